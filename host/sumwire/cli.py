@@ -183,6 +183,8 @@ def _add_others(commands: Commands) -> None:
     find.add_argument(
         "--pattern", action="append", choices=packet_loss.PATTERNS, help="may be given twice (default: both)"
     )
+    text = "which packets may be lost; may be given several times, for a profile each (default: all)"
+    find.add_argument("--of", action="append", choices=packet_loss.PLACES, help=text)
     find.add_argument("--seeds", type=int, default=3, help="trainings per share and pattern (default: 3)")
     find.add_argument("--timeout", type=float, metavar="SECONDS", help="limit of one training")
     find.add_argument("--json", type=Path, metavar="FILE", help="write all runs to FILE")
@@ -267,20 +269,27 @@ def _profile_loss(options: argparse.Namespace) -> int:
 
     if options.json:
         _check_writable(options.json)
-    found = loss_profile.profile(
-        loss_profile.Script(options.script, tuple(options.arguments), options.timeout),
-        target=options.target,
-        within=options.within,
-        grid=options.grid,
-        patterns=options.pattern or packet_loss.PATTERNS,
-        seeds=options.seeds,
-        say=lambda line: print(line, flush=True),
-    )
+    places: list[str] = options.of or [packet_loss.ALL]
+    profiles: dict[str, loss_profile.Profile] = {}
+    for place in places:
+        profiles[place] = loss_profile.profile(
+            loss_profile.Script(options.script, tuple(options.arguments), options.timeout, place),
+            target=options.target,
+            within=options.within,
+            grid=options.grid,
+            patterns=options.pattern or packet_loss.PATTERNS,
+            seeds=options.seeds,
+            say=lambda line: print(line, flush=True),
+        )
+    records = {place: found.as_dict() for place, found in profiles.items()}
     if options.json:
-        options.json.write_text(json.dumps(found.as_dict(), indent=1) + "\n")
-    largest = found.bound == options.grid[-1]
-    print(f"without loss: accuracy {found.baseline:.4f}; target {found.target:.4f}; {len(found.runs)} trainings")
-    print(f"largest p that reaches it: {found.bound:g}{' (the end of the grid)' if largest else ''}")
+        options.json.write_text(json.dumps(records if options.of else records[packet_loss.ALL], indent=1) + "\n")
+    for place, found in profiles.items():
+        trainings = f"{len(found.runs)} trainings"
+        print(f"without loss: accuracy {found.baseline:.4f}; target {found.target:.4f}; {trainings}")
+        which = "" if place == packet_loss.ALL else f", of {place} packets"
+        largest = " (the end of the grid)" if found.bound == options.grid[-1] else ""
+        print(f"largest p that reaches it{which}: {found.bound:g}{largest}")
     return 0
 
 

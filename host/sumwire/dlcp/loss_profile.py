@@ -75,11 +75,13 @@ class Profile:
 
 @dataclass(frozen=True)
 class Script:
-    """A training script with its arguments. A run ends after ``timeout_s`` seconds; None is no limit."""
+    """A training script with its arguments. A run ends after ``timeout_s`` seconds; None is no limit. ``of``: the packets
+    that may be lost, one of :data:`sumwire.dlcp.packet_loss.PLACES`."""
 
     path: Path
     arguments: tuple[str, ...] = ()
     timeout_s: float | None = None
+    of: str = packet_loss.ALL
 
     def __post_init__(self) -> None:
         if not self.path.is_file():
@@ -93,6 +95,7 @@ class Script:
             settings = {
                 packet_loss.SHARE: repr(share),
                 packet_loss.PATTERN: pattern,
+                packet_loss.OF: self.of,
                 packet_loss.SEED: str(seed),
                 packet_loss.REPORT: str(report),
             }

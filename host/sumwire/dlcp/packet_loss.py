@@ -36,11 +36,20 @@ from sumwire.errors import ConfigError
 SHARE: Final = "SUMWIRE_LOSS"
 PATTERN: Final = "SUMWIRE_LOSS_PATTERN"
 SEED: Final = "SUMWIRE_LOSS_SEED"
+# Which packets may be lost.
+OF: Final = "SUMWIRE_LOSS_OF"
 # A file to which every process that drops packets adds a line when it ends.
 REPORT: Final = "SUMWIRE_LOSS_REPORT"
 IID: Final = "iid"
 BURST: Final = "burst"
 PATTERNS: Final = (IID, BURST)
+ALL: Final = "all"
+# Thirds of the values, by their place in the model: those of the front layers are the first third.
+THIRDS: Final = ("front", "middle", "back")
+# Halves of a tensor's packets, by the L2 norm of their values.
+SMALL: Final = "small"
+LARGE: Final = "large"
+PLACES: Final = (ALL, *THIRDS, SMALL, LARGE)
 # Mean length of a burst in packets.
 BURST_PACKETS: Final = 8
 
@@ -49,12 +58,14 @@ class PacketLoss:
     """Loses a share of packets: each independently (``iid``), or in bursts of 8 on average (``burst``).
 
     Bursts follow Gilbert's model: a state that loses and one that does not, each left at random. Equal ``seed`` and
-    ``rank`` give equal draws.
+    ``rank`` give equal draws. ``of``: only these packets may be lost, and the share is one of them.
 
-    Raises ConfigError for a share outside [0, 1) or an unknown pattern.
+    Raises ConfigError for a share outside [0, 1), an unknown pattern or unknown packets.
     """
 
-    def __init__(self, share: float = 0.0, pattern: str = IID, seed: int = 0, rank: int = 0) -> None:
+    def __init__(self, share: float = 0.0, pattern: str = IID, seed: int = 0, rank: int = 0, of: str = ALL) -> None:
+        if of not in PLACES:
+            raise ConfigError("of", of, f"must be one of {', '.join(PLACES)}", where="packet loss")
         if not 0 <= share < 1:
             raise ConfigError("share", share, "must be in [0, 1)", where="packet loss")
         if pattern not in PATTERNS:
@@ -64,6 +75,7 @@ class PacketLoss:
             raise ConfigError("share", share, rule, where="packet loss")
         self.share = share
         self.pattern = pattern
+        self.of = of
         self.packets = 0
         self.lost = 0
         self._draws = np.random.default_rng((seed, rank))
@@ -84,11 +96,26 @@ class PacketLoss:
     @torch.no_grad()
     def drop_flat(self, x: Tensor) -> Tensor:
         """Zero lost packets' values in a flat tensor, in place, and return it. A packet has 1024 values."""
-        packets = -(-len(x) // CHUNK_VALUES)
-        lost = self.draw(packets)
-        for packet in np.flatnonzero(lost).tolist():
+        chosen = np.flatnonzero(self._may_be_lost(x))
+        lost = self.draw(len(chosen))
+        for packet in chosen[lost].tolist():
             x[packet * CHUNK_VALUES : (packet + 1) * CHUNK_VALUES] = 0.0
         return x
+
+    def _may_be_lost(self, x: Tensor) -> NDArray[np.bool_]:
+        """By packet of a flat tensor."""
+        packets = -(-len(x) // CHUNK_VALUES)
+        if self.of in THIRDS:
+            middles = (np.arange(packets) + 0.5) / max(packets, 1)
+            return np.floor(middles * len(THIRDS)) == THIRDS.index(self.of)
+        if self.of == ALL:
+            return np.ones(packets, np.bool_)
+        padded = x.new_zeros(packets * CHUNK_VALUES, dtype=torch.float64)
+        padded[: len(x)] = x
+        # Of an odd number the one in the middle is large.
+        ranks = padded.view(packets, CHUNK_VALUES).square().sum(dim=1).argsort(stable=True).argsort(stable=True)
+        small: NDArray[np.bool_] = (ranks < packets // 2).cpu().numpy()
+        return small if self.of == SMALL else ~small
 
     def draw(self, packets: int) -> NDArray[np.bool_]:
         """Return which of the next packets are lost, bool of shape (packets,)."""
@@ -117,14 +144,15 @@ class PacketLoss:
 
 
 def from_environment(rank: int = 0, environment: Mapping[str, str] | None = None) -> PacketLoss:
-    """Return the loss set by SUMWIRE_LOSS (a share), SUMWIRE_LOSS_PATTERN (iid or burst) and SUMWIRE_LOSS_SEED.
+    """Return the loss set by SUMWIRE_LOSS (a share), SUMWIRE_LOSS_PATTERN (iid or burst), SUMWIRE_LOSS_OF (which
+    packets) and SUMWIRE_LOSS_SEED.
 
     ``rank`` is this worker's, if the script is several processes, so that each loses packets of its own. Raises
     ConfigError for values out of range.
     """
     given = os.environ if environment is None else environment
     share, seed = _number(given, SHARE, float), _number(given, SEED, int)
-    loss = PacketLoss(share, given.get(PATTERN, IID), int(seed), rank)
+    loss = PacketLoss(share, given.get(PATTERN, IID), int(seed), rank, given.get(OF, ALL))
     if REPORT in given:
         atexit.register(_report, loss, Path(given[REPORT]))
     return loss

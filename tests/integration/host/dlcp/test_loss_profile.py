@@ -76,6 +76,31 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "reaches 0.9000 without loss, the target is 0.9500: lower --target" in capsys.readouterr().err
 
 
+# Only packets of one place hurt, and the report names the place.
+PLACED = """
+import json, os
+share, of = float(os.environ["SUMWIRE_LOSS"]), os.environ["SUMWIRE_LOSS_OF"]
+with open(os.environ["SUMWIRE_LOSS_REPORT"], "a") as file:
+    file.write(json.dumps({"packets": 1000, "lost": round(1000 * share)}) + "\\n")
+print("accuracy:", 0.9 - 0.1 * (share > {"large": 0.1}.get(of, 0.2)))
+"""
+
+
+def test_a_profile_for_each_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = script(tmp_path, PLACED), tmp_path / "runs.json"
+    words = ["--of", "small", "--of", "large", "--grid", "0.1,0.2,0.3", "--seeds", "1", "--pattern", "iid"]
+    assert cli.main(["profile-loss", str(path), *words, "--json", str(out)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if line.startswith("largest")] == [
+        "largest p that reaches it, of small packets: 0.2",
+        "largest p that reaches it, of large packets: 0.1",
+    ]
+    assert {place: found["bound"] for place, found in json.loads(out.read_text()).items()} == {
+        "small": 0.2,
+        "large": 0.1,
+    }
+
+
 def test_a_report_that_cannot_be_written_is_told_before_the_trainings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,6 +59,30 @@ def test_lost_packets_are_zeros_of_1024_values() -> None:
         assert set(x[packet * 1024 : (packet + 1) * 1024].tolist()) == {0.0 if lost else 1.0}
 
 
+# Nine packets, the last one cut short; their norms rise and fall.
+NORMS = (5.0, 1.0, 7.0, 3.0, 9.0, 2.0, 8.0, 4.0, 6.0)
+PLACES = {
+    "all": range(9),
+    "front": range(3),
+    "middle": range(3, 6),
+    "back": range(6, 9),
+    "small": (1, 3, 5, 7),
+    "large": (0, 2, 4, 6, 8),
+}
+
+
+@pytest.mark.parametrize("of", PLACES)
+def test_only_packets_of_the_place_are_lost(of: str) -> None:
+    x = torch.cat([torch.full((1024,), norm) for norm in NORMS])
+    x = x[:-24]
+    loss = PacketLoss(0.999, "iid", seed=4, of=of)
+    found = loss.drop_flat(x.clone())
+    lost = [packet for packet in range(9) if not found[packet * 1024 : (packet + 1) * 1024].any()]
+    assert lost == list(PLACES[of])
+    # The share is one of those that may be lost.
+    assert (loss.packets, loss.lost) == (len(lost), len(lost))
+
+
 def test_a_models_gradients_travel_as_one_tensor() -> None:
     model = nn.Sequential(nn.Linear(30, 30), nn.Linear(30, 30), nn.Linear(30, 30))
     for p in model.parameters():
@@ -90,6 +114,7 @@ def test_environment() -> None:
         ({"SUMWIRE_LOSS": "much"}, "SUMWIRE_LOSS = 'much': must be a number"),
         ({"SUMWIRE_LOSS_SEED": "0.5"}, "SUMWIRE_LOSS_SEED = '0.5': must be a number"),
         ({"SUMWIRE_LOSS_PATTERN": "rain"}, "pattern = 'rain': must be one of iid, burst"),
+        ({"SUMWIRE_LOSS_OF": "side"}, "of = 'side': must be one of all, front, middle, back, small, large"),
         ({"SUMWIRE_LOSS": "0.95", "SUMWIRE_LOSS_PATTERN": "burst"}, "cannot lose more than 0.889"),
     ],
 )
