@@ -75,8 +75,8 @@ class Profile:
 
 @dataclass(frozen=True)
 class Script:
-    """A training script with its arguments. A run ends after ``timeout_s`` seconds; None is no limit. ``of``: the packets
-    that may be lost, one of :data:`sumwire.dlcp.packet_loss.PLACES`."""
+    """A training script with its arguments. A run ends after ``timeout_s`` seconds; None is no limit. ``of``: which
+    packets may be lost, one of :data:`sumwire.dlcp.packet_loss.PLACES`."""
 
     path: Path
     arguments: tuple[str, ...] = ()
