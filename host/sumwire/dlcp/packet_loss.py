@@ -107,7 +107,8 @@ class PacketLoss:
         packets = -(-len(x) // CHUNK_VALUES)
         if self.of in THIRDS:
             middles = (np.arange(packets) + 0.5) / max(packets, 1)
-            return np.floor(middles * len(THIRDS)) == THIRDS.index(self.of)
+            third: NDArray[np.bool_] = np.floor(middles * len(THIRDS)) == THIRDS.index(self.of)
+            return third
         if self.of == ALL:
             return np.ones(packets, np.bool_)
         padded = x.new_zeros(packets * CHUNK_VALUES, dtype=torch.float64)
