@@ -102,6 +102,7 @@ _MODULES: Final = frozenset(
         "multihop",
         "optim",
         "reductions",
+        "sharded",
         "start",
         "systems",
         "wire",
@@ -124,4 +125,12 @@ def __dir__() -> list[str]:
     return sorted((*_HOMES, *_MODULES))
 
 
-register_when_loaded()
+def _find_jobs_of_services() -> None:
+    """Let the backend look for a job at SUMWIRE_SERVICE too."""
+    from sumwire.backend.jobs import find_by
+    from sumwire.start.finder import find
+
+    find_by(find)
+
+
+register_when_loaded(_find_jobs_of_services)

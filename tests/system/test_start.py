@@ -29,6 +29,7 @@ RUNNING = {
     "custom_codec.py": "largest error of the mean",
     "ddp.py": "parameters are equal on all ranks",
     "diloco.py": "parameters are equal on all ranks",
+    "fsdp2.py": "packets sent by this rank",
     "marsit.py": "rounds of signs",
     "min32.py": "minima of 4 ranks",
     "systems_over_group.py": "marsit-ring",

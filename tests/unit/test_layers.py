@@ -33,7 +33,8 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
         "host",
         {"sumwire_protocol", "nativelib"},
         "errors native | checkpoint see | config | wire | aggregator codec | blind | transport | job | multihop"
-        " | training | backend lowrank | dlcp | delivery | systems doctor top | start | optim ddp reductions | cli",
+        " | training | backend lowrank sharded | dlcp | delivery | systems doctor top | start | optim ddp reductions"
+        " | cli",
     ),
     "sumwire_controller": (
         "controller",

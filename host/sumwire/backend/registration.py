@@ -12,17 +12,25 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
 from sumwire.backend.name import NAME
 
 _TORCH: Final = "torch.distributed"
+# What other parts of the library do before the first group, and what they have done.
+_to_prepare: Final[list[Callable[[], object]]] = []
+_prepared: Final[list[Callable[[], object]]] = []
 
 
-def register_when_loaded() -> None:
-    """Register the backend, now or after torch.distributed has been loaded. Repeating it changes nothing."""
+def register_when_loaded(prepare: Callable[[], object] | None = None) -> None:
+    """Register the backend, now or after torch.distributed has been loaded. Repeating it changes nothing.
+
+    ``prepare`` is called once, before the backend's first group.
+    """
+    if prepare is not None and not _prepared:
+        _to_prepare[:] = [prepare]
     loaded = sys.modules.get(_TORCH)
     if loaded is not None and hasattr(loaded, "Backend"):
         register(loaded)
@@ -38,6 +46,9 @@ def register(distributed: Any) -> None:
 
 def _create(given: Any, options: Any) -> Any:
     """What init_process_group and new_group call."""
+    while _to_prepare:
+        _prepared.append(_to_prepare.pop())
+        _prepared[-1]()
     from sumwire.backend.group import create
 
     return create(given, options)

@@ -345,8 +345,8 @@ def ddp_hook(state: DdpState, bucket: GradBucket, *rest: Tensor) -> Future[Tenso
     """
     if rest or isinstance(bucket, Tensor):
         raise UsageError(
-            "the DDP hook was given a gradient of FullyShardedDataParallel: leave out register_comm_hook, and begin "
-            'with init_process_group("sumwire")'
+            "the DDP hook was given a gradient of FullyShardedDataParallel: leave out register_comm_hook, and call "
+            "sumwire.sharded.attach(model, job)"
         )
     return state.submit(bucket)
 

@@ -16,6 +16,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -40,14 +41,16 @@ Mean = Callable[[Job, Tensor], tuple[Tensor, Residual]]
 
 
 class Node:
-    """The ranks that share a worker, as this one sees them. ``size``: how many; ``leads``: this one is the worker.
+    """The ranks that share a worker, as this one sees them.
 
+    ``size``: how many; ``rank``: this one's place among them; ``leads``: this one is the worker.
     ``up``, ``down``: two groups of the same ranks. Use :meth:`of` or :meth:`among`.
     """
 
     def __init__(self, up: dist.ProcessGroup, down: dist.ProcessGroup) -> None:
         self.size = dist.get_world_size(up)
-        self.leads = dist.get_rank(up) == 0
+        self.rank = dist.get_rank(up)
+        self.leads = self.rank == 0
         self._first = dist.get_global_rank(up, 0)
         self._up, self._down = up, down
         self._gloo_on_gpu = dist.get_backend(up) == "gloo"
@@ -75,6 +78,22 @@ class Node:
         if found is None:
             raise UsageError(f"rank {mine} is in no node: every rank must be in one")
         return found
+
+    @property
+    def ranks(self) -> list[int]:
+        """Global ranks, in their order."""
+        return dist.get_process_group_ranks(self._up)
+
+    def gather(self, x: Tensor) -> Tensor | None:
+        """On the first rank: the ranks' flat tensors of one length, in their order. None on the others.
+
+        A collective call. Raises PeerLostError.
+        """
+        mine = x.cpu() if x.is_cuda and self._gloo_on_gpu else x
+        whole = mine.new_empty(self.size * len(mine)) if self.leads else None
+        pieces = None if whole is None else list(torch.split(whole, len(mine)))
+        _await(dist.gather(mine, pieces, self._first, group=self._up, async_op=True))
+        return None if whole is None else whole.to(x.device)
 
     def sum_up(self, x: Tensor, *, divided: bool = True) -> Callable[[], None]:
         """Begin to make ``x`` the mean of the node's ranks, or, not ``divided``, their sum, on the first rank; on the
@@ -230,6 +249,31 @@ class NodeJob:
                 return result
 
             return self.node.give(made), lambda: kept[0]() * self.node.size
+
+    def mean_of_shards(self, x: Tensor, make: Mean) -> Tensor:
+        """Mean over the nodes of the shard that this rank and those with its number there have, float32 of x's length.
+
+        ``make(job, whole)`` gives the mean of the workers' whole, which is the shards of a node's ranks one after the
+        other. All ranks have shards of one length. Raises UsageError where nodes have different numbers of ranks.
+        """
+        with self._lock:
+            self._check_usable()
+            whole = self.node.gather(x.detach().to(torch.float32))
+            if whole is None:
+                whole = torch.empty(self.node.size * len(x), device=x.device)
+                self.node.take(whole)
+            else:
+                whole = self.node.give(partial(self._over_equal_nodes, whole, make))
+            return whole[self.node.rank * len(x) : (self.node.rank + 1) * len(x)]
+
+    def _over_equal_nodes(self, whole: Tensor, make: Mean) -> Tensor:
+        job = self._own()
+        if self.node.size * job.workers != self.ranks:
+            raise UsageError(
+                f"job {self.name}: {self.ranks} ranks on {job.workers} nodes, {self.node.size} on this one: shards "
+                "need as many ranks on every node"
+            )
+        return make(job, whole)[0]
 
     def total(self, x: Tensor, make: Callable[[Job, Tensor], Tensor]) -> Tensor:
         """Sum of all ranks' flat tensors, in their dtype: ``make(job, x)`` gives that of the workers' x."""

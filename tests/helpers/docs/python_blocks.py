@@ -28,6 +28,7 @@ from sumwire.job.gloo_group import Ranks
 from sumwire.start.service import serving
 from sumwire.training.reductions import through_group
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 RANKS = 2
@@ -70,7 +71,8 @@ def nmse(result: Tensor, mean: Tensor) -> float:
 
 
 def flat(model: nn.Module) -> Tensor:
-    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
+    pieces = [parameter.detach() for parameter in model.parameters()]
+    return torch.cat([(one.full_tensor() if isinstance(one, DTensor) else one).reshape(-1) for one in pieces])
 
 
 def batches_of(rank: int) -> list[tuple[Tensor, Tensor]]:
@@ -308,6 +310,17 @@ def in_one_node(rank: int) -> Names:
     return names
 
 
+def of_shards(rank: int) -> Names:
+    """As `beside_a_service`; every rank is a node."""
+    names = beside_a_service(rank)
+    return {**names, "make_model": small_model, "nodes": RANKS, "ranks_a_node": 1}
+
+
+def trained_in_shards(names: Names) -> Tensor:
+    names["optimizer"] = torch.optim.SGD(names["model"].parameters(), lr=0.1)
+    return trained_through_service(names)
+
+
 def trained_in_one_node(names: Names) -> Tensor:
     names["model"].register_comm_hook(names["state"], sumwire.ddp_hook)
     parameters = trained_by_a_step(names)
@@ -329,6 +342,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "start.md: Without any service": Setting(without_service, lambda names: names["job"].mean(true_mean()),
                                              closes=("job",)),
+    "sharded.md: FSDP2": Setting(of_shards, trained_in_shards, _THC, closes=("job",)),
     "start.md: Many ranks a node": Setting(in_one_node, trained_in_one_node),
     "host.md: Entry points": Setting(
         lambda rank: {**training(rank), "tensor": tensor_of(rank),

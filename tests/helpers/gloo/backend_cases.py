@@ -7,6 +7,7 @@ Each function runs on every rank and returns plain data.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,22 @@ def without_a_job(rank: int) -> list[str]:
 
 def use(rank: int, path: str) -> None:
     sumwire.backend.use(path)
+
+
+def told_of_a_service(rank: int, address: str) -> None:
+    """The last rank's environment names it; no other place has a job."""
+    sumwire.backend.use(None)
+    if rank == dist.get_world_size() - 1:
+        os.environ["SUMWIRE_SERVICE"] = address
+
+
+def with_a_job_of_init(rank: int, address: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    with sumwire.init(aggregator="rank0", address=address, quiet=True) as job:
+        assert isinstance(job, sumwire.Job)
+        sumwire.backend.use(job)
+        outcome = reduced(rank, "all_reduce", "float32", shape, "SUM", "4bit")
+        sumwire.backend.use(None)
+    return outcome
 
 
 def tensor_of(rank: int, dtype: str, shape: tuple[int, ...], seed: int = 0) -> Tensor:
@@ -216,15 +233,17 @@ def others(rank: int) -> dict[str, bool]:
 
 
 def groups(rank: int) -> dict[str, Any]:
-    """A pair of ranks, and a second group of all."""
+    """Pairs of neighbours, of which the last one may be alone, and a second group of all."""
     choose("4bit")
     before = operations()
-    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    ranks = dist.get_world_size()
+    members = [[*range(first, min(first + 2, ranks))] for first in range(0, ranks, 2)]
+    pairs = [dist.new_group(each) for each in members]
     second = dist.new_group()
     pair = pairs[rank // 2]
     x = tensor_of(rank, "float32", (200,))
     dist.all_reduce(x, group=pair)
-    want = sum(tensor_of(each, "float32", (200,)) for each in (rank // 2 * 2, rank // 2 * 2 + 1))
+    want = sum(tensor_of(each, "float32", (200,)) for each in members[rank // 2])
     ours, theirs = tensor_of(rank, "float32", (200,)), tensor_of(rank, "float32", (200,))
     dist.all_reduce(ours, group=second)
     dist.all_reduce(theirs, group=gloo())

@@ -28,7 +28,7 @@ PRELOAD = [
     *programs.PRELOAD, "sumwire.training.ddp",
     "helpers.gloo.backend_cases", "helpers.gloo.blind_cases", "helpers.gloo.control_cases", "helpers.gloo.ddp_cases",
     "helpers.gloo.lowrank_cases", "helpers.gloo.multihop_cases", "helpers.gloo.nonfinite_cases",
-    "helpers.gloo.path_cases", "helpers.gloo.start_cases", "helpers.gloo.state_cases",
+    "helpers.gloo.path_cases", "helpers.gloo.sharded_cases", "helpers.gloo.start_cases", "helpers.gloo.state_cases",
     "helpers.gloo.systems_cases", "helpers.frozen",
 ]  # fmt: skip
 
@@ -64,6 +64,7 @@ class Ranks:
     function on all of them."""
 
     def __init__(self, ranks: int, directory: Path, backend: str = "gloo") -> None:
+        self.count = ranks
         context = fork_context()
         self._pipes: list[Connection] = []
         self._processes = []

@@ -24,6 +24,7 @@ ENDS_WITH = {
     "custom_codec.py": r"largest error of the mean: .*e-06",
     "ddp.py": r"parameters are equal on all ranks",
     "diloco.py": r"parameters are equal on all ranks",
+    "fsdp2.py": r"[1-9]\d+ packets sent by this rank",
     "lightning_ddp.py": r"parameters are equal on all ranks",
     "marsit.py": r"loss .* after 60 rounds of signs",
     "min32.py": r"100 minima of 4 ranks, the smallest \d+",

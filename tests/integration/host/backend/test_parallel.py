@@ -53,7 +53,7 @@ def test_trainings_at_4_bits_are_near(ranks: Ranks, name: str, operations: int) 
 
 def test_the_ddp_hook_refuses_fsdp1_with_a_cure(ranks: Ranks) -> None:
     for text in ranks.run(parallel_cases.hook_of_ddp):
-        assert "gradient of FullyShardedDataParallel: leave out register_comm_hook" in text
+        assert "gradient of FullyShardedDataParallel: leave out register_comm_hook, and call sumwire.sharded" in text
 
 
 def test_replicas_of_hsdp_go_by_lanes(tmp_path: Path) -> None:

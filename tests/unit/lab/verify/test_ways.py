@@ -10,12 +10,14 @@ import pytest
 from helpers.paths import ROOT
 from sumwire_lab.errors import OptionError
 from sumwire_lab.experiments import ways_lines
+from sumwire_lab.experiments.sharded_steps import Sharded
 from sumwire_lab.options import arguments
 from sumwire_lab.options.ways_options import WAYS, WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check, equal
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.plans import ways
+from sumwire_lab.verify.rows import ways_sharded
 from sumwire_lab.verify.rows import ways_start as rows
 
 KNOWN = {"one": lambda: [equal("one", 1, 1)], "two": lambda: [equal("two", 1, 1)]}
@@ -81,3 +83,14 @@ def test_rows_of_nodes() -> None:
     assert rows.nodes(record).holds
     assert not rows.nodes(record | {"node": 1030.0}).holds
     assert not rows.nodes(record | {"node": 8000.0}).holds
+
+
+def test_rows_of_sharded_training() -> None:
+    """The slowest turn does not count, the median does."""
+    record = Sharded({"gloo": [9.0, 3.0, 3.3], "sumwire": [1.0, 1.1, 0.2]}, {"gloo": [2.0], "sumwire": [2.5]}, True)
+    ratio, same = ways_sharded.hybrid(record)
+    assert (ratio.holds, same.holds) == (True, True)
+    assert ratio.value == {"ratio": 3.3, "gloo": 3.3, "sumwire": 1.0, "loss gloo": 2.0, "loss sumwire": 2.5}
+    slow = Sharded({"gloo": [2.9], "sumwire": [1.0]}, {"gloo": [2.0], "sumwire": [2.0]}, False)
+    assert [check.holds for check in ways_sharded.hybrid(slow)] == [False, False]
+    assert ways_sharded.whole(slow).holds

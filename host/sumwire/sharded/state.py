@@ -1,0 +1,256 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Means of the gradients of FSDP's units: one thread, and the residuals of each unit.
+
+A unit is what FSDP reduces at once: the parameters of one wrapped module. The thread carries exchanges out in the order
+in which the backward pass brings them, which is the same on all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, NoReturn, SupportsIndex
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
+from torch.futures import Future
+
+from sumwire.checkpoint import OTHER, Content, Place, Saved, refuse_pickling
+from sumwire.codec.feedback import ParameterFeedback
+from sumwire.codec.values import all_finite
+from sumwire.errors import UsageError
+from sumwire.job.job import Job, Residual
+from sumwire.training.comm_thread import CommThread, wait_for
+from sumwire.training.node import AnyJob
+from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
+
+_NO_PASS: Final = -1
+
+
+@dataclass(frozen=True)
+class Unit:
+    """``number``: of the unit in the model, equal on all ranks. ``values``: of a gradient of all its parameters."""
+
+    name: str
+    number: int
+    values: Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A unit's flat gradient, and what becomes of the mean.
+
+    ``shards``: ``x`` is this rank's shard, and the mean is that over the nodes of the shards with its number. Otherwise
+    it is a whole gradient, and the mean is that over all ranks. ``write`` puts the mean, float32, into ``into``.
+    """
+
+    unit: Unit
+    x: Tensor
+    shards: bool
+    into: Tensor
+    write: Callable[[Tensor], object]
+
+
+@dataclass
+class _Pass:
+    """One backward pass: what its end waits for, and its residuals, which it keeps all or none."""
+
+    graph: int
+    futures: list[Future[Any]] = field(default_factory=list)
+    residuals: list[tuple[str, Future[Tensor]]] = field(default_factory=list)
+    finite: bool = True
+
+
+class ShardedState(Saved):
+    """What :func:`sumwire.sharded.attach` makes: the job, its thread, and the residuals of error feedback.
+
+    A residual belongs to a unit. It has as many values as the gradient that this worker compresses: a whole one, or its
+    shards. With several ranks a node it is on the node's first rank alone. If a mean of a backward pass has NaN or
+    infinity, the residuals of all units stay as they were before that pass.
+
+    `state_dict` has the residuals by the units' names, and the job's state. It can be loaded by as many ranks with the
+    same units only: shards of another number of ranks have other lengths.
+    """
+
+    def __init__(
+        self,
+        job: AnyJob,
+        *,
+        precision: Precision = DEFAULT,
+        error_feedback: bool = True,
+        scaler: GradScaler | None = None,
+    ) -> None:
+        check_precision(precision)
+        self.job = job
+        self.precision = precision
+        self.scaler = scaler
+        self.has_feedback = error_feedback
+        self._own = job if isinstance(job, Job) else job.job
+        self.feedback = ParameterFeedback() if error_feedback and self._own is not None else None
+        self._scale: float | None = None
+        self._units: dict[str, Unit] = {}
+        self._pass: _Pass | None = None
+        # The keeping of the latest residuals.
+        self._stored: Future[None] | None = None
+        self._thread = CommThread(f"job {job.config.name if isinstance(job, Job) else job.name}")
+        job.on_close(self.close)
+
+    def unit(self, name: str, values: Callable[[], int]) -> Unit:
+        """A new unit, numbered by the order of these calls."""
+        made = Unit(name, len(self._units), values)
+        self._units[name] = made
+        return made
+
+    def exchange(self, exchange: Exchange, *, later: bool = False) -> None:
+        """Make the mean and write it: at once, or, with ``later``, by the end of the backward pass.
+
+        Raises the job's errors, and UsageError for a gradient that lacks some of the unit's parameters.
+        """
+        self._check_whole(exchange)
+        passing, inside = self._current_pass()
+        filled = _filled(exchange.x)
+        future = self._thread.submit(partial(self._carry_out, exchange, passing, filled), exchange.into.device)
+        if later and inside:
+            passing.futures.append(future)
+            return
+        wait_for(future)
+        if not inside:
+            self._keep(passing)
+
+    def _check_whole(self, exchange: Exchange) -> None:
+        """Residuals know their values by their places."""
+        has, needs = exchange.x.numel(), exchange.unit.values()
+        if self.has_feedback and has != needs:
+            raise UsageError(
+                f"{called(exchange.unit.name)}: a gradient of {has} values, and its parameters have {needs}: some had "
+                "none in this pass: call model.set_reduce_scatter_unused_params(True), or "
+                "attach(..., error_feedback=False)"
+            )
+
+    def _current_pass(self) -> tuple[_Pass, bool]:
+        """The backward pass that is under way, and whether one is. One that has ended with an error is forgotten."""
+        graph = torch._C._current_graph_task_id()
+        if graph == _NO_PASS:
+            return self._begin(graph), False
+        if self._pass is None or self._pass.graph != graph:
+            self._pass = begun = self._begin(graph)
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: self._end(begun))
+        return self._pass, True
+
+    def _end(self, passing: _Pass) -> None:
+        for future in passing.futures:
+            wait_for(future)
+        self._keep(passing)
+
+    def _keep(self, passing: _Pass) -> None:
+        """After all residuals of the pass are made, which the thread has yet to do."""
+        self._pass = None
+        if self.feedback is not None:
+            self._stored = self._thread.submit(partial(self._store, passing, self.feedback))
+
+    def _store(self, passing: _Pass, feedback: ParameterFeedback) -> None:
+        for name, made in passing.residuals if passing.finite else ():
+            residual = made.value()
+            feedback.store(((name, residual.numel()),), residual)
+
+    def _begin(self, graph: int) -> _Pass:
+        """Raises the error of making residuals in the pass before."""
+        if self._stored is not None and self._stored.done():
+            self._stored.value()
+        self._follow_scale()
+        return _Pass(graph)
+
+    def _follow_scale(self) -> None:
+        scale = None if self.scaler is None else self.scaler.get_scale()
+        if self.feedback is not None and scale is not None and self._scale is not None and scale != self._scale:
+            self._thread.submit(partial(self.feedback.rescale, scale / self._scale))
+        self._scale = scale
+
+    def _carry_out(self, exchange: Exchange, passing: _Pass, filled: torch.cuda.Event | None) -> Tensor:
+        if filled is not None:
+            filled.synchronize()
+        with torch.no_grad():
+            exchange.write(self._mean(exchange, partial(self._through, exchange.unit, passing)))
+        return exchange.into
+
+    def _mean(self, exchange: Exchange, make: Callable[[Job, Tensor], tuple[Tensor, Residual]]) -> Tensor:
+        x = exchange.x.detach()
+        if isinstance(self.job, Job):
+            return make(self.job, x)[0]
+        return self.job.mean_of_shards(x, make) if exchange.shards else self.job.mean(x, make)[0]
+
+    def _through(self, unit: Unit, passing: _Pass, job: Job, x: Tensor) -> tuple[Tensor, Residual]:
+        """The mean over the workers, and the function for this worker's residual."""
+        given = x if self.feedback is None else self.feedback.compensate(x, ((unit.name, x.numel()),))
+        mean, residual = mean_at(self.precision, job, given, unit.number)
+        if self.feedback is None:
+            return mean, residual
+        if not all_finite(mean):
+            passing.finite = False
+        elif passing.finite:
+            # The backward pass waits for the mean only, and the next one needs the residual.
+            passing.residuals.append((unit.name, self._thread.submit(residual)))
+        return mean, residual
+
+    def settle(self) -> None:
+        """Wait until the residuals of the last backward pass are kept."""
+        if self._stored is not None:
+            wait_for(self._stored)
+
+    def place(self) -> Place:
+        """This rank's: several of them may share a worker."""
+        return Place.here()
+
+    def kept(self) -> Content:
+        self.settle()
+        feedback = Content() if self.feedback is None else self.feedback.kept()
+        own = Content(feedback.residuals, {"units": self._layout(), "scale": self._scale})
+        return Content.joined({"sharded": own} if self._own is None else {"sharded": own, "job": self._own.kept()})
+
+    def restore(self, content: Content, /) -> None:
+        own = content.part("sharded", self.kind())
+        saved, here = [list(one) for one in own.rest["units"]], [list(one) for one in self._layout()]
+        if saved != here:
+            raise UsageError(
+                f"state of {self.kind()}: saved with units {_shown(saved)}, here they are {_shown(here)} (values a "
+                f"gradient): {OTHER} and as many ranks, or begin without it"
+            )
+        if self._own is not None:
+            self._own.restore(content.part("job", self.kind()))
+        self.settle()
+        self._scale = own.rest["scale"]
+        if self.feedback is not None:
+            self.feedback.restore(Content(own.residuals))
+
+    def _layout(self) -> list[tuple[str, int, int]]:
+        """(name, values, ranks) of every unit."""
+        return [(unit.name, unit.values(), dist.get_world_size()) for unit in self._units.values()]
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        refuse_pickling(self, "a job and a thread")
+
+    def close(self) -> None:
+        """End the thread after all exchanges. A job that closes calls this."""
+        self._thread.close()
+
+
+def called(name: str) -> str:
+    """A unit in messages, by its module's name."""
+    return f"unit {name}" if name else "the whole model"
+
+
+def _shown(units: list[list[Any]]) -> str:
+    return ", ".join(f"{name or 'model'}: {values} on {ranks} ranks" for name, values, ranks in units) or "none"
+
+
+def _filled(x: Tensor) -> torch.cuda.Event | None:
+    """On a GPU: when the gradient is there."""
+    if not x.is_cuda:
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(x.device))
+    return event

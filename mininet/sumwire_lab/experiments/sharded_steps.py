@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Seconds of a step of a sharded training, by gloo and through the network, in turn.
+
+Nodes with several ranks each train the character transformer by FSDP2. With replicas the shards stay within a node
+(HSDP); without, all ranks have shards. gloo's nodes are connected by kernel bridges, which cost almost nothing, and
+have their offloads. The same links carry Sumwire's packets to a P4 switch, or to an aggregator on a server.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from sumwire_lab.bench.exchanges import run_workers
+from sumwire_lab.errors import LabError
+from sumwire_lab.experiments.sharded_worker import SUMWIRE
+from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.session import open_session
+
+MBIT: Final = 100.0
+NODES: Final = 4
+RANKS: Final = 2
+# Of a rank's sample in a step. All ranks share the processors of one machine: computing is not what is measured.
+CHARACTERS: Final = 8
+STEPS: Final = 10
+_MODULE: Final = "sumwire_lab.experiments.sharded_worker"
+SYSTEMS: Final = ("gloo", SUMWIRE)
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """``seconds``: by system, of each turn: the median over its steps of the slowest rank. ``losses``: of the last
+    step, the mean over the ranks. ``equal``: whether all ranks had the same parameters at each end."""
+
+    seconds: dict[str, list[float]]
+    losses: dict[str, list[float]]
+    equal: bool
+
+    @property
+    def ratio(self) -> float:
+        """Seconds of a step by gloo, over those through the network: medians over the turns."""
+        return median(self.seconds["gloo"]) / median(self.seconds[SUMWIRE])
+
+
+def run_sharded(
+    results: Path, say: Say, *, replicas: bool, turns: int, steps: int = STEPS, switch: str = "soft"
+) -> Sharded:
+    """Train by both systems, in turn. Raises LabError, also if a job has fallen back."""
+    require_tools()
+    folder = new_folder(results, latest=False)
+    seconds: dict[str, list[float]] = {system: [] for system in SYSTEMS}
+    losses: dict[str, list[float]] = {system: [] for system in SYSTEMS}
+    equal = True
+    with interruptible():
+        for turn in range(turns):
+            for system in SYSTEMS:
+                ranks = _train(system, replicas, steps, switch, folder / f"{system}{turn}")
+                seconds[system].append(median(map(max, zip(*(rank["seconds"] for rank in ranks), strict=True))))
+                losses[system].append(sum(rank["loss"] for rank in ranks) / len(ranks))
+                equal = equal and len({rank["digest"] for rank in ranks}) == 1
+                say(f"{system}: {seconds[system][-1]:.3f} s a step")
+    outcome = Sharded(seconds, losses, equal)
+    (folder / "sharded.json").write_text(json.dumps(vars(outcome)) + "\n")
+    return outcome
+
+
+def _train(system: str, replicas: bool, steps: int, switch: str, folder: Path) -> list[dict[str, Any]]:
+    """What every rank has measured."""
+    options = RunOptions(workers=NODES, switch=switch, link=LinkOptions(MBIT))
+    with open_session(options, switch if system == SUMWIRE else None, folder) as session:
+        more = {"ranks": RANKS, "replicas": replicas, "repeats": steps, "characters": CHARACTERS}
+        nodes = run_workers(session, _MODULE, system, [], **more)
+    ranks: list[dict[str, Any]] = nodes[0] if nodes else []  # type: ignore[assignment]
+    if len(ranks) != NODES * RANKS or any(rank.get("fallbacks") for rank in ranks):
+        raise LabError(f"{system}: some rank has not trained through the network; see {folder}")
+    return ranks

@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The forms in which a script may name the backend, and the places in which it finds its job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.aggregator.served import serving as aggregator_serving
+from helpers.gloo import backend_cases
+from helpers.gloo.ranks import Ranks
+from helpers.transport.udp_bridge import addresses, job_mapping
+from sumwire.start.description import Wanted, described
+from sumwire.start.service import serving
+
+RANKS = 2
+SHAPE = (64, 80)
+MOST, LEAST = 0.06, 0.003
+
+
+def check_calls(ranks: Ranks) -> None:
+    """A sum through the network, and one beneath."""
+    for outcome in ranks.run(backend_cases.reduced, "all_reduce", "float32", SHAPE, "SUM", "4bit"):
+        assert outcome["used"] == 1
+        assert LEAST < outcome["error"] < MOST
+    for outcome in ranks.run(backend_cases.reduced, "all_reduce", "float32", SHAPE, "SUM", "exact"):
+        assert outcome["used"] == 0
+        assert outcome["equal"]
+
+
+@pytest.mark.parametrize("form", ["cpu:sumwire", "cpu:sumwire,cuda:nccl"])
+def test_a_backend_for_tensors_of_processors(tmp_path: Path, form: str) -> None:
+    """This torch need not know NCCL: no tensor is on a GPU."""
+    mapping = job_mapping(RANKS, 64)
+    (tmp_path / "job.json").write_text(json.dumps(mapping))
+    with aggregator_serving(mapping), Ranks(RANKS, tmp_path, form) as ranks:
+        ranks.run(backend_cases.use, str(tmp_path / "job.json"))
+        check_calls(ranks)
+
+
+def test_the_job_of_a_service(tmp_path: Path) -> None:
+    """One rank knows where it is, by its environment. Another one has no job file either."""
+    aggregator, ips = addresses(RANKS)
+    description = described(ips, aggregator, Wanted())
+    with (
+        aggregator_serving(description),
+        serving(description, aggregator, 0) as port,
+        Ranks(RANKS, tmp_path, "sumwire") as ranks,
+    ):
+        ranks.run(backend_cases.told_of_a_service, f"{aggregator}:{port}")
+        check_calls(ranks)
+
+
+def test_a_job_that_init_has_made(tmp_path: Path) -> None:
+    """With an aggregator beside rank 0. The caller closes it, before the group ends."""
+    with Ranks(RANKS, tmp_path, "sumwire") as ranks:
+        for outcome in ranks.run(backend_cases.with_a_job_of_init, addresses(1)[0], SHAPE):
+            assert outcome["used"] == 1
+            assert LEAST < outcome["error"] < MOST
