@@ -32,6 +32,10 @@ def experiments(results: Path, say: Say, options: WaysOptions) -> Mapping[str, E
             _tests, "the wheel's compiled kernels without a compiler, and with a byte changed",
             "test_kernels_come_compiled",
         ),
+        "arm": partial(
+            _tests_with, "aarch64-linux-gnu-gcc", "the wheel's kernels for 64-bit Arm, by a cross compiler; not run",
+            "test_kernels_for_arm",
+        ),
         "unit": partial(
             _tests_with, "systemd-analyze", "the aggregator's unit, by systemd-analyze: verify, exposure at most 2.0",
             "test_the_unit_of_systemd",

@@ -7,9 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from helpers.paths import ROOT
-from sumwire_lab.errors import OptionError
-from sumwire_lab.experiments import ways_lines
+from sumwire_lab.errors import LabError, OptionError
+from sumwire_lab.experiments import int8_ring, outer_time, ways_lines
 from sumwire_lab.experiments.sharded_steps import Sharded
 from sumwire_lab.options import arguments
 from sumwire_lab.options.ways_options import WAYS, WaysOptions
@@ -17,6 +18,7 @@ from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check, equal
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.plans import ways
+from sumwire_lab.verify.rows import ways_outer as outer
 from sumwire_lab.verify.rows import ways_sharded
 from sumwire_lab.verify.rows import ways_start as rows
 
@@ -94,3 +96,36 @@ def test_rows_of_sharded_training() -> None:
     slow = Sharded({"gloo": [2.9], "sumwire": [1.0]}, {"gloo": [2.0], "sumwire": [2.0]}, False)
     assert [check.holds for check in ways_sharded.hybrid(slow)] == [False, False]
     assert ways_sharded.whole(slow).holds
+
+
+def test_rows_of_outer_steps() -> None:
+    record = {"tcp": "bbr", "seconds": {"gloo": 6.0, "int8 ring": 2.0, "4bit": 1.0}}
+    assert [check.holds for check in outer.times(record)] == [True, True]
+    slower = record | {"seconds": {"gloo": 6.0, "int8 ring": 2.0, "4bit": 1.1}}
+    assert [check.holds for check in outer.times(slower)] == [False, False]
+    losses = {"exact": [2.0, 2.2], "4bit": [2.02, 2.2], "1bit": [2.1, 2.2]}
+    assert [check.holds for check in outer.losses(losses)] == [True, False]
+
+
+def test_an_outer_step_takes_the_slowest_workers_time_of_each_system_in_turn() -> None:
+    one, other = ([6.0, 2.0, 1.0, 7.0, 3.0, 0.5, 8.0, 4.0, 2.0], [5.0, 2.5, 1.0, 9.0, 1.0, 0.5, 8.0, 1.0, 3.0])
+    workers = [{"sizes": [{"seconds": seconds}]} for seconds in (one, other)]
+    assert outer_time.by_system(workers) == {"gloo": 8.0, "int8 ring": 3.0, "4bit": 1.0}
+
+
+def test_the_best_congestion_control() -> None:
+    assert outer_time.best_control("reno cubic bbr\n") == "bbr"
+    assert outer_time.best_control("reno cubic\n") == "cubic"
+    with pytest.raises(LabError, match="tcp_allowed_congestion_control has 'vegas'"):
+        outer_time.best_control("vegas\n")
+
+
+def test_bytes_of_the_ring() -> None:
+    """A byte a value and a float32 a block; an error of at most half a step of the block's largest value."""
+    x = torch.randn(3, int8_ring.BLOCK, generator=torch.Generator().manual_seed(1))
+    x[1] *= 1000
+    content = int8_ring.packed(x)
+    assert len(content) == 3 * (int8_ring.BLOCK + 4)
+    step = x.abs().amax(1, keepdim=True) / 127
+    assert bool(((int8_ring.unpacked(content) - x).abs() <= step / 2 * 1.0001).all())
+    assert torch.equal(int8_ring.unpacked(int8_ring.packed(torch.zeros(1, int8_ring.BLOCK))), torch.zeros(1, 4096))
