@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import Any
 
@@ -131,6 +132,33 @@ def test_workers_come_and_go_between_outer_steps() -> None:
     assert len(third) == 3 and all(torch.equal(one, other) for one, other in zip(first[2:5], third, strict=True))
     # The second turn begins with the parameters at which the first ended.
     assert torch.equal(first[2], first[0])
+
+
+def test_a_run_that_goes_on_has_the_bits_of_one_that_was_not_cut() -> None:
+    """In new processes' place: another job, model and optimizer. Rounding is drawn by the operation's number."""
+
+    def run(cuts: list[range]) -> list[Tensor]:
+        states: dict[int, tuple[Any, Any]] = {}
+        mapping = mapping_of(2)
+
+        def work(worker: int, steps: range) -> Tensor:
+            model = net(torch.float32)
+            with job_of(mapping, worker) as job:
+                outer = Outer(INNER["adam"](model.parameters()), job, every=2, parts=2)
+                if worker in states:
+                    weights, state = states[worker]
+                    model.load_state_dict(weights)
+                    outer.load_state_dict(state)
+                steps_of(model, outer, worker, steps)
+                states[worker] = (copy.deepcopy(model.state_dict()), outer.state_dict())
+            return flat(model)
+
+        with Bridge(mapping, golden_switch(mapping)):
+            ends = [run_workers(lambda worker, steps=steps: work(worker, steps), 2) for steps in cuts]
+        return list(ends[-1])
+
+    whole, cut = run([range(8)]), run([range(5), range(5, 8)])
+    assert all(torch.equal(one, other) for one, other in zip(whole, cut, strict=True))
 
 
 def test_a_late_worker_follows_what_the_others_did() -> None:
