@@ -163,7 +163,8 @@ def test_the_images_steps_in_a_bare_debian(role: str, compiled: Path, bare: Path
     run(["cp", "-a", str(bare), str(folder)], tmp_path, patience_s=5 * MINUTES)
     shutil.copy(PACKAGING / "containers" / "install.sh", folder)
     shutil.copy(compiled, folder)
-    within = ["chroot", str(folder)]
+    # With /proc, as in a container: kernels are loaded by it.
+    within = ["unshare", "--mount", "--pid", "--fork", "--kill-child", f"--root={folder}", "--mount-proc"]
     variables = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(("PIP_", "http", "HTTP"))]
     run([*within, "env", *variables, "sh", "/install.sh", role, f"/{compiled.name}"], tmp_path, patience_s=20 * MINUTES)
     as_user = [*within, "setpriv", "--reuid=sumwire", "--clear-groups"]

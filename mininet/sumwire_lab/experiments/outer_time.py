@@ -26,8 +26,8 @@ WORKERS: Final = 4
 MBIT: Final = 20.0
 LOSS: Final = 0.01
 ROUND_TRIP_MS: Final = 50.0
-VALUES: Final = 1_000_000
-REPEATS, QUICK_REPEATS = 5, 1
+VALUES, QUICK_VALUES = 4_000_000, 1_000_000
+REPEATS, QUICK_REPEATS = 3, 1
 _CONTROLS: Final = ("bbr", "cubic", "reno")
 # What namespaces may choose.
 _ALLOWED: Final = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
@@ -50,7 +50,7 @@ def run_outer_steps(results: Path, say: Say, *, quick: bool = False) -> dict[str
     folder = new_folder(results, latest=False)
     control = best_control(_ALLOWED.read_text())
     with interruptible():
-        seconds = _measured(control, folder / "steps", QUICK_REPEATS if quick else REPEATS)
+        seconds = _measured(control, folder / "steps", *((QUICK_VALUES, QUICK_REPEATS) if quick else (VALUES, REPEATS)))
     say(f"tcp {control}: " + ", ".join(f"{name} {one:.2f} s" for name, one in seconds.items()))
     record = {"tcp": control, "seconds": seconds}
     (folder / "outer.json").write_text(json.dumps(record) + "\n")
@@ -65,12 +65,12 @@ def best_control(allowed: str) -> str:
     raise LabError(f"tcp_allowed_congestion_control has {allowed.strip()!r}, none of {', '.join(_CONTROLS)}")
 
 
-def _measured(control: str, folder: Path, repeats: int) -> dict[str, float]:
+def _measured(control: str, folder: Path, values: int, repeats: int) -> dict[str, float]:
     options = RunOptions(workers=WORKERS, link=LinkOptions(MBIT), impair=impairment())
     with open_session(options, "soft", folder) as session:
         for host in session.fabric.hosts:
             session.network.run(host, ["sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={control}"])
-        workers = run_workers(session, _MODULE, "outer", [VALUES], repeats=len(SYSTEMS) * repeats)
+        workers = run_workers(session, _MODULE, "outer", [values], repeats=len(SYSTEMS) * repeats)
     if len({tuple(worker["stats"]["digests"]) for worker in workers}) != 1:
         raise LabError(f"workers have different parameters after outer steps; see {folder}")
     return by_system(workers)
