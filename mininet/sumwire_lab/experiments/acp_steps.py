@@ -22,7 +22,8 @@ from typing import Any, Final
 import torch
 from sumwire.job.job import Residual
 from sumwire.lowrank import AcpSgd
-from sumwire.lowrank.fusion import Phase
+from sumwire.lowrank.fusion import Phase, Plan
+from sumwire.training.ddp import Reduce
 from torch import Tensor, nn
 from torch.futures import Future
 from torch.optim import Optimizer
@@ -44,24 +45,25 @@ COMPUTING: Final = "computing"
 COMPRESSING: Final = "computing and compression"
 # Numbers of buffers a step: all in one, and up to a tensor in each.
 SWEPT: Final = (1, 2, 4, 8, 16, 48)
-_DENSE_BYTES: Final = 4 * LAYERS * (WIDTH * WIDTH + WIDTH)
-_FUSED: Final = {"threshold_bytes": _DENSE_BYTES // BUFFERS}
+DENSE_BYTES: Final = 4 * LAYERS * (WIDTH * WIDTH + WIDTH)
+FUSED: Final = {"threshold_bytes": DENSE_BYTES // BUFFERS}
 VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    ACP: _FUSED,
-    LATE: {**_FUSED, "accumulation": None},
+    ACP: FUSED,
+    LATE: {**FUSED, "accumulation": None},
     UNFUSED: {"threshold_bytes": 0},
 }
 
 
 class Link:
-    """A ring's all-reduces, one after the other: seconds for a start, which are its latencies, and seconds a byte."""
+    """A ring's collectives, one after the other. Of an all-reduce: seconds for its start, which are its latencies, and
+    seconds a byte."""
 
     def __init__(self) -> None:
         self.start_s = 0.0
         self.byte_s = 0.0
         self._waited = 0.0
         self._free = 0.0
-        self._bytes = 0
+        self._asked = 0.0
 
     def now(self) -> float:
         """Seconds of this thread's processor, and of its waits for the link."""
@@ -69,14 +71,22 @@ class Link:
 
     def reduce(self, x: Tensor, number: int) -> tuple[Tensor, Residual]:
         """The all-reduce of one buffer."""
-        self._bytes += x.nbytes
+        self.all_reduce(x.nbytes)
         return x.clone(), lambda: torch.zeros_like(x)
 
+    def all_reduce(self, size: int) -> None:
+        """A part of a call: 2 (n - 1) hops, each with an n-th of these bytes."""
+        self._asked += self.start_s + size * self.byte_s
+
+    def all_gather(self, size: int, workers: int) -> None:
+        """A part of a call: n - 1 hops, each with all bytes of one worker."""
+        self._asked += (self.start_s + size * workers * self.byte_s) / 2
+
     def submit(self, call: Callable[[], None]) -> Future[None]:
-        """Make a call, whose transfer begins when those before it are done."""
-        began, self._bytes = self.now(), 0
+        """Make a call, whose transfers begin when those before them are done."""
+        began, self._asked = self.now(), 0.0
         call()
-        self._free = max(began, self._free) + self.start_s + self._bytes * self.byte_s
+        self._free = max(began, self._free) + self._asked
         return Arrival(self, self._free)
 
     def wait_until(self, then: float) -> None:
@@ -133,13 +143,18 @@ class Plain:
 class Variant(Plain):
     """A training with these settings of ACP-SGD."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, given: Mapping[str, Any], reduce: Reduce | None = None) -> None:
         super().__init__()
         inner, link = self._optimizer, self.link
-        self._acp = AcpSgd(self._model, inner, link.reduce, rank=RANK, submit=link.submit, **given)
+        self._acp = AcpSgd(self._model, inner, reduce or link.reduce, rank=RANK, submit=link.submit, **given)
         self._optimizer = self._acp
         if self._acp.search is not None:
             self._acp.search.clock = link.now
+
+    @property
+    def plan(self) -> Plan:
+        """Which tensors share a buffer."""
+        return self._acp.plan
 
     @property
     def buffers(self) -> int:
@@ -168,18 +183,18 @@ def measured(steps: int = STEPS) -> list[dict[str, float]]:
     In a turn each makes a step. The link follows the computing of the turn, so that a processor that slows down leaves
     the shares as they are.
     """
-    with _one_thread():
+    with one_thread():
         return _measured(steps)
 
 
 def swept(steps: int = STEPS) -> Sweep:
     """Seconds of a step by buffers a step, and with the number that ACP-SGD has found by itself."""
-    with _one_thread():
+    with one_thread():
         return _swept(steps)
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Compute in the calling thread alone, whose time is measured."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -191,7 +206,7 @@ def _one_thread() -> Iterator[None]:
 
 def _measured(steps: int) -> list[dict[str, float]]:
     variants = {name: Variant(given) for name, given in VARIANTS.items()}
-    plain, alone = Plain(), Variant(_FUSED)
+    plain, alone = Plain(), Variant(FUSED)
     turns = []
     for _ in range(WARM_UP + steps):
         turn = {COMPUTING: plain.step(), COMPRESSING: alone.step()}
@@ -202,9 +217,9 @@ def _measured(steps: int) -> list[dict[str, float]]:
 
 
 def _swept(steps: int) -> Sweep:
-    alone = Variant(_FUSED)
+    alone = Variant(FUSED)
     computing = median([alone.step() for _ in range(WARM_UP + steps)][WARM_UP:])
-    fixed = [Variant({"threshold_bytes": -(-_DENSE_BYTES // buffers)}) for buffers in SWEPT]
+    fixed = [Variant({"threshold_bytes": -(-DENSE_BYTES // buffers)}) for buffers in SWEPT]
     tuned = Variant({"threshold_bytes": None})
     for one in (*fixed, tuned):
         one.meet(computing, alone)

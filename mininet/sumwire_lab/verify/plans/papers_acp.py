@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from sumwire_lab.experiments import acp_digits, acp_steps
+from sumwire_lab.experiments import acp_digits, acp_steps, acp_systems
 from sumwire_lab.experiments.replicas import EPOCHS
 from sumwire_lab.options.acp_options import ACP, FUSION, NO_WFBP, POWERSGD, WFBP, AcpOptions
 from sumwire_lab.options.papers_options import PapersOptions
@@ -41,6 +41,7 @@ def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str,
     steps = QUICK_STEPS if options.quick else acp_steps.STEPS
     return {
         "steps": lambda: rows.modelled(acp_steps.measured(steps)),
+        "systems": lambda: rows.systems(acp_systems.measured(2 if options.quick else acp_systems.STEPS)),
         "search": lambda: rows.swept(acp_steps.swept(steps)),
         "digits": lambda: _digits(options),
         "group": partial(_over_the_group, results, say, options),

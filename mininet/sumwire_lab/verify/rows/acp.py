@@ -14,7 +14,7 @@ from sumwire.lowrank.shapes import MEGABYTE, Sizes
 from sumwire_lab.bench import contenders
 from sumwire_lab.bench.suites import accuracy
 from sumwire_lab.bench.suites.accuracy import Row
-from sumwire_lab.experiments import acp_digits, acp_steps
+from sumwire_lab.experiments import acp_digits, acp_steps, acp_systems
 from sumwire_lab.run.records import StepRecord
 from sumwire_lab.verify.check import Check, at_least, at_most, equal, holds, reported
 
@@ -197,6 +197,23 @@ def modelled(turns: Sequence[Mapping[str, float]]) -> list[Check]:
         "communication that is not hidden": seconds[acp_steps.ACP] - seconds[acp_steps.COMPRESSING],
     }
     return [*ratios, reported(f"{label}, seconds", seconds), reported(f"{label}, seconds by part", split)]
+
+
+def systems(seconds: Mapping[acp_systems.Names, float]) -> list[Check]:
+    """Seconds of a step by system and mode, all by the same hooks and buffers over one modelled link."""
+    label = f"modelled link, {acp_steps.BUFFERS} buffers: time per step"
+    shown = {f"{system}, {mode}": one for (system, mode), one in seconds.items()}
+    acp = seconds[acp_steps.ACP, acp_systems.FUSION]
+    power = seconds[acp_systems.POWER, acp_systems.FUSION]
+    return [
+        at_least(f"{label}, Power-SGD / ACP-SGD", power / acp, POWERSGD_MIN),
+        reported(f"{label}, naive / with WFBP and fusion", _over(seconds, acp_systems.NAIVE)),
+        reported(f"{label}, seconds", shown),
+    ]
+
+
+def _over(seconds: Mapping[acp_systems.Names, float], mode: str) -> dict[str, float]:
+    return {one: seconds[one, mode] / seconds[one, acp_systems.FUSION] for one in acp_systems.SYSTEMS}
 
 
 def swept(sweep: acp_steps.Sweep) -> list[Check]:

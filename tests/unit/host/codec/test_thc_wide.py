@@ -143,4 +143,4 @@ def test_what_is_refused() -> None:
     with pytest.raises(CodecError, match="norms of shape"):
         one.encode(np.zeros(7, np.uint32))
     with pytest.raises(NormRangeError, match="must be 0"):
-        one.encode(np.float32([-1.0]).view(np.uint32))
+        one.encode(np.array([-1.0], np.float32).view(np.uint32))

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from sumwire.lowrank.fusion import make_plan
 from sumwire_lab.errors import OptionError
-from sumwire_lab.experiments import acp_digits, acp_steps
+from sumwire_lab.experiments import acp_digits, acp_steps, acp_systems
 from sumwire_lab.experiments.acp_steps import ACP, LATE, UNFUSED, VARIANTS, Link, Variant
+from sumwire_lab.experiments.acp_systems import Ends, PowerSgd
 from sumwire_lab.options import acp_options
 from sumwire_lab.options.acp_options import AcpOptions
 from sumwire_lab.training.late_hook import LateHook
@@ -31,7 +33,8 @@ def all_reduces(name: str) -> tuple[list[bool], int]:
         return carried(x, number)
 
     variant._acp._reduction = reduce  # type: ignore[assignment]
-    variant.step()
+    with acp_steps.one_thread():
+        variant.step()
     return after, len(variant._acp.plan.items)
 
 
@@ -69,6 +72,63 @@ def test_rows_of_the_modelled_link() -> None:
 def test_turns_measure_every_variant() -> None:
     [turn] = acp_steps.measured(1)
     assert set(turn) == {acp_steps.COMPUTING, acp_steps.COMPRESSING, *VARIANTS}
+
+
+def power_sgd() -> tuple[PowerSgd, Ends]:
+    """For one buffer with two matrices and a tensor of one dimension."""
+    ends = Ends()
+    ends.link.start_s = 1.0
+    one = PowerSgd(ends)
+    one.plan = make_plan([(6, 4), (5,), (3, 8)], 1, min_compression=1e12)
+    return one, ends
+
+
+def test_power_sgd_sends_two_factors_one_after_the_other_and_keeps_what_is_left() -> None:
+    one, ends = power_sgd()
+    errors = torch.zeros(24 + 5 + 24)
+    for step in range(3):
+        x = torch.randn(53, generator=torch.Generator().manual_seed(step))
+        before = ends.link._asked
+        found, residual = one.reduce(x, step % 2)
+        assert ends.link._asked - before == 2.0
+        # The last parameters come first.
+        kept = torch.cat([one._errors[2].reshape(-1), torch.zeros(5), one._errors[0].reshape(-1)])
+        torch.testing.assert_close(found + kept, x + errors, rtol=0, atol=1e-5)
+        assert not bool(residual().any()) and 0 < float(kept.norm()) < 2 * float(x.norm())
+        errors = kept
+
+
+def test_an_all_gather_costs_by_the_workers_and_has_half_the_hops() -> None:
+    ends = Ends()
+    ends.link.start_s, ends.link.byte_s = 8.0, 1.0
+    assert len(ends.gather(torch.zeros(25))) == 4
+    assert ends.link._asked == 4.0 + 100 * 4 / 2
+    ends.add_(torch.zeros(25))
+    assert ends.link._asked == 204.0 + 108.0
+
+
+@pytest.mark.parametrize("system", [acp_systems.SIGN, acp_systems.POWER])
+def test_systems_share_buffers_and_begin_alike(system: str) -> None:
+    modes = {mode: acp_systems.made(system, mode) for mode in acp_systems.MODES}
+    tensors = 2 * acp_steps.LAYERS
+    assert modes[acp_systems.NAIVE].buffers == modes[acp_systems.WFBP].buffers == tensors
+    assert acp_steps.BUFFERS <= modes[acp_systems.FUSION].buffers < tensors
+    for one in modes.values():
+        one.link.start_s = 1000.0
+    with acp_steps.one_thread():
+        taken = {mode: one.step() for mode, one in modes.items()}
+    # Each buffer has a start, of an all-gather half of one; Power-SGD has two for each buffer with a matrix.
+    starts = {"Sign-SGD": 0.5, "Power-SGD": 1.5}[system]
+    assert taken[acp_systems.NAIVE] == pytest.approx(1000 * starts * tensors, abs=100)
+    assert taken[acp_systems.FUSION] < taken[acp_systems.WFBP] / 2
+
+
+def test_row_of_systems() -> None:
+    found = {(one, mode): 1.0 for one in acp_systems.SYSTEMS for mode in acp_systems.MODES}
+    found[acp_systems.POWER, acp_systems.FUSION] = 1.2
+    assert [check.holds for check in rows.systems(found)] == [False, True, True]
+    found[ACP, acp_systems.FUSION] = 0.9
+    assert rows.systems(found)[0].holds
 
 
 def test_row_of_the_search() -> None:
@@ -133,7 +193,7 @@ def test_late_hook_sends_nothing_before_the_last_bucket_and_keeps_the_order() ->
         sent.append(bucket.number)
         future: torch.futures.Future[Tensor] = torch.futures.Future()
         if bucket.number == 2:
-            future.set_exception(OSError("lost"))
+            future.set_exception(OSError("lost"))  # type: ignore[arg-type]
         else:
             future.set_result(torch.full((2,), float(bucket.number)))
         return future
