@@ -33,6 +33,7 @@ from sumwire.job.one_trip import OneTrip, carried_for
 from sumwire.job.operations import Operation
 from sumwire.job.packing import Packing, packing_of, told_by_all
 from sumwire.job.parts import Step, carry, part_chunks
+from sumwire.trace import span
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.options import ExchangeOptions
@@ -74,7 +75,8 @@ class CodecOperation(Operation):
         self, codec: GradientCodec, x: Tensor, *, sequence: int, bucket: int, stats: JobStats, options: CodecOptions
     ) -> None:
         began = time.monotonic()
-        self._round: CodecRound = codec.begin(x, sequence, bucket)
+        with span("prepare"):
+            self._round: CodecRound = codec.begin(x, sequence, bucket)
         stats.encode_s += time.monotonic() - began
         if options.divide_by is not None:
             self._round.divide_by(options.divide_by)
@@ -105,7 +107,8 @@ class CodecOperation(Operation):
             return torch.zeros_like(self._x, dtype=self.like().dtype)
         if self._left_out:
             return torch.nan_to_num(self._x.detach().to(self.like().dtype), nan=0.0, posinf=0.0, neginf=0.0)
-        return self._round.residual(self._included)
+        with span("residual"):
+            return self._round.residual(self._included)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         """See the module."""

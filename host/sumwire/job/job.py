@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch._C._autograd import _profiler_enabled
 
 from sumwire.checkpoint import Content, Place, Saved, refuse_pickling
 from sumwire.codec.base import GradientCodec
@@ -60,6 +61,8 @@ from sumwire.job.session import FallbackOption, SessionOptions, check_through, i
 from sumwire.job.tuning import SIZES, measured, timed_by
 from sumwire.job.tuning_file import save_table
 from sumwire.job.tuning_table import TuningTable
+from sumwire.trace import span, use_profiler
+from sumwire.trace import start as start_trace
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
 from sumwire.transport.options import SILENCE_S
@@ -135,6 +138,9 @@ class Job(Saved):
     ``metrics``: "[ADDRESS:]PORT", where metrics are served over HTTP until the job closes; None: where SUMWIRE_METRICS
     says, and nowhere without it (:mod:`sumwire.job.metrics`).
 
+    ``trace``: a file for the spans of this process's operations, written when the job closes; None: the file that
+    SUMWIRE_TRACE names, and none without it (:mod:`sumwire.trace`). "{worker}" in it is this worker's number.
+
     ``ranks``: the ranks that are the job's workers, where they are not all ranks of the default process group
     (:class:`sumwire.job.gloo_group.Ranks`). They then are the process group of all that is said above.
 
@@ -161,6 +167,7 @@ class Job(Saved):
         blind_key: bytes | None = None,
         ranks: Ranks | None = None,
         metrics: str | None = None,
+        trace: str | None = None,
     ) -> None:
         self._grouped = is_grouped(ranks)
         with taking_part(config.name, ranks):
@@ -172,6 +179,8 @@ class Job(Saved):
             self._thc = _thc_codec(config, block)
             self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
             exposition = opened(config, metrics)
+            tracing = start_trace(trace, config.name, config.worker)
+        use_profiler(_profiler_enabled, torch.profiler.record_function)
         self._raises = nonfinite == "raise"
         self.stats = JobStats()
         self.feedback = ErrorFeedback()
@@ -192,12 +201,19 @@ class Job(Saved):
         options = SessionOptions(
             settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt, through, silence_s, blind_key, ranks
         )
-        self._session = open_session(config, options, self.stats)
+        try:
+            self._session = open_session(config, options, self.stats)
+        except BaseException:
+            if tracing is not None:
+                tracing()
+            raise
         # Whether every sum has all contributions.
         self._complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
         self._carried = CarriedScales() if one_trip and self._complete else None
         self._session.on_change(self._forget_scales)
         self._exposition = exposition
+        if tracing is not None:
+            self.on_close(tracing)
         if exposition is not None:
             self.on_close(serve(exposition, config, self.stats, self._session.window, lambda: self.fallen_back))
 
@@ -526,7 +542,8 @@ class Job(Saved):
             call = Call(self._sequence, operation.what, asked.length, operation.bucket, asked.given)
             operation.tag = call.tag
             try:
-                result = self._carry_out(operation, call)
+                with span(operation.what, number=call.number, values=asked.length, bucket=operation.bucket):
+                    result = self._carry_out(operation, call)
             finally:
                 self.stats.operation_s += time.monotonic() - began
             self._completed += 1

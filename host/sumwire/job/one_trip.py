@@ -27,6 +27,7 @@ from sumwire.codec.scales import Scales
 from sumwire.config import JobConfig
 from sumwire.job.carried_scales import CarriedScales, Key
 from sumwire.job.packing import Packing, places_of
+from sumwire.trace import span
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.options import ExchangeOptions
@@ -95,7 +96,8 @@ class OneTrip:
         hidden = None if transport.masks is None else places_of(transport, self.config, len(self.own))
         with transport.open(self.packing.op, 1 + round_.chunks, tag, options) as exchange:
             began = time.monotonic()
-            self._encode(exchange, round_, hidden)
+            with span("encode"):
+                self._encode(exchange, round_, hidden)
             stats.encode_s += time.monotonic() - began
             exchange.ready(exchange.chunks)
             while exchange.progress(block=True) < exchange.chunks:
@@ -104,7 +106,8 @@ class OneTrip:
             agreed = self._agreed(exchange.results, hidden)
             fit = agreed is not None and self.form.fit(self.carried, agreed)
             if fit:
-                self._decode(exchange.results, round_)
+                with span("decode"):
+                    self._decode(exchange.results, round_)
             stats.decode_s += time.monotonic() - began
         return agreed, fit
 

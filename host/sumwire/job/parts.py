@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from sumwire.trace import span
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.stats import JobStats
 
@@ -41,7 +42,8 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
         if encoded < chunks:
             upto = min(encoded + step, chunks)
             began = time.monotonic()
-            encode(encoded, upto)
+            with span("encode"):
+                encode(encoded, upto)
             stats.encode_s += time.monotonic() - began
             encoded = upto
             exchange.ready(encoded)
@@ -53,7 +55,8 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
         while decoded < chunks and (done == chunks or (done - decoded >= step and not at_end)):
             upto = min(decoded + step, chunks)
             began = time.monotonic()
-            decode(decoded, upto)
+            with span("decode"):
+                decode(decoded, upto)
             stats.decode_s += time.monotonic() - began
             decoded = upto
             if done < chunks:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.errors import SumwireError
+from sumwire.trace import span
 from sumwire.transport.buffers import Buffers, Results
 from sumwire.transport.connection import Connection
 from sumwire.transport.missing_workers import ask_who_is_missing
@@ -87,7 +88,8 @@ class Exchange:
         if self._hide is not None and filled < upto:
             self._hide(self._window.base + filled, self.payload[filled:upto])
         self._window.filled = upto
-        self._sender.send()
+        with span("send"):
+            self._sender.send()
         self._connection.stats.exchange_s += self._connection.clock() - began
 
     def progress(self, *, block: bool) -> int:
@@ -100,12 +102,14 @@ class Exchange:
         began = connection.clock()
         try:
             # What a recovered result lets go must not wait for the next packet.
-            if self._receiver.recover() or not block:
-                self._receiver.receive()
-            elif not window.done:
-                self._wait()
+            with span("wait" if block else "receive"):
+                if self._receiver.recover() or not block:
+                    self._receiver.receive()
+                elif not window.done:
+                    self._wait()
             if not window.done:
-                self._sender.send()
+                with span("send"):
+                    self._sender.send()
         finally:
             connection.stats.exchange_s += connection.clock() - began
         return window.completed()
