@@ -35,10 +35,12 @@ SYSTEMS: Final = ("gloo", SUMWIRE)
 
 @dataclass(frozen=True)
 class Sharded:
-    """``seconds``: by system, of each turn: the median over its steps of the slowest rank. ``losses``: of the last
-    step, the mean over the ranks. ``equal``: whether all ranks had the same parameters at each end."""
+    """``seconds``: by system, of each turn: the median over its steps of the slowest rank. ``cpu_s``: CPU seconds of
+    all ranks in a step. ``losses``: of the last step, the mean over the ranks. ``equal``: whether all ranks had the
+    same parameters at each end."""
 
     seconds: dict[str, list[float]]
+    cpu_s: dict[str, list[float]]
     losses: dict[str, list[float]]
     equal: bool
 
@@ -55,6 +57,7 @@ def run_sharded(
     require_tools()
     folder = new_folder(results, latest=False)
     seconds: dict[str, list[float]] = {system: [] for system in SYSTEMS}
+    cpu_s: dict[str, list[float]] = {system: [] for system in SYSTEMS}
     losses: dict[str, list[float]] = {system: [] for system in SYSTEMS}
     equal = True
     with interruptible():
@@ -62,10 +65,11 @@ def run_sharded(
             for system in SYSTEMS:
                 ranks = _train(system, replicas, steps, switch, folder / f"{system}{turn}")
                 seconds[system].append(median(map(max, zip(*(rank["seconds"] for rank in ranks), strict=True))))
+                cpu_s[system].append(sum(rank["cpu_s"] for rank in ranks))
                 losses[system].append(sum(rank["loss"] for rank in ranks) / len(ranks))
                 equal = equal and len({rank["digest"] for rank in ranks}) == 1
                 say(f"{system}: {seconds[system][-1]:.3f} s a step")
-    outcome = Sharded(seconds, losses, equal)
+    outcome = Sharded(seconds, cpu_s, losses, equal)
     (folder / "sharded.json").write_text(json.dumps(vars(outcome)) + "\n")
     return outcome
 

@@ -37,7 +37,8 @@ _WARM_UP: Final = 2
 
 
 def train(spec: dict[str, Any], rank: int) -> dict[str, Any]:
-    """Seconds of each step, the loss of the last one, a digest of all parameters, and the job's bytes."""
+    """Seconds of each step, CPU seconds of a step, the loss of the last one, a digest of all parameters, and the
+    job's bytes."""
     ranks, through = spec["ranks"], spec["system"] == SUMWIRE
     both = init_device_mesh("cpu", (len(spec["interfaces"]), ranks), mesh_dim_names=("replicate", "shard"))
     model = _sharded(_network(), _mesh(both, spec["replicas"], through))
@@ -47,17 +48,18 @@ def train(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE)
     x, y = _samples(rank, spec["characters"])
     settle()
-    seconds, loss = [], torch.zeros(())
+    seconds, cpu_s, loss = [], 0.0, torch.zeros(())
     for step in range(_WARM_UP + spec["repeats"]):
         dist.barrier()
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         optimizer.zero_grad()
         loss = workload.loss(model, x[step : step + 1], y[step : step + 1])
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         if step >= _WARM_UP:
             seconds.append(time.perf_counter() - began)
-    record = {"seconds": seconds, "loss": loss.item(), "digest": _digest(model)}
+            cpu_s += (time.process_time() - cpu_began) / spec["repeats"]
+    record = {"seconds": seconds, "cpu_s": cpu_s, "loss": loss.item(), "digest": _digest(model)}
     if job is not None:
         record |= {"bytes": job.stats.bytes_sent, "fallbacks": job.stats.fallbacks}
         dist.barrier()

@@ -30,5 +30,6 @@ def whole(record: Sharded) -> Check:
 
 def _value(record: Sharded) -> dict[str, Any]:
     seconds = {name: round(median(each), 4) for name, each in record.seconds.items()}
+    cpu_s = {f"CPU s {name}": round(median(each), 4) for name, each in record.cpu_s.items()}
     losses = {f"loss {name}": round(median(each), 4) for name, each in record.losses.items()}
-    return {"ratio": round(record.ratio, 2), **seconds, **losses}
+    return {"ratio": round(record.ratio, 2), **seconds, **cpu_s, **losses}

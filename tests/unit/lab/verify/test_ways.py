@@ -89,11 +89,15 @@ def test_rows_of_nodes() -> None:
 
 def test_rows_of_sharded_training() -> None:
     """The slowest turn does not count, the median does."""
-    record = Sharded({"gloo": [9.0, 3.0, 3.3], "sumwire": [1.0, 1.1, 0.2]}, {"gloo": [2.0], "sumwire": [2.5]}, True)
+    took = {"gloo": [9.0, 3.0, 3.3], "sumwire": [1.0, 1.1, 0.2]}
+    record = Sharded(took, {"gloo": [0.5], "sumwire": [0.6]}, {"gloo": [2.0], "sumwire": [2.5]}, True)
     ratio, same = ways_sharded.hybrid(record)
     assert (ratio.holds, same.holds) == (True, True)
-    assert ratio.value == {"ratio": 3.3, "gloo": 3.3, "sumwire": 1.0, "loss gloo": 2.0, "loss sumwire": 2.5}
-    slow = Sharded({"gloo": [2.9], "sumwire": [1.0]}, {"gloo": [2.0], "sumwire": [2.0]}, False)
+    assert ratio.value == {
+        "ratio": 3.3, "gloo": 3.3, "sumwire": 1.0, "CPU s gloo": 0.5, "CPU s sumwire": 0.6, "loss gloo": 2.0,
+        "loss sumwire": 2.5,
+    }  # fmt: skip
+    slow = Sharded({"gloo": [2.9], "sumwire": [1.0]}, record.cpu_s, record.losses, False)
     assert [check.holds for check in ways_sharded.hybrid(slow)] == [False, False]
     assert ways_sharded.whole(slow).holds
 
