@@ -43,14 +43,13 @@ Mean = Callable[[Job, Tensor], tuple[Tensor, Residual]]
 class Node:
     """The ranks that share a worker, as this one sees them.
 
-    ``size``: how many; ``rank``: this one's place among them; ``leads``: this one is the worker.
+    ``size``: how many; ``leads``: this one is the worker.
     ``up``, ``down``: two groups of the same ranks. Use :meth:`of` or :meth:`among`.
     """
 
     def __init__(self, up: dist.ProcessGroup, down: dist.ProcessGroup) -> None:
         self.size = dist.get_world_size(up)
-        self.rank = dist.get_rank(up)
-        self.leads = self.rank == 0
+        self.leads = dist.get_rank(up) == 0
         self._first = dist.get_global_rank(up, 0)
         self._up, self._down = up, down
         self._gloo_on_gpu = dist.get_backend(up) == "gloo"
@@ -113,24 +112,51 @@ class Node:
     def give(self, make: Callable[[], Tensor]) -> Tensor:
         """On the first rank: make a result, give it to the others and return it. If making it fails, they get the
         error."""
+        result = self._made(make)
+        self._down_from_first(result)
+        return result
+
+    def take(self, into: Tensor) -> None:
+        """On the other ranks: get the result of :meth:`give`. Raises its error."""
+        self._await_made(into.device)
+        self._down_from_first(into)
+
+    def give_parts(self, make: Callable[[], Tensor]) -> Tensor:
+        """As :meth:`give`, of a flat result that is divided among the ranks in their order. Returns this one's part."""
+        result = self._made(make)
+        return self._scattered(result.new_empty(len(result) // self.size), result)
+
+    def take_part(self, into: Tensor) -> None:
+        """On the other ranks: get this one's part of the result of :meth:`give_parts`. Raises its error."""
+        self._await_made(into.device)
+        self._scattered(into, None)
+
+    def _made(self, make: Callable[[], Tensor]) -> Tensor:
+        """What ``make`` returns, when the others know that it is coming. They get its error."""
         try:
             result = make()
         except Exception as error:
             self._tell(error)
             raise
         self._down_from_first(torch.full((1,), _GOOD, device=result.device))
-        self._down_from_first(result)
         return result
 
-    def take(self, into: Tensor) -> None:
-        """On the other ranks: get the result of :meth:`give`. Raises its error."""
-        state = torch.empty(1, dtype=torch.int64, device=into.device)
+    def _await_made(self, device: torch.device) -> None:
+        """Raises the error of the first rank if it has no result."""
+        state = torch.empty(1, dtype=torch.int64, device=device)
         self._down_from_first(state)
         if int(state) != _GOOD:
-            content = torch.empty(_FAILURE_BYTES, dtype=torch.uint8, device=into.device)
+            content = torch.empty(_FAILURE_BYTES, dtype=torch.uint8, device=device)
             self._down_from_first(content)
             raise Failure(**json.loads(bytes(content.cpu().numpy()))).error()
-        self._down_from_first(into)
+
+    def _scattered(self, own: Tensor, whole: Tensor | None) -> Tensor:
+        """``own``, filled with this rank's part of the first rank's ``whole``."""
+        staged = own.is_cuda and self._gloo_on_gpu
+        into = own.cpu() if staged else own
+        pieces = None if whole is None else list(torch.split(whole.cpu() if staged else whole, len(own)))
+        _await(dist.scatter(into, pieces, self._first, group=self._down, async_op=True))
+        return own.copy_(into) if staged else own
 
     def _tell(self, error: Exception) -> None:
         failure = Failure.of(error) if isinstance(error, SumwireError) else _foreign(error)
@@ -259,12 +285,11 @@ class NodeJob:
         with self._lock:
             self._check_usable()
             whole = self.node.gather(x.detach().to(torch.float32))
-            if whole is None:
-                whole = torch.empty(self.node.size * len(x), device=x.device)
-                self.node.take(whole)
-            else:
-                whole = self.node.give(partial(self._over_equal_nodes, whole, make))
-            return whole[self.node.rank * len(x) : (self.node.rank + 1) * len(x)]
+            if whole is not None:
+                return self.node.give_parts(partial(self._over_equal_nodes, whole, make))
+            mean = torch.empty(len(x), device=x.device)
+            self.node.take_part(mean)
+            return mean
 
     def _over_equal_nodes(self, whole: Tensor, make: Mean) -> Tensor:
         job = self._own()

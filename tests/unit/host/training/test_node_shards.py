@@ -14,7 +14,7 @@ from sumwire.training.node import NodeJob
 
 
 def test_nodes_of_different_sizes_are_refused() -> None:
-    node: Any = SimpleNamespace(size=1, rank=0, leads=True, gather=lambda x: x, give=lambda make: make())
+    node: Any = SimpleNamespace(size=1, leads=True, gather=lambda x: x, give_parts=lambda make: make())
     job: Any = SimpleNamespace(workers=2)
     whole = torch.tensor([1.0, 2.0])
     assert NodeJob("even", job, node, 2).mean_of_shards(whole, lambda _, x: (2 * x, lambda: x)).tolist() == [2.0, 4.0]
