@@ -14,8 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from softswitch.program import ir
-from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
-from softswitch.runtime.machine import MeterRates
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, MeterRates, Replica
 
 
 class Device(Protocol):
@@ -78,6 +77,9 @@ class Device(Protocol):
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         """Configure one meter of an array; None: all its packets are green."""
+
+    def set_direct_meter(self, table: str, key: tuple[KeyMatch, ...], priority: int, rates: MeterRates | None) -> None:
+        """Configure the direct meter of an entry; None: all its packets are green."""
 
     def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
         """``callback(name, values)`` gets every digest of the program that runs, while its packet runs."""

@@ -21,9 +21,9 @@ from softswitch.program.load.program import load_program
 from softswitch.program.standard import DROP_PORT, STANDARD_WIDTHS
 from softswitch.python.engine import PythonEngine
 from softswitch.runtime.engine import Engine, PortRunner, Transmit
-from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, MeterRates, Replica
 from softswitch.runtime.impair import ImpairmentSpec
-from softswitch.runtime.machine import CounterCell, CounterCells, Machine, MeterRates
+from softswitch.runtime.machine import CounterCell, CounterCells, Machine
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
 from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
@@ -42,6 +42,13 @@ def _check_port(port: int) -> None:
     """Generated code relies on the width of a port."""
     if not 0 <= port <= MAX_PORT:
         raise InvalidEntryError(f"port {port} is not in 0..{MAX_PORT}")
+
+
+def _check_rates(what: str, rates: MeterRates | None) -> None:
+    if rates is not None and not (0 <= rates.committed <= rates.peak < math.inf):
+        raise InvalidEntryError(f"{what}: {rates}: rates are 0 <= committed <= peak")
+    if rates is not None and not all(0 <= each < 1 << 63 for each in (rates.committed_burst, rates.peak_burst)):
+        raise InvalidEntryError(f"{what}: {rates}: bursts are in 0..2^63 - 1")
 
 
 class SoftSwitch:
@@ -331,11 +338,14 @@ class SoftSwitch:
             declared = self.loaded.program.meters.get(name)
             if declared is None or not 0 <= index < declared.size:
                 raise NotFoundError(f"there is no meter {name}[{index}]")
-            if rates is not None and not (0 <= rates.committed <= rates.peak < math.inf):
-                raise InvalidEntryError(f"meter {name}[{index}]: {rates}: rates are 0 <= committed <= peak")
-            if rates is not None and not all(0 <= each < 1 << 63 for each in (rates.committed_burst, rates.peak_burst)):
-                raise InvalidEntryError(f"meter {name}[{index}]: {rates}: bursts are in 0..2^63 - 1")
+            _check_rates(f"meter {name}[{index}]", rates)
             self.loaded.set_meter(name, index, rates)
+
+    def set_direct_meter(self, table: str, key: tuple[KeyMatch, ...], priority: int, rates: MeterRates | None) -> None:
+        """Configure the direct meter of an entry; None: all its packets are green."""
+        with self._lock:
+            _check_rates(f"direct meter of table {table}", rates)
+            self._table(table).set_meter(key, priority, rates)
 
     def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
         """``callback(name, values)`` gets every digest, while its packet runs; it must not block."""

@@ -12,7 +12,7 @@ from typing import Any
 from softswitch.native.limbs import LIMB_BYTES, limbs
 from softswitch.native.table import KeyPacking, Packing, kind_of
 from softswitch.program import ir
-from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, MeterRates, Range, Ternary
 from softswitch.runtime.tables import RuntimeTable
 from softswitch.switch import SoftSwitch
 
@@ -102,6 +102,9 @@ class _Recorder:
 
     def write_counter(self, row: bytes, value: CounterValue) -> None:
         raise AssertionError("the fuzzer writes no counters")
+
+    def set_meter(self, row: bytes, rates: MeterRates | None) -> None:
+        raise AssertionError("the fuzzer configures no meters")
 
 
 def pack_state(program: ir.Program, state: Json) -> bytes:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from softswitch.errors import placed
-from softswitch.native.emit_bounds import Expr
+from softswitch.native.emit_bounds import Expr, Temp
 from softswitch.native.emit_carrier import LIMB
 from softswitch.native.emit_code import Code, comment
 from softswitch.native.emit_context import Context
@@ -89,9 +89,12 @@ def _table(context: Context, table: ir.Table) -> list[str]:
     if table.keys:
         code.lines_of(_either(context, "entry->hit", f"{place}: hit", f"{place}: miss"))
     if table.meter_target is not None:
-        with code.block("if (entry->hit)"):  # rates of direct meters cannot be set: all packets are green
+        with code.block("if (entry->hit)"):
             expressions = ExprEmitter(context.storage, code)
-            StatementEmitter(context, code, expressions, place).store(table.meter_target, ir.Const(0))
+            wanted = "p->size" if context.program.direct_meter(table.name).counts_bytes else "1"
+            colour = f"entry->meter ? ss_execute_meter(entry->meter, {wanted}, p->now) : 0"
+            code.line(f"const uint64_t colour = {colour};")
+            StatementEmitter(context, code, expressions, place).store(table.meter_target, Temp("colour", LIMB, 0, 2))
     if table.has_counter:
         code.line("if (entry->cell) count_packet(p, entry->cell);")
     if table.selector is not None:

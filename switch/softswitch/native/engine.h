@@ -68,12 +68,15 @@ static inline void ss_commit(struct ss_sink *sink, uint32_t port, size_t length)
 
 // ---------------------------------------------------------------- state of a loaded program
 
+struct ss_meter;  // below
+
 // One row of a table, or its default action.
 struct ss_entry {
   uint32_t action;       // position in the table's list of actions
   uint32_t hit;          // 0 for the default action
   uint64_t *cell;        // direct counter {packets, bytes}, NULL without one
   const uint64_t *args;  // action data, see ss_program
+  struct ss_meter *meter;  // direct meter, NULL where it was never configured
 };
 
 // `action` of an entry that has several: `args` are their count and the addresses of their entries.

@@ -14,11 +14,12 @@ from softswitch.native.emit import emit_c
 from softswitch.native.emit_context import Message
 from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, limbs, to_limbs
 from softswitch.native.runtime_library import LogFunction, Replica, headers, present, runtime
-from softswitch.native.table import NativeRow, NativeTable
+from softswitch.native.table import NativeRow, NativeTable, meter_numbers
 from softswitch.program import ir
 from softswitch.program.limits import FRAME_BYTES
 from softswitch.program.load.program import load_program
-from softswitch.runtime.machine import TIMESTAMP_MASK, MeterRates, Session
+from softswitch.runtime.entries import MeterRates
+from softswitch.runtime.machine import TIMESTAMP_MASK, Session
 from softswitch.runtime.messages import log_message
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
@@ -62,7 +63,7 @@ class NativeMachine:
         self._collect = self._library.ss_collect
         actions = {action.index: action for action in self.program.actions}
         self.tables: dict[str, RuntimeTable[NativeRow]] = {
-            name: RuntimeTable(table, actions, NativeTable(self.address, number, table, actions))
+            name: RuntimeTable(table, actions, NativeTable(self.address, number, table, actions, clock))
             for number, (name, table) in enumerate(self.program.tables.items())
         }
         self.registers = self._map_registers()
@@ -162,11 +163,8 @@ class NativeMachine:
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         number = [meter.name for meter in self.program.meters.values() if meter.table is None].index(name)
-        used = rates or MeterRates(0, 0, 0, 0)
-        numbers = used.committed / 1e6, used.committed_burst, used.peak / 1e6, used.peak_burst
-        now_us = self._clock() & TIMESTAMP_MASK
-        made = self._library.ss_machine_set_meter(self.address, number, index, *numbers, now_us, rates is not None)
-        if not made:
+        numbers = meter_numbers(rates, self._clock() & TIMESTAMP_MASK)
+        if not self._library.ss_machine_set_meter(self.address, number, index, *numbers):
             raise AssertionError(f"there is no meter {name}[{index}] in C")
 
 

@@ -33,6 +33,9 @@ struct ss_row *ss_row_new(uint32_t action, uint32_t hit, const uint64_t *args, s
                           size_t key_limbs, int masked, int counted);
 void ss_row_free(struct ss_row *row);
 uint64_t *ss_row_cell(struct ss_row *row);
+// Of the row's direct meter. 0 without memory.
+int ss_row_set_meter(struct ss_row *row, double committed, uint64_t committed_burst, double peak, uint64_t peak_burst,
+                     uint64_t now_us, uint32_t configured);
 
 // ---- tables
 

@@ -42,6 +42,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_row_new": (c_void_p, (c_uint32, c_uint32, c_char_p, c_size_t, c_char_p, c_size_t, c_int, c_int)),
     "ss_row_free": (None, (c_void_p,)),
     "ss_row_cell": (ctypes.POINTER(c_uint64), (c_void_p,)),
+    "ss_row_set_meter": (c_int, (c_void_p, c_double, c_uint64, c_double, c_uint64, c_uint64, c_uint32)),
     "ss_table_new": (c_void_p, (ctypes.POINTER(Field), c_uint32, c_uint32, c_void_p, c_size_t, c_void_p)),
     "ss_table_change": (c_int, (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)),
     "ss_machine_new": (c_void_p, (c_void_p, c_void_p, LogFunction)),

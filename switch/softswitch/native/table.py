@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from softswitch.native.limbs import LIMB_BITS, LIMB_BYTES, argument_offsets, limbs, to_limbs
 from softswitch.native.runtime_library import Field, present, runtime
 from softswitch.program import ir
-from softswitch.runtime.entries import CounterValue, KeyMatch, Range, Ternary
+from softswitch.runtime.entries import CounterValue, KeyMatch, MeterRates, Range, Ternary
+from softswitch.runtime.machine import TIMESTAMP_MASK
 from softswitch.runtime.tables import prefix_mask
 
 RANKED, HASHED, PREFIX = range(3)  # SS_RANKED, SS_EXACT, SS_PREFIX of runtime.h
@@ -37,7 +38,15 @@ class NativeRow:
 class NativeTable:
     """A :class:`softswitch.runtime.tables.Backend`: table ``number`` of the ``struct ss_machine`` at ``machine``."""
 
-    def __init__(self, machine: int, number: int, table: ir.Table, actions: Mapping[int, ir.Action]) -> None:
+    def __init__(
+        self,
+        machine: int,
+        number: int,
+        table: ir.Table,
+        actions: Mapping[int, ir.Action],
+        clock: Callable[[], int],
+    ) -> None:
+        self._clock = clock
         self._machine = machine
         self._number = number
         self._table = table
@@ -124,12 +133,23 @@ class NativeTable:
         )
         self._default = default
 
+    def set_meter(self, row: NativeRow, rates: MeterRates | None) -> None:
+        numbers = meter_numbers(rates, self._clock() & TIMESTAMP_MASK)
+        if not runtime().ss_row_set_meter(row.address, *numbers):
+            present(None)
+
     def read_counter(self, row: NativeRow) -> CounterValue | None:
         return None if row.cell is None else CounterValue(row.cell[0], row.cell[1])
 
     def write_counter(self, row: NativeRow, value: CounterValue) -> None:
         assert row.cell is not None, "only rows of tables with a direct counter are written"
         row.cell[0], row.cell[1] = value.packets, value.bytes
+
+
+def meter_numbers(rates: MeterRates | None, now_us: int) -> tuple[float, int, float, int, int, bool]:
+    """What C takes of a meter: rates per microsecond, bursts, the time, and whether it is configured."""
+    used = rates or MeterRates(0, 0, 0, 0)
+    return used.committed / 1e6, used.committed_burst, used.peak / 1e6, used.peak_burst, now_us, rates is not None
 
 
 def kind_of(table: ir.Table) -> int:

@@ -51,13 +51,25 @@ struct ss_row *ss_row_new(uint32_t action, uint32_t hit, const uint64_t *args, s
   uint64_t *own_key = own_args + arg_limbs;
   if (arg_limbs) memcpy(own_args, args, arg_limbs * sizeof(uint64_t));
   if (key_words) memcpy(own_key, key, key_words * sizeof(uint64_t));
-  row->entry = (struct ss_entry){action, hit, counted ? row->cell : NULL, own_args};
+  row->entry = (struct ss_entry){action, hit, counted ? row->cell : NULL, own_args, NULL};
   row->first = own_key;
   row->second = masked ? own_key + key_limbs : NULL;
   return row;
 }
 
-void ss_row_free(struct ss_row *row) { free(row); }
+void ss_row_free(struct ss_row *row) {
+  if (row != NULL) free(row->entry.meter);
+  free(row);
+}
+
+int ss_row_set_meter(struct ss_row *row, double committed, uint64_t committed_burst, double peak, uint64_t peak_burst,
+                     uint64_t now_us, uint32_t configured) {
+  if (row->entry.meter == NULL) row->entry.meter = malloc(sizeof *row->entry.meter);
+  if (row->entry.meter == NULL) return 0;
+  *row->entry.meter = (struct ss_meter){
+      {{peak, peak_burst, peak_burst, 0}, {committed, committed_burst, committed_burst, 0}}, now_us, configured};
+  return 1;
+}
 
 uint64_t *ss_row_cell(struct ss_row *row) { return row->cell; }
 

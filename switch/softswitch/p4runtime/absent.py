@@ -14,7 +14,6 @@ from softswitch.p4runtime.p4info import P4Info
 
 _IDS: dict[str, Callable[[Any], int]] = {
     "extern_entry": lambda entry: int(entry.extern_type_id),
-    "direct_meter_entry": lambda entry: int(entry.table_entry.table_id),
     "register_entry": lambda entry: int(entry.register_id),
 }
 
@@ -25,22 +24,8 @@ def check(info: P4Info, kind: str, entry: Any) -> None:
     Raises InvalidArgumentError for an object that the P4Info has not, UnimplementedError for one that it has.
     """
     number = _IDS[kind](entry)
-    if kind == "direct_meter_entry":
-        _check_table(info, entry.table_entry)
-        return
     if not number:
         return
     if number not in info.others[kind]:
         raise InvalidArgumentError(f"{number:#010x} is not the id of what a {kind} is about in the P4Info")
     raise UnimplementedError(f"reading a {kind} is not offered")
-
-
-def _check_table(info: P4Info, entry: Any) -> None:
-    if not entry.table_id:
-        if entry.match:
-            raise InvalidArgumentError("match fields without a table id")
-        return
-    table = info.table(entry.table_id)
-    if table.id not in info.others["direct_meter_entry"]:
-        raise InvalidArgumentError(f"table {table.name!r} has no direct meter")
-    raise UnimplementedError("reading a direct_meter_entry is not offered")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Indirect meters (specification: "MeterEntry & DirectMeterEntry")."""
+"""Meters (specification: "MeterEntry & DirectMeterEntry"); writes of direct ones are in :mod:`.tables`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from p4.v1 import p4runtime_pb2
 from softswitch.device import Device
 from softswitch.p4runtime.errors import InvalidArgumentError, OutOfRangeError, UnimplementedError
 from softswitch.p4runtime.p4info import Counter, P4Info
-from softswitch.runtime.machine import MeterRates
+from softswitch.runtime.entries import MeterRates
 
 #: Configurations by meter and index; where there is none, all packets are green.
 Configs = dict[tuple[int, int], Any]
@@ -54,9 +54,14 @@ def entities(meter: Counter, indices: range, configs: Mapping[tuple[int, int], A
 def _rates(what: str, entry: Any) -> MeterRates | None:
     if entry.HasField("counter_data"):
         raise UnimplementedError(f"{what}: counter_data is not offered")
-    if not entry.HasField("config"):
-        return None
-    config = entry.config
+    return decode(what, entry.config) if entry.HasField("config") else None
+
+
+def decode(what: str, config: Any) -> MeterRates:
+    """The rates of a ``MeterConfig``. Raises InvalidArgumentError."""
+    if not 0 <= config.cir <= config.pir or config.cburst < 0 or config.pburst < 0:
+        rule = "rates are 0 <= cir <= pir, and bursts are not negative"
+        raise InvalidArgumentError(f"{what}: cir {config.cir}, pir {config.pir}: {rule}")
     if config.eburst:
         raise InvalidArgumentError(f"{what}: eburst is set, but the meter has two rates")
     return MeterRates(config.cir, config.cburst, config.pir, config.pburst)

@@ -155,7 +155,7 @@ class P4Info:
     #: Fields of the headers annotated @controller_header; None where the program has none.
     packet_in: tuple[Value, ...] | None
     packet_out: tuple[Value, ...] | None
-    #: Ids of other objects, by the kind of entity that is about them; of direct meters those of their tables.
+    #: Ids of other objects, by the kind of entity that is about them.
     others: Mapping[str, frozenset[int]]
 
     def table(self, table_id: int) -> Table:
@@ -252,7 +252,6 @@ def _profiles(message: Any, tables: Mapping[int, Table]) -> dict[int, Profile]:
 def _others(message: Any) -> dict[str, frozenset[int]]:
     return {
         "extern_entry": frozenset(each.extern_type_id for each in message.externs),
-        "direct_meter_entry": frozenset(each.direct_table_id for each in message.direct_meters),
         "register_entry": frozenset(each.preamble.id for each in message.registers),
     }
 

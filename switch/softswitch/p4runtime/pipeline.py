@@ -57,6 +57,7 @@ class Notes:
     groups: dict[int, GroupNote] = field(default_factory=dict)
     sessions: dict[int, SessionNote] = field(default_factory=dict)
     meters: Configs = field(default_factory=dict)
+    direct_meters: dict[EntryKey, Any] = field(default_factory=dict)
     value_sets: Members = field(default_factory=dict)
     profiles: Profiles = field(default_factory=Profiles)
 

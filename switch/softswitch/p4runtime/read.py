@@ -27,6 +27,7 @@ from softswitch.p4runtime.errors import (
     InvalidArgumentError,
     P4RuntimeError,
     ResourceExhaustedError,
+    UnimplementedError,
     from_device,
 )
 from softswitch.p4runtime.p4info import Table
@@ -132,8 +133,9 @@ def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
                 Part(len(indices), partial(counters.cells, snapshot.device, counter, indices))
                 for counter, indices in counters.wanted(snapshot.device, pipeline.info, request.counter_entry)
             ]
-        case "direct_counter_entry":
-            return _direct_counters(snapshot, pipeline, request.direct_counter_entry)
+        case "direct_counter_entry" | "direct_meter_entry":
+            direct = _direct_counters if kind == "direct_counter_entry" else _direct_meters
+            return direct(snapshot, pipeline, getattr(request, kind))
         case "packet_replication_engine_entry":
             entry = request.packet_replication_engine_entry
             if entry.WhichOneof("type") == "clone_session_entry":
@@ -229,6 +231,8 @@ def _entry(pipeline: Pipeline, table: Table, entry: Entry, request: Any) -> Any 
     _add_note(message, pipeline.notes.entries.get((table.name, entry.key, entry.priority)))
     if request.HasField("counter_data") and table.has_direct_counter:
         message.counter_data.CopyFrom(counters.encode_data(entry.counter or CounterValue()))
+    if request.HasField("meter_config") and table.has_direct_meter:
+        _add_rates(message.meter_config, pipeline, table, entry)
     if table.has_idle_timeout and pipeline.idle is not None:
         where = (table.name, entry.key, entry.priority)
         message.idle_timeout_ns = pipeline.idle.timeout_ns(where)
@@ -295,4 +299,37 @@ def _counted(table: Table, rows: Iterable[Entry]) -> Iterator[Any]:
         entity = p4runtime_pb2.Entity()
         entity.direct_counter_entry.table_entry.CopyFrom(_key_message(table, row))
         entity.direct_counter_entry.data.CopyFrom(counters.encode_data(row.counter or CounterValue()))
+        yield entity
+
+
+def _add_rates(config: Any, pipeline: Pipeline, table: Table, entry: Entry) -> None:
+    """Nothing where the meter is not configured."""
+    found = pipeline.notes.direct_meters.get((table.name, entry.key, entry.priority))
+    if found is not None:
+        config.CopyFrom(found)
+
+
+def _direct_meters(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
+    entry = request.table_entry
+    if request.HasField("counter_data"):
+        raise UnimplementedError("counter_data of direct meters is not offered")
+    if entry.table_id:
+        wanted = [tables.direct_meter_table(pipeline, entry)]
+    elif entry.match:
+        raise InvalidArgumentError("match fields without a table id")
+    else:
+        wanted = [table for table in pipeline.info.tables.values() if table.has_direct_meter]
+    parts = []
+    for table in wanted:
+        rows = [snapshot.row(tables.decode_row(table, entry))] if entry.match else snapshot.rows(table.name)
+        parts.append(Part(len(rows), partial(_metered, pipeline, table, rows)))
+    return parts
+
+
+def _metered(pipeline: Pipeline, table: Table, rows: Iterable[Entry]) -> Iterator[Any]:
+    for row in rows:
+        entity = p4runtime_pb2.Entity()
+        entity.direct_meter_entry.table_entry.CopyFrom(_key_message(table, row))
+        if (table.name, row.key, row.priority) in pipeline.notes.direct_meters:
+            _add_rates(entity.direct_meter_entry.config, pipeline, table, row)
         yield entity

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
-from softswitch.p4runtime import counters
+from softswitch.p4runtime import counters, meters
 from softswitch.p4runtime.entries import decode_action, decode_call, decode_key, decode_priority
 from softswitch.p4runtime.errors import (
     InvalidArgumentError,
@@ -25,12 +25,11 @@ from softswitch.p4runtime.p4info import Table
 from softswitch.p4runtime.pipeline import EntryNote, Pipeline
 from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.wire import PlainUpdate
-from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch
+from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch, MeterRates
 
 _INSERT = p4runtime_pb2.Update.INSERT
 _MODIFY = p4runtime_pb2.Update.MODIFY
 _DELETE = p4runtime_pb2.Update.DELETE
-_METER_FIELDS = ("meter_config", "meter_counter_data")
 _NO_NOTE = EntryNote()
 
 
@@ -83,6 +82,7 @@ def write(device: Device, pipeline: Pipeline, update_type: int, message: Any) ->
             pipeline.notes.profiles.refer(table, row.where, None)
         if pipeline.idle is not None and table.has_idle_timeout:
             pipeline.idle.delete(row.where)
+        pipeline.notes.direct_meters.pop(row.where, None)
         _note_entry(pipeline, row, _NO_NOTE)
         return
     if message.HasField("action") or update_type == _INSERT:
@@ -108,6 +108,41 @@ def write_direct_counter(device: Device, pipeline: Pipeline, message: Any) -> No
     if message.HasField("data"):
         value = counters.decode_data(message.data, f"direct counter of table {table.name!r}")
         device.write_direct_counter(table.name, row.key, row.priority, value)
+
+
+def write_direct_meter(device: Device, pipeline: Pipeline, message: Any) -> None:
+    """Configure the meter of one entry (``DirectMeterEntry``); without ``config`` its packets are green."""
+    table = direct_meter_table(pipeline, message.table_entry)
+    row = decode_row(table, message.table_entry)
+    if message.HasField("counter_data"):
+        raise UnimplementedError(f"table {table.name!r}: counter_data of direct meters is not offered")
+    rates = _decode_rates(table, message, "config")
+    row.find(device)
+    _configure(device, pipeline, row, rates, message.config)
+
+
+def direct_meter_table(pipeline: Pipeline, entry: Any) -> Table:
+    """The metered table that a request names. Raises as :func:`direct_counter_table`."""
+    table = pipeline.info.table(entry.table_id)
+    if not table.has_direct_meter:
+        raise InvalidArgumentError(f"table {table.name!r} has no direct meter")
+    if entry.is_default_action:
+        raise UnimplementedError(f"table {table.name!r}: the direct meter of a default entry is not offered")
+    return table
+
+
+def _decode_rates(table: Table, message: Any, name: str) -> MeterRates | None:
+    if not message.HasField(name):
+        return None
+    return meters.decode(f"direct meter of table {table.name!r}", getattr(message, name))
+
+
+def _configure(device: Device, pipeline: Pipeline, row: Row, rates: MeterRates | None, config: Any) -> None:
+    if rates is not None:
+        device.set_direct_meter(row.table.name, row.key, row.priority, rates)
+        pipeline.notes.direct_meters[row.where] = p4runtime_pb2.MeterConfig.FromString(config.SerializeToString())
+    elif pipeline.notes.direct_meters.pop(row.where, None) is not None:
+        device.set_direct_meter(row.table.name, row.key, row.priority, None)
 
 
 def direct_counter_table(pipeline: Pipeline, entry: Any) -> Table:
@@ -147,6 +182,7 @@ def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message
     table = row.table
     _refuse_absent(table, message)
     counter = _decode_counter(table, message)
+    rates = _decode_rates(table, message, "meter_config")
     if message.HasField("action"):
         entry = Entry(row.key, _decode_action(pipeline, table, message.action), row.priority)
         if update_type == _INSERT:
@@ -161,6 +197,8 @@ def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message
         row.find(device)
     if counter is not None:
         device.write_direct_counter(table.name, row.key, row.priority, counter)
+    if table.has_direct_meter:
+        _configure(device, pipeline, row, rates, message.meter_config if rates is not None else None)
     _note_entry(pipeline, row, _note_of(message))
     if pipeline.idle is not None and table.has_idle_timeout:
         pipeline.idle.write(row.where, message.idle_timeout_ns)
@@ -185,10 +223,13 @@ def _check_not_const(device: Device, row: Row) -> None:
 
 
 def _refuse_absent(table: Table, message: Any) -> None:
-    for name in _METER_FIELDS:
-        if message.HasField(name) and table.has_direct_meter:
-            raise UnimplementedError(f"table {table.name!r}: the rates of direct meters cannot be set")
-        if message.HasField(name):
+    metered = table.has_direct_meter
+    if message.HasField("meter_counter_data") and metered:
+        raise UnimplementedError(f"table {table.name!r}: meter_counter_data is not offered")
+    if message.HasField("meter_config") and metered and message.is_default_action:
+        raise UnimplementedError(f"table {table.name!r}: the direct meter of a default entry is not offered")
+    for name in ("meter_config", "meter_counter_data"):
+        if message.HasField(name) and not metered:
             raise InvalidArgumentError(f"table {table.name!r}: {name} is set, but it has no direct meter")
     if message.HasField("time_since_last_hit") and table.has_idle_timeout:
         raise InvalidArgumentError(f"table {table.name!r}: time_since_last_hit is read, not written")

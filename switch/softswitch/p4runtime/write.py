@@ -75,6 +75,9 @@ def _apply_one(device: Device, pipeline: Pipeline, update: Any) -> None:
         case "direct_counter_entry":
             _require_modify(update, "direct counter entries")
             tables.write_direct_counter(device, pipeline, update.entity.direct_counter_entry)
+        case "direct_meter_entry":
+            _require_modify(update, "direct meter entries")
+            tables.write_direct_meter(device, pipeline, update.entity.direct_meter_entry)
         case "packet_replication_engine_entry":
             entry = update.entity.packet_replication_engine_entry
             if entry.WhichOneof("type") == "clone_session_entry":

@@ -122,9 +122,10 @@ class PipelineEmitter:
         self._out.comment(f"table {table.name}")
         self._look_up(table, name)
         if table.meter_target is not None:
-            # Rates of direct meters cannot be set: all packets are green.
             with self._out.block(f"if entry is not default_{name}:"):
-                self._statements.store(table.meter_target, constant(0), set())
+                self._out.line("meter = entry[1][2]")
+                self._out.line("colour = meter(size, now()) if meter else 0")
+                self._statements.store(table.meter_target, Value("colour", 0, 2), set())
         if table.has_counter:
             self._out.line("cell = entry[1]")
             with self._out.block("if cell:"):

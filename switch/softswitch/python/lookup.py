@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from softswitch.program import ir
-from softswitch.runtime.entries import CounterValue, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.entries import CounterValue, Exact, KeyMatch, Lpm, MeterRates, Range, Ternary
 from softswitch.runtime.tables import prefix_mask
 
 MEMO_SIZE = 4096
@@ -17,7 +17,7 @@ MEMO_SIZE = 4096
 SET = -1  # in place of the position, where an entry has several actions: its data is a tuple of entries
 
 Compiled = tuple[Any, ...]  # (position of the action, counter cell or None, *data): see emit_pipeline
-Cell = list[int]  # [packets, bytes]
+Cell = list[Any]  # [packets, bytes], and where the table has a direct meter that, or None while it is not configured
 Compiler = Callable[[int, tuple[int, ...], Cell | None], Compiled]
 
 
@@ -36,7 +36,14 @@ class PythonTable:
     objects for the life of the table.
     """
 
-    def __init__(self, table: ir.Table, compiler: Compiler, publish_default: Callable[[Compiled], None]) -> None:
+    def __init__(
+        self,
+        table: ir.Table,
+        compiler: Compiler,
+        publish_default: Callable[[Compiled], None],
+        meter_of: Callable[[MeterRates | None], Any],
+    ) -> None:
+        self._meter_of = meter_of
         self._table = table
         self._compiler = compiler
         self._publish_default = publish_default
@@ -56,8 +63,7 @@ class PythonTable:
         args: tuple[int, ...],
         counter: CounterValue | None,
     ) -> PythonRow:
-        cell = None if counter is None else [counter.packets, counter.bytes]
-        return PythonRow(key or (), self._compiler(position, args, cell))
+        return PythonRow(key or (), self._compiler(position, args, None if key is None else self._cell(counter)))
 
     def row_of_set(
         self,
@@ -65,17 +71,26 @@ class PythonTable:
         calls: Sequence[tuple[int, tuple[int, ...]]],
         counter: CounterValue | None,
     ) -> PythonRow:
-        cell = None if counter is None else [counter.packets, counter.bytes]
+        cell = self._cell(counter)
         choices = tuple(self._compiler(position, args, cell) for position, args in calls)
         return PythonRow(key, (SET, cell, choices))
 
+    def _cell(self, counter: CounterValue | None) -> Cell | None:
+        counted = [0, 0] if counter is None else [counter.packets, counter.bytes]
+        if self._table.meter_target is not None:
+            return [*counted, None]
+        return None if counter is None else counted
+
     def read_counter(self, row: PythonRow) -> CounterValue | None:
         cell: Cell | None = row.compiled[1]
-        return None if cell is None else CounterValue(*cell)
+        return None if cell is None or not self._table.has_counter else CounterValue(*cell[:2])
 
     def write_counter(self, row: PythonRow, value: CounterValue) -> None:
         cell: Cell = row.compiled[1]
-        cell[:] = value.packets, value.bytes
+        cell[:2] = value.packets, value.bytes
+
+    def set_meter(self, row: PythonRow, rates: MeterRates | None) -> None:
+        row.compiled[1][2] = self._meter_of(rates)
 
     def publish(self, rows: Sequence[PythonRow], default: PythonRow) -> None:
         self.exact.clear()

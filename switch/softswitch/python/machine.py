@@ -7,6 +7,7 @@ from __future__ import annotations
 import linecache
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -19,7 +20,8 @@ from softswitch.python.hashes import RUNTIME
 from softswitch.python.lookup import Cell, Compiled, PythonRow, PythonTable
 from softswitch.python.meters import Meters
 from softswitch.python.value_sets import ValueSet
-from softswitch.runtime.machine import TIMESTAMP_MASK, MeterRates, Session
+from softswitch.runtime.entries import MeterRates
+from softswitch.runtime.machine import TIMESTAMP_MASK, Session
 from softswitch.runtime.messages import log_message
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
@@ -94,7 +96,15 @@ class PythonMachine:
         def publish(default: Compiled) -> None:
             self._namespace[f"default_{name}"] = default
 
-        rows = PythonTable(table, compiler, publish)
+        def meter_of(rates: MeterRates | None) -> Any:
+            """A function of size and time, which returns the colour."""
+            if rates is None:
+                return None
+            meters = Meters(self.program.direct_meter(table.name).counts_bytes)
+            meters.set(0, rates, self._clock() & TIMESTAMP_MASK)
+            return partial(meters.execute, 0)
+
+        rows = PythonTable(table, compiler, publish, meter_of)
         looked_up = rows.exact if table.kind is ir.MatchKind.EXACT else rows.memo
         self._namespace[f"get_{name}"] = looked_up.get
         self._namespace[f"find_{name}"] = rows.find

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from softswitch.runtime.machine import MeterRates
+from softswitch.runtime.entries import MeterRates
 
 _US = 1e6
 RED, YELLOW, GREEN = 2, 1, 0

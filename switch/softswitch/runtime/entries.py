@@ -53,6 +53,16 @@ class CounterValue:
     bytes: int = 0
 
 
+@dataclass(frozen=True)
+class MeterRates:
+    """Of a committed and a peak bucket: units (bytes or packets) per second, and the most units that it holds."""
+
+    committed: float
+    committed_burst: int
+    peak: float
+    peak_burst: int
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One row of a table. ``key`` has one match per key field, in the table's order (a "don't care" is

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from softswitch.program import ir
+from softswitch.runtime.entries import MeterRates
 from softswitch.runtime.tables import RuntimeTable
 from softswitch.runtime.value_members import Pattern
 
@@ -44,16 +44,6 @@ class CounterCells(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> CounterCell: ...
-
-
-@dataclass(frozen=True)
-class MeterRates:
-    """Of a committed and a peak bucket: units (bytes or packets) per second, and the most units that it holds."""
-
-    committed: float
-    committed_burst: int
-    peak: float
-    peak_burst: int
 
 
 class Machine(Protocol):

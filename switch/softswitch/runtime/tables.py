@@ -15,7 +15,18 @@ from typing import Any, Generic, Protocol, TypeVar
 from softswitch.errors import EntryExistsError, InvalidEntryError, NotFoundError, TableFullError
 from softswitch.program import ir
 from softswitch.program.limits import TABLE_CHOICES
-from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.entries import (
+    ActionCall,
+    ActionSet,
+    CounterValue,
+    Entry,
+    Exact,
+    KeyMatch,
+    Lpm,
+    MeterRates,
+    Range,
+    Ternary,
+)
 from softswitch.runtime.entry_checks import EntryChecks
 
 Identity = tuple[tuple[KeyMatch, ...], int]
@@ -56,16 +67,20 @@ class Backend(Protocol[R]):
 
     def write_counter(self, row: R, value: CounterValue) -> None: ...
 
+    def set_meter(self, row: R, rates: MeterRates | None) -> None:
+        """Configure the row's direct meter, whose buckets are full then; None: all its packets are green."""
+
 
 @dataclass(slots=True)
 class Row(Generic[R]):
     """``counting`` has the counter: until the row is published that is the one whose place it takes. The lowest
-    ``rank`` wins."""
+    ``rank`` wins. ``rates``: of the direct meter, None where it is not configured."""
 
     entry: Entry
     made: R
     counting: R
     rank: int
+    rates: MeterRates | None = None
 
 
 class RuntimeTable(Generic[R]):
@@ -131,7 +146,7 @@ class RuntimeTable(Generic[R]):
         self._replace(identity, self._make(checked))
 
     def modify(self, entry: Entry) -> None:
-        """Replace an entry. Without a counter value it keeps its counts."""
+        """Replace an entry. Without a counter value it keeps its counts, and its meter's rates with full buckets."""
         self._checks.check_writable()
         checked = self._checks.checked(entry)
         before = self._row((checked.key, checked.priority))
@@ -139,6 +154,9 @@ class RuntimeTable(Generic[R]):
         after = self._make(checked)
         if checked.counter is None:
             after.counting = before.counting
+        if before.rates is not None:
+            after.rates = before.rates
+            self._backend.set_meter(after.made, after.rates)
         self._replace((checked.key, checked.priority), after)
 
     def delete(self, key: tuple[KeyMatch, ...], priority: int) -> None:
@@ -166,6 +184,14 @@ class RuntimeTable(Generic[R]):
         if not self.table.has_counter:
             raise NotFoundError(f"table {self.table.name} has no direct counter")
         self._backend.write_counter(self._row((key, priority)).counting, value)
+
+    def set_meter(self, key: tuple[KeyMatch, ...], priority: int, rates: MeterRates | None) -> None:
+        """Configure an entry's direct meter; None: all its packets are green."""
+        if self.table.meter_target is None:
+            raise NotFoundError(f"table {self.table.name} has no direct meter")
+        row = self._row((key, priority))
+        row.rates = rates
+        self._backend.set_meter(row.made, rates)
 
     def _row(self, identity: Identity) -> Row[R]:
         row = self._rows.get(identity)

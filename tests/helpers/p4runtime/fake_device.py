@@ -19,8 +19,18 @@ from softswitch.errors import (
     TableFullError,
 )
 from softswitch.program import ir
-from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Replica, Ternary
-from softswitch.runtime.machine import MeterRates
+from softswitch.runtime.entries import (
+    ActionCall,
+    CounterValue,
+    Entry,
+    Exact,
+    KeyMatch,
+    Lpm,
+    MeterRates,
+    Range,
+    Replica,
+    Ternary,
+)
 
 #: (ingress port, frame) to the frames that leave by the CPU port.
 FakePipeline = Callable[[int, bytes], Iterable[bytes]]
@@ -193,6 +203,9 @@ class FakeDevice:
 
     def set_value_set(self, name: str, members: Sequence[tuple[int | KeyMatch, ...]]) -> None:
         self.value_sets[name] = tuple(members)
+
+    def set_direct_meter(self, table: str, key: tuple[KeyMatch, ...], priority: int, rates: MeterRates | None) -> None:
+        raise NotFoundError(f"table {table!r} has no direct meter")
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         self.meters[name, index] = rates

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import pytest
 from softswitch.errors import InvalidEntryError, NotFoundError, TableFullError
 from softswitch.runtime import tables, value_members
-from softswitch.runtime.entries import ActionCall, ActionSet, Entry, Exact, KeyMatch, Lpm, Range, Ternary
-from softswitch.runtime.machine import MeterRates
+from softswitch.runtime.entries import ActionCall, ActionSet, Entry, Exact, KeyMatch, Lpm, MeterRates, Range, Ternary
 from softswitch.switch import EngineChoice, SoftSwitch
 
 PACKETS, BYTES, DIGEST = 1, 2, 3
@@ -137,6 +136,35 @@ def test_a_direct_meter_writes_its_colour_on_a_hit(switch: SoftSwitch) -> None:
     assert ran(switch, 9, 0)[2] == NOT_METERED
     switch.insert("MyIngress.metered", Entry((Exact(9),), ActionCall("MyIngress.colour_row")))
     assert ran(switch, 9, 0)[2] == GREEN
+
+
+def test_a_direct_meter_has_rates_of_its_entry(switch: SoftSwitch, clock: Clock) -> None:
+    table, key, other = "MyIngress.metered", (Exact(9),), (Exact(8),)
+    for each in (key, other):
+        switch.insert(table, Entry(each, ActionCall("MyIngress.colour_row")))
+    switch.set_direct_meter(table, key, 0, MeterRates(committed=1, committed_burst=1, peak=10, peak_burst=2))
+    assert colours(switch, 9, 3) == [GREEN, YELLOW, RED]
+    assert colours(switch, 8, 3) == [GREEN] * 3
+    clock.now_us += 100_000
+    assert colours(switch, 9, 2) == [YELLOW, RED]
+    switch.modify(table, Entry(key, ActionCall("NoAction")))  # the rates stay, and the buckets are full
+    assert colours(switch, 9, 3) == [GREEN, YELLOW, RED]
+    switch.set_direct_meter(table, key, 0, None)
+    assert colours(switch, 9, 3) == [GREEN] * 3
+    switch.set_direct_meter(table, key, 0, MeterRates(0, 0, 0, 0))
+    switch.delete(table, key)
+    assert ran(switch, 9, 0)[2] == NOT_METERED
+    switch.insert(table, Entry(key, ActionCall("MyIngress.colour_row")))
+    assert colours(switch, 9, 3) == [GREEN] * 3
+
+
+def test_which_direct_meters_are_there(switch: SoftSwitch) -> None:
+    with pytest.raises(NotFoundError, match="by_profile has no direct meter"):
+        switch.set_direct_meter("MyIngress.by_profile", (Exact(9),), 0, None)
+    with pytest.raises(NotFoundError, match="no entry"):
+        switch.set_direct_meter("MyIngress.metered", (Exact(9),), 0, None)
+    with pytest.raises(InvalidEntryError, match="rates are 0 <= committed <= peak"):
+        switch.set_direct_meter("MyIngress.metered", (Exact(9),), 0, MeterRates(2, 1, 1, 1))
 
 
 def test_a_digest(switch: SoftSwitch) -> None:

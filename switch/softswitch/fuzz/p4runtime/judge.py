@@ -66,6 +66,7 @@ def judge(model: Model, update: Any) -> Verdict:
             change = _nothing
         case (
             "meter_entry"
+            | "direct_meter_entry"
             | "digest_entry"
             | "value_set_entry"
             | "action_profile_member"

@@ -45,3 +45,7 @@ class Program:
     def tables(self) -> dict[str, Table]:
         nodes = [*self.ingress.nodes.values(), *self.egress.nodes.values()]
         return {node.name: node for node in nodes if isinstance(node, Table)}
+
+    def direct_meter(self, table: str) -> Meter:
+        """Of a table with a ``meter_target``."""
+        return next(meter for meter in self.meters.values() if meter.table == table)

@@ -63,9 +63,12 @@ def meter(program: Program, index: int | None = None, rates: tuple[int, int, int
     return entity
 
 
-def colour(controller: Controller) -> int:
-    """Of a packet that meter 1 measures."""
-    controller.send(task(3))
+GREEN, YELLOW, RED = 0, 1, 2
+
+
+def colour(controller: Controller, asked: int = 3) -> int:
+    """Of a packet that meter 1 measures; with another task that of the table's direct meter alone."""
+    controller.send(task(asked))
     return int(controller.receive().packet.metadata[1].value[0])
 
 
@@ -178,6 +181,48 @@ def test_members_of_a_value_set_reach_the_parser(engine: EngineChoice) -> None:
     finally:
         controller.close()
         server.stop()
+
+
+def metered(program: Program, rates: tuple[int, int, int, int] | None = None) -> Any:
+    """The entry of table hosts for the source of FRAME."""
+    entry = program.entry("hosts", src=("exact", FRAME[6:12].lstrip(b"\0")))
+    entry.action.CopyFrom(program.action("measure"))
+    if rates is not None:
+        config = entry.meter_config
+        config.cir, config.cburst, config.pir, config.pburst = rates
+    return entry
+
+
+def direct(program: Program, rates: tuple[int, int, int, int] | None = None) -> Any:
+    entity = p4rt.Entity()
+    entity.direct_meter_entry.table_entry.table_id = program.id("tables", "hosts")
+    entity.direct_meter_entry.table_entry.match.extend(metered(program).match)
+    if rates is not None:
+        entity.direct_meter_entry.config.CopyFrom(metered(program, rates).meter_config)
+    return entity
+
+
+def test_a_direct_meter_has_its_entrys_rates(running: Running) -> None:
+    controller, program = running("meter")
+    plenty = 10**9
+    asked = p4rt.TableEntry(table_id=program.id("tables", "hosts"), meter_config=p4rt.MeterConfig())
+    controller.write(insert(metered(program, (0, 0, 0, plenty))))
+    assert colour(controller, asked=0) == YELLOW
+    assert controller.read_entries(asked) == [metered(program, (0, 0, 0, plenty))]
+    assert controller.read_entries(p4rt.TableEntry(table_id=asked.table_id)) == [metered(program)]
+    controller.write(update(MODIFY, direct(program, (0, 0, 0, 0))))
+    assert colour(controller, asked=0) == RED
+    everything = p4rt.Entity(direct_meter_entry=p4rt.DirectMeterEntry())
+    assert controller.read(direct(program)) == controller.read(everything) == [direct(program, (0, 0, 0, 0))]
+    controller.write(modify(metered(program)))  # without a config the meter is as at first
+    assert colour(controller, asked=0) == GREEN
+    assert controller.read(everything) == [direct(program)]
+    for wrong in (insert(metered(program, (2, 1, 1, 1))), update(INSERT, direct(program))):
+        [error] = controller.refused(wrong)
+        assert error.canonical_code == code_pb2.INVALID_ARGUMENT
+    controller.write(delete(metered(program)))
+    [error] = controller.refused(insert(metered(program, (2, 1, 1, 1))))
+    assert controller.read_entries(asked) == []
 
 
 @pytest.mark.parametrize("engine", ["python", pytest.param("native", marks=pytest.mark.cc)])
