@@ -43,4 +43,4 @@ def _loss(options: WaysOptions) -> list[Check]:
     ended = run_module(["sumwire_lab.experiments.outer_loss", str(steps), *map(str, options.seeds)])
     if ended.status:
         raise LabError(f"outer_loss ended with {ended.status}: {ended.last_line}")
-    return rows.losses(json.loads(ended.last_line))
+    return [rows.losses(json.loads(ended.last_line))]
