@@ -30,6 +30,9 @@ from sumwire_lab.verify.rows.trust import tests
 # Chunks of a run whose packets, at both ends of all links of a tree, are more than 10,000.
 CHUNKS: Final = 400
 PACKETS: Final = 10_000
+# Steps of a run of the lab with as many.
+LAB_STEPS: Final = 5
+_LAB_TREE: Final = ("tests/system/test_see_tree.py", "tests/integration/host/see/test_on_links.py")
 _DISSECTOR: Final = "tests/integration/protocol/test_dissector.py"
 _WHOLE_RUN: Final = "test_a_whole_run_in_a_lossy_tree"
 _DECODE: Final = "tests/integration/host/see"
@@ -70,7 +73,13 @@ def _tshark(options: SeeOptions) -> list[Check]:
     kinds = run_tests(["--require-tshark", _DISSECTOR, "-k", f"not {_WHOLE_RUN}"])
     whole = run_tests(["--require-tshark", _DISSECTOR, "-k", _WHOLE_RUN], environment)
     label = "tshark: every kind, flag and op, expert infos, values, request and answer"
-    return [tests(label, "equal to the golden model's; 0 malformed", kinds), tests(f"tshark: {run}", _FOUND, whole)]
+    steps = options.amount(LAB_STEPS)
+    lab = run_tests(["--require-tshark", *_LAB_TREE], {"SUMWIRE_SEE_STEPS": str(steps)})
+    return [
+        tests(label, "equal to the golden model's; 0 malformed", kinds),
+        tests(f"tshark: {run}", _FOUND, whole),
+        tests(f"tshark: {steps} steps of the lab in a tree of Mininet whose links lose 1 %", _FOUND, lab),
+    ]
 
 
 def _decode(options: SeeOptions) -> list[Check]:

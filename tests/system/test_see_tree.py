@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A whole run of the lab in a tree whose links lose packets, captured at both ends of every link.
+
+It is long: `make verify-see` runs it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import packets as golden
+from helpers.see import on_links, pcaps, truth, tshark
+from sumwire_lab.options.conditions import Conditions
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.run import training_run
+
+pytestmark = [pytest.mark.long, pytest.mark.mininet, pytest.mark.root, pytest.mark.tshark, pytest.mark.timeout(800)]
+
+STEPS = int(os.environ.get("SUMWIRE_SEE_STEPS", "5"))
+OPTIONS = RunOptions(
+    workers=4, topology="leaf-spine", link=LinkOptions(100.0, 256), train=TrainOptions(hidden=300, max_steps=STEPS),
+    systems=("thc",), switch="soft", conditions=Conditions(loss=0.01), deadline_s=600.0,
+)  # fmt: skip
+
+
+def test_a_whole_run_in_a_lossy_tree_of_mininet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, int], None]
+) -> None:
+    """Every field is the golden model's, nothing is malformed, and lost and resent chunks are all found."""
+    links: list[tuple[str, str]] = []
+    train = training_run.train
+
+    def watched(session: Any, *arguments: Any, **options: Any) -> Any:
+        names = [end.interface for end in session.network.limited_ends()]
+        links.extend(zip(names[::2], names[1::2], strict=True))
+        with on_links.captured(session.network, tmp_path):
+            return train(session, *arguments, **options)
+
+    monkeypatch.setattr(training_run, "train", watched)
+    summary, _ = training_run.run(OPTIONS, tmp_path / "results", lambda _: None)
+    thc = summary["systems"]["thc"]
+    assert thc["replicas_equal"] and len(links) == 6
+
+    capture = on_links.capture_of(links, tmp_path)
+    seen_frames = capture.in_order()
+    lost_on_links = sum(not one.arrived for one in capture.crossings)
+    assert 0.5 < lost_on_links / len(capture.crossings) / OPTIONS.conditions.loss < 2
+    assert len(seen_frames) > 2000 * STEPS
+    record_property("packets", len(seen_frames))
+    record_property("lost on links", lost_on_links)
+    path = pcaps.write(tmp_path / "run.pcapng", [(one.at_s, one.end, one.frame) for one in seen_frames])
+    seen = tshark.packets(path, *tshark.EXPERTS)
+    assert not any(row["_ws.malformed"] for row in tshark.rows(path, ["_ws.malformed"]))
+    decoded = [golden.decode(one.frame[42:]) for one in seen_frames]
+    assert [fields for fields, _ in seen] == [
+        {name: getattr(packet, name) for name in tshark.FIELDS} for packet in decoded
+    ]
+    assert not [row for _, row in seen if any(row[name] for name in tshark.EXPERTS if name.startswith("bad_"))]
+
+    places = [(one.end, truth.key(one.frame)) for one in seen_frames]
+    marked = {
+        name: Counter(place for place, (_, row) in zip(places, seen, strict=True) if row[name])
+        for name in ("resent", "lost")
+    }
+    resent = truth.resent(capture)
+    assert resent and marked["resent"] == resent
+    lost = truth.lost_at_hosts(capture)
+    assert lost and not lost - set(marked["lost"])
+    # What the hosts count themselves.
+    record_property("resent by hosts", thc["retransmissions"])
+    by_hosts = sum(count for (end, _), count in resent.items() if "-eth" not in end)
+    assert by_hosts == thc["retransmissions"]
