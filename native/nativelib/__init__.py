@@ -8,6 +8,7 @@ The soft switch's programs and the host library's kernels are built with it.
 from nativelib.build import build, load
 from nativelib.compiler import Compiler, find_compiler
 from nativelib.errors import CompileError, LoadError, NativeError, NoCompilerError, UntrustedError
+from nativelib.prebuilt import level as prebuilt_level
 from nativelib.trusted import open_file
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "find_compiler",
     "load",
     "open_file",
+    "prebuilt_level",
 ]

@@ -42,6 +42,11 @@ def find(name: str, key: str) -> Path | None:
     return None
 
 
+def level() -> str | None:
+    """The best level that has libraries for this processor, or None."""
+    return next((level for level in _levels() if any((FOLDER / level).glob("*.so"))), None)
+
+
 @functools.cache
 def _levels() -> tuple[str, ...]:
     """Those that were brought and that this processor has, the best first."""

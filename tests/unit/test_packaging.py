@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers.paths import ROOT
-from nativelib import prebuilt
+from nativelib import NoCompilerError, prebuilt
 from sumwire.aggregator import cli as aggregator
+from sumwire.doctor import machine
+from sumwire.doctor.findings import GOOD, NOTE
 from sumwire_controller import cli as controller
 from sumwire_protocol import constants as p4
 
@@ -76,5 +78,18 @@ def test_a_prebuilt_library_needs_its_checksum(tmp_path: Path, monkeypatch: pyte
     new, old = (tmp_path / level / f"demo-{'ab' * 16}.so" for level in ("new", "old"))
     assert prebuilt.find("demo", "ab" * 32) == new
     assert prebuilt.find("demo", "cd" * 32) is None
+    assert prebuilt.level() == "new"
     new.write_bytes(b"else")
     assert prebuilt.find("demo", "ab" * 32) == old
+
+
+def test_a_doctor_wants_no_compiler_where_kernels_came_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise NoCompilerError("no C compiler; install clang")
+
+    monkeypatch.setattr(machine, "find_compiler", none)
+    monkeypatch.setattr(machine, "prebuilt_level", lambda: "x86-64-v3")
+    found = machine._compiler()
+    assert (found.state, "x86-64-v3" in found.text) == (GOOD, True)
+    monkeypatch.setattr(machine, "prebuilt_level", lambda: None)
+    assert machine._compiler().state == NOTE

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from nativelib import NoCompilerError, find_compiler
+from nativelib import NoCompilerError, find_compiler, prebuilt_level
 from sumwire_protocol import constants as p4
 from sumwire_protocol.version import __version__
 
@@ -72,6 +72,8 @@ def _compiler() -> Finding:
     try:
         return good("compiler", " ".join(find_compiler().command))
     except NoCompilerError as error:
+        if (level := prebuilt_level()) is not None:
+            return good("compiler", f"none, and none is needed: the kernels came compiled, for {level}")
         return Finding("compiler", NOTE, "none: packets and codecs go by Python and torch, which is slower", str(error))
 
 
