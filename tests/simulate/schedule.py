@@ -117,7 +117,7 @@ def drawn(seed: int) -> Schedule:
 
 
 def with_key(schedule: Schedule) -> Schedule:
-    """The same with authentication tags, where bits of packets change on the way."""
+    """A schedule with authentication tags, where bits of packets change on the way."""
     rng = random.Random(schedule.seed)
     weather = replace(schedule.weather, flip=rng.choice((0.0, 0.01, 0.05)))
     return replace(schedule, terms=replace(schedule.terms, keyed=True), weather=weather)
