@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import shutil
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,7 @@ from nativelib import NoCompilerError, find_compiler
 from sumwire_lab.errors import MissingToolError
 from sumwire_lab.options.run_options import UNLIMITED, RunOptions
 from sumwire_lab.system.leftovers import Ledger
+from sumwire_lab.system.metrics_sockets import LAST_S, MetricsSockets
 from sumwire_lab.system.processes import stop_process
 from sumwire_lab.system.readiness import wait_listening
 
@@ -154,6 +157,7 @@ class P4Process:
         seed: int = 1,
         trains: bool = True,
         link_mbit: float | None = None,
+        metrics: MetricsSockets | None = None,
     ) -> None:
         self.kind = kind
         self.engine = choose_engine(engine) if kind == "soft" else None
@@ -165,6 +169,8 @@ class P4Process:
         self._seed = seed + device_id
         self._trains = trains
         self._link_mbit = link_mbit
+        # bmv2 serves none.
+        self._metrics = metrics if kind == "soft" else None
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, interfaces: list[tuple[int, str]]) -> None:
@@ -187,7 +193,11 @@ class P4Process:
                 trains=self._trains,
                 link_mbit=self._link_mbit,
             )
-        with self._log.open("ab") as log:
+        with self._log.open("ab") as log, ExitStack() as stack:
+            fds: list[int] = []
+            if self._metrics is not None:
+                fds = [stack.enter_context(self._metrics.handed_over("switch"))]
+                command[command.index("--") : command.index("--")] = ["--metrics", f"fd:{fds[0]}"]
             # A session of its own, so that Ctrl-C in the terminal reaches only the run, which then stops the switch.
             # The umask is for bmv2, which leaves its socket's mode to it.
             self.process = subprocess.Popen(
@@ -197,6 +207,8 @@ class P4Process:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 umask=0o077,
+                pass_fds=fds,
+                env={**os.environ, "SUMWIRE_METRICS_LAST_S": f"{LAST_S:g}"} if fds else None,
             )
         self._ledger.add_process(self.process.pid)
         wait_listening(self.process, self.grpc, self._log)

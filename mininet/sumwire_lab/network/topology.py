@@ -94,9 +94,16 @@ class Network:
         self.close()
 
     def popen(
-        self, host: HostPlan, command: Sequence[str], *, stdout: IO[bytes] | int, env: dict[str, str]
+        self,
+        host: HostPlan,
+        command: Sequence[str],
+        *,
+        stdout: IO[bytes] | int,
+        env: dict[str, str],
+        pass_fds: Sequence[int] = (),
     ) -> subprocess.Popen[bytes]:
-        """Start a program in a host's namespace. `stdout` gets both its output and its errors."""
+        """Start a program in a host's namespace. `stdout` gets both its output and its errors. `pass_fds`: descriptors
+        that it inherits."""
         node = self._hosts[host.name]
         process: subprocess.Popen[bytes] = node.popen(
             list(command),
@@ -105,6 +112,7 @@ class Network:
             stdout=stdout,
             stderr=subprocess.STDOUT,
             env=env,
+            pass_fds=tuple(pass_fds),
             # So that Ctrl-C in the terminal reaches only the run, which then ends its processes.
             start_new_session=True,
         )

@@ -134,6 +134,8 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     _engine_option(run)
     run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
     run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
+    run.add_argument("--metrics", metavar="FILE", help="serve metrics, and list in FILE where, while the run goes on")
+    run.add_argument("--trace", action="store_true", help="write workers' timelines to SYSTEM/trace.json, for Perfetto")
     run.add_argument("--blind", action="store_true", help="workers mask what they send: the switch sees noise")
     _condition_options(run)
     _laned_options(run)
@@ -399,6 +401,8 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
         impair=arguments.impair,
         malformed=arguments.malformed,
         blind=arguments.blind,
+        metrics=arguments.metrics,
+        trace=arguments.trace,
         conditions=_conditions(arguments),
         laned=_laned(arguments),
         deadline_s=arguments.deadline,

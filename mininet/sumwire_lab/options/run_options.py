@@ -57,6 +57,11 @@ class LinkOptions:
         if not 2 <= self.queue_packets <= 100_000:
             raise OptionError(f"queue={self.queue_packets}: a queue holds 2 to 100000 packets")
 
+    @property
+    def known_mbit(self) -> float | None:
+        """The rate; None without a limit."""
+        return None if self.mbit == UNLIMITED else self.mbit
+
     def slowest_mbit(self) -> float:
         """Rate of the slower ones of the hosts' links and those between switches."""
         return min(self.mbit, self.trunk().mbit)
@@ -161,6 +166,10 @@ class RunOptions:
     laned: LanedOptions = field(default_factory=LanedOptions)
     """Options of the system dlcp."""
     deadline_s: float = 1800.0
+    metrics: str | None = None
+    """File for the list of the programs' metrics, in the form of Prometheus' file_sd_configs; None: no metrics."""
+    trace: bool = False
+    """Whether the workers of systems with a job write what they do, as one trace."""
 
     def __post_init__(self) -> None:
         self._check_network()

@@ -22,6 +22,7 @@ from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 from sumwire_lab.system import drop_counters
 from sumwire_lab.system.drop_counters import Counted
 from sumwire_lab.system.leftovers import Ledger
+from sumwire_lab.system.metrics_sockets import LAST_S, MetricsSockets
 from sumwire_lab.system.processes import killed_after, stop_process, wait_all
 from sumwire_lab.system.readiness import wait_said
 
@@ -41,6 +42,11 @@ class Session:
     """By job name; empty with kernel bridges."""
     aggregator: subprocess.Popen[bytes] | None = None
     """The software aggregator's process, if it takes the switch's place."""
+    metrics: MetricsSockets | None = None
+    link_mbit: float | None = None
+    """What hosts are told of their links' rate, if metrics are on."""
+    trace: Path | None = None
+    """File for a worker's trace, with "{worker}" for its number; None: no traces."""
 
     @property
     def job_file(self) -> Path | None:
@@ -49,8 +55,24 @@ class Session:
 
     def start(self, name: str, host: HostPlan, command: list[str], **variables: str) -> subprocess.Popen[bytes]:
         """Start a program on a host; its output goes to `NAME.log`."""
+        return self._start(name, host, command, variables)
+
+    def _start(
+        self, name: str, host: HostPlan, command: list[str], variables: Mapping[str, str], fds: Sequence[int] = ()
+    ) -> subprocess.Popen[bytes]:
+        """As :meth:`start`, with descriptors that the program inherits."""
         with self.log(name).open("wb") as log:
-            return self.network.popen(host, command, stdout=log, env={**os.environ, **variables})
+            return self.network.popen(host, command, stdout=log, env={**os.environ, **variables}, pass_fds=fds)
+
+    def _start_worker(self, name: str, host: HostPlan, command: list[str]) -> subprocess.Popen[bytes]:
+        """Start a worker, which serves metrics if the run has them and the system a job."""
+        told = {} if self.trace is None or not self.job_files else {"SUMWIRE_TRACE": str(self.trace)}
+        if self.metrics is None or not self.job_files:
+            return self._start(name, host, command, told)
+        with self.metrics.handed_over("host") as fd:
+            told |= {"SUMWIRE_METRICS": f"fd:{fd}", "SUMWIRE_METRICS_LAST_S": f"{LAST_S:g}"}
+            told |= {} if self.link_mbit is None else {"SUMWIRE_LINK_MBIT": f"{self.link_mbit:g}"}
+            return self._start(name, host, command, told, [fd])
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
@@ -68,7 +90,11 @@ class Session:
         assert self.fabric.server is not None
         jobs = map(str, self.job_files.values())
         command = [sys.executable, "-m", "sumwire.aggregator.cli", *switches.unprivileged(), *jobs]
-        self.aggregator = self.start(name, self.fabric.server, command)
+        if self.metrics is None:
+            self.aggregator = self.start(name, self.fabric.server, command)
+        else:
+            with self.metrics.handed_over("aggregator") as fd:
+                self.aggregator = self._start(name, self.fabric.server, [*command, "--metrics", f"fd:{fd}"], {}, [fd])
         wait_said(self.aggregator, AGGREGATOR_READY, self.log(name))
 
     def stop_aggregator(self) -> None:
@@ -102,7 +128,7 @@ class Session:
         with killed_after() as working:
             for rank, host in enumerate(self.fabric.hosts):
                 name = f"worker{rank}"
-                working[name] = self.start(name, host, [sys.executable, "-m", module, str(spec), str(rank)])
+                working[name] = self._start_worker(name, host, [sys.executable, "-m", module, str(spec), str(rank)])
             wait_all(working, self.serving() if serving is None else serving, self.logs(working), deadline_s, tick)
 
 
@@ -133,6 +159,7 @@ def open_session(
             server_behind=behind,
         )
         offloads = kept(kind, options)
+        metrics = stack.enter_context(MetricsSockets(Path(options.metrics))) if options.metrics else None
         processes: dict[str, switches.P4Process] = {}
         if kind is not None and kind != AGGREGATOR:
             processes = {
@@ -147,12 +174,14 @@ def open_session(
                     # Where the hosts' interfaces carry single packets, the links' queues count packets.
                     trains=offloads,
                     link_mbit=options.link.slowest_mbit(),
+                    metrics=metrics,
                 )
                 for s in fabric.switches
             }
         factory = switch_nodes.p4(processes) if processes else switch_nodes.bridge()
         network = stack.enter_context(Network(fabric, ledger, factory, offloads=offloads))
-        session = Session(fabric, network, ledger, folder, {})
+        session = Session(fabric, network, ledger, folder, {}, metrics=metrics, link_mbit=options.link.known_mbit)
+        session.trace = folder / "trace-{worker}.json" if options.trace else None
         if processes:
             grpc = {name: process.grpc for name, process in processes.items()}
             # A switch before a server only forwards.

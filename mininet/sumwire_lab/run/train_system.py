@@ -17,6 +17,7 @@ from sumwire_lab.run.progress import Progress
 from sumwire_lab.run.records import Follower
 from sumwire_lab.run.session import Session
 from sumwire_lab.run.summary import SystemResult
+from sumwire_lab.run.traces import join_traces
 from sumwire_lab.system.barrier import Barrier
 from sumwire_lab.training.worker import WorkerSpec
 
@@ -59,5 +60,7 @@ def train(
             stack.enter_context(Barrier(Path(spec.barrier), spec.workers))
         session.run_workers(_WORKER, spec_path, deadline_s, progress.tick)
     progress.tick()
+    if session.trace is not None:
+        join_traces(folder)
     records = tuple(follower.record for follower in followers)
     return SystemResult(system, records, wall_s=time.monotonic() - began)

@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn, TextIO
 
 import torch
 import torch.distributed as dist
+from sumwire.trace import span
 from torch.optim import Optimizer
 
 from sumwire_lab.options.priority_lanes import LanedOptions
@@ -182,14 +183,17 @@ class Worker:
         trainer.begin_step(keep=sample)
         before, coded = link_bytes(self._interface), trainer.codec_seconds()
         began = time.perf_counter()
-        trainer.optimizer.zero_grad()
-        loss = workload.loss(trainer.model, samples.train_x[chosen], samples.train_y[chosen])
-        self._compute_longer(time.perf_counter() - began)
+        with span("forward", step=step):
+            trainer.optimizer.zero_grad()
+            loss = workload.loss(trainer.model, samples.train_x[chosen], samples.train_y[chosen])
+            self._compute_longer(time.perf_counter() - began)
         forward = time.perf_counter()
-        loss.backward()  # type: ignore[no-untyped-call]
+        with span("backward", step=step):
+            loss.backward()  # type: ignore[no-untyped-call]
         backward = time.perf_counter()
-        trainer.step()
-        self._schedule.step()
+        with span("apply", step=step):
+            trainer.step()
+            self._schedule.step()
         seconds = time.perf_counter() - began
         used = link_bytes(self._interface) - before
         nmse = None

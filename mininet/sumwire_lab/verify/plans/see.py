@@ -6,12 +6,14 @@ run's report in a browser."""
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from sumwire_lab.experiments import metrics_run
 from sumwire_lab.life import scheduler
 from sumwire_lab.life.rows import doctor
 from sumwire_lab.network.topology import require_tools
@@ -24,6 +26,7 @@ from sumwire_lab.verify.check import Check, absent, holds
 from sumwire_lab.verify.plan import Plan
 from sumwire_lab.verify.processes import run_module, run_tests
 from sumwire_lab.verify.rows import see as rows
+from sumwire_lab.verify.rows import see_metrics
 from sumwire_lab.verify.rows.shared import WHY_ABSENT
 from sumwire_lab.verify.rows.trust import tests
 
@@ -33,6 +36,9 @@ PACKETS: Final = 10_000
 # Steps of a run of the lab with as many.
 LAB_STEPS: Final = 5
 _LAB_TREE: Final = ("tests/system/test_see_tree.py", "tests/integration/host/see/test_on_links.py")
+# Of the run whose metrics are scraped.
+METRICS_STEPS: Final = 200
+_SCREEN: Final = "tests/unit/host/top/test_screen.py"
 _DISSECTOR: Final = "tests/integration/protocol/test_dissector.py"
 _WHOLE_RUN: Final = "test_a_whole_run_in_a_lossy_tree"
 _DECODE: Final = "tests/integration/host/see"
@@ -57,8 +63,20 @@ def plan(results: Path, say: Say, options: SeeOptions) -> Plan:
         "report": partial(_report, results, say, options),
         "tutorials": _tutorials,
         "docs": partial(_docs, results),
+        "metrics": partial(_metrics, results, say, options),
     }
     return Plan("see", {row: made[row] for row in options.rows})
+
+
+def _metrics(results: Path, say: Say, options: SeeOptions) -> list[Check]:
+    label, target = "metrics of a lossy run, scraped by Prometheus", "equal to summary.json"
+    screen = tests("sumwire top at 80 x 24 and 200 x 60", "readable", run_tests([_SCREEN]))
+    if not metrics_run.there():
+        return [screen, absent(label, target, "prometheus is not on PATH (Debian's package prometheus)")]
+    require_tools()
+    with tempfile.TemporaryDirectory() as folder:
+        record = metrics_run.scraped(results, Path(folder), say, steps=options.amount(METRICS_STEPS))
+    return [screen, see_metrics.against_summary(record), see_metrics.top_cost(record)]
 
 
 def _run_of(options: SeeOptions) -> tuple[dict[str, str], str]:

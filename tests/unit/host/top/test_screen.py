@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import io
+import runpy
 from dataclasses import replace
 
 import pytest
+from helpers.paths import ROOT
 from rich.console import Console
 from sumwire.top.picture import Picture, Port, Switch, Worker
 from sumwire.top.screen import Screen
@@ -56,6 +58,13 @@ def test_what_has_no_room_is_counted_and_trouble_goes_first() -> None:
     shown = sum(line.endswith((" ok", " straggler")) and "Mb" in line for line in lines)
     assert f"... and {32 - shown} more workers" in text
     assert "refused: token" in text and "Connection refused" in text
+
+
+def test_the_picture_of_the_page_is_current() -> None:
+    drawing = runpy.run_path(str(ROOT / "dashboards" / "top_picture.py"))["svg"]()
+    assert (ROOT / "docs" / "images" / "top.svg").read_text() == drawing + "\n", "python dashboards/top_picture.py"
+    # Nothing is fetched from elsewhere.
+    assert "url(" not in drawing.replace("url(#", "")
 
 
 def test_once_shows_everything() -> None:

@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A lossy run whose metrics a real Prometheus reads, with `sumwire top` beside it in a terminal of 80 x 24."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.network.switches import free_tcp_port
+from sumwire_lab.options.conditions import Conditions
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.run.records import Follower
+from sumwire_lab.run.training_run import run
+from sumwire_lab.system.processes import cpu_clock, cpu_seconds, stop_process
+
+PROMETHEUS: Final = "prometheus"
+SYSTEM: Final = "thc"
+_LINES, _COLUMNS = 24, 80
+_ANSWER_S: Final = 10.0
+
+
+def there() -> bool:
+    """Whether this machine has Prometheus."""
+    return shutil.which(PROMETHEUS) is not None
+
+
+def scraped(results: Path, folder: Path, say: Say, *, steps: int) -> dict[str, Any]:
+    """What summary.json and the workers' records of a run say, and what Prometheus has of it at the end.
+
+    Also the share of a core that `sumwire top` took from the first step on. Raises LabError.
+    """
+    targets = folder / "targets.json"
+    targets.write_text("[]")
+    options = RunOptions(
+        systems=(SYSTEM,),
+        link=LinkOptions(mbit=50.0),
+        train=TrainOptions(max_steps=steps),
+        conditions=Conditions(loss=0.02),
+        metrics=str(targets),
+    )
+    with _prometheus(folder, targets) as place, _top(targets) as top:
+
+        def told(line: str) -> None:
+            top.begin()
+            say(line)
+
+        summary, made = run(options, results, told)
+        cost = top.cost()
+        values = _values(place)
+    followers = [Follower(path) for path in sorted((made / SYSTEM).glob("worker*.jsonl"))]
+    for follower in followers:
+        follower.poll()
+    return {
+        "summary": summary["systems"][SYSTEM],
+        "stats": {follower.record.rank: follower.record.stats for follower in followers},
+        "values": values,
+        "top_cores": cost,
+        "top_error": top.error,
+    }
+
+
+@contextmanager
+def _prometheus(folder: Path, targets: Path) -> Iterator[str]:
+    """A Prometheus that reads every second what `targets` names; gives the address and port of its own interface."""
+    config, log = folder / "prometheus.yml", folder / "prometheus.log"
+    discovery = [{"files": [str(targets)], "refresh_interval": "1s"}]
+    job = {"job_name": "sumwire", "scrape_interval": "1s", "scrape_timeout": "1s", "file_sd_configs": discovery}
+    config.write_text(json.dumps({"scrape_configs": [job]}))
+    place = f"127.0.0.1:{free_tcp_port()}"
+    command = [PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}"]
+    with log.open("wb") as out:
+        process = subprocess.Popen([*command, f"--web.listen-address={place}"], stdout=out, stderr=subprocess.STDOUT)
+    try:
+        yield place
+        if process.poll() is not None:
+            raise LabError(f"prometheus ended with {process.returncode}; see {log}")
+    finally:
+        stop_process(process)
+
+
+def _values(place: str) -> list[dict[str, Any]]:
+    """The last value of each of the workers' metrics."""
+    query = urllib.parse.urlencode({"query": 'last_over_time({__name__=~"sumwire_job_.*"}[2h])'})
+    with urllib.request.urlopen(f"http://{place}/api/v1/query?{query}", timeout=_ANSWER_S) as answer:
+        found = json.load(answer)["data"]["result"]
+    return [{**one["metric"], "value": float(one["value"][1])} for one in found]
+
+
+class _Top:
+    """A running `sumwire top`, and its processor time from :meth:`begin` on."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._began: tuple[float, float] | None = None
+        self.error = ""
+
+    def begin(self) -> None:
+        if self._began is None:
+            self._began = (time.monotonic(), cpu_seconds([cpu_clock(self._process.pid)]))
+
+    def cost(self) -> float:
+        """Processor seconds a second."""
+        if self._process.poll() is not None:
+            self.error = f"sumwire top ended with {self._process.returncode}"
+        if self._began is None or self.error:
+            return float("nan")
+        began, used = self._began
+        return (cpu_seconds([cpu_clock(self._process.pid)]) - used) / (time.monotonic() - began)
+
+
+@contextmanager
+def _top(targets: Path) -> Iterator[_Top]:
+    reader, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", _LINES, _COLUMNS, 0, 0))
+    command = [sys.executable, "-m", "sumwire.cli", "top", str(targets)]
+    process = subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm-256color"}
+    )
+    os.close(terminal)
+    emptied = threading.Thread(target=_read_all, args=[reader], daemon=True)
+    emptied.start()
+    try:
+        yield _Top(process)
+    finally:
+        stop_process(process)
+        emptied.join()
+        os.close(reader)
+
+
+def _read_all(reader: int) -> None:
+    """A terminal that nobody reads would stop who writes to it."""
+    with suppress(OSError):
+        while os.read(reader, 1 << 16):
+            pass

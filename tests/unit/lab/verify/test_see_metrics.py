@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of Prometheus and of `sumwire top`, with values that hold and values that do not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from sumwire.transport.stats import JobStats
+from sumwire_lab.verify.rows.see_metrics import against_summary, top_cost
+
+RESENT = "sumwire_job_resent_packets_total"
+
+
+def record() -> dict[str, Any]:
+    """Of two workers that have sent 3 and 4 packets again."""
+    from sumwire.job.metrics import FIELDS
+
+    stats = {
+        worker: asdict(
+            JobStats(retransmissions=3 + worker, retransmissions_quick=1, retransmissions_timeout=2 + worker)
+        )
+        for worker in (0, 1)
+    }
+    values = [
+        {"__name__": metric.served, "worker": str(worker), "sumwire_job": "1", "value": float(one[field])}
+        | dict(zip(metric.labels[2:], labels, strict=True))
+        for worker, one in stats.items()
+        for field, (metric, labels) in FIELDS.items()
+    ]
+    summary = {"retransmissions": 7, "fallbacks": 0}
+    return {"summary": summary, "stats": stats, "values": values, "top_cores": 0.01, "top_error": ""}
+
+
+def test_equal_numbers_hold() -> None:
+    check = against_summary(record())
+    assert check.holds, check.why
+    assert check.value["packets sent again"] == 7
+
+
+@pytest.mark.parametrize("name", [RESENT, "sumwire_job_fallbacks_total", "sumwire_job_sent_bytes_total"])
+def test_one_number_that_differs_does_not(name: str) -> None:
+    wrong = record()
+    next(one for one in wrong["values"] if one["__name__"] == name)["value"] += 1
+    check = against_summary(wrong)
+    assert check.holds is False and "in Prometheus" in check.why
+
+
+def test_a_metric_that_is_missing_does_not() -> None:
+    wrong = record()
+    wrong["values"] = [one for one in wrong["values"] if one["__name__"] != "sumwire_job_values_total"]
+    assert against_summary(wrong).holds is False
+
+
+def test_a_run_without_losses_shows_nothing() -> None:
+    quiet = record()
+    quiet["summary"]["retransmissions"] = 0
+    assert against_summary(quiet).holds is False
+
+
+@pytest.mark.parametrize(("cores", "error", "holds"), [(0.02, "", True), (0.03, "", False), (0.0, "it ended", False)])
+def test_cost_of_top(cores: float, error: str, holds: bool) -> None:
+    assert top_cost({"top_cores": cores, "top_error": error}).holds is holds
