@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sumwire_protocol.outside import escaped
+from sumwire_protocol.watch.place import ONLOOKER
 
 from sumwire.errors import UsageError
 
@@ -65,7 +66,8 @@ class Scraper:
 
 def _read(endpoint: str) -> Scrape:
     try:
-        with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=_TIMEOUT_S) as answer:
+        asked = urllib.request.Request(f"http://{endpoint}/metrics", headers={"User-Agent": ONLOOKER})
+        with urllib.request.urlopen(asked, timeout=_TIMEOUT_S) as answer:
             text = answer.read(_BYTES_MOST).decode()
         return Scrape(endpoint, time.monotonic(), parsed(text))
     except (OSError, http.client.HTTPException, ValueError) as error:

@@ -14,6 +14,8 @@ from sumwire_protocol.outside import shown
 from sumwire_protocol.watch.errors import MetricsPlaceError
 
 VARIABLE: Final = "SUMWIRE_METRICS"
+# As whom `sumwire top` asks over HTTP. It keeps nothing, so that nobody waits for it.
+ONLOOKER: Final = "sumwire-top"
 LOOPBACK: Final = "127.0.0.1"
 _SOCKET: Final = "fd:"
 _PORT_MOST: Final = (1 << 16) - 1

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from sumwire_protocol.watch.errors import MetricsPackageError, MetricsPortError
 from sumwire_protocol.watch.metrics import COUNTER, Metric, Reading
-from sumwire_protocol.watch.place import Place
+from sumwire_protocol.watch.place import ONLOOKER, Place
 
 try:
     from prometheus_client import CollectorRegistry, MetricsHandler
@@ -179,7 +179,9 @@ def _handler(registry: CollectorRegistry, scrapes: _Scrapes) -> type[MetricsHand
             number = scrapes.begin()
             super().do_GET()
             self.wfile.flush()
-            scrapes.end(number)
+            # Only who keeps the numbers is waited for.
+            if self.headers.get("User-Agent") != ONLOOKER:
+                scrapes.end(number)
 
     Handler.registry = registry
     return Handler

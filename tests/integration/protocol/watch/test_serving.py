@@ -17,7 +17,7 @@ from helpers.scrape import scrape
 from sumwire_protocol.watch import metrics
 from sumwire_protocol.watch.errors import MetricsPortError
 from sumwire_protocol.watch.metrics import Reading
-from sumwire_protocol.watch.place import Place
+from sumwire_protocol.watch.place import ONLOOKER, Place
 from sumwire_protocol.watch.serving import CLIENTS_MOST, Exposition
 
 
@@ -94,6 +94,23 @@ def test_the_last_numbers_are_scraped(monkeypatch: pytest.MonkeyPatch) -> None:
         assert entered.is_set()
         assert found["sumwire_job_probes_total"]
         assert exposition.unused
+
+
+def test_who_only_looks_on_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Exposition(Place()) as exposition:
+        exposition.add(two)
+        asked = urllib.request.Request(f"http://{exposition.place}/metrics", headers={"User-Agent": ONLOOKER})
+        monkeypatch.setenv("SUMWIRE_METRICS_LAST_S", "1")
+        looked: list[bytes] = []
+
+        def look() -> None:
+            looked.append(urllib.request.urlopen(asked, timeout=10).read())
+
+        looking = threading.Timer(0.2, look)
+        looking.start()
+        assert exposition.last_scrape() is False
+        looking.join()
+        assert b"sumwire_job_probes_total" in looked[0]
 
 
 def test_nobody_who_scrapes_is_waited_for_by_default() -> None:
