@@ -7,13 +7,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import arguments as options
+from sumwire_lab.options import recorded
 from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.script_options import ScriptOptions
 
 if TYPE_CHECKING:
+    from sumwire_lab.run.standing import Standing
     from sumwire_lab.verify.check import Check
 
 EXIT_FAILED: Final = 1
@@ -28,14 +32,66 @@ def say(line: str) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    chosen = options.run_options(arguments)
+    chosen, work = options.run_options(arguments), options.script_options(arguments)
+    if work.keep:
+        from sumwire_lab.run import standing
+
+        return standing.behind(lambda stays: _ended(lambda: _work(arguments, chosen, work, stays)))
+    return _work(arguments, chosen, work) if work.any else _train(arguments, chosen)
+
+
+def _work(arguments: argparse.Namespace, chosen: RunOptions, work: ScriptOptions, stays: Standing | None = None) -> int:
+    from sumwire_lab.run import script_run
+
+    record, folder = script_run.run(chosen, work, arguments.results, say, stays)
+    say(f"\n{folder / script_run.RECORD}" if record else f"\n{folder}")
+    return 0
+
+
+def _train(arguments: argparse.Namespace, chosen: RunOptions) -> int:
+    _trained(arguments, chosen)
+    return 0
+
+
+def _trained(arguments: argparse.Namespace, chosen: RunOptions) -> Path:
     from sumwire_lab.run import report
     from sumwire_lab.run.training_run import run
 
-    summary, folder = run(chosen, arguments.results, say)
+    summary, folder = run(chosen, arguments.results, say, recorded.recorded(arguments, chosen), arguments.live)
     say("")
     say(report.table(summary))
     say(f"\n{folder / 'report.html'}")
+    return folder
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    words = recorded.words_of(recorded.settings_in(arguments.folder), arguments.folder)
+    again = options.parser().parse_args(["run", *words, f"--results={arguments.results}"])
+    folder = _trained(again, options.run_options(again))
+    return _compared(arguments.folder, folder, folder / "compare.html")
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    return _compared(arguments.first, arguments.second, arguments.html)
+
+
+def _compared(first: Path, second: Path, page: Path | None) -> int:
+    from sumwire_lab.run import comparison
+    from sumwire_lab.run.page import render
+
+    found = comparison.compare(comparison.Recorded.of(first), comparison.Recorded.of(second))
+    say("\n" + comparison.text(found))
+    if page is not None:
+        page.write_text(render.comparison(found))
+        say(f"\n{page}")
+    return 0
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    from sumwire_lab.system import leftovers
+
+    for folder in leftovers.take_down():
+        say(f"took down {folder}")
     return 0
 
 
@@ -222,6 +278,9 @@ def _clean(arguments: argparse.Namespace) -> int:
 
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
+    "replay": _replay,
+    "compare": _compare,
+    "down": _down,
     "bench": _bench,
     "bench-allreduce": _bench_allreduce,
     "bench-turns": _bench_turns,
@@ -247,8 +306,13 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0, 1 for a failed experiment, 2 for wrong options, 130 after Ctrl-C."""
     arguments = options.parser().parse_args(argv)
+    return _ended(lambda: _COMMANDS[arguments.command](arguments))
+
+
+def _ended(command: Callable[[], int]) -> int:
+    """The exit code of a command; errors are told."""
     try:
-        return _COMMANDS[arguments.command](arguments)
+        return command()
     except ValueError as error:
         if not isinstance(error, LabError):
             raise

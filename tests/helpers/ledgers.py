@@ -12,6 +12,11 @@ from pathlib import Path
 from sumwire_lab.system import leftovers
 
 
+def kept() -> list[Path]:
+    """Ledgers of labs that are left standing."""
+    return [path for path in leftovers.LEDGER_DIR.glob("*.json") if json.loads(path.read_text()).get("kept")]
+
+
 def of_process(pid: int) -> list[Path]:
     """Ledgers of runs that a process began, and has not cleaned up."""
     mine = []

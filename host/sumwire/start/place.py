@@ -40,6 +40,7 @@ else:
 RANK_0: Final = "rank0"
 SERVICE: Final = "SUMWIRE_SERVICE"
 ADDRESS: Final = "SUMWIRE_ADDRESS"
+JOB: Final = "SUMWIRE_JOB"
 _LOOPBACK: Final = "127.0.0.1"
 _TIMEOUT: Final = timedelta(minutes=30)
 _FILE_BYTES: Final = 1 << 16
@@ -64,7 +65,8 @@ class Source:
         if len(given) > 1:
             raise PlaceError(f"{' and '.join(given)}: must be one of them")
         service = self.service if given else os.environ.get(SERVICE)
-        return replace(self, service=service, address=self.address or os.environ.get(ADDRESS))
+        job = self.job if given or service else os.environ.get(JOB)
+        return replace(self, service=service, job=job, address=self.address or os.environ.get(ADDRESS))
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ def init(
     Without a process group it makes one, of gloo and, on GPUs, NCCL, if the environment is torchrun's.
 
     The job is that of a service, which `sumwire up` starts: at ``service``, HOST or HOST:PORT; at SUMWIRE_SERVICE of
-    any rank's environment; or on rank 0's machine. ``job``: a job file instead. ``aggregator="rank0"``: an aggregator
+    any rank's environment; or on rank 0's machine. ``job``: a job file instead, as SUMWIRE_JOB of every rank's
+    environment where there is no SUMWIRE_SERVICE. ``aggregator="rank0"``: an aggregator
     beside rank 0, which ends with it; ``address``: this machine's own, where the way to rank 0's machine does not tell
     it, or SUMWIRE_ADDRESS; ``bits``: of THC's indices.
 

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options.layout import HostEntry, Layout, SwitchEntry
 from sumwire_lab.options.run_options import WORKERS_MAX, LinkOptions
 from sumwire_lab.options.shapes import SHAPES, leaves_of
 
@@ -33,6 +34,8 @@ class HostPlan:
     port: int
     host_interface: str
     switch_interface: str
+    mbit: float | None = None
+    """Rate of its link; None: that of the network's links."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class TrunkPlan:
     lower_interface: str
     upper_interface: str
     spare: bool
+    mbit: float | None = None
+    """Its rate; None: that of the network's links between switches."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,20 @@ class Fabric:
     def limited_hosts(self) -> tuple[HostPlan, ...]:
         """All hosts whose links have a limit."""
         return (*self.hosts, self.server) if self.server is not None and self.server_behind else self.hosts
+
+    def link_of(self, host: HostPlan) -> LinkOptions:
+        """The link of a host."""
+        return self.link if host.mbit is None else replace(self.link, mbit=host.mbit)
+
+    def trunk_link(self, trunk: TrunkPlan) -> LinkOptions:
+        """A link between switches."""
+        link = self.link.trunk()
+        return link if trunk.mbit is None else replace(link, mbit=trunk.mbit)
+
+    def slowest_mbit(self) -> float:
+        """Rate of the slowest link."""
+        hosts = [self.link_of(host).mbit for host in self.hosts]
+        return min([self.link.slowest_mbit(), *hosts, *(self.trunk_link(trunk).mbit for trunk in self.trunks)])
 
     def label(self, switch: str) -> str:
         """Name of a switch's process and log: `switch` in a star, `switch-NAME` in a tree."""
@@ -107,19 +126,17 @@ def plan(
     *,
     server: bool = False,
     server_behind: bool = False,
+    layout: Layout | None = None,
 ) -> Fabric:
     """Hosts h1..hN with 10.0.0.k and 00:00:00:00:00:k, in order and evenly over the lowest switches.
 
     A switch's ports are 1, 2, ...: first those to hosts or lower switches, then the uplinks, then, at the first switch,
-    that of the `server`. With `server_behind` the server has an address of its own. Raises OptionError for an unknown
-    topology, for more than 32 hosts, and for fewer hosts than lowest switches.
+    that of the `server`. With `server_behind` the server has an address of its own. A `layout` takes the place of
+    the topology, and says which switch each host is at. Raises OptionError for an unknown topology, for more than 32
+    hosts, and for fewer hosts than lowest switches.
     """
-    if topology not in SHAPES:
-        raise OptionError(f"topology={topology}: known are {', '.join(SHAPES)}")
-    shape = SHAPES[topology]
-    leaves = leaves_of(topology)
-    if not len(leaves) <= workers <= WORKERS_MAX:
-        raise OptionError(f"workers={workers}: topology {topology} takes {len(leaves)} to {WORKERS_MAX} workers")
+    layout = layout_of(topology, workers) if layout is None else layout
+    shape = layout.shape
     last_port = dict.fromkeys(shape, 0)
 
     def port(switch: str) -> int:
@@ -132,8 +149,8 @@ def plan(
         )
         for k, name in enumerate(shape, start=1)
     )
-    hosts = tuple(_host(k, leaf, port(leaf), token) for k, leaf in enumerate(_spread(workers, leaves), start=1))
-    trunks = _trunks(shape, port, token)
+    hosts = tuple(_host(k, entry, port(entry.switch), token) for k, entry in enumerate(layout.hosts, start=1))
+    trunks = _trunks(layout, port, token)
     first, host = switches[0], None
     if server:
         host = _server(first, port(first.name), token)
@@ -142,21 +159,33 @@ def plan(
     return Fabric(token, link, switches, trunks, hosts, host, server_behind)
 
 
+def layout_of(topology: str, workers: int) -> Layout:
+    """A known topology with so many hosts. Raises OptionError."""
+    if topology not in SHAPES:
+        raise OptionError(f"topology={topology}: known are {', '.join(SHAPES)}")
+    leaves = leaves_of(topology)
+    if not len(leaves) <= workers <= WORKERS_MAX:
+        raise OptionError(f"workers={workers}: topology {topology} takes {len(leaves)} to {WORKERS_MAX} workers")
+    switches = tuple(SwitchEntry(name, above) for name, above in SHAPES[topology].items())
+    return Layout(topology, switches, tuple(map(HostEntry, _spread(workers, leaves))))
+
+
 def _spread(workers: int, leaves: Sequence[str]) -> list[str]:
     """The leaf of each worker, in order. If the workers do not divide evenly, the first leaves have one more."""
     each, more = divmod(workers, len(leaves))
     return [leaf for k, leaf in enumerate(leaves) for _ in range(each + (k < more))]
 
 
-def _host(number: int, switch: str, port: int, token: str) -> HostPlan:
+def _host(number: int, entry: HostEntry, port: int, token: str) -> HostPlan:
     return HostPlan(
         name=f"h{number}",
         ip=_HOST_IP.format(number),
         mac=_HOST_MAC.format(number),
-        switch=switch,
+        switch=entry.switch,
         port=port,
         host_interface=f"{token}-h{number}",
         switch_interface=f"{token}-p{number}",
+        mbit=entry.mbit,
     )
 
 
@@ -172,11 +201,14 @@ def _server(switch: SwitchPlan, port: int, token: str) -> HostPlan:
     )
 
 
-def _trunks(shape: Mapping[str, tuple[str, ...]], port: Callable[[str], int], token: str) -> tuple[TrunkPlan, ...]:
+def _trunks(layout: Layout, port: Callable[[str], int], token: str) -> tuple[TrunkPlan, ...]:
     """Links between switches. Ports to lower switches are numbered before uplinks."""
-    pairs = [(lower, upper, way) for lower, ways in shape.items() for way, upper in enumerate(ways)]
+    pairs = [(lower, upper, way) for lower in layout.switches for way, upper in enumerate(lower.above)]
     upper_ports = [port(upper) for _, upper, _ in pairs]
     return tuple(
-        TrunkPlan(lower, port(lower), upper, upper_port, f"{token}-u{k}", f"{token}-d{k}", spare=way > 0)
+        TrunkPlan(
+            lower.name, port(lower.name), upper, upper_port, f"{token}-u{k}", f"{token}-d{k}", spare=way > 0,
+            mbit=lower.mbit,
+        )
         for k, ((lower, upper, way), upper_port) in enumerate(zip(pairs, upper_ports, strict=True), start=1)
-    )
+    )  # fmt: skip

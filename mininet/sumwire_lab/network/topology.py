@@ -123,6 +123,13 @@ class Network:
         """Run a command in a host's namespace. Raises LabError with its output if it fails."""
         return run_in(self._hosts[host.name], command)
 
+    @property
+    def mininet(self) -> Any:
+        """Mininet's own object. Raises LabError before the network is up and after it is down."""
+        if self._net is None:
+            raise LabError("the network is not up")
+        return self._net
+
     def pid(self, host: HostPlan) -> int:
         """A process in a host's network namespace."""
         return int(self._hosts[host.name].pid)
@@ -165,10 +172,10 @@ class Network:
         hosts = self.fabric.limited_hosts
         for host, link in zip(hosts, self._host_links(hosts), strict=True):
             for node, interface, _ in link:
-                yield LimitedEnd(node, interface, self.fabric.link, host)
-        for link in self._trunks():
+                yield LimitedEnd(node, interface, self.fabric.link_of(host), host)
+        for trunk, link in zip(self.fabric.trunks, self._trunks(), strict=True):
             for node, interface, _ in link:
-                yield LimitedEnd(node, interface, self.fabric.link.trunk(), None)
+                yield LimitedEnd(node, interface, self.fabric.trunk_link(trunk), None)
 
     def _build(self) -> None:
         from mininet.log import setLogLevel

@@ -15,6 +15,7 @@ from sumwire_protocol.tables import KINDS
 from sumwire_protocol.version import __version__
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options import layout as layouts
 from sumwire_lab.options.acp_options import PARTS, AcpOptions
 from sumwire_lab.options.bench_options import (
     CODECS,
@@ -40,6 +41,7 @@ from sumwire_lab.options.run_options import (
     RunOptions,
     TrainOptions,
 )
+from sumwire_lab.options.script_options import ScriptOptions
 from sumwire_lab.options.see_options import ROWS as SEE_ROWS
 from sumwire_lab.options.see_options import SeeOptions
 from sumwire_lab.options.shapes import TOPOLOGIES
@@ -91,6 +93,14 @@ def parser() -> argparse.ArgumentParser:
     _see_options(commands.add_parser("verify-see", help="check what shows packets, and the doctor"))
     _faithful_options(commands.add_parser("verify-faithful", help="check P4 programs and P4Runtime clients of others"))
     _models_options(commands.add_parser("models", help="search the protocol's models with Spin; no root"))
+    replay = commands.add_parser("replay", help="make a recorded run again, with its settings and seed, and compare")
+    replay.add_argument("folder", type=Path, help="of a run, as results/latest")
+    _results_option(replay)
+    compare = commands.add_parser("compare", help="two runs: what was set otherwise, and by what they differ; no root")
+    compare.add_argument("first", type=Path, metavar="A", help="folder of a run")
+    compare.add_argument("second", type=Path, metavar="B", help="folder of another one")
+    compare.add_argument("--html", type=Path, metavar="PATH", help="write a page there")
+    commands.add_parser("down", help="take down labs that `run --keep` has left standing")
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
 
@@ -102,7 +112,8 @@ def _models_options(models: argparse.ArgumentParser) -> None:
 
 def _run_options(run: argparse.ArgumentParser) -> None:
     link, all_ = LinkOptions(), RunOptions()
-    run.add_argument("--workers", type=int, default=all_.workers, help="hosts, %(default)s")
+    known = f"hosts, {all_.workers}, or as many as the file of --topology has"
+    run.add_argument("--workers", type=int, help=known)
     run.add_argument("--bw", type=float, default=link.mbit, help="link rate in Mbit/s, %(default)s")
     run.add_argument("--queue", type=int, default=link.queue_packets, help="packets a link's queue holds, %(default)s")
     run.add_argument("--task", choices=tuple(TASKS), default=DEFAULT_TASK, help="what to train, %(default)s")
@@ -128,7 +139,8 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--systems", default=",".join(all_.systems), help=f"which to train, in this order: %(default)s; {known}"
     )
-    run.add_argument("--topology", choices=TOPOLOGIES, default=all_.topology, help="%(default)s")
+    known = f"%(default)s; one of {', '.join(TOPOLOGIES)}, or a YAML file with switches and hosts"
+    run.add_argument("--topology", default=all_.topology, help=known)
     run.add_argument("--switch", choices=SWITCHES, default=all_.switch, help=_SWITCH_HELP)
     run.add_argument("--server", action="store_true", help="P4 switches only forward, to a server that sums")
     _engine_option(run)
@@ -140,7 +152,23 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     _condition_options(run)
     _laned_options(run)
     run.add_argument("--deadline", type=float, default=all_.deadline_s, help="seconds the run may take, %(default)s")
+    known = "a page that follows the run, on the loopback address, at this port or any free one"
+    run.add_argument("--live", nargs="?", type=int, const=0, metavar="PORT", help=known)
+    _script_options(run)
     _results_option(run)
+
+
+def _script_options(run: argparse.ArgumentParser) -> None:
+    """Something else than the lab's own training."""
+    run.add_argument("--script", type=Path, help="run this script on every host, as torchrun would, instead")
+    run.add_argument("words", nargs="*", metavar="-- ARGUMENT", help="arguments of the script")
+    run.add_argument("--cli", action="store_true", help="Mininet's prompt in the lab, instead or beside the script")
+    run.add_argument("--keep", action="store_true", help="leave the lab standing; `sumwire-lab down` takes it down")
+
+
+def script_options(arguments: argparse.Namespace) -> ScriptOptions:
+    """What `run` is to do instead of a training. Raises OptionError."""
+    return ScriptOptions(arguments.script, tuple(arguments.words), arguments.cli, arguments.keep)
 
 
 def _condition_options(run: argparse.ArgumentParser) -> None:
@@ -371,8 +399,10 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
     """Options of the command `run`. Raises OptionError."""
     if arguments.bw == UNLIMITED:
         raise OptionError(f"bw={arguments.bw}: a run of trainings needs a limit, 0.1 to 10000 Mbit/s")
+    layout = layouts.load(Path(arguments.topology)) if arguments.topology.endswith(layouts.SUFFIXES) else None
+    hosts = RunOptions().workers if layout is None else len(layout.hosts)
     return RunOptions(
-        workers=arguments.workers,
+        workers=hosts if arguments.workers is None else arguments.workers,
         link=LinkOptions(arguments.bw, arguments.queue, arguments.trunk_bw),
         train=TrainOptions.of(
             arguments.task,
@@ -394,7 +424,8 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
             inner=arguments.inner,
         ),
         systems=named(arguments.systems),
-        topology=arguments.topology,
+        topology=arguments.topology if layout is None else Path(arguments.topology).name,
+        layout=layout,
         switch=arguments.switch,
         engine=arguments.engine,
         server=arguments.server,

@@ -12,6 +12,7 @@ from sumwire_protocol.ops import BY_NAME
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.conditions import BACKGROUND_MAX, Conditions
+from sumwire_lab.options.layout import Layout
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, INNER, PLAIN, parse
 from sumwire_lab.options.shapes import TOPOLOGIES, leaves_of
@@ -152,6 +153,8 @@ class RunOptions:
     train: TrainOptions = TrainOptions()
     systems: tuple[str, ...] = DEFAULT_SYSTEMS
     topology: str = "star"
+    layout: Layout | None = None
+    """A topology from a file, in the place of a known one."""
     switch: str = "soft"
     engine: str = "auto"
     server: bool = False
@@ -230,14 +233,21 @@ class RunOptions:
             if self.blind and (one.recipe.laned or self.workers < 2):
                 raise OptionError("blind: not with system dlcp, whose packets have priorities, nor with one worker")
 
-    def _check_network(self) -> None:
-        if not 1 <= self.workers <= WORKERS_MAX:
-            raise OptionError(f"workers={self.workers}: a run has 1 to {WORKERS_MAX} workers")
+    def _check_topology(self) -> None:
+        if self.layout is not None:
+            if self.workers != len(self.layout.hosts):
+                raise OptionError(f"workers={self.workers}: {self.topology} has {len(self.layout.hosts)} hosts")
+            return
         if self.topology not in TOPOLOGIES:
-            raise OptionError(f"topology={self.topology}: known are {', '.join(TOPOLOGIES)}")
+            raise OptionError(f"topology={self.topology}: known are {', '.join(TOPOLOGIES)}, or a YAML file")
         leaves = len(leaves_of(self.topology))
         if self.workers < leaves:
             raise OptionError(f"workers={self.workers}: topology {self.topology} has {leaves} leaves, each needs one")
+
+    def _check_network(self) -> None:
+        if not 1 <= self.workers <= WORKERS_MAX:
+            raise OptionError(f"workers={self.workers}: a run has 1 to {WORKERS_MAX} workers")
+        self._check_topology()
         if self.switch not in SWITCHES:
             raise OptionError(f"switch={self.switch}: known are {', '.join(SWITCHES)}")
         if self.switch == AGGREGATOR and self.topology != "star":

@@ -100,15 +100,21 @@ def _start_traffic(session: Session, conditions: Conditions, barrier: Path, appl
         wait_said(process, traffic.READY, session.log(name))
 
 
+def _flow(fabric: Fabric, conditions: Conditions, host: HostPlan) -> int:
+    """Bytes per second of one of a host's flows."""
+    rate = (fabric.link if fabric.server_behind else fabric.link_of(host)).mbit * 1e6 / 8
+    everybody = conditions.background * rate / traffic.FLOWS
+    return int(everybody / len(fabric.hosts) if fabric.server_behind else everybody)
+
+
 def traffic_specs(fabric: Fabric, conditions: Conditions, barrier: Path, folder: Path) -> list[TrafficSpec]:
     """One spec per host, in the hosts' order. Flows form a ring over all hosts, so that they load every link in both
     directions. With a server behind the switch they all go to it, and load its link alone."""
     hosts = fabric.hosts
-    everybody = conditions.background * fabric.link.mbit * 1e6 / 8 / traffic.FLOWS
-    flow = int(everybody / len(hosts) if fabric.server_behind else everybody)
     victim = fabric.server.ip if fabric.server is not None and fabric.server_behind else None
 
     def spec(k: int, host: HostPlan) -> TrafficSpec:
+        flow = _flow(fabric, conditions, host)
         sends = flow > 0 and host.ip != victim
         return TrafficSpec(
             address=host.ip,

@@ -59,11 +59,11 @@ class LinkEnds:
 def ends_of(fabric: Fabric) -> list[LinkEnds]:
     """The limited links of a network: the hosts' in their order, then those between switches."""
     hosts = [
-        LinkEnds(host.name, host.switch, fabric.link.mbit, host.host_interface, host.switch_interface, from_host=True)
-        for host in fabric.limited_hosts
+        LinkEnds(h.name, h.switch, fabric.link_of(h).mbit, h.host_interface, h.switch_interface, from_host=True)
+        for h in fabric.limited_hosts
     ]
     trunks = [
-        LinkEnds(t.lower, t.upper, fabric.link.trunk().mbit, t.lower_interface, t.upper_interface, from_host=False)
+        LinkEnds(t.lower, t.upper, fabric.trunk_link(t).mbit, t.lower_interface, t.upper_interface, from_host=False)
         for t in fabric.trunks
     ]
     return [*hosts, *trunks]
@@ -83,14 +83,17 @@ class LinkMeter:
         self._before = self._count()
         self._began_s = time.perf_counter()
 
-    def finish(self, steps: Sequence[StepRecord], applied: Applied) -> list[dict[str, Any]]:
-        """The links, for summary.json. `steps`: those of one worker. Raises LabError."""
+    def seconds_of(self, steps: Sequence[StepRecord]) -> float:
+        """Seconds of one worker's steps since `begin`."""
+        return seconds_since(steps, self._began_s)
+
+    def finish(self, seconds: float, applied: Applied) -> list[dict[str, Any]]:
+        """The links, for summary.json. `seconds`: of what has used them since `begin`. Raises LabError."""
         after, drops = self._count(), self._network.end_drops()
         used = {name: count - self._before[name] for name, count in after.items()} if self._before else {}
         if not used:
             return []
         random = {loss.interface: loss.lost for loss in applied.losses}
-        seconds = seconds_since(steps, self._began_s)
         return [asdict(use_of(ends, used, drops, random, seconds)) for ends in self._ends]
 
     def _count(self) -> dict[str, LinkBytes]:

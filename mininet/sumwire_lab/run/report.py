@@ -100,7 +100,7 @@ def table(summary: dict[str, Any]) -> str:
     """Fixed-width text: labels to the left, numbers to the right."""
     first = shown_rows(summary)
     lanes = lane_rows(summary)
-    return "\n\n".join([_aligned(first), *unlike(summary), *([_aligned(lanes)] if lanes else [])])
+    return "\n\n".join([aligned(first), *unlike(summary), *([aligned(lanes)] if lanes else [])])
 
 
 def unlike(summary: dict[str, Any]) -> list[str]:
@@ -115,7 +115,8 @@ def unlike(summary: dict[str, Any]) -> list[str]:
     ]
 
 
-def _aligned(body: Sequence[tuple[str, ...]]) -> str:
+def aligned(body: Sequence[tuple[str, ...]]) -> str:
+    """Columns of text, the first to the left and the others to the right."""
     widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
     return "\n".join(
         "  ".join(

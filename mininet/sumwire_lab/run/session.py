@@ -157,6 +157,7 @@ def open_session(
             options.topology,
             server=behind or kind == AGGREGATOR,
             server_behind=behind,
+            layout=options.layout,
         )
         offloads = kept(kind, options)
         metrics = stack.enter_context(MetricsSockets(Path(options.metrics))) if options.metrics else None
@@ -173,7 +174,7 @@ def open_session(
                     seed=options.train.seed,
                     # Where the hosts' interfaces carry single packets, the links' queues count packets.
                     trains=offloads,
-                    link_mbit=options.link.slowest_mbit(),
+                    link_mbit=fabric.slowest_mbit(),
                     metrics=metrics,
                 )
                 for s in fabric.switches

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.progress import Progress
-from sumwire_lab.run.records import Follower
+from sumwire_lab.run.records import Follower, WorkerRecord
 from sumwire_lab.run.session import Session
 from sumwire_lab.run.summary import SystemResult
 from sumwire_lab.run.traces import join_traces
@@ -34,8 +34,10 @@ def train(
     deadline_s: float,
     say: Say,
     on_first_step: Callable[[], None] = lambda: None,
+    on_tick: Callable[[Sequence[WorkerRecord]], None] = lambda _: None,
 ) -> SystemResult:
-    """Train on the session's hosts. `on_first_step` is called after the first step. Raises what `wait_all` raises."""
+    """Train on the session's hosts. `on_first_step` is called after the first step, `on_tick` a few times a second with
+    the workers' records so far. Raises what `wait_all` raises."""
     fabric, folder = session.fabric, session.folder
     followers = [Follower(folder / f"worker{rank}.jsonl") for rank in range(len(fabric.hosts))]
     recipe = parse(system).recipe
@@ -54,11 +56,16 @@ def train(
     spec_path = folder / "spec.json"
     spec.save(spec_path)
     progress = Progress(system, followers, say, on_first_step)
+
+    def tick() -> None:
+        progress.tick()
+        on_tick([follower.record for follower in followers])
+
     began = time.monotonic()
     with ExitStack() as stack:
         if spec.barrier is not None:
             stack.enter_context(Barrier(Path(spec.barrier), spec.workers))
-        session.run_workers(_WORKER, spec_path, deadline_s, progress.tick)
+        session.run_workers(_WORKER, spec_path, deadline_s, tick)
     progress.tick()
     if session.trace is not None:
         join_traces(folder)

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,13 +16,16 @@ from sumwire_lab.errors import DeadlineError, OptionError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options import recorded
 from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 from sumwire_lab.run.apply_conditions import apply_conditions
 from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.link_use import LinkMeter
+from sumwire_lab.run.live import LivePage, Moment
 from sumwire_lab.run.malformed_senders import MalformedSenders
 from sumwire_lab.run.page import render
+from sumwire_lab.run.records import WorkerRecord
 from sumwire_lab.run.session import open_session
 from sumwire_lab.run.summary import SystemResult, run_summary
 from sumwire_lab.run.train_system import train
@@ -28,35 +33,83 @@ from sumwire_lab.run.virtual_queues import drops, no_queues, virtual_queues
 from sumwire_lab.system import drop_counters, leftovers
 
 
-def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], Path]:
+def run(
+    options: RunOptions,
+    results: Path,
+    say: Say,
+    settings: Mapping[str, Any] | None = None,
+    live: int | None = None,
+) -> tuple[dict[str, Any], Path]:
     """Train with every system. Returns the summary, and the folder with all results. Raises LabError,
-    KeyboardInterrupt."""
+    KeyboardInterrupt.
+
+    `settings`: what :func:`sumwire_lab.options.recorded.recorded` has made, kept in the folder for a replay.
+    `live`: port of a page that follows the run, 0 for any free one; None for no page.
+    """
     require_tools()
     _check_ops(options)
     kind = switches.choose_for(options)
     if kind == "soft":
         options = replace(options, engine=switches.choose_engine(options.engine))
     folder = new_folder(results)
+    if settings is not None:
+        recorded.save(folder, settings, options.layout)
     for line in leftovers.clean():
         say(f"removed from an earlier run: {line}")
     deadline = time.monotonic() + options.deadline_s
     done: list[SystemResult] = []
-    with interruptible():
+    with interruptible(), _page(live, say) as page:
+        followed = _Followed(page, options, kind)
         for system in (parse(name).name for name in options.systems):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise DeadlineError(f"the run took longer than {options.deadline_s:g} s")
             used = kind if parse(system).switched else None
-            done.append(_one(system, options, used, folder, deadline_s=left, say=say))
+            tick = partial(followed.tick, tuple(done), system)
+            done.append(_one(system, options, used, folder, deadline_s=left, say=say, on_tick=tick))
             # Written after each system, so that a failure of a later one loses nothing.
             summary = run_summary(options, kind, done)
             render.write(folder, summary, done)
+            followed.trained(done)
     return summary, folder
+
+
+@contextmanager
+def _page(port: int | None, say: Say) -> Iterator[LivePage | None]:
+    """A page for the time of the block, or none."""
+    if port is None:
+        yield None
+        return
+    page = LivePage(port)
+    say(f"live: {page.address}")
+    words = "the run has been interrupted, or has failed"
+    try:
+        yield page
+        words = "the run has ended; its folder has the report"
+    finally:
+        page.close(words)
+
+
+class _Followed:
+    """What a run tells the page that follows it, if there is one."""
+
+    def __init__(self, page: LivePage | None, options: RunOptions, kind: str) -> None:
+        self._page, self._options, self._kind = page, options, kind
+
+    def tick(self, done: Sequence[SystemResult], system: str, records: Sequence[WorkerRecord]) -> None:
+        """A system trains, and these are its workers' records so far."""
+        if self._page is not None and self._page.watched:
+            self._page.show(Moment.of(self._options, self._kind, done, system, records))
+
+    def trained(self, done: Sequence[SystemResult]) -> None:
+        """A system is done, the last one of these."""
+        if self._page is not None:
+            self._page.show(Moment(self._options, self._kind, tuple(done), f"{done[-1].system}: done"))
 
 
 def _check_ops(options: RunOptions) -> None:
     """Raises OptionError for a system whose ops do not have room for the workers, before anything runs."""
-    there = control_plane.ops_for(plan(options.workers, options.link, "", options.topology))
+    there = control_plane.ops_for(plan(options.workers, options.link, "", options.topology, layout=options.layout))
     for name in options.systems:
         missing = [op for op in parse(name).ops if op not in there]
         if missing:
@@ -65,7 +118,14 @@ def _check_ops(options: RunOptions) -> None:
 
 
 def _one(
-    system: str, options: RunOptions, kind: str | None, folder: Path, *, deadline_s: float, say: Say
+    system: str,
+    options: RunOptions,
+    kind: str | None,
+    folder: Path,
+    *,
+    deadline_s: float,
+    say: Say,
+    on_tick: Callable[[Sequence[WorkerRecord]], None],
 ) -> SystemResult:
     where = {None: "kernel bridges", AGGREGATOR: "a software aggregator"}.get(kind, f"{kind} switches")
     where += f", {options.engine} engine" if kind == "soft" else ""
@@ -93,8 +153,10 @@ def _one(
             links.begin()
             senders.start()
 
-        result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=first_step)
-        used = links.finish(result.workers[0].steps, applied)
+        result = train(
+            session, system, options, deadline_s=deadline_s, say=say, on_first_step=first_step, on_tick=on_tick
+        )
+        used = links.finish(links.seconds_of(result.workers[0].steps), applied)
         extra = senders.finish(deadline_s) | applied.as_dict() | {"links": used}
         if recipe.laned:
             extra["drops"] = drops(session, queues=has_queues)

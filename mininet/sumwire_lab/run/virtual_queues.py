@@ -26,10 +26,9 @@ def virtual_queues(fabric: Fabric, *, drops: bool = True) -> list[dict[str, Any]
 
     `drops`: whether packets are dropped by their class; otherwise all are kept until the queue is full.
     """
-    host, trunk = fabric.link, fabric.link.trunk()
-    ports = [(h.switch, h.port, host) for h in fabric.limited_hosts]
-    ports += [(t.lower, t.lower_port, trunk) for t in fabric.trunks]
-    ports += [(t.upper, t.upper_port, trunk) for t in fabric.trunks]
+    ports = [(h.switch, h.port, fabric.link_of(h)) for h in fabric.limited_hosts]
+    ports += [(t.lower, t.lower_port, fabric.trunk_link(t)) for t in fabric.trunks]
+    ports += [(t.upper, t.upper_port, fabric.trunk_link(t)) for t in fabric.trunks]
     several = len(fabric.switches) > 1
     return [
         {

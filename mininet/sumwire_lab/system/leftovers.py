@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import select
 import signal
 import subprocess
 from dataclasses import dataclass, field
@@ -57,6 +58,8 @@ class Ledger:
     owner: int
     processes: dict[int, int] = field(default_factory=dict)
     """pid -> start time"""
+    kept: str = ""
+    """The folder of a lab that its owner leaves standing; empty for any other run."""
 
     @classmethod
     def create(cls, directory: Path = LEDGER_DIR) -> Ledger:
@@ -84,16 +87,50 @@ class Ledger:
             "owner": self.owner,
             "owner_started": start_time(self.owner),
             "processes": {str(pid): started for pid, started in self.processes.items()},
+            "kept": self.kept,
         }
         partial = self.path.with_suffix(".partial")
         partial.write_text(json.dumps(record))
         partial.replace(self.path)
+
+    def keep(self, folder: Path) -> None:
+        """This process leaves the run standing until :func:`take_down` asks it to end."""
+        self.owner, self.kept = os.getpid(), str(folder)
+        self.save()
 
     def remove(self) -> list[str]:
         """Remove everything of this run that is still there, and the ledger. Returns what was removed."""
         removed = _remove(self.token, self.processes)
         _forget(self.path)
         return removed
+
+
+def take_down(directory: Path = LEDGER_DIR) -> list[str]:
+    """End every lab that is left standing, and return when they are gone. Returns the folder of each."""
+    ended: list[str] = []
+    for path in sorted(directory.glob("*.json")):
+        try:
+            record = json.loads(path.read_text())
+            owner, started, folder = int(record["owner"]), record["owner_started"], str(record.get("kept", ""))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # `clean` removes it
+        if folder and started is not None and start_time(owner) == started and _end(owner):
+            ended.append(folder)
+    return ended
+
+
+def _end(pid: int) -> bool:
+    """Ask a process to end, and wait for it. Whether it was there."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        os.kill(pid, signal.SIGTERM)
+        select.select([watched], [], [])
+    finally:
+        os.close(watched)
+    return True
 
 
 def clean(directory: Path = LEDGER_DIR) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 PHONE: Final = (390, 844)
 DESKTOP: Final = (1200, 900)
+PATIENCE_S: Final = 30.0
 
 
 class Browser:
@@ -36,6 +37,14 @@ class Browser:
     def run(self, script: str, *arguments: object) -> Any:
         """What a script in the page returns."""
         return self.driver.execute_script(script, *arguments)
+
+    def until(self, script: str, wanted: object) -> None:
+        """Return when a script returns what is wanted; fail after some seconds."""
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, PATIENCE_S).until(
+            lambda _: self.run(script) == wanted, f"{script} is not {wanted!r}"
+        )
 
     def errors(self) -> list[str]:
         """What the console has said since the last call."""

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.run import report
+from sumwire_lab.run.comparison import Comparison, Line
 from sumwire_lab.run.page import behind, curves, network, opening, timeline, wire
 from sumwire_lab.run.summary import SystemResult
 
@@ -41,6 +42,26 @@ def environment() -> Environment:
 def page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
     """The whole report of a run."""
     return environment().get_template("report.html.j2").render(content(summary, results))
+
+
+def body(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
+    """The report without its frame, for a page that follows the run."""
+    return environment().get_template("body.html.j2").render(content(summary, results))
+
+
+def live() -> str:
+    """The frame of a page that follows a run."""
+    shown = {"title": "Sumwire: a run", "connect": "'self'"}
+    return environment().get_template("live.html.j2").render(shown)
+
+
+def comparison(found: Comparison) -> str:
+    """Two runs beside each other."""
+    systems: dict[str, list[Line]] = {}
+    for line in found.lines:
+        systems.setdefault(line.system, []).append(line)
+    shown = {"title": "Two Sumwire runs", "found": found, "systems": list(systems.items())}
+    return environment().get_template("compare.html.j2").render(shown)
 
 
 def content(summary: dict[str, Any], results: Sequence[SystemResult]) -> dict[str, Any]:

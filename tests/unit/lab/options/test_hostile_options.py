@@ -39,7 +39,11 @@ WORDS = st.text(max_size=12) | st.sampled_from([
 def flags_of(command: str) -> list[str]:
     """The options of a command that take a value."""
     [commands] = [each for each in arguments.parser()._actions if isinstance(each, argparse._SubParsersAction)]
-    return [each.option_strings[-1] for each in commands.choices[command]._actions if each.nargs != 0]
+    return [
+        each.option_strings[-1]
+        for each in commands.choices[command]._actions
+        if each.nargs != 0 and each.option_strings
+    ]
 
 
 FLAGS = {command: flags_of(command) for command in COMMANDS}

@@ -1,0 +1,177 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Two runs beside each other: which settings differ, and by what their numbers differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_protocol.outside import OutsideError, bounded_text, json_of, shown
+
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options.layout import load
+from sumwire_lab.options.recorded import SETTINGS, TOPOLOGY, settings_in
+
+_BYTES_MOST: Final = 1 << 22
+_SUMMARY: Final = "summary.json"
+# The seed chooses which of many equal runs this is, and a run may have fewer systems than the other one.
+_FREE: Final = frozenset({"seed", "systems"})
+# Of summary.json, for runs without recorded settings.
+_OF_SUMMARY: Final = (
+    "workers", "link_mbit", "topology", "switch", "engine", "queue_packets", "seed", "impair", "conditions", "laned",
+    "task",
+)  # fmt: skip
+MEASURES: Final[Mapping[str, tuple[str, bool]]] = {
+    "comm_s_per_step": ("communication per step, s", False),
+    "compute_s_per_step": ("the step's other time, s", False),
+    "step_s": ("whole step, s", False),
+    "time_to_target_s": ("time to the target accuracy, s", False),
+    "accuracy": ("test accuracy", True),
+    "wire_bytes_per_step": ("bytes on a link per step", False),
+    "nmse": ("NMSE of the gradient", False),
+    "retransmissions": ("retransmissions", False),
+}
+"""By key in summary.json: its name, and whether more of it is better."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run's folder: its name, settings and summary."""
+
+    name: str
+    settings: Mapping[str, Any]
+    summary: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path) -> Recorded:
+        """Read a folder. Raises OptionError."""
+        path = folder / _SUMMARY
+        try:
+            summary = json_of(bounded_text(path, _BYTES_MOST))
+        except (OSError, OutsideError) as error:
+            raise OptionError(f"{path}: {error}: name the folder of a run, as results/latest") from error
+        systems = summary.get("systems") if isinstance(summary, dict) else None
+        if not isinstance(systems, dict) or not all(isinstance(entry, dict) for entry in systems.values()):
+            raise OptionError(f"{path}: must be an object with systems, as `sumwire-lab run` writes it")
+        known = (folder / SETTINGS).exists()
+        settings = settings_in(folder) if known else {name: summary.get(name) for name in _OF_SUMMARY}
+        if settings.get("topology") == TOPOLOGY and known:
+            settings["topology"] = json.dumps(load(folder / TOPOLOGY).as_dict())
+        return cls(str(folder), settings, summary)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting in which two runs differ. `free`: runs that differ in it can still be compared."""
+
+    name: str
+    first: str
+    second: str
+    free: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """A measure of a system in both runs, and the first value over the second, where both are known."""
+
+    system: str
+    measure: str
+    first: float | None
+    second: float | None
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What differs between two runs."""
+
+    first: str
+    second: str
+    settings: tuple[Setting, ...]
+    lines: tuple[Line, ...]
+    alone: tuple[str, ...]
+    """Systems of only one of the runs, in words."""
+
+    @property
+    def comparable(self) -> bool:
+        """Whether nothing but a seed, or the list of systems, was set otherwise."""
+        return all(one.free for one in self.settings)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        if not self.settings:
+            return "Both runs have the same settings."
+        if self.comparable:
+            return "The runs can be compared: of their settings only " + self._names(free=True) + " differ."
+        return "Not comparable: the runs differ in " + self._names(free=False) + ". Ratios tell what that changes."
+
+    def _names(self, *, free: bool) -> str:
+        return ", ".join(one.name for one in self.settings if one.free == free)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A table of text: a heading, and a row for each measure that both runs or one of them have."""
+        shown_lines = [
+            (one.system, one.measure, _number(one.first), _number(one.second), _number(one.ratio)) for one in self.lines
+        ]
+        return [("system", "measure", "A", "B", "A / B"), *shown_lines]
+
+
+def compare(first: Recorded, second: Recorded) -> Comparison:
+    """Compare two runs."""
+    names = [*first.settings, *(name for name in second.settings if name not in first.settings)]
+    settings = tuple(
+        Setting(name, *(_text(run.settings.get(name)) for run in (first, second)), free=name in _FREE)
+        for name in names
+        if first.settings.get(name) != second.settings.get(name)
+    )
+    mine, theirs = first.summary["systems"], second.summary["systems"]
+    lines = tuple(
+        _line(system, key, mine[system], theirs[system])
+        for system in mine
+        if system in theirs
+        for key in MEASURES
+        if mine[system].get(key) is not None or theirs[system].get(key) is not None
+    )
+    alone = [f"{name} only in A" for name in mine if name not in theirs]
+    alone += [f"{name} only in B" for name in theirs if name not in mine]
+    return Comparison(first.name, second.name, settings, lines, tuple(alone))
+
+
+def _line(system: str, key: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Line:
+    values = [_checked(system, key, entry.get(key)) for entry in (mine, theirs)]
+    first, second = values
+    ratio = first / second if first is not None and second else None
+    return Line(system, MEASURES[key][0], first, second, ratio)
+
+
+def _checked(system: str, key: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise OptionError(f"{_SUMMARY}: {shown(system)} {key}={shown(value)}: must be a number")
+    return float(value)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def text(found: Comparison) -> str:
+    """For the terminal."""
+    from sumwire_lab.run.report import aligned
+
+    parts = [f"A  {found.first}\nB  {found.second}", found.verdict]
+    if found.settings:
+        parts.append(aligned([("setting", "A", "B"), *((one.name, one.first, one.second) for one in found.settings)]))
+    parts.append(aligned(found.rows()))
+    parts += found.alone
+    return "\n\n".join(parts)

@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Two runs beside each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.lab import runs
+from sumwire_lab import cli
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options import recorded
+from sumwire_lab.run import comparison
+from sumwire_lab.run.page import render
+
+SETTINGS = {"workers": 2, "bw": 100.0, "seed": 1, "systems": "gloo,thc", "impair": None}
+
+
+def folder(parent: Path, name: str, settings: dict[str, Any] | None = None, **changes: Any) -> Path:
+    made = parent / name
+    made.mkdir()
+    summary = runs.summary()
+    summary["systems"]["thc"] |= changes
+    (made / "summary.json").write_text(json.dumps(summary))
+    if settings is not None:
+        recorded.save(made, {"format": recorded.FORMAT, "settings": settings})
+    return made
+
+
+def compared(*folders: Path) -> comparison.Comparison:
+    first, second = (comparison.Recorded.of(one) for one in folders)
+    return comparison.compare(first, second)
+
+
+def test_ratios_of_runs_with_the_same_settings(tmp_path: Path) -> None:
+    found = compared(
+        folder(tmp_path, "a", SETTINGS, comm_s_per_step=3.0, nmse=None),
+        folder(tmp_path, "b", SETTINGS, comm_s_per_step=2.0, nmse=0.5),
+    )
+    assert found.verdict == "Both runs have the same settings."
+    lines = {(line.system, line.measure): line for line in found.lines}
+    assert lines["thc", "communication per step, s"].ratio == pytest.approx(1.5)
+    assert lines["gloo", "communication per step, s"].ratio == pytest.approx(1.0)
+    nmse = lines["thc", "NMSE of the gradient"]
+    assert (nmse.first, nmse.second, nmse.ratio) == (None, 0.5, None)
+    told = comparison.text(found)
+    assert "thc" in told
+    assert "1.5" in told
+
+
+def test_runs_of_unlike_settings_are_not_comparable(tmp_path: Path) -> None:
+    first = folder(tmp_path, "a", SETTINGS)
+    other = folder(tmp_path, "b", {**SETTINGS, "bw": 10.0, "seed": 2})
+    seed = folder(tmp_path, "c", {**SETTINGS, "seed": 2})
+    found = compared(first, other)
+    assert not found.comparable
+    assert found.verdict.startswith("Not comparable: the runs differ in bw.")
+    assert [(one.name, one.first, one.second) for one in found.settings] == [
+        ("bw", "100.0", "10.0"),
+        ("seed", "1", "2"),
+    ]
+    assert compared(first, seed).verdict == "The runs can be compared: of their settings only seed differ."
+
+
+def test_runs_without_recorded_settings_are_compared_by_their_summaries(tmp_path: Path) -> None:
+    first, second = folder(tmp_path, "a"), folder(tmp_path, "b")
+    assert compared(first, second).comparable
+    summary = json.loads((second / "summary.json").read_text())
+    (second / "summary.json").write_text(json.dumps({**summary, "link_mbit": 5.0}))
+    assert "link_mbit" in compared(first, second).verdict
+
+
+def test_a_system_of_one_run_alone_is_told(tmp_path: Path) -> None:
+    first, second = folder(tmp_path, "a"), folder(tmp_path, "b")
+    summary = json.loads((second / "summary.json").read_text())
+    summary["systems"]["acp"] = summary["systems"].pop("thc")
+    (second / "summary.json").write_text(json.dumps(summary))
+    assert compared(first, second).alone == ("thc only in A", "acp only in B")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("{", "name the folder"), ("[]", "must be an object"), ('{"systems": {"thc": 1}}', "must be an object")],
+)
+def test_a_summary_that_is_none_is_refused(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "summary.json").write_text(content)
+    with pytest.raises(OptionError, match=words):
+        comparison.Recorded.of(tmp_path)
+
+
+def test_a_measure_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    first, second = folder(tmp_path, "a"), folder(tmp_path, "b", step_s="fast")
+    with pytest.raises(OptionError, match="step_s='fast': must be a number"):
+        compared(first, second)
+
+
+def test_the_command_prints_and_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = {**SETTINGS, "impair": "<script>alert(1)</script>"}
+    first, second = folder(tmp_path, "a", SETTINGS), folder(tmp_path, "b", hostile)
+    assert cli.main(["compare", str(first), str(second), "--html", str(tmp_path / "x.html")]) == 0
+    assert "Not comparable: the runs differ in impair" in capsys.readouterr().out
+    page = runs.Page((tmp_path / "x.html").read_text())
+    assert "&lt;script&gt;alert(1)" in page.text
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
+    assert cli.main(["compare", str(tmp_path), str(second)]) == cli.EXIT_USAGE
+
+
+def test_the_page_has_every_ratio(tmp_path: Path) -> None:
+    found = compared(folder(tmp_path, "a", comm_s_per_step=3.0), folder(tmp_path, "b", comm_s_per_step=2.0))
+    page = render.comparison(found)
+    told = [float(given["value"] or "") for tag, given in runs.Page(page).tags if tag == "data"]
+    assert told == [
+        line.ratio
+        for system in ("gloo", "thc")
+        for line in found.lines
+        if line.system == system and line.ratio is not None
+    ]
+    assert 1.5 in told
