@@ -25,17 +25,17 @@ _OF_SUMMARY: Final = (
     "workers", "link_mbit", "topology", "switch", "engine", "queue_packets", "seed", "impair", "conditions", "laned",
     "task",
 )  # fmt: skip
-MEASURES: Final[Mapping[str, tuple[str, bool]]] = {
-    "comm_s_per_step": ("communication per step, s", False),
-    "compute_s_per_step": ("the step's other time, s", False),
-    "step_s": ("whole step, s", False),
-    "time_to_target_s": ("time to the target accuracy, s", False),
-    "accuracy": ("test accuracy", True),
-    "wire_bytes_per_step": ("bytes on a link per step", False),
-    "nmse": ("NMSE of the gradient", False),
-    "retransmissions": ("retransmissions", False),
+MEASURES: Final[Mapping[str, str]] = {
+    "comm_s_per_step": "communication per step, s",
+    "compute_s_per_step": "the step's other time, s",
+    "step_s": "whole step, s",
+    "time_to_target_s": "time to the target accuracy, s",
+    "accuracy": "test accuracy",
+    "wire_bytes_per_step": "bytes on a link per step",
+    "nmse": "NMSE of the gradient",
+    "retransmissions": "retransmissions",
 }
-"""By key in summary.json: its name, and whether more of it is better."""
+"""Names by key in summary.json."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,11 @@ class Line:
     second: float | None
     ratio: float | None
 
+    @property
+    def shown(self) -> tuple[str, str, str]:
+        """The values and their ratio in words."""
+        return _number(self.first), _number(self.second), _number(self.ratio)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -115,17 +120,17 @@ class Comparison:
 
     def rows(self) -> list[tuple[str, ...]]:
         """A table of text: a heading, and a row for each measure that both runs or one of them have."""
-        shown_lines = [
-            (one.system, one.measure, _number(one.first), _number(one.second), _number(one.ratio)) for one in self.lines
+        return [
+            ("system", "measure", "A", "B", "A / B"),
+            *((one.system, one.measure, *one.shown) for one in self.lines),
         ]
-        return [("system", "measure", "A", "B", "A / B"), *shown_lines]
 
 
 def compare(first: Recorded, second: Recorded) -> Comparison:
     """Compare two runs."""
     names = [*first.settings, *(name for name in second.settings if name not in first.settings)]
     settings = tuple(
-        Setting(name, *(_text(run.settings.get(name)) for run in (first, second)), free=name in _FREE)
+        Setting(name, _text(first.settings.get(name)), _text(second.settings.get(name)), free=name in _FREE)
         for name in names
         if first.settings.get(name) != second.settings.get(name)
     )
@@ -146,7 +151,7 @@ def _line(system: str, key: str, mine: Mapping[str, Any], theirs: Mapping[str, A
     values = [_checked(system, key, entry.get(key)) for entry in (mine, theirs)]
     first, second = values
     ratio = first / second if first is not None and second else None
-    return Line(system, MEASURES[key][0], first, second, ratio)
+    return Line(system, MEASURES[key], first, second, ratio)
 
 
 def _checked(system: str, key: str, value: Any) -> float | None:

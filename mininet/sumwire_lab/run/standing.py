@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 LOG: Final = "kept.log"
 _FAILED: Final = 1
@@ -61,10 +61,14 @@ def behind(make: Callable[[Standing], int]) -> int:
             os._exit(status)
     os.close(tells)
     # Ctrl-C goes to the child as well, which then takes everything down.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before: dict[int, Any] = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM)),
+    }
     try:
         with os.fdopen(hears, "rb") as told:
             stands = told.read(1)
         return 0 if stands else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -31,6 +31,7 @@ from helpers.docs import pages
 from helpers.paths import ROOT
 from softswitch.switch import SoftSwitch
 from sumwire.config import parse_job
+from sumwire_lab.options.layout import parse as parse_layout
 
 # Their modules, each with a `main(arguments)`.
 PROGRAMS = {
@@ -192,7 +193,7 @@ def _completed(fragment: dict[str, list[dict[str, Any]]], whole: dict[str, Any],
 
 
 def test_yaml_on_pages_is_valid() -> None:
-    blind, star, network = pages.blocks("yaml")
+    blind, star, network, own = pages.blocks("yaml")
     whole = yaml.safe_load((EXAMPLES / "star4.yaml").read_text())
     _completed(yaml.safe_load(star.text), whole, {"queues": "port"})
     assert len(sumwire_controller.parse_config(yaml.safe_dump(whole)).queues) == 1
@@ -202,5 +203,8 @@ def test_yaml_on_pages_is_valid() -> None:
 
     whole = yaml.safe_load((EXAMPLES / "leaf-spine8.yaml").read_text())
     _completed(yaml.safe_load(network.text), whole, {"links": "from", "queues": "port"})
+    layout = parse_layout(own.text, own.name)
+    assert [(host.switch, host.mbit) for host in layout.hosts] == [("left", None)] * 3 + [("right", 10)]
+
     topology = sumwire_controller.parse_topology(yaml.safe_dump(whole))
     assert [len(job.workers) for job in topology.jobs] == [3, 3]

@@ -43,6 +43,8 @@ _DISSECTOR: Final = "tests/integration/protocol/test_dissector.py"
 _WHOLE_RUN: Final = "test_a_whole_run_in_a_lossy_tree"
 _DECODE: Final = "tests/integration/host/see"
 _SCAPY: Final = "tests/unit/protocol/test_scapy_layer.py"
+_LIVE: Final = "tests/integration/lab/run/test_live.py"
+_SCRIPT: Final = "tests/system/test_lab_script.py"
 _BROWSER: Final = "tests/integration/lab/run/page/test_browser.py"
 BROWSER: Final = ("chromium", "chromedriver")
 STEPS: Final = 60
@@ -61,6 +63,8 @@ def plan(results: Path, say: Say, options: SeeOptions) -> Plan:
         "scapy": partial(_scapy, options),
         "doctor": partial(_doctor, results, say, options),
         "report": partial(_report, results, say, options),
+        "live": _live,
+        "lab": _lab,
         "tutorials": _tutorials,
         "docs": partial(_docs, results),
         "metrics": partial(_metrics, results, say, options),
@@ -111,12 +115,28 @@ def _scapy(options: SeeOptions) -> list[Check]:
     return [tests(f"scapy: {count} random packets built and taken apart", "equal to the golden model's", outcomes)]
 
 
+def _live() -> list[Check]:
+    label, target = "a page that follows a run, in Chromium", "follows it, tells its end, and ends with it"
+    return _without_browser(label, target) or [tests(label, target, run_tests(["--require-chromium", _LIVE]))]
+
+
+def _lab() -> list[Check]:
+    label = "a script on every host, sumwire.init() in it, Mininet's prompt, a lab left standing"
+    return [tests(label, "all of it; nothing is left", run_tests(["--require-mininet", _SCRIPT]))]
+
+
+def _without_browser(label: str, target: str) -> list[Check]:
+    """The row of a machine without a browser; empty where there is one."""
+    missing = [name for name in BROWSER if shutil.which(name) is None]
+    why = f"{' and '.join(missing)} not on PATH (Debian: chromium-driver)"
+    return [absent(label, target, why)] if missing else []
+
+
 def _report(results: Path, say: Say, options: SeeOptions) -> list[Check]:
     label = "report of a run in Chromium: light, dark, 390 pixels wide, under the pointer"
     target = "no console error, no side-scrolling, headline numbers equal to summary.json"
-    missing = [name for name in BROWSER if shutil.which(name) is None]
-    if missing:
-        return [absent(label, target, f"{' and '.join(missing)} not on PATH (Debian: chromium-driver)")]
+    if without := _without_browser(label, target):
+        return without
     train = TrainOptions(max_steps=options.amount(STEPS))
     _, folder = training_run.run(RunOptions(train=train), results, say)
     outcomes = run_tests(["--require-chromium", _BROWSER], {"SUMWIRE_RUN": str(folder.resolve())})

@@ -30,6 +30,10 @@ def moment(steps: int) -> Moment:
     return Moment.of(OPTIONS, "soft", [gloo], "thc", records)
 
 
+def told(steps: int) -> str:
+    return f"thc: step {steps} of 6; its numbers are those so far"
+
+
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[LivePage]:
     monkeypatch.setattr(live, "EVERY_S", 0.0)
@@ -55,7 +59,7 @@ def event(answer: http.client.HTTPResponse) -> dict[str, Any]:
 def test_only_what_all_workers_have_made_is_shown() -> None:
     """The first worker has made a step more than the second."""
     now = moment(3)
-    assert now.words == "thc: step 3 of 6"
+    assert now.words == told(3)
     assert [len(worker.steps) for worker in now.results[1].workers] == [3, 3]
     assert "thc spends 6.00 times less" in now.page()["html"]
     before = Moment.of(OPTIONS, "soft", [], "gloo", [])
@@ -70,9 +74,9 @@ def test_events_follow_the_run_to_its_end(page: LivePage) -> None:
     events = get(page, "/events")
     assert events.headers["Content-Type"] == "text/event-stream"
     first = event(events)
-    assert (first["words"], first["last"]) == ("thc: step 2 of 6", False)
+    assert (first["words"], first["last"]) == (told(2), False)
     page.show(moment(3))
-    assert event(events)["words"] == "thc: step 3 of 6"
+    assert event(events)["words"] == told(3)
     ends = threading.Thread(target=page.close, args=("the run has ended",))
     ends.start()
     last = event(events)
@@ -106,7 +110,7 @@ def test_a_browser_follows_the_run(page: LivePage, tmp_path: Path) -> None:
         browser.until(state, "waiting for the first step")
         for steps in (2, 4):
             page.show(moment(steps))
-            browser.until(state, f"thc: step {steps} of 6")
+            browser.until(state, told(steps))
             assert "6.00×" in browser.run("return document.querySelector('.number').textContent")
         assert browser.width() <= PHONE[0]
         page.close("the run has ended")
