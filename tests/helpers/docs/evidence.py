@@ -139,7 +139,7 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("lab.md: Again, and beside another", ""): Shown(
         "runs of half a minute in Mininet; test_comparison.py and test_recorded.py hold what comes of their files"
     ),
-    ("lab.md: A lab of your own", ""): Shown("runs in Mininet: tests/system/test_lab_script.py has short ones of each"),
+    ("lab.md: A lab of your own", ""): Shown("runs in Mininet: tests/system/test_own_lab.py has short ones of each"),
     ("lab.md: A topology of your own", "yaml"): f"{_COMMANDS}::test_yaml_on_pages_is_valid",
     ("models.md: Models", "bash"): Shown(
         "installs, then minutes; tests/integration/lab/models/test_spin.py runs one model"
