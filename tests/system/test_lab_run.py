@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from helpers import ledgers
+from sumwire_lab.options import arguments, recorded
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.run import comparison
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -19,18 +21,19 @@ TRAIN = TrainOptions(hidden=96, max_steps=STEPS, nmse_samples=2)
 OPTIONS = RunOptions(workers=2, link=LinkOptions(200.0, 256), train=TRAIN, switch="soft", deadline_s=100.0)
 
 
-def run(options: RunOptions, results: Path) -> tuple[dict[str, Any], Path, list[str]]:
+def run(options: RunOptions, results: Path, **more: Any) -> tuple[dict[str, Any], Path, list[str]]:
     from sumwire_lab.run.training_run import run as run_lab
 
     said: list[str] = []
-    summary, folder = run_lab(options, results, said.append)
+    summary, folder = run_lab(options, results, said.append, **more)
     assert not ledgers.of_this_process(), "nothing of the run is left"
     return summary, folder, said
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, list[str]]:
-    return run(OPTIONS, tmp_path_factory.mktemp("results"))
+    settings = recorded.recorded(arguments.parser().parse_args(["run"]), OPTIONS)
+    return run(OPTIONS, tmp_path_factory.mktemp("results"), settings=settings, live=0)
 
 
 def test_both_systems_train_alike(plain: tuple[dict[str, Any], Path, list[str]]) -> None:
@@ -64,6 +67,27 @@ def test_the_folder_holds_report_and_logs(plain: tuple[dict[str, Any], Path, lis
     assert page.count('aria-label="Network of') == page.count("step-of") == 2
     for name in ["gloo/worker0.log", "gloo/worker1.jsonl", "thc/switch.log", "thc/controller.yaml", "thc/job.json"]:
         assert (folder / name).is_file(), name
+
+
+def test_the_run_can_be_made_again_and_compared(plain: tuple[dict[str, Any], Path, list[str]]) -> None:
+    _, folder, said = plain
+    assert any(line.startswith("live: http://127.0.0.1:") for line in said)
+    words = recorded.words_of(recorded.settings_in(folder), folder)
+    again = arguments.run_options(arguments.parser().parse_args(["run", *words]))
+    assert (again.workers, again.train.seed) == (OPTIONS.workers, OPTIONS.train.seed)
+    found = comparison.compare(comparison.Recorded.of(folder), comparison.Recorded.of(folder))
+    assert found.comparable
+    assert {line.ratio for line in found.lines} <= {1.0, None}
+
+
+def test_what_was_on_the_links(plain: tuple[dict[str, Any], Path, list[str]]) -> None:
+    """Both hosts send alike, and what one sends the other gets, by the switch or by gloo's ring."""
+    for entry in plain[0]["systems"].values():
+        first, second = entry["links"]
+        assert [first["lower"], second["lower"], first["upper"]] == ["h1", "h2", "s1"]
+        assert first["up_bytes"] == pytest.approx(second["up_bytes"], rel=0.1)
+        assert 0 < first["up_load"] <= 1.1
+        assert (first["up_lost"], second["down_lost"]) == (0, 0)
 
 
 def test_losses_and_malformed_packets_change_no_bit(
