@@ -111,19 +111,19 @@ class LivePage:
     def moments(self) -> Iterator[tuple[Moment | None, bool]]:
         """What is new since the last one, and whether it is the last; None if there is nothing new for a while."""
         seen = 0
-        with self._watching():
-            while True:
-                with self._news:
-                    if seen and not self._ended:
-                        self._news.wait_for(lambda: self._ended, EVERY_S)
-                    fresh = self._news.wait_for(lambda: self._version > seen, _BESIDE)  # noqa: B023 - called at once
-                    seen, moment, last = self._version, self._moment, self._ended
-                yield (moment if fresh else None), last
-                if last:
-                    return
+        while True:
+            with self._news:
+                if seen and not self._ended:
+                    self._news.wait_for(lambda: self._ended, EVERY_S)
+                fresh = self._news.wait_for(lambda: self._version > seen, _BESIDE)  # noqa: B023 - called at once
+                seen, moment, last = self._version, self._moment, self._ended
+            yield (moment if fresh else None), last
+            if last:
+                return
 
     @contextmanager
-    def _watching(self) -> Iterator[None]:
+    def watching(self) -> Iterator[None]:
+        """A browser looks, from this thread, for the time of the block."""
         with self._news:
             self.watched += 1
         # Threads have priorities of their own on Linux.
@@ -158,9 +158,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/":
             self._send("text/html; charset=utf-8", render.live().encode())
         elif self.path == "/events":
-            self._head("text/event-stream")
             # The browser may go at any time.
-            with suppress(ConnectionError, TimeoutError):
+            with suppress(ConnectionError, TimeoutError), self.live.watching():
+                self._head("text/event-stream")
                 self._events()
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
