@@ -23,6 +23,18 @@ rank, size, job = os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["SUMW
 own = socket.if_nameindex()[1][1] == os.environ["GLOO_SOCKET_IFNAME"]
 print("rank", rank, "of", size, sys.argv[1:], own, '"name": "training"' in Path(job).read_text(), flush=True)
 """
+# A datagram to a port without a program: its host says so by ICMP, if it gets there and back.
+REACHES = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    probe.settimeout(20)
+    probe.connect((sys.argv[1], 9))
+    probe.send(bytes(100))
+    try:
+        probe.recv(1)
+    except ConnectionRefusedError:
+        print("reached", sys.argv[1], flush=True)
+"""
 TRAINS = """
 import sumwire, torch
 from torch.nn.parallel import DistributedDataParallel
@@ -42,22 +54,28 @@ def lab(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, input=given, capture_output=True, text=True, timeout=100, check=False)
 
 
+def reaches(folder: Path) -> Path:
+    path = folder / "reaches.py"
+    path.write_text(REACHES)
+    return path
+
+
 def test_a_script_on_every_host_and_the_prompt_beside_it(tmp_path: Path) -> None:
     script = tmp_path / "told.py"
     script.write_text(TOLD)
     words = [*RUN, "--results", str(tmp_path), "--cli", "--script", str(script), "--", "--epochs", "3"]
-    done = lab(*words, given="h1 ping -c 1 -W 5 h2\nexit\n")
+    done = lab(*words, given=f"h1 {sys.executable} {reaches(tmp_path)} h2\nexit\n")
     assert done.returncode == 0, done.stdout + done.stderr
     # Mininet tells what its commands say by way of stderr.
-    assert "1 received" in done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("reached 10.0.0.2") == 1
     assert "rank 0 of 2 ['--epochs', '3'] True True" in done.stdout
     folder = tmp_path / "latest"
     assert "rank 1 of 2" in (folder / "lab" / "worker1.log").read_text()
     record = json.loads((folder / "script.json").read_text())
     assert (record["workers"], record["arguments"]) == (2, ["--epochs", "3"])
-    # The ping's echo, 98 bytes each way, and ARP.
+    # The datagram of 142 bytes, its ICMP of 170 bytes, and ARP.
     assert [link["lower"] for link in record["links"]] == ["h1", "h2"]
-    assert all(98 <= link["up_bytes"] < 2000 for link in record["links"])
+    assert all(142 <= link["up_bytes"] < 2000 for link in record["links"])
 
 
 def test_a_script_that_fails_is_an_error(tmp_path: Path) -> None:
@@ -78,7 +96,8 @@ def test_a_lab_is_left_standing_until_it_is_taken_down(tmp_path: Path) -> None:
         door = re.search(r"^h1 10\.0\.0\.1: (nsenter --net=\S+ --) bash$", done.stdout, re.MULTILINE)
         assert door is not None, done.stdout
         # Its switch still forwards.
-        assert "1 received" in lab(*door[1].split(), "ping", "-c", "1", "-W", "5", "10.0.0.2").stdout
+        probe = lab(*door[1].split(), sys.executable, str(reaches(tmp_path)), "10.0.0.2")
+        assert probe.stdout == "reached 10.0.0.2\n", probe.stderr
     finally:
         down = lab(sys.executable, "-m", "sumwire_lab", "down")
     assert str((tmp_path / "latest").resolve()) in down.stdout

@@ -18,9 +18,11 @@ _TERMINATED: Final = 143
 def prompt(network: Network) -> None:
     """Read commands, as `h1 ping h2`, until `exit` or the end of the input. Ctrl-C ends a command, not the lab."""
     from mininet.cli import CLI
-    from mininet.log import setLogLevel
+    from mininet.log import lg, setLogLevel
 
     setLogLevel("output")
+    # A library may have made a root logger, which would say everything once more.
+    lg.propagate = False
     with _interrupting_commands():
         CLI(network.mininet)
 
