@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from softswitch.errors import InvalidEntryError, NotFoundError, TableFullError
+from softswitch.errors import InvalidEntryError, NotFoundError, TableFullError, UnsupportedProgramError
 from softswitch.runtime import tables, value_members
 from softswitch.runtime.entries import ActionCall, ActionSet, Entry, Exact, KeyMatch, Lpm, MeterRates, Range, Ternary
 from softswitch.switch import EngineChoice, SoftSwitch
@@ -220,6 +220,14 @@ def test_what_a_table_does_not_choose_from(switch: SoftSwitch, monkeypatch: pyte
     switch.insert("MyIngress.by_selector", selected(marks(1, 2, 3), what=8))
     switch.delete("MyIngress.by_selector", (Exact(8),))
     switch.modify("MyIngress.by_selector", selected(marks(1, 2, 3, 4, 5)))
+
+
+@pytest.mark.parametrize("algorithm", ["[]", "{}", "7", "null"])
+def test_a_selector_whose_hash_is_no_name(
+    program_text: Callable[[str], str], engine: EngineChoice, algorithm: str
+) -> None:
+    with pytest.raises(UnsupportedProgramError, match="algo"):
+        SoftSwitch(program_text("externs").replace('"algo" : "crc16"', f'"algo" : {algorithm}'), engine=engine)
 
 
 def test_a_selector_with_another_hash_takes_single_actions_only(

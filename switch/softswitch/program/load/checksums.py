@@ -33,7 +33,7 @@ def load_selectors(
         declared_once(node["name"], name, selectors)
         selector = node.get("selector")
         selectors[name] = None
-        if selector is None or selector["algo"].value not in HASH_WIDTHS:
+        if selector is None or selector["algo"].name() not in HASH_WIDTHS:
             continue
         made = replace(_calculation(selector, expressions, f"{name}.$selector"), source=source_of(node))
         if made.payload:
