@@ -61,7 +61,7 @@ def test_without_a_bound_nothing_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_quorum_does_not_wait_for_a_slow_worker(tmp_path: Path) -> None:
-    conditions = Conditions(gray=OfHost(2, 0.01), slow=OfHost(2, 300.0))
+    conditions = Conditions(gray=OfHost(2, 0.01), slow=OfHost(2, 100.0))
     entry, folder = train(tmp_path, switch="soft", conditions=conditions, laned=LanedOptions(quorum=2))
     followed = [step["step"] for step in steps_of(folder, 1) if step.get("followed")]
     # DDP lays out its buckets in the first steps, which all make together.

@@ -86,7 +86,8 @@ def test_what_was_on_the_links(plain: tuple[dict[str, Any], Path, list[str]]) ->
         first, second = entry["links"]
         assert [first["lower"], second["lower"], first["upper"]] == ["h1", "h2", "s1"]
         assert first["up_bytes"] == pytest.approx(second["up_bytes"], rel=0.1)
-        assert 0 < first["up_load"] <= 1.1
+        # So few steps may be over before the counters are read for the first time.
+        assert first["up_load"] is None or 0 < first["up_load"] <= 1.1
         assert (first["up_lost"], second["down_lost"]) == (0, 0)
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -73,12 +74,11 @@ def test_the_terminal_is_left_as_it_was(served: str, stop: signal.Signals) -> No
     while b"digits" not in written and select.select([reader], [], [], 60)[0]:
         written += os.read(reader, 1 << 16)
     process.send_signal(stop)
+    # A terminal that nobody reads would fill up and hold the process. Its end is an error on this side.
+    with contextlib.suppress(OSError):
+        while piece := os.read(reader, 1 << 16):
+            written += piece
     assert process.wait(30) == 0
-    while select.select([reader], [], [], 0)[0]:
-        try:
-            written += os.read(reader, 1 << 16)
-        except OSError:
-            break
     os.close(reader)
     assert written.count(b"\x1b[?1049h") == written.count(b"\x1b[?1049l") == 1
     assert written.rindex(b"\x1b[?25h") > written.rindex(b"\x1b[?25l")

@@ -272,7 +272,7 @@ def test_the_earlier_name_of_an_error_still_catches_it() -> None:
 def test_every_public_name_is_there() -> None:
     modules = {
         "backend", "checkpoint", "codec", "config", "ddp", "delivery", "dlcp", "errors", "multihop", "optim",
-        "reductions", "start", "systems", "wire",
+        "reductions", "sharded", "start", "systems", "wire",
     }  # fmt: skip
     assert modules <= set(dir(sumwire))
     for name in dir(sumwire):
