@@ -85,9 +85,9 @@ def test_what_was_on_the_links(plain: tuple[dict[str, Any], Path, list[str]]) ->
     for entry in plain[0]["systems"].values():
         first, second = entry["links"]
         assert [first["lower"], second["lower"], first["upper"]] == ["h1", "h2", "s1"]
-        assert first["up_bytes"] == pytest.approx(second["up_bytes"], rel=0.1)
-        # So few steps may be over before the counters are read for the first time.
-        assert first["up_load"] is None or 0 < first["up_load"] <= 1.1
+        # Counted from the start, where steps are so few: then rank 0's broadcast of the parameters is in it.
+        assert first["up_bytes"] == pytest.approx(second["up_bytes"], rel=0.25)
+        assert 0 < first["up_load"] <= 1.1
         assert (first["up_lost"], second["down_lost"]) == (0, 0)
 
 

@@ -77,14 +77,22 @@ class LinkMeter:
         self._ends = ends_of(session.fabric)
         self._before: dict[str, LinkBytes] = {}
         self._began_s = 0.0
+        self._earlier: tuple[dict[str, LinkBytes], float] | None = None
 
     def begin(self) -> None:
-        """The training's first step is done: what came before is not counted."""
+        """What came before is not counted. Called before the training, and once more when its first step is done."""
+        if self._before:
+            self._earlier = self._before, self._began_s
         self._before = self._count()
         self._began_s = time.perf_counter()
 
     def seconds_of(self, steps: Sequence[StepRecord]) -> float:
-        """Seconds of one worker's steps since `begin`."""
+        """Seconds of one worker's steps since the last `begin`; since the first one, if the last saw less than half of
+        them: this process learns of a short training's first step when it is nearly over."""
+        if self._earlier is not None:
+            before, began_s = self._earlier
+            if 2 * seconds_since(steps, self._began_s) < seconds_since(steps, began_s):
+                self._before, self._began_s = before, began_s
         return seconds_since(steps, self._began_s)
 
     def finish(self, seconds: float, applied: Applied) -> list[dict[str, Any]]:

@@ -148,6 +148,7 @@ def _one(
         apply_conditions(session, options.conditions) as applied,
     ):
         senders, links = MalformedSenders(session, options), LinkMeter(session)
+        links.begin()
 
         def first_step() -> None:
             links.begin()
