@@ -69,7 +69,7 @@ def test_both_engines(number: int) -> None:
     compare(number, ["python", "native"])
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [0, 1, 2, pytest.param(3, marks=pytest.mark.long)])
 def test_python_engine(block: int, pytestconfig: pytest.Config) -> None:
     """More programs, without the native engine: they need no compilation."""
     count = pytestconfig.getoption("--differential-programs")

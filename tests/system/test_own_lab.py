@@ -78,6 +78,7 @@ def test_a_script_on_every_host_and_the_prompt_beside_it(tmp_path: Path) -> None
     assert all(142 <= link["up_bytes"] < 2000 for link in record["links"])
 
 
+@pytest.mark.long
 def test_a_script_that_fails_is_an_error(tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     script.write_text("import os\nif os.environ['RANK'] == '1': raise SystemExit('the disk is full')\n")
