@@ -72,7 +72,7 @@ endif
 # Network namespaces and raw sockets need root, and the programs the same variables there. Root has its own cache.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
-.PHONY: wheels help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
+.PHONY: wheels help setup run test lint format docs p4 p4-tna bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-see verify-ways \
   verify-faithful simulate fuzz fuzz-trains \
   fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
@@ -87,6 +87,7 @@ help:
 	@echo "make docs             the pages and the API reference as a site, in site/"
 	@echo "make wheels           the wheel for this machine, with compiled kernels, in dist/"
 	@echo "make p4               recompile the P4 program (needs p4c)"
+	@echo "make p4-tna           recompile the program for Tofino 1, and its report (needs p4c's Tofino backend)"
 	@echo "make bench            all systems compared, on one page (QUICK=1 for minutes; SUITES=$(SUITES))"
 	@echo "make bench-codec      time of THC encode and decode"
 	@echo "make bench-allreduce  all-reduce, Sumwire against gloo (SIZES=$(SIZES) BW=$(BW))"
@@ -159,6 +160,9 @@ wheels: $(READY)
 
 p4: $(READY)
 	$(PYTHON) p4src/tools/build.py
+
+p4-tna: $(READY)
+	$(PYTHON) p4src/tools/tna.py
 
 bench: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab bench --suites $(SUITES) --switch $(SWITCH) --engine $(ENGINE) \

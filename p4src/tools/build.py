@@ -57,8 +57,9 @@ def sha256(path: Path) -> str:
 
 
 def sources() -> list[Path]:
-    """Every P4 file, relative to the root, in a fixed order."""
-    return sorted(path.relative_to(ROOT) for path in (ROOT / "p4src").rglob("*.p4"))
+    """Every P4 file of the program, relative to the root, in a fixed order. That for Tofino is tna.py's."""
+    found = [path.relative_to(ROOT) for path in (ROOT / "p4src").rglob("*.p4")]
+    return sorted(path for path in found if not path.is_relative_to("p4src/tna"))
 
 
 def hashes() -> dict[str, dict[str, str]]:

@@ -38,6 +38,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "root": (lambda: os.geteuid() == 0, "needs root"),
     "bmv2": (lambda: shutil.which("simple_switch_grpc") is not None, "simple_switch_grpc is not on PATH"),
     "p4c": (lambda: shutil.which("p4c-bm2-ss") is not None, "p4c-bm2-ss is not on PATH"),
+    "tofino": (lambda: any(map(shutil.which, ("p4c-barefoot", "bf-p4c"))), "p4c-barefoot is not on PATH"),
     "cc": (_has_wide_compiler, "no C compiler with _BitInt(2048), such as clang 16"),
     "openssl": (lambda: shutil.which("openssl") is not None, "openssl is not on PATH"),
     "spin": (lambda: all(map(shutil.which, ("spin", "gcc"))), "spin or gcc is not on PATH"),

@@ -12,5 +12,6 @@ sys.path.insert(0, str(ROOT / "p4src/tools"))
 
 import build
 import constants
+import tna
 
-__all__ = ["build", "constants"]
+__all__ = ["build", "constants", "tna"]

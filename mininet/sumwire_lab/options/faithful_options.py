@@ -10,7 +10,7 @@ from typing import Final
 
 from sumwire_lab.errors import OptionError
 
-GROUPS: Final = ("v1model", "p4runtime")
+GROUPS: Final = ("v1model", "p4runtime", "tofino")
 
 
 @dataclass(frozen=True)

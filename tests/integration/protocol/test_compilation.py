@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.p4_tools import build
+from helpers.p4_tools import build, tna
 from helpers.paths import ROOT
 
 
@@ -21,3 +21,13 @@ def test_recompilation_is_byte_equal(tmp_path: Path) -> None:
     build.compile_program(build.PROGRAM, tmp_path / "json", tmp_path / "p4info.txtpb")
     assert (tmp_path / "json").read_bytes() == (ROOT / build.JSON).read_bytes()
     assert (tmp_path / "p4info.txtpb").read_bytes() == (ROOT / build.P4INFO).read_bytes()
+
+
+@pytest.mark.tofino
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_the_program_for_tofino_takes_what_its_report_says(tmp_path: Path) -> None:
+    found = tna.compile_program(tmp_path)
+    assert found["stages"]["used"] <= 12
+    if (ROOT / tna.REPORT).exists():
+        assert found == json.loads((ROOT / tna.REPORT).read_text())

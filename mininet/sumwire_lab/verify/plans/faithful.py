@@ -11,12 +11,13 @@ from typing import Final
 from sumwire_lab.options.faithful_options import FaithfulOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.plan import Experiment, Plan
-from sumwire_lab.verify.plans import faithful_p4runtime, faithful_v1model
+from sumwire_lab.verify.plans import faithful_p4runtime, faithful_tofino, faithful_v1model
 
 # By group, as in GROUPS: from folder of results, printer and options to the experiments of its rows, by name.
 MODULES: Final[Mapping[str, Callable[[Path, Say, FaithfulOptions], Mapping[str, Experiment]]]] = {
     "v1model": faithful_v1model.experiments,
     "p4runtime": faithful_p4runtime.experiments,
+    "tofino": faithful_tofino.experiments,
 }
 
 

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// All lanes of a slot: four to a stage, in eight stages.
+
+#ifndef SUMWIRE_TNA_LANES_P4_
+#define SUMWIRE_TNA_LANES_P4_
+
+#include "lane.p4"
+
+control TnaLanes(inout tna_headers_t hdr, in tna_metadata_t meta) {
+    TnaLane() lane_0;
+    TnaLane() lane_1;
+    TnaLane() lane_2;
+    TnaLane() lane_3;
+    TnaLane() lane_4;
+    TnaLane() lane_5;
+    TnaLane() lane_6;
+    TnaLane() lane_7;
+    TnaLane() lane_8;
+    TnaLane() lane_9;
+    TnaLane() lane_10;
+    TnaLane() lane_11;
+    TnaLane() lane_12;
+    TnaLane() lane_13;
+    TnaLane() lane_14;
+    TnaLane() lane_15;
+    TnaLane() lane_16;
+    TnaLane() lane_17;
+    TnaLane() lane_18;
+    TnaLane() lane_19;
+    TnaLane() lane_20;
+    TnaLane() lane_21;
+    TnaLane() lane_22;
+    TnaLane() lane_23;
+    TnaLane() lane_24;
+    TnaLane() lane_25;
+    TnaLane() lane_26;
+    TnaLane() lane_27;
+    TnaLane() lane_28;
+    TnaLane() lane_29;
+    TnaLane() lane_30;
+    TnaLane() lane_31;
+
+    apply {
+        lane_0.apply(hdr.lanes.l0, meta.cell, meta.lane_op);
+        lane_1.apply(hdr.lanes.l1, meta.cell, meta.lane_op);
+        lane_2.apply(hdr.lanes.l2, meta.cell, meta.lane_op);
+        lane_3.apply(hdr.lanes.l3, meta.cell, meta.lane_op);
+        lane_4.apply(hdr.lanes.l4, meta.cell, meta.lane_op);
+        lane_5.apply(hdr.lanes.l5, meta.cell, meta.lane_op);
+        lane_6.apply(hdr.lanes.l6, meta.cell, meta.lane_op);
+        lane_7.apply(hdr.lanes.l7, meta.cell, meta.lane_op);
+        lane_8.apply(hdr.lanes.l8, meta.cell, meta.lane_op);
+        lane_9.apply(hdr.lanes.l9, meta.cell, meta.lane_op);
+        lane_10.apply(hdr.lanes.l10, meta.cell, meta.lane_op);
+        lane_11.apply(hdr.lanes.l11, meta.cell, meta.lane_op);
+        lane_12.apply(hdr.lanes.l12, meta.cell, meta.lane_op);
+        lane_13.apply(hdr.lanes.l13, meta.cell, meta.lane_op);
+        lane_14.apply(hdr.lanes.l14, meta.cell, meta.lane_op);
+        lane_15.apply(hdr.lanes.l15, meta.cell, meta.lane_op);
+        lane_16.apply(hdr.lanes.l16, meta.cell, meta.lane_op);
+        lane_17.apply(hdr.lanes.l17, meta.cell, meta.lane_op);
+        lane_18.apply(hdr.lanes.l18, meta.cell, meta.lane_op);
+        lane_19.apply(hdr.lanes.l19, meta.cell, meta.lane_op);
+        lane_20.apply(hdr.lanes.l20, meta.cell, meta.lane_op);
+        lane_21.apply(hdr.lanes.l21, meta.cell, meta.lane_op);
+        lane_22.apply(hdr.lanes.l22, meta.cell, meta.lane_op);
+        lane_23.apply(hdr.lanes.l23, meta.cell, meta.lane_op);
+        lane_24.apply(hdr.lanes.l24, meta.cell, meta.lane_op);
+        lane_25.apply(hdr.lanes.l25, meta.cell, meta.lane_op);
+        lane_26.apply(hdr.lanes.l26, meta.cell, meta.lane_op);
+        lane_27.apply(hdr.lanes.l27, meta.cell, meta.lane_op);
+        lane_28.apply(hdr.lanes.l28, meta.cell, meta.lane_op);
+        lane_29.apply(hdr.lanes.l29, meta.cell, meta.lane_op);
+        lane_30.apply(hdr.lanes.l30, meta.cell, meta.lane_op);
+        lane_31.apply(hdr.lanes.l31, meta.cell, meta.lane_op);
+    }
+}
+
+#endif
