@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
@@ -23,8 +23,24 @@ def prompt(network: Network) -> None:
     setLogLevel("output")
     # A library may have made a root logger, which would say everything once more.
     lg.propagate = False
+    addresses = {host.name: host.ip for host in network.fabric.hosts}
+
+    class Prompt(CLI):  # type: ignore[misc]
+        def default(self, line: str) -> None:
+            """A command of a host. Mininet would ask ifconfig for addresses, which many machines do not have."""
+            super().default(with_addresses(line, addresses))
+
     with _interrupting_commands():
-        CLI(network.mininet)
+        Prompt(network.mininet)
+
+
+def with_addresses(line: str, addresses: Mapping[str, str]) -> str:
+    """The line with addresses in the place of hosts' names, but for the first one, which says where it runs.
+
+    Example: `h1 ping h2` becomes `h1 ping 10.0.0.2`.
+    """
+    first, *rest = line.split(" ")
+    return " ".join([first, *(addresses.get(word, word) for word in rest)])
 
 
 @contextmanager
