@@ -15,6 +15,7 @@ from softswitch.p4runtime.wire import plain_update
 
 _WIRE_TYPE, _VARINT, _BYTES = 7, 0, 2
 _ONE_BYTE = 0x7F  # the largest number in one byte
+_LAST_SHIFT = 63  # that of a number's tenth byte, which is its last
 _NUMBERS = frozenset({1 << 3 | _VARINT, 2 << 3 | _VARINT, 3 << 3 | _BYTES})  # device_id, role_id, election_id
 _UPDATES = 4 << 3 | _BYTES
 
@@ -54,7 +55,7 @@ def _whole(raw: bytes) -> Write:
 
 def _updates(raw: bytes) -> tuple[int, list[bytes], int]:
     """Where the updates of a ``WriteRequest`` begin, the bytes of each, and where they end. Raises IndexError where the
-    bytes end too soon."""
+    bytes end too soon, or a number does not end."""
     first = at = _after_numbers(raw)
     chunks = []
     while at < len(raw) and raw[at] == _UPDATES:
@@ -76,10 +77,12 @@ def _after_numbers(raw: bytes) -> int:
 
 
 def _number(raw: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+    """A number, and where it ends. Raises IndexError where it has more than ten bytes, or the bytes end too soon."""
     number = raw[at] & _ONE_BYTE
     shift = 0
     while raw[at] > _ONE_BYTE:
         at, shift = at + 1, shift + 7
+        if shift > _LAST_SHIFT:
+            raise IndexError
         number |= (raw[at] & _ONE_BYTE) << shift
     return number, at + 1

@@ -191,6 +191,16 @@ def test_a_role_that_is_no_text_is_refused() -> None:
         parse_write(raw)
 
 
+@pytest.mark.parametrize("tag", [1 << 3, 4 << 3 | 2])
+def test_a_number_ends_after_ten_bytes(tag: int) -> None:
+    longest = bytes([tag, *[0x80] * 9, 0])
+    assert list(parse_write(longest).updates) == list(p4runtime_pb2.WriteRequest.FromString(longest).updates)
+    # Shifting a number of megabytes bit by bit would take an hour.
+    for bytes_ in (11, 4 << 20):
+        with pytest.raises(InvalidArgumentError, match="this is no WriteRequest"):
+            parse_write(bytes([tag]) + b"\xff" * bytes_ + b"\1")
+
+
 def test_updates_in_two_places_stay_in_order() -> None:
     rng = random.Random(5)
     first, second = _update(rng), _update(rng)
