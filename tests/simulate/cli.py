@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from simulate.many import be_quiet, play_all, schedule_of
+from simulate.many import ProcessDiedError, be_quiet, play_all, schedule_of
 from simulate.mutations import MUTATIONS, OF_KEYS, mutated
 from simulate.play import Outcome, play
 from simulate.shrink import shrunk
@@ -22,7 +22,7 @@ _LINE_S: Final = 1.0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 if no schedule violates anything, 1 if one does, 130 after Ctrl-C."""
+    """0 if no schedule violates anything, 1 if one does, 2 if a process died, 130 after Ctrl-C."""
     asked = _parser().parse_args(arguments)
     asked.keys |= asked.mutation in OF_KEYS
     if asked.seed is not None:
@@ -47,6 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
         _progress(done, len(seeds), failed, began)
         print("\nsimulate: interrupted", file=sys.stderr)
         return 130
+    except ProcessDiedError as error:
+        print(f"\nsimulate: {error}", file=sys.stderr)
+        return 2
     _progress(done, len(seeds), failed, began)
     print(file=sys.stderr)
     failed.sort()

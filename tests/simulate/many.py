@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import logging
 import multiprocessing
 import signal
 import time
-from collections.abc import Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
+from multiprocessing.process import BaseProcess
 from typing import Final, NamedTuple
 
 from simulate.mutations import mutated
@@ -20,6 +23,12 @@ from simulate.schedule import Schedule, drawn, with_key
 
 # Seeds that a process plays at a time.
 _BATCH: Final = 20
+# A process that has ended is gone within that time.
+_GONE_S: Final = 10.0
+
+
+class ProcessDiedError(Exception):
+    """A process ended in the middle of its schedules: by a fault in C, or because somebody or the kernel killed it."""
 
 
 def schedule_of(seed: int, keys: bool) -> Schedule:
@@ -49,27 +58,54 @@ def play_seeds(seeds: Sequence[int], mutation: str | None = None, keys: bool = F
 def play_all(
     seeds: Sequence[int], mutation: str | None, processes: int, keys: bool = False
 ) -> Generator[Played, None, None]:
-    """Part after part. Closing the iterator ends the processes."""
+    """Part after part. Closing the iterator ends the processes.
+
+    Raises ProcessDiedError with the signal and the seeds under way if a process dies.
+    """
     batches = iter([seeds[start : start + _BATCH] for start in range(0, len(seeds), _BATCH)])
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), begin_process)
+    running: dict[Future[Played], Sequence[int]] = {}
+
+    def submit(most: int) -> None:
+        for batch in islice(batches, most):
+            running[pool.submit(play_seeds, batch, mutation, keys)] = batch
+
     try:
         # No more at a time than needed: what is queued must not outlive an interrupt.
-        running = {pool.submit(play_seeds, batch, mutation, keys) for batch in islice(batches, 2 * processes)}
+        submit(2 * processes)
         while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
+            members = list((pool._processes or {}).values())
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                yield future.result()
-                running |= {pool.submit(play_seeds, batch, mutation, keys) for batch in [next(batches, None)] if batch}
+                try:
+                    played = future.result()
+                except BrokenProcessPool as error:
+                    raise ProcessDiedError(_obituary(members, running.values())) from error
+                del running[future]
+                yield played
+                submit(1)
     finally:
         for process in list((pool._processes or {}).values()):
             process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _obituary(members: Sequence[BaseProcess], batches: Iterable[Sequence[int]]) -> str:
+    """How processes ended, and what they had to play. The pool ends those that live by SIGTERM."""
+    for process in members:
+        process.join(_GONE_S)
+    codes = {process.exitcode for process in members} - {0, None, -signal.SIGTERM}
+    names = sorted(signal.Signals(-code).name if code < 0 else f"status {code}" for code in codes if code is not None)
+    seeds = [f"{batch[0]} to {batch[-1]}" for batch in batches]
+    how = ", ".join(names) or "SIGTERM"
+    return f"a process ended by {how} in one of the seeds {', '.join(seeds)}; what a fault in C was doing is on stderr"
+
+
 def begin_process() -> None:
     """Ctrl-C is the first process's to handle, and nobody reads what the product logs. All modules are loaded: the
     collector of garbage need not look at them again and again."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
     be_quiet()
     gc.collect()
     gc.freeze()

@@ -225,7 +225,8 @@ class Play:
                     given(schedule.seed, self.runs, number, worker, step) for worker in range(schedule.workers)
                 ]
                 if problem := wrong(schedule, step, inputs, got):
-                    self.world.violate(f"run {self.runs}, step {number} ({step.op} of {step.values}): {problem}")
+                    text = f"run {self.runs}, step {number} ({step.op} of {step.values}): {problem}"
+                    self.world.violate(text, of_sums=True)
 
     # -- faults ------------------------------------------------------------------------------------------
 

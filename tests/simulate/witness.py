@@ -49,15 +49,17 @@ class Witness:
     def _check(self, result: Packet) -> None:
         place = self._network.generation, result.slot, result.round
         if result.count != result.contributors.bit_count():
-            self._network.world.violate(f"{_place(result)}: {result.count} contributions of {result.contributors:b}")
+            text = f"{_place(result)}: {result.count} contributions of {result.contributors:b}"
+            self._network.world.violate(text, of_sums=True)
             return
         result = result._replace(worker=0, tag=b"")
         known = self._results.setdefault(place, result)
         if known != result:
-            self._network.world.violate(f"{_place(result)} has two results")
+            self._network.world.violate(f"{_place(result)} has two results", of_sums=True)
             return
         if known is result and not self._is_sum(place, result):
-            self._network.world.violate(f"{_place(result)}: the result is not the sum of what its contributors sent")
+            text = f"{_place(result)}: the result is not the sum of what its contributors sent"
+            self._network.world.violate(text, of_sums=True)
 
     def _is_sum(self, place: Place, result: Packet) -> bool:
         """For signs, whether it may be drawn of them."""

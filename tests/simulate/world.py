@@ -21,6 +21,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 # Turns without any time passing after which something spins, and looks at the clock or for packets in one turn.
+# Before violations that concern sums, also in the record of `simulate --json`.
+WRONG_SUM: Final = "wrong sum: "
 _TURNS_MOST: Final = 20_000
 _LOOKS_MOST: Final = 50_000
 
@@ -151,8 +153,10 @@ class World:
         if self.trace is not None:
             self.trace.append(f"{self.now:.6f} {text}")
 
-    def violate(self, text: str) -> None:
-        """Note that something has happened that must not happen. The schedule ends soon."""
+    def violate(self, text: str, *, of_sums: bool = False) -> None:
+        """Note that something has happened that must not happen. The schedule ends soon. ``of_sums``: what workers have
+        given is lost, or counts twice, or workers have different results."""
+        text = WRONG_SUM + text if of_sums else text
         self.violations.append(f"at {self.now:.3f} s: {text}")
         self.note(f"VIOLATION {text}")
 

@@ -13,7 +13,9 @@ import json
 import os
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import sumwire
@@ -63,7 +65,7 @@ class Layer(nn.Linear):
 
 
 def measure(spec: dict[str, Any], rank: int) -> dict[str, Any]:
-    """Seconds per step, and a digest of the parameters at the end."""
+    """The median of the seconds per step, and a digest of the parameters at the end."""
     torch.manual_seed(1)
     network = nn.Sequential(*(Layer(spec["layer_s"]) for _ in range(spec["layers"])))
     layer_mb = sum(p.numel() * p.element_size() for p in network[0].parameters()) / (1 << 20)
@@ -73,19 +75,19 @@ def measure(spec: dict[str, Any], rank: int) -> dict[str, Any]:
         system = systems.make("dlcp", lanes, early_forward=spec["early"])
         optimizer = system.attach(model, torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9))
         generator = torch.Generator().manual_seed(rank)
-        began = 0.0
+        begun = []
         settle()
-        for step in range(WARM_UP + spec["repeats"]):
+        for step in range(WARM_UP + spec["repeats"] + 1):
             if step == WARM_UP:
                 dist.barrier()
-                began = time.monotonic()
+            begun.append(time.monotonic())
             optimizer.zero_grad()
             model(torch.randn(_BATCH, WIDTH, generator=generator)).square().mean().backward()
             optimizer.step()
         if isinstance(optimizer, EarlySync):
             optimizer.finish()
-        seconds = (time.monotonic() - began) / spec["repeats"]
         system.close()
+    seconds = median(later - earlier for earlier, later in pairwise(begun[WARM_UP:]))
     flat = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
     return {"step_s": seconds, "digest": hashlib.sha256(flat.numpy().tobytes()).hexdigest()}
 

@@ -7,16 +7,21 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
+import signal
 from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulate import cli, mutations, shrink
+from simulate import cli, many, mutations, shrink
 from simulate.network import Terms, Weather
 from simulate.play import play
 from simulate.schedule import Fault, Schedule, Step, drawn, with_key
+from simulate.world import WRONG_SUM
+from sumwire_lab.verify.rows import papers_dlcp
 
 pytestmark = pytest.mark.cc
 
@@ -169,6 +174,26 @@ def test_command_plays_seeds_in_processes(tmp_path: Path, capsys: pytest.Capture
     assert "3/3 schedules, 0 violated" in capsys.readouterr().err
 
 
+def test_the_lab_knows_the_words_for_a_wrong_sum() -> None:
+    assert papers_dlcp.WRONG_SUM == WRONG_SUM
+
+
+def test_a_process_that_dies_is_told_with_its_signal_and_seeds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fault in C, or a machine without memory: not a number of schedules that went well."""
+
+    def submitted(pool: ProcessPoolExecutor, *_: object) -> Future[object]:
+        return submit(pool, signal.raise_signal, signal.SIGKILL)
+
+    submit = ProcessPoolExecutor.submit
+    # Any function of nothing that a process finds.
+    monkeypatch.setattr(many, "begin_process", os.getpid)
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submitted)
+    assert cli.main(["--first", "7", "--seeds", "30", "--jobs", "1"]) == 2
+    assert "ended by SIGKILL in one of the seeds 7 to 26, 27 to 36" in capsys.readouterr().err
+
+
 def test_command_shows_one_seed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--seed", "4"]) == 0
     assert "nothing is violated" in capsys.readouterr().out
@@ -239,4 +264,4 @@ def test_replicas_are_equal_after_slots_are_forgotten_under_a_loss_bound() -> No
     )
     assert play(schedule).violations == []
     with mutations.MUTATIONS["runs-have-no-token"]():
-        assert any("differ" in violation for violation in play(schedule).violations)
+        assert any(WRONG_SUM in violation and "differ" in violation for violation in play(schedule).violations)

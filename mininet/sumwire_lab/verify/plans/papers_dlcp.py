@@ -91,15 +91,17 @@ class Runs:
         return rows.server(thc, dlcp, without)
 
     def loss(self) -> list[Check]:
-        """1 % loss on every link of a star, with and without a bound."""
+        """1 % loss on every link of a star, with and without a bound, and without any loss."""
         base = RunOptions(switch="soft", systems=("dlcp",), link=LINK, conditions=LOSS)
         label = "1 % loss on every link, p = 0 / p = 3 %"
-        return rows.bounded(label, *self._both(base, LOSS_BOUND, LOSS_STEPS), (rows.LOSS_MIN, rows.LOSS_MIN))
+        sides = self._sides(base, LOSS_BOUND, LOSS_STEPS, {"conditions": Conditions()})
+        return rows.bounded(label, *sides, (rows.LOSS_MIN, rows.LOSS_MIN))
 
     def incast(self) -> list[Check]:
-        """Incast into a server's port with background traffic, with and without a bound."""
+        """Incast into a server's port with background traffic, with and without a bound, and with nothing dropped."""
         label = "incast into a server's port, background 1.3 x, p = 0 / p = 5 %"
-        sides = self._both(self._behind(self._seeds[0]), SERVER_BOUND, STEPS)
+        base = self._behind(self._seeds[0])
+        sides = self._sides(base, SERVER_BOUND, STEPS, {"laned": replace(base.laned, loss_bound=0.0, drops=False)})
         return rows.bounded(label, *sides, (rows.INCAST_MEAN_MIN, rows.INCAST_P99_MIN))
 
     def _behind(self, seed: int) -> RunOptions:
@@ -113,14 +115,19 @@ class Runs:
             laned=LanedOptions(loss_bound=SERVER_BOUND),
         )
 
-    def _both(self, base: RunOptions, bound: float, steps: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Entries of reliable and of bounded runs, one for each seed."""
-        sides: dict[float, list[dict[str, Any]]] = {0.0: [], bound: []}
+    def _sides(
+        self, base: RunOptions, bound: float, steps: int, lossless: Mapping[str, Any]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+        """Entries of reliable and of bounded runs, and of reliable ones in which nothing is lost, one for each seed.
+        `lossless`: what is otherwise then."""
+        reliable = replace(base, laned=replace(base.laned, loss_bound=0.0))
+        bounded = replace(base, laned=replace(base.laned, loss_bound=bound))
+        found: tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]] = ([], [], [])
         for seed in self._seeds:
             train = TrainOptions(max_steps=steps, seed=seed)
-            for p, entries in sides.items():
-                entries.append(self._entry(replace(base, train=train, laned=replace(base.laned, loss_bound=p))))
-        return sides[0.0], sides[bound]
+            for entries, side in zip(found, (reliable, bounded, replace(reliable, **lossless)), strict=True):
+                entries.append(self._entry(replace(side, train=train)))
+        return found
 
     def _entry(self, options: RunOptions) -> dict[str, Any]:
         summary, _ = run(options, self._results, self._say)

@@ -44,18 +44,41 @@ def test_a_bound_is_compared_by_mean_and_tail() -> None:
     def run(mean: float, p99: float) -> dict[str, Any]:
         return {"comm_s_per_step": mean, "comm_s_per_step_p99": p99, "retransmissions": 10, **EQUAL}
 
-    checks = rows.bounded("x", [run(1.0, 2.0)], [run(0.9, 2.2)], (1.0, 1.0))
-    assert holding(checks) == [True, False, True, True]
+    checks = rows.bounded("x", [run(1.0, 2.0)], [run(0.9, 2.2)], [run(0.8, 1.6)], (1.0, 1.0))
+    assert holding(checks) == [True, False, True, True, True, True]
+    assert [check.value for check in checks[2:4]] == pytest.approx([1.25, 1.25])
+
+
+def test_the_runs_with_and_without_a_bound_meet_the_same_loss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made: list[RunOptions] = []
+
+    def run(options: RunOptions, *_: Any) -> tuple[dict[str, Any], Path]:
+        made.append(options)
+        entry = {"comm_s_per_step": 1.0, "comm_s_per_step_p99": 1.0, "retransmissions": 0, **EQUAL}
+        return {"systems": {"dlcp": entry}}, tmp_path
+
+    monkeypatch.setattr(plans, "run", run)
+    for row in ("loss", "incast"):
+        plans.experiments(tmp_path, lambda _: None, PapersOptions())[row]()
+    found = [(one.train.seed, one.conditions.loss, one.laned.loss_bound, one.laned.drops) for one in made]
+    assert found[:9] == [(k, *side) for k in (1, 2, 3) for side in ((0.01, 0, True), (0.01, 0.03, True), (0, 0, True))]
+    assert found[9:] == [(k, 0, *side) for k in (1, 2, 3) for side in ((0, True), (0.05, True), (0, False))]
 
 
 def test_nothing_is_lost_in_any_simulated_job() -> None:
     assert all(holding(rows.conserved({"seeds": 9, "violations": []}, 9)))
-    assert holding(rows.conserved({"seeds": 8, "violations": [{}]}, 9)) == [False, False]
+    violations = [{"seed": 1, "text": f"at 3 s: {text}"} for text in (f"{rows.WRONG_SUM}9, not 8", "it hangs")]
+    found = rows.conserved({"seeds": 8, "violations": violations}, 9)
+    assert holding(found) == [False, False, True] and [check.value for check in found] == [8, 1, 1]
 
 
 def test_early_forward_gains_with_equal_parameters() -> None:
-    assert all(holding(rows.early_forward(EarlyForwardOutcome([1.2, 1.2], [1.0, 1.0], equal=True))))
-    assert holding(rows.early_forward(EarlyForwardOutcome([1.1], [1.0], equal=False))) == [False, False]
+    found = rows.early_forward(EarlyForwardOutcome([1.2, 1.2, 9.0], [1.0, 1.0, 1.0], [0.6], equal=True))
+    assert all(holding(found))
+    # One turn that was disturbed does not count.
+    assert [check.value for check in found[:2]] == pytest.approx([1.2, 1.0])
+    found = rows.early_forward(EarlyForwardOutcome([1.1], [1.0], [0.6], equal=False))
+    assert holding(found) == [False, True, False]
 
 
 def test_sides_differ_in_one_mechanism_and_go_through_the_seeds_in_turn(
