@@ -63,7 +63,8 @@ def job_for(rank: int, size: int, store: Store, options: Options | None = None) 
         raise UsageError(
             "backend sumwire: has no job: give one by "
             'init_process_group("sumwire", pg_options=sumwire.backend.Options(job="job.json")), '
-            f"sumwire.backend.use(job), or the environment variable {JOB_VARIABLE}=job.json; "
+            f"sumwire.backend.use(job), or the environment variable {JOB_VARIABLE}=job.json; or start "
+            "`sumwire up --hosts A,B` where MASTER_ADDR is, or anywhere, with SUMWIRE_SERVICE=HOST in the environment; "
             'precision="exact" needs none'
         )
     return found

@@ -7,11 +7,12 @@ from __future__ import annotations
 import http.client
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from typing import Any, Final, Self
 
 from sumwire_protocol.outside import OutsideError, json_of, shown
 
-from sumwire.start.description import completed
+from sumwire.start.description import address_of, completed
 from sumwire.start.errors import ServiceError
 from sumwire.start.service import PORT
 
@@ -60,6 +61,16 @@ class Service:
         ServiceError."""
         return self._get(f"/probe?port={udp_port}", source=(ip, 0))[0] == http.client.OK
 
+    def _known_as(self) -> str:
+        """In words, that the name stands for an address of this machine alone, as Debian has it for its own name."""
+        try:
+            address = address_of(self.host)
+        except ServiceError:
+            return ""
+        if address == self.host or not IPv4Address(address).is_loopback:
+            return ""
+        return f" ({self.host} is {address} here, and `sumwire up` is at the address that others know)"
+
     def _get(self, path: str, source: tuple[str, int] | None = None) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=_ANSWER_S, source_address=source)
         try:
@@ -69,7 +80,7 @@ class Service:
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ServiceError(
-                f"no service at {self}: {reason}; start it: `sumwire up --hosts A,B`, or set "
+                f"no service at {self}: {reason}{self._known_as()}; start it: `sumwire up --hosts A,B`, or set "
                 "SUMWIRE_SERVICE to its address"
             ) from error
         finally:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import torch.distributed as dist
 
 from sumwire.config import JobConfig
+from sumwire.errors import SumwireError
 from sumwire.job.gloo_group import default_timeout
 from sumwire.start.errors import PlaceError
+from sumwire.start.fetch import Service
 from sumwire.start.place import SERVICE, job_for
 from sumwire.start.rendezvous import Rendezvous
 
@@ -22,15 +24,17 @@ else:
 
 
 def find(rank: int, size: int, store: Store) -> JobConfig | None:
-    """The job of the service at SUMWIRE_SERVICE of any rank's environment, as this rank's worker sees it.
+    """The job of the service at SUMWIRE_SERVICE of any rank's environment, or else on rank 0's machine, as this rank's
+    worker sees it.
 
-    A collective call of the default group's ranks, which must be a worker each. None for another group, and where no
-    rank has the variable. Raises the errors of :func:`sumwire.start.job_for`.
+    A collective call of the default group's ranks, which must be a worker each. None for another group, and where there
+    is no such service. Raises the errors of :func:`sumwire.start.job_for`.
     """
     if size != dist.get_world_size():
         return None
     timeout = default_timeout()
-    if not any(Rendezvous(store, rank, size, timeout).gather(os.environ.get(SERVICE))):
+    known = os.environ.get(SERVICE) or (_beside() if rank == 0 else None)
+    if not any(Rendezvous(store, rank, size, timeout).gather(known)):
         return None
     config = job_for(store, rank, size, each_rank=True, timeout=timeout).config
     if config.worker != rank:
@@ -39,3 +43,12 @@ def find(rank: int, size: int, store: Store) -> JobConfig | None:
             "`sumwire up` in the order of the ranks"
         )
     return config
+
+
+def _beside() -> str | None:
+    """MASTER_ADDR, if a service answers there."""
+    master = os.environ.get("MASTER_ADDR")
+    try:
+        return master if master and Service.parse(master).job() else None
+    except SumwireError:
+        return None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Final
 
 from sumwire.start import child, description
 from sumwire.start.errors import ServiceError
@@ -13,11 +14,13 @@ from sumwire.start.fetch import Service
 from sumwire.start.service import PORT
 from sumwire.start.up import Up
 
+_BITS: Final = (1, 2, 3, 4)
+
 
 def add_to(start: argparse.ArgumentParser) -> None:
     """Add them to a parser."""
     start.add_argument("--hosts", type=_names, default=(), metavar="HOST,HOST,...", help="the workers, one a server")
-    start.add_argument("--bits", type=int, metavar="N", help="of THC's indices, 1 to 4 (default: 4)")
+    start.add_argument("--bits", type=int, choices=_BITS, metavar="N", help="of THC's indices, 1 to 4 (default: 4)")
     start.add_argument("--name", default=description.DEFAULT_NAME, help="of the job (default: %(default)s)")
     start.add_argument("--number", type=int, default=description.DEFAULT_NUMBER, help="of the job (default: 1)")
     start.add_argument(

@@ -58,7 +58,8 @@ def _socket_of(config: JobConfig) -> Iterator[socket.socket]:
         except OSError as error:
             raise ReachError(
                 f"job {config.name}: worker {config.worker} cannot use {own.ip}:{own.udp_port}: "
-                f"{error.strerror or error}; end the program that has the port: `ss -ulnp`"
+                f"{error.strerror or error}; a job of this script that has the port must be closed first: job.close(); "
+                "another program that has it must end: `ss -ulnp`"
             ) from error
         yield udp
 

@@ -13,6 +13,7 @@ It serves a few callers at a time, each for some seconds, and reads nothing but 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import socket
 import socketserver
@@ -125,6 +126,8 @@ def serving(
         server = _Server((address, port), description, tell)
     except OSError as error:
         cure = "end the program that has the port, or choose another one: sumwire up --listen ADDRESS:PORT"
+        if error.errno == errno.EADDRNOTAVAIL:
+            cure = "this machine does not have it, `ip address` says what it has: sumwire up --listen ADDRESS"
         raise ServiceError(f"cannot listen at {address}:{port}: {error.strerror or error}: {cure}") from error
     thread = threading.Thread(target=server.serve_forever, args=(_STOP_S,), name="service", daemon=True)
     thread.start()

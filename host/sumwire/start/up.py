@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from sumwire_protocol import constants as p4
 from sumwire_protocol.outside import OutsideError, json_of
 
 from sumwire.start import child
@@ -91,14 +92,20 @@ def summary(job: Mapping[str, Any]) -> str:
 
 
 def _hint(address: str, port: int) -> str:
-    at = address if port == PORT else f"{address}:{port}"
-    return f"scripts find it by themselves where MASTER_ADDR is {at}; elsewhere set SUMWIRE_SERVICE={at}"
+    if port == PORT:
+        return f"scripts find it by themselves where MASTER_ADDR is {address}; elsewhere set SUMWIRE_SERVICE={address}"
+    return f"scripts find it where SUMWIRE_SERVICE={address}:{port} is set"
 
 
 def _job(options: Up) -> dict[str, Any]:
     addresses = {host: address_of(host) for host in options.hosts}
     if not addresses:
         raise StartError("no hosts: name the workers: sumwire up --hosts A,B")
+    if len(options.hosts) > p4.JOB_WORKERS_MAX:
+        raise StartError(
+            f"{len(options.hosts)} hosts: a job has at most {p4.JOB_WORKERS_MAX} workers: name fewer; several ranks "
+            "of a server share its worker"
+        )
     check_loopback(addresses)
     aggregator = options.aggregator or (options.ssh or "").rpartition("@")[2] or None
     at = address_of(aggregator) if aggregator else source_towards(addresses[options.hosts[0]])

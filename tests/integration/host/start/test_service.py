@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from helpers.transport.udp_bridge import addresses
+from sumwire.config import parse_job
 from sumwire.errors import ConfigError
-from sumwire.start import service
+from sumwire.start import reach, service
 from sumwire.start.description import Wanted, described
-from sumwire.start.errors import ServiceError
+from sumwire.start.errors import ReachError, ServiceError
 from sumwire.start.fetch import Service
 from sumwire.start.service import PROBE, serving
 
@@ -98,6 +99,37 @@ def test_a_secret_is_not_served(job: dict[str, Any]) -> None:
 def test_a_port_that_is_taken(served: Service, job: dict[str, Any]) -> None:
     with pytest.raises(ServiceError, match=r"cannot listen at .*--listen"), serving(job, served.host, served.port):
         pass
+
+
+def test_a_second_job_of_a_script(job: dict[str, Any]) -> None:
+    """The first one has the worker's port."""
+    config = parse_job(job, 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first:
+        first.bind((config.own_address.ip, config.own_address.udp_port))
+        with pytest.raises(ReachError, match=r"must be closed first: job\.close\(\); another program .* `ss -ulnp`"):
+            reach.check(config)
+
+
+def test_an_address_of_another_machine(job: dict[str, Any]) -> None:
+    cure = (
+        r"cannot listen at 198\.51\.100\.7:21334: Cannot assign .*: this machine does not have it, .*--listen ADDRESS$"
+    )
+    with pytest.raises(ServiceError, match=cure), serving(job, "198.51.100.7"):
+        pass
+
+
+def test_a_name_that_is_this_machine_s_own_only_here(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's own name is 127.0.1.1 on the machine itself, where the service does not listen."""
+    found = socket.getaddrinfo
+
+    def resolve(host: str, *rest: Any, **more: Any) -> Any:
+        return found("127.0.1.1" if host == "server1" else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with serving(job, "127.0.0.1", 0) as port:
+        with pytest.raises(ServiceError, match=r"Connection refused \(server1 is 127\.0\.1\.1 here, and `sumwire up`"):
+            Service("server1", port).job()
+        assert Service("127.0.0.1", port).job() == job
 
 
 def test_no_service_there(job: dict[str, Any]) -> None:

@@ -109,7 +109,10 @@ def test_by_ssh(tmp_path: Path) -> None:
         (["--hosts", "10.0.0.1,127.0.0.1"], "which no other server reaches"),
         ([], "no hosts: name the workers"),
         (["--hosts", "no-such-host.invalid"], "write its IPv4 address in place of the name"),
-        (["--hosts", "127.0.0.1", "--bits", "9"], "bits = 9"),
+        (
+            ["--hosts", ",".join(["127.0.0.1"] * 33)],
+            "33 hosts: a job has at most 32 workers: name fewer; several ranks",
+        ),
         (["--hosts", "127.0.0.1", "--rtt-ms", "0"], "both must be above 0"),
         (["--hosts", "127.0.0.1", "--aggregator", "127.0.0.1", "--ssh=-x"], "must be HOST or USER@HOST"),
         (["--switches", "x.yaml"], "sumwire-controller is not installed: install it with pip install"),
@@ -120,3 +123,11 @@ def test_what_cannot_be(options: list[str], message: str, capsys: pytest.Capture
     monkeypatch.setenv("PATH", "/nowhere")
     assert cli.main(["up", *options]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_no_such_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    """The option is named, and no job file that nobody has written."""
+    with pytest.raises(SystemExit):
+        cli.main(["up", "--hosts", "127.0.0.1", "--bits", "9"])
+    said = capsys.readouterr().err
+    assert "argument --bits: invalid choice: 9" in said and "job file" not in said

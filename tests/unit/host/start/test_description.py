@@ -11,6 +11,7 @@ from sumwire.start import child
 from sumwire.start.description import Wanted, check_loopback, described, public, slots_for
 from sumwire.start.errors import ServiceError, StartError
 from sumwire.start.fetch import Service
+from sumwire.start.up import _hint
 
 HOSTS = [f"10.0.0.{number}" for number in range(1, 9)]
 
@@ -70,6 +71,18 @@ def test_addresses_of_services(text: str, host: str, port: int) -> None:
 def test_no_address_of_a_service(text: str) -> None:
     with pytest.raises(ServiceError, match="must be HOST or HOST:PORT"):
         Service.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("listen", "hint"),
+    [
+        (("10.0.0.1", 21334), "themselves where MASTER_ADDR is 10.0.0.1; elsewhere set SUMWIRE_SERVICE=10.0.0.1"),
+        # torch's variable has no room for a port.
+        (("10.0.0.1", 77), "scripts find it where SUMWIRE_SERVICE=10.0.0.1:77 is set"),
+    ],
+)
+def test_where_scripts_look(listen: tuple[str, int], hint: str) -> None:
+    assert _hint(*listen).endswith(hint)
 
 
 def test_words_for_ssh_are_quoted() -> None:

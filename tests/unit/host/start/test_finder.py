@@ -12,7 +12,8 @@ import pytest
 import torch.distributed as dist
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.start import finder
-from sumwire.start.errors import PlaceError
+from sumwire.start.errors import PlaceError, ServiceError
+from sumwire.start.fetch import Service
 
 CONFIG = configs(job_mapping(2, 64))[1]
 
@@ -21,6 +22,8 @@ CONFIG = configs(job_mapping(2, 64))[1]
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """What the ranks' environments say of a service. Its job has two workers, and this machine is worker 1."""
     services: list[str | None] = [None, "10.0.0.1"]
+    monkeypatch.delenv("SUMWIRE_SERVICE", raising=False)
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
     place = SimpleNamespace(config=CONFIG)
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
     monkeypatch.setattr(finder, "default_timeout", lambda: timedelta(seconds=1))
@@ -42,3 +45,25 @@ def test_where_there_is_nothing_to_find(told: list[str | None]) -> None:
     assert finder.find(1, 3, store) is None
     told[1] = None
     assert finder.find(1, 2, store) is None
+
+
+def test_a_service_on_rank_0_s_machine(told: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's environment names it. Only rank 0 looks, and only a service that answers counts."""
+    store: Any = None
+    meeting = SimpleNamespace(gather=lambda own: [own, None])
+    monkeypatch.setattr(finder, "Rendezvous", lambda *_: meeting)
+    answers = [job_mapping(2, 64)]
+
+    def job(service: Service) -> dict[str, Any]:
+        if service.host != "10.0.0.1" or not answers:
+            raise ServiceError("Connection refused")
+        return answers[0]
+
+    monkeypatch.setattr(Service, "job", job)
+    assert finder.find(0, 2, store) is None
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+    with pytest.raises(PlaceError, match="rank 0 is on the machine of worker 1"):
+        finder.find(0, 2, store)
+    assert finder.find(1, 2, store) is None
+    answers.clear()
+    assert finder.find(0, 2, store) is None
