@@ -93,20 +93,42 @@ class Switch:
         return {}
 
     def entries(self, wanted: Program) -> frozenset[derived.Entry]:
-        request = p4runtime_pb2.ReadRequest()
+        groups = p4runtime_pb2.Entity()
+        groups.packet_replication_engine_entry.multicast_group_entry.multicast_group_id = 0
+        found = self._read(wanted, groups, ("", frozenset(self.device.groups().items())))
         for table_id in wanted.owned_tables():
-            request.entities.add().table_entry.table_id = table_id
-        request.entities.add().packet_replication_engine_entry.multicast_group_entry.multicast_group_id = 0
-        reading = Reading(self.device, self._pipeline, request.entities)
-        found = []
-        while (piece := reading.piece()) is not None:
-            found += [wanted.from_entity(entity) for entity in piece.entities]
-        return frozenset(entry for entry in found if entry is not None)
+            name = self._pipeline.info.table(table_id).name
+            rows = tuple((row.key, row.action, row.priority) for row in self.device.entries(name))
+            request = p4runtime_pb2.Entity(table_entry=p4runtime_pb2.TableEntry(table_id=table_id)) if rows else None
+            found |= self._read(wanted, request, (name, rows))
+        return found
+
+    def _read(self, wanted: Program, request: Any | None, content: Content) -> frozenset[derived.Entry]:
+        """What P4Runtime answers where the switch has this content, from the first time that any switch had it."""
+        if request is None:
+            return frozenset()
+        if content not in _READ:
+            reading, found = Reading(self.device, self._pipeline, [request]), []
+            while (piece := reading.piece()) is not None:
+                found += [wanted.from_entity(entity) for entity in piece.entities]
+            _READ[content] = frozenset(entry for entry in found if entry is not None)
+        return _READ[content]
 
     def write(self, wanted: Program, change: Change) -> None:
+        """As P4Runtime's code writes this change the first time."""
+        known = _CHANGES.get((change.write.name, change.entry))
+        if known is not None:
+            for name, arguments in known:
+                self._record(name, arguments)
+            self.repeat(known)
+            return
         update = p4runtime_pb2.Update(type=p4runtime_pb2.Update.Type.Value(change.write.name))
         update.entity.CopyFrom(wanted.to_entity(change.entry))
-        write.apply(_Recorder(self.device, self._record), self._pipeline, [update])
+        made: Writes = []
+        write.apply(_Recorder(self.device, lambda *call: made.append(call)), self._pipeline, [update])
+        _CHANGES[change.write.name, change.entry] = made
+        for name, arguments in made:
+            self._record(name, arguments)
 
     # -- entries once more -------------------------------------------------------------------------------
 
@@ -162,6 +184,10 @@ _POOL: list[Switch] = []
 History = tuple[str, ...]
 # What the controller writes, by configuration and history: reading and writing entries takes long.
 _WRITTEN: dict[tuple[tuple[Config, ...], History], list[Writes]] = {}
+# What the controller reads, by table and rows, and the calls to the device that each change comes to.
+Content = tuple[str, Any]
+_READ: dict[Content, frozenset[derived.Entry]] = {}
+_CHANGES: dict[tuple[str, derived.Entry], Writes] = {}
 _FIRST_TIME: Final = 1_700_000_000
 
 
@@ -195,6 +221,7 @@ def install(configs: Sequence[Config], switches: Sequence[Switch], renew: Sequen
 
 def forget() -> None:
     """The controller, or the program, is another one from now on."""
-    _WRITTEN.clear()
+    for known in (_WRITTEN, _READ, _CHANGES):
+        known.clear()
     for switch in _POOL:
         switch.forget()
