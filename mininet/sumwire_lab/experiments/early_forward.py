@@ -24,13 +24,13 @@ from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import open_session
 
-# A step's results then take 0.6 s on a worker's link: 520 packets of 1098 bytes.
-MBIT: Final = 7.5
+# A step's results then take 1.2 s on a worker's link: 520 packets of 1098 bytes. Slow, so that processors hardly count.
+MBIT: Final = 3.75
 LANES: Final = 8
 LAYERS: Final = 8
 STEPS: Final = 15
-# Forward pass of one layer; the backward pass takes twice as long. With eight layers a step computes for 0.6 s.
-LAYER_S: Final = 0.025
+# Forward pass of one layer; the backward pass takes twice as long. With eight layers a step computes for 1.2 s.
+LAYER_S: Final = 0.05
 COMPUTING_S: Final = 3 * LAYERS * LAYER_S
 # Whether the forward pass begins early, and the seconds of a layer.
 KINDS: Final = {"waiting": (False, LAYER_S), "early": (True, LAYER_S), "communicating": (False, 0.0)}

@@ -73,7 +73,7 @@ def test_nothing_is_lost_in_any_simulated_job() -> None:
 
 
 def test_early_forward_gains_with_equal_parameters() -> None:
-    found = rows.early_forward(EarlyForwardOutcome([1.2, 1.2, 9.0], [1.0, 1.0, 1.0], [0.6], equal=True))
+    found = rows.early_forward(EarlyForwardOutcome([1.2, 1.2, 9.0], [1.0, 1.0, 1.0], [1.2], equal=True))
     assert all(holding(found))
     # One turn that was disturbed does not count.
     assert [check.value for check in found[:2]] == pytest.approx([1.2, 1.0])
