@@ -70,7 +70,7 @@ ifneq ($(shell find . -maxdepth 0 -uid $$(id -u) ! -perm /022),)
 export NATIVELIB_CACHE := $(CURDIR)/.cache/native
 endif
 # Network namespaces and raw sockets need root, and the programs the same variables there. Root has its own cache.
-SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE,SUMWIRE_LOG_FORMAT)
 
 .PHONY: wheels help setup run test lint format docs p4 p4-tna bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-see verify-ways \

@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sumwire_protocol import privileges
+from sumwire_protocol.logs import forms
+from sumwire_protocol.logs.events import Event as Events
 from sumwire_protocol.privileges import PrivilegeError
 from sumwire_protocol.version import __version__
 from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
@@ -32,32 +34,43 @@ from sumwire_controller.parse.any_file import load_any
 from sumwire_controller.rules.agreement import check_together
 
 DONE, FAILED = 0, 1
+_NAME: Final = "sumwire_controller"
+# By the kinds of what `watch` sees.
+_EVENTS: Final = {
+    "dead": Events.ROOT_DEAD,
+    "back": Events.ROOT_BACK,
+    "moved": Events.ROWS_MOVED,
+    "failed": Events.ROWS_FAILED,
+    "stranded": Events.JOB_STRANDED,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `sumwire-controller`."""
     options = _parser().parse_args(arguments)
     options.words = sys.argv[1:] if arguments is None else arguments
-    _log_to_stderr(options.verbose)
+    _log_to_stderr(options.verbose, options.log_format)
     try:
         return _COMMANDS[options.command](options)
     except (ControllerError, PrivilegeError, WatchError) as error:
-        print(error, file=sys.stderr)
+        forms.Voice(options.log_format, _NAME, sys.stderr).say(
+            str(error), Events.FAILED(reason=str(error)), logging.ERROR
+        )
         return FAILED
 
 
-def _log_to_stderr(verbose: bool) -> None:
-    """Show our own warnings or, with `verbose`, everything."""
-    handler = logging.StreamHandler()
-    if not verbose:  # p4runtime-shell logs errors to the root logger that we report ourselves
-        handler.addFilter(logging.Filter("sumwire_controller"))
-    logging.basicConfig(handlers=[handler], level=logging.INFO if verbose else logging.WARNING, format="%(message)s")
+def _log_to_stderr(verbose: bool, form: forms.Form) -> None:
+    """Show our own warnings or, with `verbose`, everything; in JSON our own events in any case."""
+    level = logging.INFO if verbose or form is forms.Form.JSON else logging.WARNING
+    # p4runtime-shell logs errors to the root logger that we report ourselves.
+    forms.to_stderr(form, level, "%(message)s", only="" if verbose else _NAME)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sumwire-controller", description="Control plane of Sumwire switches.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--verbose", action="store_true", help="show the log of the P4Runtime library")
+    forms.add_option(parser)
     commands = parser.add_subparsers(dest="command", required=True)
 
     check = commands.add_parser("check-config", help="check configurations; no network")
@@ -193,8 +206,13 @@ def _watch(options: argparse.Namespace) -> int:
     from sumwire_controller.deploy.watch import INTERVAL_S, PATIENCE_S, Event, Watch
 
     def say(event: Event) -> None:
-        print(json.dumps(event.as_json()) if options.json else event, flush=True)
+        if options.json:
+            print(json.dumps(event.as_json()), flush=True)
+        else:
+            told = _EVENTS[event.kind](switch=event.switch, after_s=event.after_s, reason=event.detail)
+            voice.say(str(event), told)
 
+    voice = forms.Voice(options.log_format, _NAME)
     account = None if options.user is None else privileges.account_of(options.user)
     if account is not None:
         privileges.prepare()
@@ -215,7 +233,8 @@ def _watch(options: argparse.Namespace) -> int:
     try:
         with watch:
             roots, below = ", ".join(watch.roots), ", ".join(watch.below)
-            print(f"watching {roots} for {below}", file=sys.stderr if options.json else sys.stdout, flush=True)
+            out = forms.Voice(options.log_format, _NAME, sys.stderr) if options.json else voice
+            out.say(f"watching {roots} for {below}", Events.READY(at=None))
             signal.pause()
     except KeyboardInterrupt:
         pass  # how the command is ended
@@ -236,7 +255,10 @@ def _metrics(options: argparse.Namespace) -> int:
         with Exposition(options.listen) as exposition:
             exposition.add(source)
             switches = ", ".join(config.switch.name for config in configs)
-            print(f"metrics of {switches}: http://{exposition.place}/metrics", flush=True)
+            told = Events.METRICS_SERVED(at=str(exposition.place))
+            forms.Voice(options.log_format, _NAME).say(
+                f"metrics of {switches}: http://{exposition.place}/metrics", told
+            )
             signal.pause()
     except KeyboardInterrupt:
         pass  # how the command is ended

@@ -99,6 +99,7 @@ _MODULES: Final = frozenset(
         "delivery",
         "dlcp",
         "errors",
+        "logs",
         "multihop",
         "optim",
         "reductions",

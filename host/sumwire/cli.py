@@ -17,6 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from sumwire_protocol.logs import forms
+from sumwire_protocol.logs.events import Event as Logged
 from sumwire_protocol.version import __version__
 
 from sumwire.errors import CaptureError, SumwireError, UsageError
@@ -73,7 +75,16 @@ def _parser(*, light: bool) -> argparse.ArgumentParser:
 
 
 def _up(options: argparse.Namespace) -> int:
-    start.up(start_options.chosen(options), lambda line: print(line, flush=True))
+    form = options.log_format
+    voice = forms.Voice(form, "sumwire.start")
+
+    def say(line: str) -> None:
+        if form is forms.Form.JSON and line.startswith("{"):
+            print(line, flush=True)  # the aggregator's own
+        else:
+            voice.say(line, Logged.SERVICE_SAID())
+
+    start.up(start_options.chosen(options), say)
     return 0
 
 

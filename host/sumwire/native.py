@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import nativelib
+from sumwire_protocol.logs.events import Event
 
 # The environment variable that, set to 0, switches C off: for codecs, aggregator and transport.
 SWITCH: Final = "SUMWIRE_NATIVE"
@@ -36,5 +37,5 @@ def load_folder(name: str, folder: Path, constants: Mapping[str, int], without: 
         )
         return nativelib.load(built)
     except nativelib.NativeError as error:
-        _LOG.warning("%s: %s", without, error)
+        _LOG.warning("%s: %s", without, error, extra=Event.KERNELS_MISSING(reason=str(error)))
         return None

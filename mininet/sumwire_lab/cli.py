@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from sumwire_protocol.logs import forms
+from sumwire_protocol.logs.events import Event
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import arguments as options
@@ -26,9 +31,13 @@ EXIT_INTERRUPTED: Final = 130
 # What commands need is imported when they run: torch alone takes seconds.
 
 
+_NAME: Final = "sumwire_lab"
+_voices: Final = [forms.Voice(forms.Form.TEXT, _NAME)]
+
+
 def say(line: str) -> None:
     """Print one line at once."""
-    print(line, flush=True)
+    _voices[-1].say(line, Event.LAB_SAID())
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -306,7 +315,24 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0, 1 for a failed experiment, 2 for wrong options, 130 after Ctrl-C."""
     arguments = options.parser().parse_args(argv)
+    _log_in(arguments.log_format)
     return _ended(lambda: _COMMANDS[arguments.command](arguments))
+
+
+def _log_in(form: forms.Form) -> None:
+    """Say and log everything in this form, also what the lab starts."""
+    _voices[:] = [forms.Voice(form, _NAME)]
+    if form is forms.Form.JSON:
+        os.environ[forms.VARIABLE] = form.value
+        # For people, what is said has the same.
+        forms.to_stderr(form, logging.INFO, "%(message)s", only=_NAME)
+
+
+def _fail(text: str) -> None:
+    if _voices[-1].form is forms.Form.JSON:
+        logging.getLogger(_NAME).error("%s", text, extra=Event.FAILED(reason=text))
+    else:
+        print(f"sumwire-lab: {text}", file=sys.stderr)
 
 
 def _ended(command: Callable[[], int]) -> int:
@@ -316,11 +342,11 @@ def _ended(command: Callable[[], int]) -> int:
     except ValueError as error:
         if not isinstance(error, LabError):
             raise
-        print(f"sumwire-lab: {error}", file=sys.stderr)
+        _fail(str(error))
         return EXIT_USAGE
     except LabError as error:
-        print(f"sumwire-lab: {error}", file=sys.stderr)
+        _fail(str(error))
         return EXIT_FAILED
     except KeyboardInterrupt:
-        print("sumwire-lab: interrupted, everything is cleaned up", file=sys.stderr)
+        _fail("interrupted, everything is cleaned up")
         return EXIT_INTERRUPTED

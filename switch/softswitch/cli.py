@@ -19,6 +19,8 @@ from pathlib import Path
 
 from nativelib import NativeError
 from sumwire_protocol import privileges
+from sumwire_protocol.logs import forms, places
+from sumwire_protocol.logs.events import Event
 from sumwire_protocol.privileges import PrivilegeError
 from sumwire_protocol.version import __version__
 from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
@@ -40,6 +42,7 @@ from softswitch.switch import ENGINES, SoftSwitch
 _GC_THRESHOLDS = (50_000, 20, 20)
 _log = logging.getLogger("softswitch")
 
+PATTERN = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 DEFAULT_ADDRESS = "127.0.0.1:9559"
 LOG_LEVELS = {
     "trace": logging.DEBUG,
@@ -120,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         help="native compiles the program to machine code, python to Python; auto is native where there is a compiler",
     )
     parser.add_argument("-L", "--log-level", choices=sorted(LOG_LEVELS), default="info")
+    forms.add_option(parser)
     parser.add_argument("--log-console", action="store_true", help="accepted for bmv2's sake: logs always go to stderr")
     parser.add_argument("--metrics", type=_place, metavar="[ADDRESS:]PORT", help="serve metrics there")
     dumps = parser.add_mutually_exclusive_group()
@@ -182,7 +186,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGINT or SIGTERM. Return 0, or 1 if the program, a port or the server cannot be used."""
     arguments = _arguments(argv)
-    logging.basicConfig(level=LOG_LEVELS[arguments.log_level], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    forms.to_stderr(arguments.log_format, LOG_LEVELS[arguments.log_level], PATTERN)
+    places.is_switch(str(arguments.device_id))
     try:
         text = read_program(arguments.program) if arguments.program is not None else None
         if text is not None and (arguments.dump_python or arguments.dump_c):
@@ -193,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         switch = SoftSwitch(text, seed=arguments.seed, cpu_port=arguments.cpu_port, engine=arguments.engine)
         return _run(switch, arguments, become)
     except (DeviceError, NativeError, PortError, PrivilegeError, WatchError, OSError) as error:
-        _log.error("%s", error)
+        _log.error("%s", error, extra=Event.FAILED(reason=str(error)))
         return 1
 
 
@@ -211,7 +216,8 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
         from softswitch.p4runtime.doors import Tls, allow_connections
         from softswitch.p4runtime.server import serve
     except ImportError as error:
-        _log.error("P4Runtime needs the packages p4runtime and grpcio: %s", error)
+        told = Event.FAILED(reason=str(error))
+        _log.error("P4Runtime needs the packages p4runtime and grpcio: %s", error, extra=told)
         return 1
     # Rows and requests are many small objects without cycles. At the usual thresholds looking for cycles among them
     # took half of the time of long writes.
@@ -243,9 +249,15 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
             server = serve(switch, address, device_id, cpu_port, verify=switch.verify, tls=tls, on_bound=become)
             stack.callback(server.stop)
             ports = " ".join(f"{number}@{name}" for number, name in arguments.interfaces) or "none"
-            _log.info("%s engine", switch.engine)
+            _log.info("%s engine", switch.engine, extra=Event.ENGINE_CHOSEN(engine=switch.engine))
+            if arguments.impair is not None:
+                impaired = arguments.impair.ports
+                conditions = asdict(arguments.impair) | {"ports": None if impaired is None else sorted(impaired)}
+                _log.info("impaired: %s", arguments.impair, extra=Event.IMPAIRED(conditions=conditions))
             at = address if address.startswith("unix:") else f"port {server.port}"
-            _log.info("ready: device %d, P4Runtime %s, ports %s", arguments.device_id, at, ports)
+            _log.info(
+                "ready: device %d, P4Runtime %s, ports %s", arguments.device_id, at, ports, extra=Event.READY(at=at)
+            )
             ending.wait()
             _report(runner.counters, dict(arguments.interfaces))
     finally:
@@ -266,14 +278,20 @@ def _serve_metrics(stack: ExitStack, switch: SoftSwitch, runner: PortRunner, arg
     )
     exposition.add(source)
     stack.callback(exposition.remove, source)
-    _log.info("metrics: http://%s/metrics", exposition.place)
+    place = str(exposition.place)
+    _log.info("metrics: http://%s/metrics", place, extra=Event.METRICS_SERVED(at=place))
 
 
 def _report(counters: Mapping[int, PortCounters], interfaces: Mapping[int, str]) -> None:
     """Log the counters of every port."""
     for number, values in counters.items():
-        counted = " ".join(f"{name}={value}" for name, value in asdict(values).items())
-        _log.info("port %d on %s: %s", number, interfaces[number], counted)
+        found = asdict(values)
+        counted = " ".join(f"{name}={value}" for name, value in found.items())
+        _log.info(
+            "port %d on %s: %s", number, interfaces[number], counted,
+            extra=Event.COUNTED(counters={"port": number, **found}),
+        )  # fmt: skip
+    _log.info("stopped", extra=Event.STOPPED())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from nativelib import NativeError
+from sumwire_protocol.logs.events import Event
 
 from softswitch.errors import InvalidEntryError, NotFoundError, UnsupportedProgramError
 from softswitch.native.engine import NativeEngine
@@ -107,7 +108,8 @@ class SoftSwitch:
         except (NativeError, UnsupportedProgramError) as error:
             if wanted == "native":
                 raise
-            _log.warning("the Python engine runs, not the native one: %s", error)
+            told = Event.KERNELS_MISSING(reason=str(error))
+            _log.warning("the Python engine runs, not the native one: %s", error, extra=told)
             return PythonEngine()
         return native
 

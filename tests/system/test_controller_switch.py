@@ -17,6 +17,7 @@ import pytest
 from google.rpc import code_pb2
 from helpers.controller.config_texts import job, star, text
 from helpers.controller.real_switches import bmv2, soft_switch
+from helpers.logs import lines_of, of
 from helpers.paths import ROOT
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from softswitch.switch import SoftSwitch
@@ -30,6 +31,7 @@ from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import NotPrimaryError, RunningJobsError, SwitchError, SwitchRefusedError
 from sumwire_controller.model.config import Config
 from sumwire_controller.parse.config_file import parse_config
+from sumwire_protocol.logs.events import Event
 
 PROGRAM_DIR = ROOT / "p4src" / "build"
 PROGRAM = Program.load(PROGRAM_DIR)
@@ -54,11 +56,15 @@ A["thc"] = {"bits": 2, "p": 0.1, "table": [0, 9, 33, 60]}
 B = job("b", 2, 2, 256, 64)
 
 
-def test_metrics_are_the_status(address: str) -> None:
+def test_metrics_are_the_status(address: str, caplog: pytest.LogCaptureFixture) -> None:
     wanted = config(address, A, B)
     apply(wanted)
     down = replace(wanted, switch=replace(wanted.switch, name="down", grpc="127.0.0.1:1"))
-    found = told_by(SwitchesMetrics([wanted, down], timeout=2))
+    source = SwitchesMetrics([wanted, down], timeout=2)
+    found = told_by(source)
+    told_by(source)
+    (silent,) = of(lines_of(caplog.records), Event.SWITCH_SILENT)
+    assert silent["switch"] == "down"
     status = read_status(wanted)
     name = status.switch
     assert found["sumwire_switch_up"] == {(name,): 1, ("down",): 0}

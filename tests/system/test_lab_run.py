@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from helpers import ledgers
+from helpers.logs import logged
 from sumwire_lab.options import arguments, recorded
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run import comparison
+from sumwire_protocol.logs.events import Event
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -33,7 +35,12 @@ def run(options: RunOptions, results: Path, **more: Any) -> tuple[dict[str, Any]
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, list[str]]:
     settings = recorded.recorded(arguments.parser().parse_args(["run"]), OPTIONS)
-    return run(OPTIONS, tmp_path_factory.mktemp("results"), settings=settings, live=0)
+    with logged("sumwire_lab") as lines:
+        done = run(OPTIONS, tmp_path_factory.mktemp("results"), settings=settings, live=0)
+    assert [(line["event"], line["system"]) for line in lines] == [
+        (event.word, system) for system in ("gloo", "thc") for event in (Event.RUN_BEGAN, Event.RUN_ENDED)
+    ]
+    return done
 
 
 def test_both_systems_train_alike(plain: tuple[dict[str, Any], Path, list[str]]) -> None:

@@ -25,16 +25,16 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_protocol": (
         "protocol",
         set(),
-        "version constants privileges | digest ops outside program tables | authentication layout watch"
+        "version constants privileges | digest ops outside program tables | authentication layout logs watch"
         " | scapy_layer wireshark",
     ),
     "nativelib": ("native", set(), "errors | trusted | cache | prebuilt remembered | compiler | build"),
     "sumwire": (
         "host",
         {"sumwire_protocol", "nativelib"},
-        "errors native | checkpoint see trace | config | wire | aggregator codec | blind | transport | job | multihop"
-        " | training | backend lowrank sharded | dlcp | delivery | systems doctor top | start | optim ddp reductions"
-        " | cli",
+        "errors native | checkpoint logs see trace | config | wire | aggregator codec | blind | transport | job"
+        " | multihop | training | backend lowrank sharded | dlcp | delivery | systems doctor top | start"
+        " | optim ddp reductions | cli",
     ),
     "sumwire_controller": (
         "controller",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from sumwire_protocol.logs.events import Event
 from sumwire_protocol.watch import metrics as names
 from sumwire_protocol.watch.metrics import Reading
 from sumwire_protocol.watch.switch_names import QueueLabels
@@ -47,7 +48,7 @@ class SwitchesMetrics:
         except SwitchError as error:
             if self._complained.get(name) != str(error):
                 self._complained[name] = str(error)
-                log.warning("%s: %s", name, error)
+                log.warning("%s: %s", name, error, extra=Event.SWITCH_SILENT(switch=name, reason=str(error)))
             yield Reading(names.UP, (name,), 0)
             return
         self._complained.pop(name, None)

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from sumwire_protocol.logs.events import Event
 
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import (
@@ -23,6 +26,7 @@ from sumwire_controller.deploy.running import running_jobs_changed
 from sumwire_controller.deploy.status import Status, queue_cells, summarize
 from sumwire_controller.deploy.steps import Steps, look
 from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S, P4Switch, SwitchControl
+from sumwire_controller.derive.entries import admissions
 from sumwire_controller.derive.jobfile import unknown_job
 from sumwire_controller.derive.lanes import names_of_lanes, with_lanes
 from sumwire_controller.derive.levels import upper_first
@@ -33,6 +37,8 @@ from sumwire_controller.model.topology import Topology
 from sumwire_controller.rules.agreement import check_together
 from sumwire_controller.rules.switch_config import validate
 from sumwire_controller.rules.topology import validate_topology
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +193,24 @@ def bring_all_about(
     for step in steps:
         step.write([change for change in step.changes if not prepares(change)], program)
         step.check(program)
-    return tuple(_report(step) for step in steps)
+    reports = tuple(_report(step) for step in steps)
+    for step, report in zip(steps, reports, strict=True):
+        _say(step, report, renew)
+    return reports
+
+
+def _say(step: Steps, report: Report, renew: Collection[str]) -> None:
+    """Log what was done to one switch."""
+    name, had = report.switch, {row.arg("generation") for row in admissions(step.found.entries).values()}
+    for job in step.config.jobs:
+        generation = report.generations[job.name]
+        if generation not in had:
+            told = Event.JOB_ADMITTED(
+                switch=name, job=job.id, name=job.name, generation=generation, renewed=job.name in renew
+            )
+            _LOG.info("switch %s: job %s has generation %d", name, job.name, generation, extra=told)
+    told = Event.SWITCH_APPLIED(switch=name, program_loaded=report.program_loaded, rows=len(report.changes))
+    _LOG.info("switch %s", report, extra=told)
 
 
 def _check_running(steps: Sequence[Steps], renew: Collection[str]) -> None:

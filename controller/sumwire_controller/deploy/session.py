@@ -15,6 +15,7 @@ from typing import Any, Final
 import grpc
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4runtime_sh.p4runtime import P4RuntimeClient
+from sumwire_protocol.logs.events import Event
 
 from sumwire_controller.deploy.door import open_channel, start_options, where, why_closed
 from sumwire_controller.deploy.election import HIGHEST_ID, Election
@@ -128,11 +129,15 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the library has no type
     def _claim(self, election_id: int) -> None:
         name = self._switch.name
         if self._election.primary is None:
-            log.info("switch %s: election id %d, the next above what the switch has seen", name, election_id)
+            log.info(
+                "switch %s: election id %d, the next above what the switch has seen", name, election_id,
+                extra=Event.ELECTED(switch=name, election_id=election_id),
+            )  # fmt: skip
         else:
             log.warning(
                 "switch %s: taking over with election id %d from the primary, which has %d",
                 name, election_id, self._election.primary,
+                extra=Event.TAKEN_OVER(switch=name, election_id=election_id, before=self._election.primary),
             )  # fmt: skip
         self.election_id = divmod(election_id, 1 << 64)
         self._ask(election_id)

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol import privileges
+from sumwire_protocol.logs import forms, places
+from sumwire_protocol.logs.events import Event
 from sumwire_protocol.privileges import PrivilegeError
 from sumwire_protocol.version import __version__
 from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
@@ -29,6 +31,7 @@ from sumwire.aggregator.processes import Fleet, signals_held
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, Shared
 from sumwire.config import JobConfig
 from sumwire.errors import SumwireError
+from sumwire.logs import PATTERN
 
 DONE, FAILED = 0, 1
 _PROCESSES_MAX: Final = 64
@@ -41,13 +44,15 @@ _NAMES: Final = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `sumwire-aggregator`."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    forms.to_stderr(options.log_format, logging.getLevelName(options.log_level.upper()), PATTERN)
+    voice = forms.Voice(options.log_format, "sumwire.aggregator")
     try:
         account = None if options.user is None else privileges.account_of(options.user)
         jobs = load_jobs(options.jobs)
         if account is not None:
             privileges.prepare()
         address, port = options.listen or (aggregator_of(jobs), p4.SUMWIRE_PORT)
+        places.is_switch(f"{address}:{port}")
         metrics.prepare(options.metrics)
         named_in = "--listen" if options.listen else options.jobs[0]
         with signals_held():
@@ -60,11 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     parent.end_with_it()
                 with metrics.served(fleet.shared, options.metrics) as place:
                     told = f", metrics: {place}" if place else ""
-                    print(f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}{told}", flush=True)
-                    fleet.wait(_Reporter(fleet.shared).tell, options.report)
-            print(report(fleet.shared), flush=True)
+                    voice.say(
+                        f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}{told}",
+                        Event.READY(at=f"{address}:{port}"),
+                    )
+                    fleet.wait(_Reporter(fleet.shared, voice).tell, options.report)
+            voice.say(report(fleet.shared), Event.COUNTED(counters=counted(fleet.shared)))
     except (SumwireError, PrivilegeError, WatchError, OSError) as error:
-        print(error, file=sys.stderr)
+        forms.Voice(options.log_format, "sumwire.aggregator", sys.stderr).say(
+            str(error), Event.FAILED(reason=str(error)), logging.ERROR
+        )
         return FAILED
     return DONE
 
@@ -99,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--metrics", metavar="[ADDRESS:]PORT", type=_place, help="serve metrics there")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    forms.add_option(parser)
     return parser
 
 
@@ -140,34 +151,49 @@ def _seconds(text: str) -> float:
 class _Reporter:
     """Prints the counters when they have changed."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+    def __init__(self, shared: Shared, voice: forms.Voice) -> None:
+        self._shared, self._voice = shared, voice
         self._told = ""
 
     def tell(self) -> None:
         told = report(self._shared).partition("\n")[0]
         if self._told and told != self._told:
-            print(told, flush=True)
+            self._voice.say(told, Event.COUNTED(counters=counted(self._shared)))
         self._told = told
 
 
 def report(shared: Shared) -> str:
     """The counters of all processes together, in three lines."""
-    total = shared.counters.sum(axis=0)
-    verdicts, rejects = total[: p4.VERDICTS], total[p4.VERDICTS :][: p4.REJECTS]
-    sockets = total[p4.VERDICTS + p4.REJECTS :]
+    found = counted(shared)
+    sockets = found["replies"]
     return "\n".join(
         (
-            f"verdicts: {_counted(verdicts, 'VERDICT_')}",
-            f"rejected: {_counted(rejects, 'REJECT_')}",
-            f"replies: {sockets[SENT]} sent, {sockets[UNSENT]} not; between processes: {sockets[HANDED_OVER]}",
+            f"verdicts: {_listed(found['verdicts'])}",
+            f"rejected: {_listed(found['rejected'])}",
+            f"replies: {sockets['sent']} sent, {sockets['not sent']} not; between processes: {sockets['handed over']}",
         )
     )
 
 
-def _counted(cells: NDArray[np.uint64], prefix: str) -> str:
-    counted = [f"{_NAMES[prefix][index]} {cells[index]}" for index in np.flatnonzero(cells)]
-    return ", ".join(counted) or "none"
+def counted(shared: Shared) -> dict[str, dict[str, int]]:
+    """The counters of all processes together that are not 0, by kind and name, and all of replies."""
+    total = shared.counters.sum(axis=0)
+    sockets = total[p4.VERDICTS + p4.REJECTS :]
+    return {
+        "verdicts": _named(total[: p4.VERDICTS], "VERDICT_"),
+        "rejected": _named(total[p4.VERDICTS :][: p4.REJECTS], "REJECT_"),
+        "replies": {
+            "sent": int(sockets[SENT]), "not sent": int(sockets[UNSENT]), "handed over": int(sockets[HANDED_OVER]),
+        },
+    }  # fmt: skip
+
+
+def _named(cells: NDArray[np.uint64], prefix: str) -> dict[str, int]:
+    return {_NAMES[prefix][index]: int(cells[index]) for index in np.flatnonzero(cells)}
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any, Final
 import nativelib
 import numpy as np
 from sumwire_protocol import constants as p4
+from sumwire_protocol.logs.events import Event
 from sumwire_protocol.ops import OPS
 
 from sumwire.aggregator import draws, marks
@@ -137,7 +138,11 @@ def kernels() -> ctypes.CDLL | None:
 
 @functools.cache
 def _say_switched_off() -> None:
-    _LOG.info("%s=0: numpy aggregates, several times slower than the native kernel", SWITCH)
+    why = f"{SWITCH}=0"
+    _LOG.info(
+        "%s: numpy aggregates, several times slower than the native kernel",
+        why, extra=Event.KERNELS_MISSING(reason=why),
+    )  # fmt: skip
 
 
 @functools.cache
@@ -145,7 +150,10 @@ def _library() -> ctypes.CDLL | None:
     try:
         library = nativelib.load(_build())
     except nativelib.NativeError as error:
-        _LOG.warning("numpy aggregates, several times slower than the native kernel: %s", error)
+        _LOG.warning(
+            "numpy aggregates, several times slower than the native kernel: %s",
+            error, extra=Event.KERNELS_MISSING(reason=str(error)),
+        )  # fmt: skip
         return None
     library.aggregator_process.argtypes = (POINTER(StateArrays), POINTER(BatchArrays), POINTER(ReplyArrays))
     library.aggregator_arrange.argtypes = (POINTER(ReplyArrays), c_uint64, c_uint64, POINTER(MessageArrays))

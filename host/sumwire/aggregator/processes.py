@@ -18,6 +18,8 @@ from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Final, Self
 
+from sumwire_protocol.logs.events import Event
+
 from sumwire.aggregator import sharing
 from sumwire.aggregator.errors import ListenError, ProcessError
 from sumwire.aggregator.jobs import lanes_of
@@ -87,7 +89,10 @@ def _steer_by_slot(sockets: Sequence[socket.socket]) -> None:
     try:
         sharing.attach(sockets[0], len(sockets))
     except OSError as error:
-        _LOG.warning("the kernel does not pick processes by slot (%s), which is slower: use --processes 1", error)
+        _LOG.warning(
+            "the kernel does not pick processes by slot (%s), which is slower: use --processes 1",
+            error, extra=Event.PROCESSES_UNSTEERED(reason=str(error)),
+        )  # fmt: skip
 
 
 class Fleet:

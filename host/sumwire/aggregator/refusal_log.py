@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.logs.events import Event
 from sumwire_protocol.ops import OPS
 
 from sumwire.aggregator.batches import Batch
@@ -21,6 +22,7 @@ from sumwire.wire.packets import headers
 
 GAP_S: Final = 10.0
 _LOG: Final = logging.getLogger("sumwire.aggregator")
+_REASONS: Final = {code: name.removeprefix("REJECT_") for name, code in vars(p4).items() if name.startswith("REJECT_")}
 _OP_NAMES: Final = {op.code: op.name for op in OPS}
 _FIELDS: Final = ("version_kind", "op", "job", "slot", "worker", "count", "round", "flags")
 _SAME_VERSION: Final = "install one version of Sumwire on workers and aggregator (sumwire-aggregator --version)"
@@ -47,13 +49,20 @@ class RefusalLog:
             # Another packet of the same batch may have been logged by now.
             if now - self._logged_at[sender, reasons[row]] >= GAP_S:
                 self._logged_at[sender, reasons[row]] = now
-                _LOG.warning("%s", self._line(batch, int(row), int(reasons[row])))
+                self._tell(batch, int(row), int(reasons[row]))
 
-    def _line(self, batch: Batch, row: int, reason: int) -> str:
+    def _tell(self, batch: Batch, row: int, reason: int) -> None:
         head = headers(batch.rows[row : row + 1])
         fields = {name: int(head[name][0]) for name in _FIELDS}
         refused = _Refused(unpacked_address(batch.sources[row]), int(batch.sizes[row]), fields, self._jobs)
-        return _LINES[reason](refused)
+        said = fields if reason != p4.REJECT_LENGTH else dict.fromkeys(fields)
+        job = self._jobs.get(said["job"] or 0)
+        told = Event.REFUSED(
+            job=said["job"], worker=job and job.seats.get(fields["worker"]), name=job and job.name,
+            sender=refused.sender, reason=_REASONS[reason], op=said["op"] and refused.op, slot=said["slot"],
+            round=said["round"],
+        )  # fmt: skip
+        _LOG.warning("%s", _LINES[reason](refused), extra=told)
 
 
 class _Refused(NamedTuple):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.distributed as dist
+from sumwire_protocol.logs.events import Event
 from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.distributed import distributed_c10d as c10d
@@ -251,7 +252,8 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         if seat is None:
             self._has_part = False
             _LOG.info("backend sumwire: ranks %s are not the workers of job %s: they go by the process group beneath",
-                      self._place.ranks, found.name)  # fmt: skip
+                      self._place.ranks, found.name,
+                      extra=Event.PATH_CHOSEN(job=found.job, name=found.name, ranks=None))  # fmt: skip
             return
         self._config = self._seated(found, seat)
         place = self._place
@@ -259,7 +261,9 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         self._network = Network(self._config.name, how)
         if place.rank == 0:
             _LOG.info("backend sumwire: ranks %s are the workers of job %s; floats from %d values on at %s",
-                      place.ranks, self._config.name, self._choice.exact_below, self._choice.chosen())  # fmt: skip
+                      place.ranks, self._config.name, self._choice.exact_below, self._choice.chosen(),
+                      extra=Event.PATH_CHOSEN(job=self._config.job, name=self._config.name, ranks=[*place.ranks])
+                      )  # fmt: skip
 
     def _config_fits(self, job: Job) -> bool:
         return self._place.size == self._place.world == job.workers

@@ -16,6 +16,7 @@ import nativelib
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.logs.events import Event
 from sumwire_protocol.ops import SUM32
 from torch import Tensor
 
@@ -165,7 +166,8 @@ def address(array: NDArray[Any]) -> int:
 
 @functools.cache
 def _say_switched_off() -> None:
-    _log.info("%s=0: the codecs use torch, not native kernels", SWITCH)
+    why = f"{SWITCH}=0"
+    _log.info("%s: the codecs use torch, not native kernels", why, extra=Event.KERNELS_MISSING(reason=why))
 
 
 @functools.cache
@@ -173,7 +175,10 @@ def _library() -> ctypes.CDLL | None:
     try:
         library = nativelib.load(_build())
     except nativelib.NativeError as error:
-        _log.warning("the codecs use torch, several times slower than native kernels: %s", error)
+        _log.warning(
+            "the codecs use torch, several times slower than native kernels: %s",
+            error, extra=Event.KERNELS_MISSING(reason=str(error)),
+        )  # fmt: skip
         return None
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)

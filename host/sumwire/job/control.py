@@ -17,7 +17,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
+
+from sumwire_protocol.logs.events import Event, Told
 
 from sumwire.errors import ClosedError, GroupError, PeerLostError, RecreateError, SumwireError, UsageError
 from sumwire.job.agreement import Agreement, Decision, Fail, FallBack, Return
@@ -63,7 +65,9 @@ class Control:
         stats: JobStats,
         *,
         ranks: Ranks | None = None,
+        number: int | None = None,
     ) -> None:
+        self.place: dict[str, Any] = {"job": number, "worker": worker, "name": job}
         self.sees_switch: Callable[[], bool] = lambda: False
         self.on_change: list[Callable[[Change], None]] = []
         self._job = job
@@ -304,7 +308,7 @@ class Control:
         except GroupError as error:
             self._lose_peers(str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for this rank
-            _LOG.exception("job %s: the control thread failed", self._job)
+            _LOG.exception("job %s: the control thread failed", self._job, extra=self._failed(error))
             self._lose_peers(f"{type(error).__name__}: {error}")
 
     def _wait(self) -> None:
@@ -351,26 +355,41 @@ class Control:
             _LOG.warning(
                 "job %s falls back to the ordinary all-reduce from operation %d on: %s",
                 self._job, decision.operation, decision.reason,
+                extra=Event.FALLEN_BACK(**self.place, operation=decision.operation, reason=decision.reason),
             )  # fmt: skip
         elif isinstance(decision, Return):
             self._stats.returns += 1
             # All ranks have the results that are still kept.
             self._kept.trim(decision.operation)
             change = Change("return", decision.operation, "all workers see the switch")
-            _LOG.warning("job %s returns to the switch from operation %d on", self._job, decision.operation)
+            _LOG.warning(
+                "job %s returns to the switch from operation %d on", self._job, decision.operation,
+                extra=Event.RETURNED(**self.place, operation=decision.operation),
+            )  # fmt: skip
         else:
+            if isinstance(decision, Fail) and decision.failure.kind == PeerLostError.__name__:
+                self._say_lost(decision.failure.text)
             return
         for callback in self.on_change:
             try:
                 callback(change)
-            except Exception:  # noqa: BLE001 - the caller's, which must not end the job
-                _LOG.exception("job %s: a callback of on_change failed", self._job)
+            except Exception as error:  # noqa: BLE001 - the caller's, which must not end the job
+                _LOG.exception("job %s: a callback of on_change failed", self._job, extra=self._failed(error))
+
+    def _failed(self, error: Exception) -> dict[str, Told]:
+        place = {name: self.place[name] for name in ("job", "worker")}
+        return Event.THREAD_FAILED(**place, reason=f"{type(error).__name__}: {error}")
+
+    def _say_lost(self, why: str) -> None:
+        # The operation under way ends with an error that says the same.
+        _LOG.info("%s", why, extra=Event.WORKER_LOST(**self.place, reason=why))
 
     def _lose_peers(self, why: str) -> None:
         error = PeerLostError(
             f"job {self._job}: another worker's process has ended or cannot be reached ({first_clause(why)}); start "
             f"the training on every worker again, as torchrun --max-restarts does"
         )
+        self._say_lost(str(error))
         with self._changed:
             self._member.apply(Fail(Failure.of(error)))
             self._changed.notify_all()

@@ -8,6 +8,7 @@ All entry points (all_reduce, the DDP hook, the optimizer wrappers) use a :class
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -20,6 +21,8 @@ from typing import Final, NoReturn, Self, SupportsIndex
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sumwire_protocol.logs import places
+from sumwire_protocol.logs.events import Event
 from torch import Tensor
 from torch._C._autograd import _profiler_enabled
 
@@ -61,6 +64,7 @@ from sumwire.job.session import FallbackOption, SessionOptions, check_through, i
 from sumwire.job.tuning import SIZES, measured, timed_by
 from sumwire.job.tuning_file import save_table
 from sumwire.job.tuning_table import TuningTable
+from sumwire.logs import by_environment
 from sumwire.trace import span, use_profiler
 from sumwire.trace import start as start_trace
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
@@ -69,6 +73,7 @@ from sumwire.transport.options import SILENCE_S
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
 
+_LOG: Final = logging.getLogger("sumwire")
 _BUCKETS: Final = 1 << 16
 _MICRO: Final = 1e6
 
@@ -169,6 +174,7 @@ class Job(Saved):
         metrics: str | None = None,
         trace: str | None = None,
     ) -> None:
+        by_environment()
         self._grouped = is_grouped(ranks)
         with taking_part(config.name, ranks):
             _check(config, deadline_s=deadline_s, join_s=join_s, silence_s=silence_s)
@@ -187,6 +193,7 @@ class Job(Saved):
         self._sign = SignCodec()
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
+        self._here = places.opened(config.job, config.worker)
         self._closed = False
         self._broken: RecreateError | RefusedError | MismatchError | None = None
         self._completed = 0
@@ -212,6 +219,7 @@ class Job(Saved):
         self._carried = CarriedScales() if one_trip and self._complete else None
         self._session.on_change(self._forget_scales)
         self._exposition = exposition
+        self._say_opened()
         if tracing is not None:
             self.on_close(tracing)
         if exposition is not None:
@@ -315,6 +323,7 @@ class Job(Saved):
                 return
             self._closed = True
             self._session.close(None if agree and self._broken is None else self._why_closed())
+            places.closed(self._here)
 
     def give_up(self) -> None:
         """Let operations end with ClosedError, those under way in other threads and all later ones. :meth:`close` must
@@ -570,6 +579,7 @@ class Job(Saved):
             return self._session.carry_out(operation, call)
         except (RecreateError, RefusedError, MismatchError) as error:
             self._broken = error
+            self._say_failed(error)
             raise
         except (RetryError, UsageError):
             # Nothing was sent, or all workers got the same error.
@@ -579,8 +589,29 @@ class Job(Saved):
                 f"job {self.config.name}: operation {call.number} was interrupted by {type(error).__name__}; close the "
                 "job and make a new one on every worker: Job(config)"
             )
+            self._say_failed(self._broken)
             self.give_up()
             raise
+
+    def _say_opened(self) -> None:
+        config = self.config
+        _LOG.info(
+            "job %s: worker %d of %d at %s, aggregator %s",
+            config.name, config.worker, config.workers, config.own_address.ip, config.aggregator,
+            extra=Event.JOB_OPENED(
+                job=config.job, worker=config.worker, name=config.name, workers=config.workers,
+                aggregator=str(config.aggregator), grouped=self._grouped, keyed=config.key is not None,
+                blind=config.blind,
+            ),
+        )  # fmt: skip
+
+    def _say_failed(self, error: Exception) -> None:
+        # At a level below that of the exception, which says the same.
+        told = Event.JOB_FAILED(
+            job=self.config.job, worker=self.config.worker, name=self.config.name, error=type(error).__name__,
+            reason=str(error),
+        )  # fmt: skip
+        _LOG.info("%s", error, extra=told)
 
     def _thc_for(self, what: str) -> ThcCodec:
         if self._thc is None:

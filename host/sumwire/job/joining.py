@@ -30,11 +30,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.logs.events import Event
 
 from sumwire.config import JobConfig
 from sumwire.errors import DeadlineError, OrderError, StaleRunError, SwitchLostError
@@ -63,10 +64,12 @@ _UNLIKE_MOST: Final = 2
 
 @dataclass(frozen=True)
 class Run:
-    """A run that a worker has joined: its first round, and the number that each worker's process drew for it."""
+    """A run that a worker has joined: its first round, the number that each worker's process drew for it, and the job's
+    generation at the switch."""
 
     first_round: int
     nonces: tuple[int, ...]
+    generation: int = 0
 
 
 def join(transport: Transport, config: JobConfig, settings: Mapping[str, object], *, patience: Patience) -> Run:
@@ -77,6 +80,10 @@ def join(transport: Transport, config: JobConfig, settings: Mapping[str, object]
     raises: by itself SwitchLostError, and DeadlineError with the missing workers.
     """
     return _Joining(transport, config, settings, patience).run()
+
+
+def _place(config: JobConfig) -> dict[str, Any]:
+    return {"job": config.job, "worker": config.worker, "name": config.name}
 
 
 class _StuckError(Exception):
@@ -131,8 +138,11 @@ class _Joining:
                     ) from error
                 least = self._next()
             else:
-                return Run(self._first, self._greeting.nonces)
-            _LOG.debug("job %s: greeting in round %d given up", self._config.name, self._first)
+                return Run(self._first, self._greeting.nonces, self._generation)
+            _LOG.debug(
+                "job %s: greeting in round %d given up", self._config.name, self._first,
+                extra=Event.GREETING_REPEATED(**_place(self._config), round=self._first),
+            )  # fmt: skip
             # Workers that overtake each other's greetings never wait, and would not learn that one of them has gone.
             self._patience.waiting(0.0, None)
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import torch
+from sumwire_protocol.logs.events import Event
 
 from sumwire.errors import GroupError, PeerLostError
 from sumwire.job.gloo_group import MeetingGroup, Ranks, available, first_clause, looks
@@ -106,7 +107,10 @@ class _Meeting:
         if now - self._warned >= _WARN_EVERY_S:
             self._warned = now
             absent = self._absent(self._read())
-            _LOG.warning("job %s: waits %.0f s for ranks %s to make it", self._job, now - self._began, absent)
+            _LOG.warning(
+                "job %s: waits %.0f s for ranks %s to make it", self._job, now - self._began, absent,
+                extra=Event.RANKS_AWAITED(name=self._job, waited_s=now - self._began, ranks=absent),
+            )  # fmt: skip
 
     def _key(self, rank: int) -> str:
         return f"sumwire/{self._number}/{rank}"

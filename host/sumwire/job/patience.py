@@ -8,6 +8,8 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
+from sumwire_protocol.logs.events import Event
+
 from sumwire.errors import ClosedError, SwitchLostError
 from sumwire.job.control import Control
 from sumwire.transport.patience import Alone
@@ -79,4 +81,8 @@ class GroupPatience:
                 "job %s: operation %d has waited %.0f s for %s; this lasts until the process group's time-out. Use "
                 "`with job.pause():` where a worker is silent on purpose",
                 self._job, self._control.completed, waited_s, who,
+                extra=Event.WORKERS_AWAITED(
+                    **self._control.place, operation=self._control.completed, waited_s=waited_s,
+                    missing=None if missing is None else sorted(missing),
+                ),
             )  # fmt: skip

@@ -14,10 +14,11 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
 import torch.distributed as dist
+from sumwire_protocol.logs.events import Event
 from torch import Tensor
 
 from sumwire.config import JobConfig
@@ -82,6 +83,7 @@ class Session(ABC):
         self._config = config
         self._options = options
         self._stats = stats
+        self._place: dict[str, Any] = {"job": config.job, "worker": config.worker, "name": config.name}
         # The one that this worker has joined last.
         self._run: Run | None = None
 
@@ -119,14 +121,28 @@ class Session(ABC):
     def on_change(self, callback: Callable[[Change], None]) -> None:
         """Call ``callback`` at every change between the network and the process group."""
 
+    def _say_closed(self, why: str | None) -> None:
+        operations = self._stats.operations
+        _LOG.info(
+            "job %s: worker %d has closed it after %d operations%s",
+            self._config.name, self._config.worker, operations, "" if why is None else f": {why}",
+            extra=Event.JOB_CLOSED(**self._place, operations=operations, reason=why),
+        )  # fmt: skip
+
     def _open(self, patience: Patience) -> Transport:
         options = self._options
         made = TransportOptions(options.deadline_s, options.delivery, options.kept_chunks, patience, options.silence_s)
         return Transport(self._config, made, rtt=options.rtt, stats=self._stats)
 
     def _join(self, transport: Transport, patience: Patience) -> Run:
-        self._run = join(transport, self._config, self._options.settings, patience=patience)
-        return self._run
+        again = self._run is not None
+        self._run = run = join(transport, self._config, self._options.settings, patience=patience)
+        _LOG.info(
+            "job %s: worker %d has joined the run that begins with round %d", self._config.name, self._config.worker,
+            run.first_round,
+            extra=Event.RUN_JOINED(**self._place, round=run.first_round, generation=run.generation, again=again),
+        )  # fmt: skip
+        return run
 
     def _through_switch(self, transport: Transport, operation: Operation, call: Call) -> Tensor:
         """In the run that this worker has joined."""
@@ -158,6 +174,7 @@ class AloneSession(Session):
 
     def close(self, why: str | None) -> None:
         self._transport.close()
+        self._say_closed(why)
 
     def pause(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -178,7 +195,9 @@ class GroupSession(Session):
         whole = config.quorum == config.workers
         kept = KeptResults(most=1 if whole else None, most_bytes=options.kept_chunks * BYTES_PER_CHUNK)
         agreement = Agreement(config.name, config.quorum, always=always)
-        self._control = control = Control(config.name, config.worker, agreement, kept, stats, ranks=options.ranks)
+        self._control = control = Control(
+            config.name, config.worker, agreement, kept, stats, ranks=options.ranks, number=config.job
+        )
         if sorted(control.workers) != list(range(config.workers)):
             control.abandon()
             rule = f"must be 0 to {config.workers - 1}, one for each rank: load_job(..., worker=dist.get_rank())"
@@ -190,6 +209,8 @@ class GroupSession(Session):
                 config.name, options.through, table, control.fallback.gather, blind=config.blind
             )
             self._keys = _agreed_keys(config, control, options.blind_key) if config.blind else None
+            if config.blind:
+                _LOG.info("job %s: the workers have their secrets", config.name, extra=Event.KEYS_AGREED(**self._place))
         except SumwireError:
             control.abandon()
             raise
@@ -240,8 +261,12 @@ class GroupSession(Session):
                 self._control.close()
             else:
                 self._control.leave(why)
+            self._say_closed(why)
         except SumwireError as error:
-            _LOG.warning("job %s: closed without the other workers: %s", self._config.name, error)
+            _LOG.warning(
+                "job %s: closed without the other workers: %s", self._config.name, error,
+                extra=Event.JOB_CLOSED(**self._place, operations=self._stats.operations, reason=str(error)),
+            )  # fmt: skip
         finally:
             self._transport.close()
 
@@ -261,7 +286,10 @@ class GroupSession(Session):
         except SumwireError as error:
             if str(error) != self._unfit:
                 self._unfit = str(error)
-                _LOG.warning("job %s: the switch answers, but does not fit: %s", self._config.name, error)
+                _LOG.warning(
+                    "job %s: the switch answers, but does not fit: %s", self._config.name, error,
+                    extra=Event.SWITCH_UNFIT(**self._place, reason=str(error)),
+                )  # fmt: skip
             return False
         return True
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nativelib import UntrustedError, open_file
+from sumwire_protocol.logs.events import Event
 from sumwire_protocol.outside import json_of
 
 from sumwire.config import JobConfig
@@ -47,8 +48,10 @@ def load_table(config: JobConfig) -> TuningTable | None:
     except (OSError, BrokenTableError, UntrustedError) as error:
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         _LOG.warning(
-            "job %s: %s is ignored: %s; remove it, or measure again: sumwire tune JOBFILE", config.name, path, reason
-        )
+            "job %s: %s is ignored: %s; remove it, or measure again: sumwire tune JOBFILE",
+            config.name, path, reason,
+            extra=Event.TUNING_IGNORED(job=config.job, worker=config.worker, name=config.name, reason=str(reason)),
+        )  # fmt: skip
         return None
 
 

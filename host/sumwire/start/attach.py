@@ -9,6 +9,7 @@ import sys
 from typing import Any, Final
 
 import torch.distributed as dist
+from sumwire_protocol.logs.events import Event
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -67,6 +68,6 @@ def reason_for_nothing(model: object) -> str:
 
 
 def _tell(line: str) -> None:
-    _LOG.warning(line)
+    _LOG.warning(line, extra=Event.NOTHING_TO_DO(reason=line))
     if not _LOG.hasHandlers():
         sys.stderr.write(line + "\n")

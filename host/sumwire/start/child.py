@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
+from sumwire_protocol.logs.events import Event
+from sumwire_protocol.logs.forms import is_event
 from sumwire_protocol.outside import shown
 
 from sumwire.start.errors import StartError
@@ -115,7 +117,7 @@ class Aggregator:
         for line in self._process.stdout:
             text = line.rstrip("\n")
             self._tail.append(text)
-            if text.startswith("ready: "):
+            if is_event(text, Event.READY, "ready: "):
                 self._ready.put(True)
             self._say(text)
         self._process.wait()

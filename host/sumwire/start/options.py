@@ -8,6 +8,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from sumwire_protocol.logs.forms import Form, add_option
+
 from sumwire.start import child, description
 from sumwire.start.errors import ServiceError
 from sumwire.start.fetch import Service
@@ -50,14 +52,18 @@ def add_to(start: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="apply the job of this name in a controller's configuration to its switches, without an aggregator",
     )
+    add_option(start)
 
 
 def chosen(options: argparse.Namespace) -> Up:
     """What the parsed options want."""
     wanted = description.Wanted(options.name, options.number, options.bits, options.gbit, options.rtt_ms)
+    # Another version, on another machine, may not know the option.
+    logging = ("--log-format", "json") if options.log_format is Form.JSON else ()
     return Up(
-        options.hosts, wanted, options.aggregator, options.ssh, options.remote_command, options.listen, options.switches
-    )
+        options.hosts, wanted, options.aggregator, options.ssh, options.remote_command, options.listen,
+        options.switches, logging,
+    )  # fmt: skip
 
 
 def _names(text: str) -> tuple[str, ...]:

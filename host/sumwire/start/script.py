@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from sumwire_protocol.logs.events import Event
 
 from sumwire.job.gloo_group import available, default_timeout
 from sumwire.job.job import Job
@@ -113,7 +114,11 @@ def _say(place: Place, job: AnyJob, *, quiet: bool) -> None:
         f"sumwire: job {config.name} {place.found}: worker {config.worker} of {config.workers} at "
         f"{config.own_address.ip}{shared}, aggregator {config.aggregator}{thc}, {config.slots} slots"
     )
-    _LOG.info(line)
+    told = Event.JOB_FOUND(
+        job=config.job, worker=config.worker, name=config.name, found=place.found, workers=config.workers,
+        aggregator=str(config.aggregator),
+    )  # fmt: skip
+    _LOG.info(line, extra=told)
     if place.rendezvous.rank == 0 and not quiet:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

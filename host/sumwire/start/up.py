@@ -44,7 +44,8 @@ class Up:
     """``hosts``: the workers' names or addresses. ``aggregator``: the address of the aggregator; None for this
     machine's, or that of ``ssh``, where it is started then by ``remote_command``. ``listen``: address and port of the
     service; None for this machine's on the way to the first host. ``switches``: a file of `sumwire-controller`, to
-    whose switches the job of name ``wanted.name`` is applied, in place of hosts and aggregator."""
+    whose switches the job of name ``wanted.name`` is applied, in place of hosts and aggregator. ``logging``: more
+    options of the programs that it starts."""
 
     hosts: Sequence[str] = ()
     wanted: Wanted = field(default_factory=Wanted)
@@ -53,6 +54,7 @@ class Up:
     remote_command: str = child.REMOTE_COMMAND
     listen: tuple[str, int] | None = None
     switches: Path | None = None
+    logging: Sequence[str] = ()
 
 
 def up(options: Up, say: Say) -> None:
@@ -62,7 +64,7 @@ def up(options: Up, say: Say) -> None:
     """
     if options.switches is not None:
         job = _switches(options, options.switches, say)
-        command = [CONTROLLER, "watch", str(options.switches)]
+        command = [CONTROLLER, *options.logging, "watch", str(options.switches)]
     else:
         job = _job(options)
         command = _command(options)
@@ -117,7 +119,7 @@ def _own_address(job: Mapping[str, Any]) -> str:
 
 
 def _command(options: Up) -> list[str]:
-    report = ("--report", f"{_REPORT_S:g}")
+    report = ("--report", f"{_REPORT_S:g}", *options.logging)
     return child.by_ssh(options.ssh, options.remote_command, *report) if options.ssh else child.here(*report)
 
 

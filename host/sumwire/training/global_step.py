@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+from sumwire_protocol.logs.events import Event
 from torch import Tensor
 
 from sumwire.errors import UsageError
@@ -81,6 +82,7 @@ class GlobalStep:
                 "that step do not keep up with local updates of the mean magnitude %.3g: leave global_lr out, or set "
                 "it to about %.2g",
                 round_, kept, kept / step, step, self.magnitude, MULTIPLE * self.magnitude,
+                extra=Event.STEP_TOO_SMALL(round=round_, global_lr=step),
             )  # fmt: skip
 
     def kept(self) -> dict[str, Any]:

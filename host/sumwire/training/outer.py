@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, overload
 
 import torch
+from sumwire_protocol.logs.events import Event
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 from torch.futures import Future
@@ -228,7 +229,10 @@ class Outer(Saved, Optimizer):
 
     def _outer_step(self, part: OuterPart, mean: Tensor, residual: Tensor) -> None:
         if not all_finite(mean):
-            _LOG.warning("outer step %d: some worker's parameters have NaN or infinity: all go back", self.exchanges)
+            _LOG.warning(
+                "outer step %d: some worker's parameters have NaN or infinity: all go back",
+                self.exchanges, extra=Event.STEP_REVERTED(step=self.exchanges),
+            )  # fmt: skip
             part.adopt()
             return
         if self._error_feedback:

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.logs.events import Event
 
 from sumwire.config import JobConfig
 from sumwire.errors import AddressError, JobBusyError, SwitchLostError, TransportError
@@ -211,6 +212,9 @@ class Link:
                 "device to %s, takes no trains of UDP packets; `ip route get %s` names the device, `ethtool -K DEVICE "
                 "tx on gso on` may help",
                 self._config.job, way, self._config.aggregator, self._config.aggregator,
+                extra=Event.TRAINS_MISSING(
+                    job=self._config.job, worker=self._config.worker, reason=f"this host {way} packets one by one"
+                ),
             )  # fmt: skip
 
     def _note_failure(self, error: OSError) -> None:

@@ -49,7 +49,7 @@ def scraped(results: Path, folder: Path, say: Say, *, steps: int) -> dict[str, A
     """
     targets = folder / "targets.json"
     targets.write_text("[]")
-    tops: list[_Top] = []
+    tops: list[Top] = []
     options = RunOptions(
         systems=(SYSTEM,),
         link=LinkOptions(mbit=50.0),
@@ -64,7 +64,7 @@ def scraped(results: Path, folder: Path, say: Say, *, steps: int) -> dict[str, A
             for top in tops:
                 top.begin()
             if not tops and json.loads(targets.read_text()):
-                tops.append(stack.enter_context(_top(targets)))
+                tops.append(stack.enter_context(top_beside(targets)))
             say(line)
 
         summary, made = run(options, results, told)
@@ -111,7 +111,7 @@ def _values(place: str) -> list[dict[str, Any]]:
     return [{**one["metric"], "value": float(one["value"][1])} for one in found]
 
 
-class _Top:
+class Top:
     """A running `sumwire top`, and its processor time from :meth:`begin` on."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -119,13 +119,18 @@ class _Top:
         self._began: tuple[float, float] | None = None
         self.error = ""
 
+    @property
+    def ended(self) -> bool:
+        """Whether it runs no more."""
+        return self._process.poll() is not None
+
     def begin(self) -> None:
         if self._began is None:
             self._began = (time.monotonic(), cpu_seconds([cpu_clock(self._process.pid)]))
 
     def cost(self) -> float:
         """Processor seconds a second."""
-        if self._process.poll() is not None:
+        if self.ended:
             self.error = f"sumwire top ended with {self._process.returncode}"
         if self._began is None or self.error:
             return float("nan")
@@ -134,7 +139,8 @@ class _Top:
 
 
 @contextmanager
-def _top(targets: Path) -> Iterator[_Top]:
+def top_beside(targets: Path) -> Iterator[Top]:
+    """A `sumwire top` of these targets, in a terminal of its own, until the block ends."""
     reader, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", _LINES, _COLUMNS, 0, 0))
     command = [sys.executable, "-m", "sumwire.cli", "top", str(targets)]
@@ -145,7 +151,7 @@ def _top(targets: Path) -> Iterator[_Top]:
     emptied = threading.Thread(target=_read_all, args=[reader], daemon=True)
     emptied.start()
     try:
-        yield _Top(process)
+        yield Top(process)
     finally:
         stop_process(process)
         emptied.join()

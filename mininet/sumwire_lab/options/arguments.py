@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sumwire_protocol import constants as p4
+from sumwire_protocol.logs import forms
 from sumwire_protocol.ops import CODES
 from sumwire_protocol.tables import KINDS
 from sumwire_protocol.version import __version__
@@ -66,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     """All commands and options."""
     top = argparse.ArgumentParser(prog="sumwire-lab", description="Experiments with Sumwire in Mininet; needs root.")
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    forms.add_option(top)
     commands = top.add_subparsers(dest="command", required=True)
     _run_options(commands.add_parser("run", help="train with gloo and through the switch, and compare"))
     _bench_options(commands.add_parser("bench", help="compare all systems, on one page"))

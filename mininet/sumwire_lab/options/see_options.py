@@ -10,7 +10,19 @@ from typing import Final
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.life_options import SWITCHES
 
-ROWS: Final = ("tshark", "decode", "scapy", "doctor", "report", "live", "lab", "tutorials", "docs", "metrics")
+ROWS: Final = (
+    "tshark",
+    "decode",
+    "scapy",
+    "doctor",
+    "report",
+    "live",
+    "lab",
+    "tutorials",
+    "docs",
+    "metrics",
+    "watched",
+)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from sumwire_protocol.logs.events import Event
 
 from sumwire_lab.load import traffic
 from sumwire_lab.load.traffic import TrafficSpec
@@ -25,6 +28,7 @@ from sumwire_lab.system.readiness import wait_said
 if TYPE_CHECKING:
     from sumwire_lab.run.session import Session
 
+_LOG: Final = logging.getLogger("sumwire_lab")
 _TRAFFIC: Final = "traffic"
 
 
@@ -75,6 +79,8 @@ def apply_conditions(session: Session, conditions: Conditions) -> Iterator[Appli
             barrier = Barrier(session.ledger.socket(_TRAFFIC), len(session.fabric.limited_hosts))
             stack.enter_context(barrier)
             _start_traffic(session, conditions, barrier.path, applied)
+        if conditions.any:
+            _LOG.info("%s", conditions.words(), extra=Event.IMPAIRED(conditions=conditions.as_dict()))
         yield applied
 
 

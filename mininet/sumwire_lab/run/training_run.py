@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from sumwire_protocol.logs.events import Event
 
 from sumwire_lab.errors import DeadlineError, OptionError
 from sumwire_lab.network import control_plane, switches
@@ -31,6 +34,8 @@ from sumwire_lab.run.summary import SystemResult, run_summary
 from sumwire_lab.run.train_system import train
 from sumwire_lab.run.virtual_queues import drops, no_queues, virtual_queues
 from sumwire_lab.system import drop_counters, leftovers
+
+_LOG: Final = logging.getLogger("sumwire_lab")
 
 
 def run(
@@ -131,7 +136,12 @@ def _one(
     where += f", {options.engine} engine" if kind == "soft" else ""
     where += " before a server" if options.server and kind is not None else ""
     where += f"; {options.conditions.words()}" if options.conditions.any else ""
-    say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
+    line = f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}"
+    say(line)
+    _LOG.info("%s", line, extra=Event.RUN_BEGAN(
+        system=system, workers=options.workers, mbit=options.link.mbit, topology=options.topology,
+    ))  # fmt: skip
+    began = time.monotonic()
     recipe = parse(system).recipe
     made = control_plane.side_jobs if options.malformed else control_plane.training_job
     jobs = partial(made, recipe=recipe, blind=options.blind, train=options.train)
@@ -165,6 +175,8 @@ def _one(
         extra["offloads"] = session.network.offloads
         if options.blind and kind is not None:
             extra["blind"] = True
+    seconds = time.monotonic() - began
+    _LOG.info("%s has trained, %.1f s", system, seconds, extra=Event.RUN_ENDED(system=system, seconds=seconds))
     sockets = sum(worker.host_sockets for worker in result.workers)
     lost = drop_counters.gather(counted, backlog_before=backlog, sockets=sockets)
     return replace(result, extra={**extra, "lost": lost.as_dict()})

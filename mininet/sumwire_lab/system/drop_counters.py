@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from sumwire_protocol.logs.forms import messages_in
+
 from sumwire_lab.errors import LabError
 
 _SNMP: Final = Path("/proc/self/net/snmp")
@@ -102,7 +104,7 @@ def interface_drops(interface: str, run: Callable[[list[str]], str]) -> int:
 def ports(log: str) -> dict[int, dict[str, int]]:
     """Counters of each port, from the log of a soft switch; empty if it has not written them."""
     found = {}
-    for number, _, counts in _PORT_LINE.findall(log):
+    for number, _, counts in _PORT_LINE.findall(messages_in(log)):
         pairs = (pair.split("=") for pair in counts.split())
         found[int(number)] = {name: int(count) for name, count in pairs}
     return found
@@ -116,5 +118,5 @@ def switch_lost(log: str) -> int | None:
 
 def replies_lost(log: str) -> int | None:
     """Replies that a software aggregator could not send, from its log; None if it has not written them."""
-    told = _REPLIES.search(log)
+    told = _REPLIES.search(messages_in(log))
     return None if told is None else int(told[1])

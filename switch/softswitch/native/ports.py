@@ -19,6 +19,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from sumwire_protocol.logs.events import Event
+
 from softswitch.native.ports_library import CounterStruct, ImpairmentSpecStruct, PortSpecStruct, port_library
 from softswitch.native.program_lock import ProgramLock
 from softswitch.runtime.engine import PacketSwitch
@@ -44,12 +46,13 @@ RECEIVE, SEND = 0, 1
 MAX_MAIL_BYTES = 1 << 20  # the largest frame that C can send
 MAIL_BUFFER_BYTES = 16 << 20
 _FRAME = ord("F")
+_SINGLY = ord("S")
 # What C tells once for each port.
 _TOLD = {
     ord("C"): "frames are dropped that are longer than the interface's MTU was at the start, or than 64 KB (rx_cut)",
     ord("R"): "frames are dropped that their sender left for its network card to finish and that the switch cannot "
     f"finish, such as trains in tunnels (rx_refused); {FINISH}",
-    ord("S"): "the interface takes no trains, packets leave one by one (Linux before 6.2 takes none of UDP)",
+    _SINGLY: "the interface takes no trains, packets leave one by one (Linux before 6.2 takes none of UDP)",
 }
 # Errors of a kernel whose packet sockets do not tell what is left to do of a frame.
 _NO_TRAINS = frozenset({errno.ENOPROTOOPT, errno.EINVAL, errno.EOPNOTSUPP})
@@ -115,7 +118,10 @@ class NativePortRunner:
             error = self._library.ss_ports_add(self._ports, number, opened.fileno(), ctypes.byref(spec))
             if error in _NO_TRAINS and self._trains.allowed:
                 self._trains = TrainSpec(allowed=False)
-                _log.warning("port %d on %s: the kernel passes no trains; %s", number, interface, FINISH)
+                _log.warning(
+                    "port %d on %s: the kernel passes no trains; %s", number, interface, FINISH,
+                    extra=Event.TRAINS_MISSING(reason=f"port {number}: the kernel passes no trains"),
+                )  # fmt: skip
                 spec.unfinished = 0
                 error = self._library.ss_ports_add(self._ports, number, opened.fileno(), ctypes.byref(spec))
             _check(error)
@@ -191,7 +197,7 @@ class NativePortRunner:
         try:
             work()
         except BaseException as error:
-            _log.exception("a port thread failed")
+            _log.exception("a port thread failed", extra=Event.THREAD_FAILED(reason=f"{type(error).__name__}: {error}"))
             if self._on_failure is not None:
                 self._on_failure(error)
             raise
@@ -213,7 +219,10 @@ class NativePortRunner:
                 self._switch.to_cpu(content)
             else:
                 number = int.from_bytes(content, sys.byteorder)
-                _log.warning("port %d on %s: %s", number, self._interfaces[number], _TOLD[kind])
+                told = Event.FRAMES_DROPPED(port=number, reason=_TOLD[kind])
+                if kind == _SINGLY:
+                    told = Event.TRAINS_MISSING(reason=f"port {number}: {_TOLD[kind]}")
+                _log.warning("port %d on %s: %s", number, self._interfaces[number], _TOLD[kind], extra=told)
 
     def _transmit(self, number: int, frame: bytes) -> None:
         """Send a packet-out; the switch holds the lock."""

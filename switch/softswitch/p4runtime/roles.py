@@ -7,13 +7,17 @@ Specification: "Client Arbitration and Controller Replication", "Role Config". T
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
+from sumwire_protocol.logs.events import Event
+from sumwire_protocol.outside import escaped, shown
+
 from softswitch.p4runtime import access
 from softswitch.p4runtime.access import Access
-from softswitch.p4runtime.arbitration import Arbiter
+from softswitch.p4runtime.arbitration import Arbiter, election_id_of
 from softswitch.p4runtime.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
@@ -23,6 +27,8 @@ from softswitch.p4runtime.errors import (
     UnimplementedError,
 )
 from softswitch.p4runtime.stream import Stream
+
+_LOG = logging.getLogger("softswitch")
 
 #: Controllers that may be connected at the same time, backups included, in all roles together.
 MAX_CONTROLLERS = 64
@@ -52,13 +58,24 @@ class Roles:
                 self._arbiters[name] = arbiter
                 self._roles[stream] = name
             arbiter.update(stream, message, asked)
+            self._say_joined(name, election_id_of(message), primary=arbiter.primary is stream)
 
     def disconnect(self, stream: Stream) -> None:
         """Forget a controller; if it was a primary, tell the others of its role that there is none."""
         with self._changing:
             with self._state:
+                known = stream in self._roles
                 name = self._roles.pop(stream, "")
             self._arbiters[name].disconnect(stream)
+        if known:
+            _LOG.info("a controller has left", extra=Event.CONTROLLER_LEFT())
+
+    def _say_joined(self, role: str, election_id: int | None, *, primary: bool) -> None:
+        _LOG.info(
+            "a controller of role %s has asked with election id %s; it is %s",
+            shown(role), election_id, "the primary" if primary else "not the primary",
+            extra=Event.CONTROLLER_JOINED(role=escaped(role), election_id=election_id, primary=primary),
+        )  # fmt: skip
 
     def knows(self, stream: Stream) -> bool:
         """Has this controller taken part in an election?"""

@@ -12,6 +12,8 @@ come is seen, and is ended where there are too many.
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -20,6 +22,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 from p4.v1 import p4runtime_pb2
+from sumwire_protocol.logs.events import Event
 
 from softswitch.p4runtime.calls import Call, Turns, Waiting
 from softswitch.p4runtime.channel import Channel
@@ -35,6 +38,8 @@ from softswitch.p4runtime.read import Reading
 from softswitch.p4runtime.roles import MAX_CONTROLLERS
 from softswitch.p4runtime.service import API_VERSION, Service
 
+_LOG = logging.getLogger("softswitch")
+
 T = TypeVar("T")
 
 #: Calls that wait for their caller, streams without an election among them.
@@ -45,6 +50,9 @@ _WRITE_THREADS = 8
 #: A ReadRequest is taken apart in one piece of work, which takes as long as a piece of reading for each so many bytes.
 _READ_REQUEST_BYTES = 256 << 10
 _PIECE_BYTES = 512
+_SAID_EVERY_S = 10.0
+_SAID_MOST = 400
+_said_at: dict[str, float] = {}
 _STATUS_CODES = {status.value[0]: status for status in grpc.StatusCode}
 
 
@@ -163,6 +171,17 @@ def _serialised(reading: Reading) -> bytes | None:
     return None if response is None else bytes(response.SerializeToString())
 
 
+def _say_refused(error: P4RuntimeError, sender: str, now: float) -> None:
+    """In the event loop. Whoever can connect must not fill the log: one line a code and some seconds."""
+    code = _STATUS_CODES[error.code].name
+    if now - _said_at.get(code, -_SAID_EVERY_S) < _SAID_EVERY_S:
+        return
+    _said_at[code] = now
+    reason = str(error)[:_SAID_MOST]
+    told = Event.CALL_REFUSED(code=code, reason=reason, sender=sender)
+    _LOG.info("a call of %s was refused: %s: %s", sender, code, reason, extra=told)
+
+
 @asynccontextmanager
 async def _refusals(context: Any) -> AsyncIterator[Call]:
     """End the RPC with the status of a typed error, or of the reason that its call was ended for."""
@@ -178,6 +197,7 @@ async def _refusals(context: Any) -> AsyncIterator[Call]:
         error = refusal
     except grpc.aio.BaseError:  # the caller has gone
         return
+    _say_refused(error, str(context.peer()), time.monotonic())
     metadata = (("grpc-status-details-bin", error.details()),) if isinstance(error, BatchError) else ()
     try:
         await context.abort(_STATUS_CODES[error.code], str(error), metadata)

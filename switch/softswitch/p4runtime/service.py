@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from p4.v1 import p4runtime_pb2
+from sumwire_protocol.logs.events import Event, Told
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError
@@ -46,6 +47,7 @@ API_VERSION = "1.4.1"
 
 _ACTIONS = p4runtime_pb2.SetForwardingPipelineConfigRequest
 _LOG = logging.getLogger(__name__)
+_SLOW = "the primary controller does not read fast enough"
 
 
 class Service:
@@ -101,6 +103,7 @@ class Service:
         digests = Digests(parsed.info, self._send_digests)
         idle = IdleTimeouts(self._device, self._send_idle)
         self._pipeline = replace(parsed, loads=self._device.loads, digests=digests, idle=idle)
+        _LOG.info("a controller has loaded a program", extra=Event.PROGRAM_LOADED())
 
     def end(self) -> None:
         """End what works for the pipeline by itself."""
@@ -126,6 +129,10 @@ class Service:
             current = self._require_pipeline()
             write.check_atomicity(request.atomicity)
             write.apply(self._device, current, message.updates, allowed)
+        # One update a call is usual: at info they would be most of the log.
+        if _LOG.isEnabledFor(logging.DEBUG):
+            count = len(message.updates)
+            _LOG.debug("a controller has written %d updates", count, extra=Event.ROWS_WRITTEN(updates=count))
 
     def read(self, request: Any) -> Reading:
         self._check_target(request)
@@ -171,18 +178,18 @@ class Service:
         try:
             packet = packetio.packet_in_of_frame(current.info.packet_in, frame)
         except InvalidArgumentError as error:
-            _LOG.warning("packet-in dropped: %s", error)
+            _LOG.warning("packet-in dropped: %s", error, extra=_dropped("packet-in"))
             return
         message = p4runtime_pb2.StreamMessageResponse(packet=packet)
         for allowed, primary in primaries:
             if allowed.receives(packet) and not primary.offer_packet(message):
-                _LOG.debug("packet-in dropped: the primary controller does not read fast enough")
+                _LOG.debug("packet-in dropped: %s", _SLOW, extra=_dropped("packet-in"))
 
     def _send_digests(self, digest_id: int, message: Any) -> None:
         """To the primaries of the roles that have this digest. Never blocks; what nobody takes is lost."""
         for allowed, primary in self.roles.primaries:
             if allowed.has(digest_id) and not primary.offer_packet(message):
-                _LOG.debug("a list of digests dropped: the primary controller does not read fast enough")
+                _LOG.debug("a list of digests dropped: %s", _SLOW, extra=_dropped("digests"))
 
     def _send_idle(self, entries: list[EntryKey]) -> None:
         """To the primaries of the roles that have their table. Never blocks; what nobody takes is lost."""
@@ -195,7 +202,7 @@ class Service:
         table_id = message.idle_timeout_notification.table_entry[0].table_id
         for allowed, primary in self.roles.primaries:
             if allowed.has(table_id) and not primary.offer_packet(message):
-                _LOG.debug("an idle timeout dropped: the primary controller does not read fast enough")
+                _LOG.debug("an idle timeout dropped: %s", _SLOW, extra=_dropped("idle timeout"))
 
     def _check_target(self, request: Any) -> None:
         self._check_device_id(request.device_id)
@@ -214,6 +221,10 @@ class Service:
         if self._pipeline is None:
             raise FailedPreconditionError("no forwarding pipeline config is set")
         return self._pipeline
+
+
+def _dropped(kind: str) -> dict[str, Told]:
+    return Event.MESSAGE_DROPPED(kind=kind)
 
 
 def _stream_error(message: Any, error: P4RuntimeError) -> Any:

@@ -10,6 +10,8 @@ import socket
 import struct
 import sys
 
+from sumwire_protocol.logs.events import Event, Told
+
 from softswitch.runtime.interface import FINISH, SOL_PACKET, PortCounters, mtu_of, open_interface
 
 _log = logging.getLogger("softswitch.ports")
@@ -76,7 +78,8 @@ class Port:
             frame = _with_tag(frame, extra[0][2])
         if status & TP_STATUS_CSUMNOTREADY and not self._told_unfinished:
             self._told_unfinished = True
-            self._tell("frames come without their checksums, and short trains as one packet")
+            what = "frames come without their checksums, and short trains as one packet"
+            self._tell(what, Event.TRAINS_MISSING(reason=f"port {self.number}: {what}"))
         self.counters.rx_frames += 1
         self.counters.rx_bytes += len(frame)
         return frame
@@ -84,12 +87,11 @@ class Port:
     def _count_cut(self) -> None:
         self.counters.rx_cut += 1
         if self.counters.rx_cut == 1:
-            self._tell(
-                "frames are dropped that are longer than the interface's MTU was at the start, or trains (rx_cut)"
-            )
+            what = "frames are dropped that are longer than the interface's MTU was at the start, or trains (rx_cut)"
+            self._tell(what, Event.FRAMES_DROPPED(port=self.number, reason=what))
 
-    def _tell(self, what: str) -> None:
-        _log.warning("port %d on %s: %s; %s", self.number, self.interface, what, FINISH)
+    def _tell(self, what: str, extra: dict[str, Told]) -> None:
+        _log.warning("port %d on %s: %s; %s", self.number, self.interface, what, FINISH, extra=extra)
 
     def send(self, frame: bytes) -> None:
         """Send without blocking; a frame that the interface does not take is counted and lost."""

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from sumwire_protocol.logs.events import Event
+
 from softswitch.python.port import Port
 from softswitch.runtime.engine import PacketSwitch
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
@@ -133,7 +135,9 @@ class PythonPortRunner:
                     if self._inbound or self._outbound:
                         self._poll(time.monotonic_ns())
         except BaseException as error:
-            _log.exception("the port thread failed")
+            _log.exception(
+                "the port thread failed", extra=Event.THREAD_FAILED(reason=f"{type(error).__name__}: {error}")
+            )
             if self._on_failure is not None:
                 self._on_failure(error)
             raise

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import logging
 
+from sumwire_protocol.logs.events import Event
+
 _log = logging.getLogger("softswitch.program")
 
 
@@ -15,4 +17,4 @@ def log_message(text: str, values: tuple[int, ...]) -> None:
         return
     for value in values:
         text = text.replace("{}", str(value), 1)
-    _log.info("%s", text)
+    _log.info("%s", text, extra=Event.PROGRAM_SAID())

@@ -105,6 +105,7 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("aggregator.md: Use", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
     ("aggregator.md: Use (3)", ""): Shown("a line for another job; test_cli.py of the aggregator serves lanes"),
     ("aggregator.md: Use (4)", ""): f"{_OUTPUTS}::test_the_aggregator_says_what_the_page_says",
+    ("watch.md: Logs", "json"): "tests/unit/protocol/logs/test_forms.py::test_the_page_shows_a_line_as_it_is",
     ("watch.md: Top", ""): "tests/integration/host/top/test_top.py::test_the_page_s_commands_name_endpoints",
     # other pages
     ("backend.md: PyTorch's own tests", "text"): "tests/integration/host/backend/test_torch_tests.py::test_of_torch",

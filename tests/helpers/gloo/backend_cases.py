@@ -14,6 +14,7 @@ from typing import Any
 import sumwire
 import torch
 import torch.distributed as dist
+from helpers.logs import Line, logged
 from sumwire.backend.options import Options
 from sumwire.errors import SumwireError
 from torch import Tensor
@@ -63,13 +64,20 @@ def told_of_a_service(rank: int, address: str) -> None:
         os.environ["SUMWIRE_SERVICE"] = address
 
 
+def first_call(rank: int, shape: tuple[int, ...]) -> list[Line]:
+    """What is logged where the first call looks for its job."""
+    with logged() as lines:
+        reduced(rank, "all_reduce", "float32", shape, "SUM", "4bit")
+    return lines
+
+
 def with_a_job_of_init(rank: int, address: str, shape: tuple[int, ...]) -> dict[str, Any]:
-    with sumwire.init(aggregator="rank0", address=address, quiet=True) as job:
+    with logged() as lines, sumwire.init(aggregator="rank0", address=address, quiet=True) as job:
         assert isinstance(job, sumwire.Job)
         sumwire.backend.use(job)
         outcome = reduced(rank, "all_reduce", "float32", shape, "SUM", "4bit")
         sumwire.backend.use(None)
-    return outcome
+    return outcome | {"lines": lines}
 
 
 def tensor_of(rank: int, dtype: str, shape: tuple[int, ...], seed: int = 0) -> Tensor:

@@ -14,6 +14,7 @@ import sumwire
 import torch
 from helpers.gloo.control_cases import text_of
 from helpers.gloo.ddp_cases import open_job
+from helpers.logs import logged
 from numpy.typing import NDArray
 from sumwire.job.job import Job
 from torch import Tensor
@@ -38,12 +39,12 @@ def _mean(job: Job, codec: str, x: Tensor, bucket: int) -> tuple[bytes, bytes]:
 def means(rank: int, mapping: dict[str, Any], lengths: list[int], steps: int) -> dict[str, Any]:
     """Bits of all means and residuals, by THC and SUM32, of every length in every step."""
     found = []
-    with open_job(rank, mapping) as job:
+    with logged() as lines, open_job(rank, mapping) as job:
         for step in range(steps):
             for bucket, length in enumerate(lengths):
                 x = tensor(rank, step, length)
                 found += [_mean(job, codec, x, bucket) for codec in ("thc", "sum32")]
-        return {"found": found, "stats": job.stats.as_dict()}
+        return {"found": found, "stats": job.stats.as_dict(), "lines": lines}
 
 
 def not_finite(rank: int, mapping: dict[str, Any]) -> list[tuple[bytes, bytes]]:

@@ -18,6 +18,7 @@ import sumwire
 import torch
 import torch.distributed as dist
 from helpers.gloo.ddp_cases import inputs, open_job
+from helpers.logs import Line, logged
 from sumwire.job import meeting
 from sumwire.job.change import Change
 from sumwire.training.comm_thread import CommThread
@@ -52,7 +53,12 @@ def until_returned(rank: int, mapping: dict[str, Any], after: int, options: dict
     results: list[float] = []
     changes: list[Change] = []
     error = ""
-    with open_job(rank, mapping, **options) as job:
+
+    def fails(change: Change) -> None:
+        raise RuntimeError("a callback's own error, which ends nothing")
+
+    with logged() as lines, open_job(rank, mapping, **options) as job:
+        job.on_change(fails)
         job.on_change(changes.append)
         try:
             while not (job.stats.returns and len(results) == changes[-1].operation + after):
@@ -60,14 +66,14 @@ def until_returned(rank: int, mapping: dict[str, Any], after: int, options: dict
                 results.append(float(mean.double().square().sum()))
         except sumwire.SumwireError as raised:
             error = text_of(raised)
-    return {"results": results, "changes": changes, "error": error, "stats": job.stats.as_dict()}
+    return {"results": results, "changes": changes, "error": error, "stats": job.stats.as_dict(), "lines": lines}
 
 
 def fixed_operations(rank: int, mapping: dict[str, Any], count: int, options: dict[str, Any]) -> dict[str, Any]:
     """``count`` operations, or as many as there are before an error."""
     results: list[float] = []
     error = again = ""
-    with log_lines() as log:
+    with log_lines() as log, logged() as lines:
         job: sumwire.Job | None = None
         try:
             job = open_job(rank, mapping, **options)
@@ -84,7 +90,7 @@ def fixed_operations(rank: int, mapping: dict[str, Any], count: int, options: di
         if job is not None:
             job.close(agree=not error)
     stats = {} if job is None else job.stats.as_dict()
-    return {"results": results, "error": error, "again": again, "log": log, "stats": stats}
+    return {"results": results, "error": error, "again": again, "log": log, "stats": stats, "lines": lines}
 
 
 def lengths(rank: int, mapping: dict[str, Any], by_rank: list[int], options: dict[str, Any]) -> str:
@@ -116,7 +122,7 @@ def without_a_job(rank: int, mapping: dict[str, Any], how: str) -> str:
     return ""
 
 
-def late_job(rank: int, mapping: dict[str, Any]) -> list[str]:
+def late_job(rank: int, mapping: dict[str, Any]) -> list[Line]:
     """Rank 2 makes its job once rank 0 has warned, by a clock that goes ahead when rank 1 has come. The warnings."""
     store = dist.distributed_c10d._get_default_store()
     warned = threading.Event()
@@ -127,7 +133,7 @@ def late_job(rank: int, mapping: dict[str, Any]) -> list[str]:
 
     first, second = (f"sumwire/{next(copy.copy(meeting._NUMBERS))}/{each}" for each in (0, 1))
     began = time.monotonic()
-    with log_lines(tell) as log:
+    with log_lines(tell), logged(level=logging.WARNING) as lines:
         if rank == 2:
             store.wait(["warned"])
         elif rank == 1:
@@ -137,7 +143,7 @@ def late_job(rank: int, mapping: dict[str, Any]) -> list[str]:
             meeting.time = SimpleNamespace(monotonic=lambda: began + 10.1 * store.check([second]))  # type: ignore[assignment]
         open_job(rank, mapping).close()
     meeting.time = time
-    return log
+    return lines
 
 
 def close_in_the_middle(rank: int, mapping: dict[str, Any]) -> list[str]:

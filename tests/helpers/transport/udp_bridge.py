@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -121,11 +121,12 @@ def mac_of(ip: bytes) -> bytes:
     return b"\2\0" + ip
 
 
-def golden_switch(mapping: dict[str, Any]) -> model.GoldenSwitch:
-    """The golden model with the one job of a job file."""
+def golden_switch(mapping: dict[str, Any], digest: int = 0) -> model.GoldenSwitch:
+    """The golden model with the one job of a job file. ``digest``: what it tells of it; 0 for nothing."""
     hosts = tuple(host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"])
     ops = frozenset(OP_CODES[op] for op in mapping["ops"])
     job = model.Job(mapping["job"], hosts, 3, mapping["slots"], mapping["quorum"], tuple(mapping["thc"]["table"]), ops)
+    job = replace(job, digest=digest)
     switch = model.GoldenSwitch(host(aggregator_of(mapping), 99, model.UDP_PORT), hosts, (job,))
     switch.refusals.senders = frozenset((one.port, one.mac, one.ip) for one in hosts)
     return switch

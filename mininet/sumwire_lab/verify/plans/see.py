@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sumwire_lab.experiments import metrics_run
+from sumwire_lab.experiments import metrics_run, watched_steps
 from sumwire_lab.life import scheduler
 from sumwire_lab.life.rows import doctor
 from sumwire_lab.network.topology import require_tools
@@ -38,6 +38,9 @@ LAB_STEPS: Final = 5
 _LAB_TREE: Final = ("tests/system/test_see_tree.py", "tests/integration/host/see/test_on_links.py")
 # Of the run whose metrics are scraped.
 METRICS_STEPS: Final = 200
+# Of each run whose steps are timed, and how often each way is gone.
+WATCHED_STEPS: Final = 60
+WATCHED_ROUNDS: Final = 5
 _SCREEN: Final = "tests/unit/host/top/test_screen.py"
 _DISSECTOR: Final = "tests/integration/protocol/test_dissector.py"
 _WHOLE_RUN: Final = "test_a_whole_run_in_a_lossy_tree"
@@ -68,6 +71,7 @@ def plan(results: Path, say: Say, options: SeeOptions) -> Plan:
         "tutorials": _tutorials,
         "docs": partial(_docs, results),
         "metrics": partial(_metrics, results, say, options),
+        "watched": partial(_watched, results, say, options),
     }
     return Plan("see", {row: made[row] for row in options.rows})
 
@@ -81,6 +85,13 @@ def _metrics(results: Path, say: Say, options: SeeOptions) -> list[Check]:
     with tempfile.TemporaryDirectory() as folder:
         record = metrics_run.scraped(results, Path(folder), say, steps=options.amount(METRICS_STEPS))
     return [screen, see_metrics.against_summary(record), see_metrics.top_cost(record)]
+
+
+def _watched(results: Path, say: Say, options: SeeOptions) -> list[Check]:
+    require_tools()
+    steps, rounds = options.amount(WATCHED_STEPS), options.amount(WATCHED_ROUNDS)
+    with tempfile.TemporaryDirectory() as folder:
+        return see_metrics.step_ratios(watched_steps.step_times(results, Path(folder), say, steps=steps, rounds=rounds))
 
 
 def _run_of(options: SeeOptions) -> tuple[dict[str, str], str]:

@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any, Final
 
 from sumwire.job.metrics import FIELDS
 
+from sumwire_lab.experiments.watched_steps import METRICS, PLAIN, TOP
 from sumwire_lab.verify.check import Check, at_most, holds
 
 TOP_CORES_MAX: Final = 0.02
+STEP_RATIO_MAX: Final = 1.02
 # Numbers of summary.json, and what they are sums of over the workers: a metric's name.
 _SUMS: Final = {
     "retransmissions": "sumwire_job_resent_packets_total",
@@ -53,6 +56,18 @@ def against_summary(record: Mapping[str, Any]) -> Check:
         not different and resent > 0,
         why,
     )
+
+
+def step_ratios(seconds: Mapping[str, Sequence[float]]) -> list[Check]:
+    """Of the median step: with metrics, and with `sumwire top`, against neither. The median of the rounds counts."""
+    checks = []
+    for way, beside in ((METRICS, "with metrics that nobody reads"), (TOP, "with sumwire top beside the run")):
+        ratios = [watched / plain for watched, plain in zip(seconds[way], seconds[PLAIN], strict=True)]
+        ratio = round(median(ratios), 4)
+        value = {"ratio": ratio, "rounds": [round(one, 3) for one in ratios]}
+        label = f"time of a step {beside}, against neither, in turn"
+        checks.append(holds(label, value, f"ratio <= {STEP_RATIO_MAX:g}", ratio <= STEP_RATIO_MAX))
+    return checks
 
 
 def top_cost(record: Mapping[str, Any]) -> Check:

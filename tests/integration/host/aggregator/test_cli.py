@@ -20,11 +20,13 @@ import sumwire
 import torch
 from golden import model
 from helpers.aggregator.served import every_op_mapping
+from helpers.logs import checked, lines_in
 from helpers.paths import ROOT
 from helpers.rights import assert_no_rights_left
 from helpers.scrape import scrape
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers, write_job
 from sumwire.aggregator import cli
+from sumwire_protocol.logs.events import Event
 
 PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "native"))
 
@@ -72,6 +74,32 @@ def test_serves_until_a_signal_and_says_what_it_counted(tmp_path: Path, processe
     # 5000 lanes of SUM32 and what goes before them.
     assert first == last >= 20 and added == 2 * first
     assert "rejected: none" in out and "Traceback" not in errors
+
+
+def test_all_that_it_says_in_json(tmp_path: Path) -> None:
+    mapping = every_op_mapping()
+    path = write_job(mapping, tmp_path / "job.json")
+    address = f"{aggregator_of(mapping)}:{model.UDP_PORT}"
+    stranger = model.Packet(1, model.MAX32, 999, 0, 1, 1, 0, 0, 0, 1, 0, 0, bytes(128))
+    with (
+        program(str(path), "--log-format", "json", "--report", "0.05") as process,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+    ):
+        ready = checked(line_of(process.stdout).strip())
+        assert (ready["event"], ready["at"], ready["switch"]) == (Event.READY.word, address, address)
+        reduce_once(mapping)
+        udp.bind((mapping["addresses"][1]["ip"], model.UDP_PORT))
+        udp.sendto(stranger.encode(), (aggregator_of(mapping), model.UDP_PORT))
+        refused = checked(line_of(process.stderr).strip())
+        told = checked(line_of(process.stdout).strip())
+        process.send_signal(signal.SIGTERM)
+        out, errors = process.communicate(timeout=60)
+    assert (refused["event"], refused["job"], refused["reason"]) == (Event.REFUSED.word, 999, "JOB")
+    assert (told["event"], process.returncode, errors) == (Event.COUNTED.word, 0, "")
+    last = lines_in(out)[-1]
+    assert last["event"] == Event.COUNTED.word
+    assert last["counters"]["rejected"] == {"JOB": 1}
+    assert last["counters"]["verdicts"]["FIRST"] == last["counters"]["verdicts"]["LAST"] >= 20
 
 
 @pytest.mark.root
@@ -168,6 +196,8 @@ def test_bad_files_are_errors_in_one_line(tmp_path: Path, capsys: pytest.Capture
     bad = tmp_path / "bad.json"
     bad.write_text("{")
     assert "must be JSON" in refused(capsys, [str(bad)])
+    (line,) = lines_in(refused(capsys, [str(bad), "--log-format", "json"]))
+    assert (line["event"], line["level"]) == (Event.FAILED.word, "error")
 
 
 def test_a_taken_port_is_an_error_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

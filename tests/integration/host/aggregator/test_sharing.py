@@ -17,6 +17,7 @@ import torch
 from golden import model
 from helpers.aggregator.served import every_op_mapping, running
 from helpers.aggregator.streams import Datagram, load
+from helpers.logs import lines_of
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers
 from sumwire.aggregator import sharing
 from sumwire.aggregator.errors import ListenError
@@ -24,6 +25,7 @@ from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOver, HandOverReceiver, UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, Shared, State
+from sumwire_protocol.logs.events import Event
 
 SLOTS = 512
 BLOCK = 64
@@ -75,6 +77,18 @@ def test_a_port_that_is_freed_soon_is_waited_for() -> None:
     with group(mapping, 1) as (former,):
         (udp,) = listen(aggregator_of(mapping), model.UDP_PORT, 1, sleep=lambda _: former.close())
         udp.close()
+
+
+def test_a_kernel_that_does_not_pick_by_slot(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def refuses(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(sharing, "attach", refuses)
+    with group(every_op_mapping(), 2):
+        pass
+    (line,) = lines_of(caplog.records)
+    assert line["event"] == Event.PROCESSES_UNSTEERED.word
+    assert "use --processes 1" in line["message"]
 
 
 def test_a_taken_port_is_an_error_that_says_so() -> None:

@@ -11,9 +11,11 @@ import pytest
 from helpers.aggregator.served import serving as aggregator_serving
 from helpers.gloo import backend_cases
 from helpers.gloo.ranks import Ranks
+from helpers.logs import of
 from helpers.transport.udp_bridge import addresses, job_mapping
 from sumwire.start.description import Wanted, described
 from sumwire.start.service import serving
+from sumwire_protocol.logs.events import Event
 
 RANKS = 2
 SHAPE = (64, 80)
@@ -50,6 +52,10 @@ def test_the_job_of_a_service(tmp_path: Path) -> None:
         Ranks(RANKS, tmp_path, "sumwire") as ranks,
     ):
         ranks.run(backend_cases.told_of_a_service, f"{aggregator}:{port}")
+        first, *others = ranks.run(backend_cases.first_call, SHAPE)
+        (line,) = of(first, Event.PATH_CHOSEN)
+        assert (line["ranks"], line["name"]) == ([*range(RANKS)], description["name"])
+        assert not [of(lines, Event.PATH_CHOSEN) for lines in others if of(lines, Event.PATH_CHOSEN)], "rank 0 tells"
         check_calls(ranks)
 
 
@@ -58,4 +64,6 @@ def test_a_job_that_init_has_made(tmp_path: Path) -> None:
     with Ranks(RANKS, tmp_path, "sumwire") as ranks:
         for outcome in ranks.run(backend_cases.with_a_job_of_init, addresses(1)[0], SHAPE):
             assert outcome["used"] == 1
+            (found,) = of(outcome["lines"], Event.JOB_FOUND)
+            assert found["workers"] == RANKS
             assert LEAST < outcome["error"] < MOST

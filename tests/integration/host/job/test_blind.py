@@ -14,6 +14,7 @@ from golden import model
 from helpers.aggregator.served import serving
 from helpers.gloo import blind_cases
 from helpers.gloo.ranks import Ranks
+from helpers.logs import of
 from helpers.transport.soft_tree import Shape, soft_tree
 from helpers.transport.udp_bridge import Bridge, Impairment, golden_switch, job_mapping
 from sumwire.config import OP_NAMES
@@ -21,6 +22,7 @@ from sumwire.transport.delivery import Delivery
 from sumwire.wire.header import HEADER_BYTES
 from sumwire_lab.experiments.noise import CHI_SQUARE_MOST, noise_of, payload_of, values_of
 from sumwire_protocol import constants as p4
+from sumwire_protocol.logs.events import Event
 
 pytest.importorskip("cryptography")
 
@@ -51,6 +53,8 @@ def test_means_have_the_bits_of_the_open_job(ranks: Ranks) -> None:
         assert masked["found"] == plain["found"]
         for name in ("one_trip_operations", "repeated_operations"):
             assert masked["stats"][name] == plain["stats"][name] > 0
+        assert [len(of(outcome["lines"], Event.KEYS_AGREED)) for outcome in (plain, masked)] == [0, 1]
+        assert of(masked["lines"], Event.JOB_OPENED)[0]["blind"]
 
 
 def test_over_a_tree_of_switches(ranks: Ranks) -> None:

@@ -14,9 +14,11 @@ import pytest
 from golden import model
 from helpers.gloo import control_cases
 from helpers.gloo.ranks import Ranks
+from helpers.logs import of
 from helpers.transport.outage import Outage
 from helpers.transport.udp_bridge import SILENCE_S, Bridge, golden_switch, job_mapping
 from helpers.waiting import until
+from sumwire_protocol.logs.events import Event
 
 RANKS = 3
 
@@ -55,6 +57,42 @@ def test_fall_back_and_return(ranks: Ranks) -> None:
         assert "worker" in fallen.reason
         assert outcome["stats"]["fallback_operations"] == returned.operation - fallen.operation > 0
         assert (outcome["stats"]["fallbacks"], outcome["stats"]["returns"]) == (1, 1)
+    for worker, outcome in enumerate(outcomes):
+        lines = outcome["lines"]
+        assert {(line["job"], line["worker"]) for line in lines} == {(mapping["job"], worker)}
+        told = [line["event"] for line in lines if line["event"] != Event.THREAD_FAILED.word]
+        assert told == [
+            event.word
+            for event in (
+                Event.JOB_OPENED, Event.RUN_JOINED, Event.FALLEN_BACK, Event.RETURNED, Event.RUN_JOINED,
+                Event.JOB_CLOSED,
+            )
+        ]  # fmt: skip
+        assert [line["again"] for line in of(lines, Event.RUN_JOINED)] == [False, True]
+        assert of(lines, Event.FALLEN_BACK)[0]["operation"] == fallen.operation
+        (closed,) = of(lines, Event.JOB_CLOSED)
+        assert (closed["operations"], closed["reason"]) == (len(outcome["results"]), None)
+        # The test's callback raises at each change.
+        assert ["RuntimeError" in line["traceback"] for line in of(lines, Event.THREAD_FAILED)] == [True, True]
+
+
+def test_a_switch_that_comes_back_with_another_job_is_told_once(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    other = golden_switch(mapping, digest=1)
+    outage = Outage(lambda number: number > 60, 2 * RANKS)
+    with Bridge(mapping, golden_switch(mapping), deaf=outage) as bridge:
+        ranks.begin(control_cases.until_returned, mapping, 3, {})
+        until(lambda: outage.state == "silent")
+        right, bridge.switch = bridge.switch, other
+        until(lambda: outage.state == "after")
+        heard = bridge.heard
+        until(lambda: bridge.heard > heard + 3 * RANKS)
+        bridge.switch = right
+        outcomes = ranks.outcomes()
+    assert_equal(outcomes)
+    for outcome in outcomes:
+        (line,) = of(outcome["lines"], Event.SWITCH_UNFIT)
+        assert "job file" in line["reason"]
 
 
 def test_the_switch_comes_back_empty(ranks: Ranks) -> None:
@@ -155,6 +193,10 @@ def test_a_killed_rank_is_an_error_on_the_others(mortal_ranks: Ranks, silent: bo
         assert outcome["error"].startswith("PeerLostError: ")
         assert "start the training on every worker again" in outcome["error"]
         assert outcome["again"] == outcome["error"]
+        # At once, from the group that has broken, and agreed by those that are left.
+        assert of(outcome["lines"], Event.WORKER_LOST)
+        (failed,) = of(outcome["lines"], Event.JOB_FAILED)
+        assert (failed["error"], f"PeerLostError: {failed['reason']}") == ("PeerLostError", outcome["error"])
     shortest = min(len(outcome["results"]) for outcome in outcomes)
     assert outcomes[0]["results"][:shortest] == outcomes[1]["results"][:shortest]
 
@@ -283,4 +325,6 @@ def test_who_has_not_come_is_named_after_10_s(ranks: Ranks) -> None:
     mapping = job_mapping(RANKS, 8)
     with Bridge(mapping, golden_switch(mapping)):
         waited, *_ = ranks.run(control_cases.late_job, mapping)
-    assert waited == ["job test: waits 10 s for ranks [2] to make it"]
+    (line,) = waited
+    assert (line["event"], line["ranks"], line["name"]) == (Event.RANKS_AWAITED.word, [2], "test")
+    assert line["message"] == "job test: waits 10 s for ranks [2] to make it"

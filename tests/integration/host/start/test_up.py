@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from helpers.logs import checked, lines_in
 from helpers.paths import ROOT
 from helpers.transport.udp_bridge import addresses
 from sumwire import cli
 from sumwire.start.fetch import Service
+from sumwire_protocol.logs.events import Event
 
 PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "native"))
 
@@ -75,6 +77,18 @@ def test_a_job_is_served_and_comes_back(tmp_path: Path) -> None:
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 0 and out.endswith("stopped\n"), out
     assert not Path(f"/proc/{second}").exists()
+
+
+def test_all_that_it_says_in_json() -> None:
+    """Its own lines, and those of its aggregator."""
+    aggregator, options = options_of(2)
+    with started(*options, "--log-format", "json") as process:
+        lines = [checked(line.strip()) for line in until(process, Event.READY.word)]
+        Service(aggregator).job()
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert [line["event"] for line in lines] == [Event.SERVICE_SAID.word] * 3 + [Event.READY.word]
+    assert lines_in(out)[0]["message"].endswith(" has asked for the job")
 
 
 def test_the_aggregator_ends_with_a_killed_program() -> None:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
+from helpers.logs import events_of
 from helpers.softswitch.faults import FaultyLibrary
 from helpers.softswitch.reflector import ReflectingSwitch, Reflector
 from helpers.softswitch.trains import PACKET_VNET_HDR, PLAIN, UDP_L4, Told, segment, train_of
@@ -29,6 +30,7 @@ from softswitch.runtime import trains as train_rules
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
 from softswitch.runtime.interface import PortCounters
 from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
+from sumwire_protocol.logs.events import Event
 
 pytestmark = [pytest.mark.root, pytest.mark.cc]
 
@@ -258,6 +260,7 @@ def test_what_cannot_be_cut_is_counted_and_told_once(wires: dict[int, str], capl
         until(lambda: len(caplog.records) == 1)
     assert f"port 1 on {wires[1]}" in told_once(caplog)
     assert "ethtool -K IFACE tx off" in told_once(caplog)
+    assert events_of(caplog.records) == [Event.FRAMES_DROPPED]
 
 
 # -- without trains ----------------------------------------------------------
@@ -306,6 +309,7 @@ def test_an_interface_that_takes_no_trains(
         until(lambda: len(caplog.records) == 1)
         assert made.counted(2, "tx_frames", "tx_refused", "tx_dropped") == (16, 0, 0)
     assert f"port 2 on {wires[2]}: the interface takes no trains" in told_once(caplog)
+    assert events_of(caplog.records) == [Event.TRAINS_MISSING]
 
 
 # -- impairments -------------------------------------------------------------

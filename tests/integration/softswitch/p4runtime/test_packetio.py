@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from google.rpc import code_pb2
+from helpers.logs import lines_of, of
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program
 from helpers.p4runtime.fake_device import FakeDevice
 from helpers.p4runtime.messages import FRAME, TO_CPU, packet, packet_out
@@ -19,6 +20,7 @@ from softswitch.p4runtime.channel import PACKET_IN_QUEUE
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.p4info import Value
 from softswitch.p4runtime.server import Server, serve
+from sumwire_protocol.logs.events import Event
 
 Connect = Callable[[], Controller]
 PORT_AND_TAG = (Value(1, "egress_port", 9), Value(2, "tag", 7))
@@ -89,6 +91,18 @@ def test_packet_out_comes_back_as_packet_in(primary: Controller) -> None:
         primary.send(TO_CPU)
         expected = packet(p4rt.PacketIn, FRAME, (1, bytes([CPU_PORT])), (2, b"\x2a"))
         assert primary.receive().packet == expected
+
+
+def test_a_frame_without_its_packet_in_header_is_dropped(
+    fake: FakeDevice, connect_fake: Connect, program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller = connect_fake()
+    controller.become(1)
+    controller.set_pipeline(program.config())
+    assert fake._on_cpu_frame is not None
+    fake._on_cpu_frame(b"\x00")
+    (dropped,) = of(lines_of(caplog.records), Event.MESSAGE_DROPPED)
+    assert (dropped["kind"], dropped["level"]) == ("packet-in", "warning")
 
 
 def test_packet_in_goes_to_the_primary_only(primary: Controller, connect: Connect) -> None:

@@ -14,6 +14,7 @@ import pytest
 from golden import model
 from golden.model import Packet
 from helpers.aggregator.streams import Datagram, aggregator, load
+from helpers.logs import lines_of, of
 from helpers.packet.aggregator_rig import SERVED, job_config
 from helpers.packet.play import contribution
 from helpers.packet.star import EVERY, FULL, HOSTS, NORMS
@@ -23,6 +24,7 @@ from sumwire.aggregator.refusal_log import _LINES, GAP_S, RefusalLog
 from sumwire.aggregator.senders import Senders, packed_address, unpacked_address
 from sumwire.aggregator.state import State
 from sumwire_protocol import constants as p4
+from sumwire_protocol.logs.events import Event
 
 FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
 STRANGER = bytes([10, 9, 9, 9])
@@ -194,6 +196,9 @@ def test_the_log_names_sender_value_and_cure(
     caplog: pytest.LogCaptureFixture, packet: Packet, reason: int, text: str
 ) -> None:
     (line,) = logged(caplog, refusal_log(), asked(packet), 0.0, reason)
+    (told,) = of(lines_of(caplog.records), Event.REFUSED)
+    assert (told["sender"], told["message"]) == ("10.0.0.1", line)
+    assert vars(p4)[f"REJECT_{told['reason']}"] == reason
     assert re.search(text, line), line
     assert "\n" not in line
 
@@ -202,6 +207,8 @@ def test_names_are_escaped(caplog: pytest.LogCaptureFixture) -> None:
     packet = contribution(NORMS, 9, 0, 0, bytes(128), model.MAX32)
     (line,) = logged(caplog, refusal_log(), asked(packet), 0.0, p4.REJECT_WORKER)
     assert line.startswith(r"job 5 ('d\n\x1b[2J'): seat 9")
+    (told,) = lines_of(caplog.records)
+    assert (told["job"], told["worker"], told["name"], told["slot"]) == (NORMS.number, None, "d\n\x1b[2J", 0)
 
 
 def test_a_line_a_sender_reason_and_while(caplog: pytest.LogCaptureFixture) -> None:

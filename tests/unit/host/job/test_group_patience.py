@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from helpers.logs import lines_of
 from sumwire.errors import ClosedError
 from sumwire.job.control import Control
 from sumwire.job.patience import AlonePatience, GroupPatience
+from sumwire_protocol.logs.events import Event
 
 
 class FakeControl:
@@ -15,6 +17,7 @@ class FakeControl:
         self.paused: set[int] = set()
         self.stalled: list[bool] = []
         self.completed = 12
+        self.place = {"job": 7, "worker": 0, "name": "digits"}
 
     def check_exchange(self, *, stalled: bool) -> None:
         self.stalled.append(stalled)
@@ -38,6 +41,10 @@ def test_who_is_waited_for_after_10_s_and_then_every_30_s(
 ) -> None:
     for quarter in range(1, 4 * 75):
         patience.waiting(quarter / 4, (2, 1))
+    lines = lines_of(caplog.records)
+    assert [(line["event"], line["operation"], line["missing"]) for line in lines] == [
+        (Event.WORKERS_AWAITED.word, 12, [1, 2])
+    ] * 3
     texts = [record.getMessage() for record in caplog.records]
     assert ["has waited 10 s for workers [1, 2]" in text for text in texts] == [True, False, False]
     assert ["has waited 40 s" in text for text in texts] == [False, True, False]

@@ -8,11 +8,13 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
+from helpers.logs import logged, of
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.errors import PeerLostError, StaleRunError, SwitchLostError
 from sumwire.job import joining
 from sumwire.transport.hello import SwitchState
 from sumwire_protocol import constants as p4
+from sumwire_protocol.logs.events import Event
 
 
 class OvertakenTransport:
@@ -58,5 +60,10 @@ class Group:
 
 def test_a_worker_whose_greetings_are_always_overtaken_learns_that_another_has_gone() -> None:
     config = configs(job_mapping(2, 8))[0]
-    with pytest.raises(PeerLostError):
+    with logged() as lines, pytest.raises(PeerLostError):
         joining.join(OvertakenTransport(config.digest), config, {}, patience=Group())  # type: ignore[arg-type]
+    assert [line["round"] for line in of(lines, Event.GREETING_REPEATED)] == [
+        0,
+        joining.ROUNDS_APART,
+        2 * joining.ROUNDS_APART,
+    ]

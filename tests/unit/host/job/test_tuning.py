@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.logs import events_of
 from sumwire.config import JobConfig, parse_job
 from sumwire.errors import ConfigError, UsageError
 from sumwire.job.path_choice import PathChoice, Through, agreed_choice
 from sumwire.job.tuning import measured
 from sumwire.job.tuning_file import load_table, save_table, tuning_path
 from sumwire.job.tuning_table import BrokenTableError, Sample, TuningTable
+from sumwire_protocol.logs.events import Event
 from torch import Tensor
 
 TABLE = TuningTable({"thc": (Sample(1000, 2e-3, 1e-3), Sample(10_000, 2e-3, 3e-3), Sample(100_000, 9e-3, 1e-3))})
@@ -115,6 +117,7 @@ def test_a_broken_file_is_ignored_with_one_warning(
         assert load_table(config()) is None
     [record] = caplog.records
     assert words in record.getMessage()
+    assert events_of([record]) == [Event.TUNING_IGNORED]
     assert record.getMessage().endswith("remove it, or measure again: sumwire tune JOBFILE")
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
+from helpers.logs import events_of
 from sumwire.start import attach
 from sumwire.start.attach import Attachment, reason_for_nothing
+from sumwire_protocol.logs.events import Event
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -26,6 +28,7 @@ def test_a_plain_model_gets_nothing_and_that_is_said(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING, "sumwire"):
         assert not Attachment().attach(nn.Linear(2, 2))
     assert "sumwire does nothing: the model is a Linear, not a DistributedDataParallel" in caplog.text
+    assert events_of(caplog.records) == [Event.NOTHING_TO_DO]
 
 
 def test_one_rank_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

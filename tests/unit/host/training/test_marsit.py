@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.logs import events_of
 from helpers.training.replicas import INNER, WORKERS, backward, flat, in_threads, net
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.training.collective import Collective, Threads
 from sumwire.training.global_step import MULTIPLE
 from sumwire.training.optim import Marsit
+from sumwire_protocol.logs.events import Event
 from torch import Tensor, nn
 
 STEPS = 25
@@ -546,3 +548,4 @@ def test_a_compensation_that_outgrows_the_step_is_told_once(
     if warned:
         pattern = r"mean magnitude \S+, \d+ times global_lr = 0.001: .* leave global_lr out, or set it to about"
         assert re.search(pattern, caplog.text)
+        assert events_of(caplog.records) == [Event.STEP_TOO_SMALL]

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.logs import events_of
 from helpers.training.replicas import INNER, WORKERS, backward, flat, in_threads, net
 from sumwire.errors import UsageError
 from sumwire.training.collective import Collective
 from sumwire.training.ddp import Reduce
 from sumwire.training.outer import Outer
+from sumwire_protocol.logs.events import Event
 from torch import Tensor, nn
 
 EVERY = 4
@@ -181,7 +183,7 @@ def test_residuals_are_sent_later() -> None:
     assert moved[: len(moved) // 2].abs().min() > 0 and not moved[len(moved) // 2 :].any()
 
 
-def test_a_worker_with_nan_brings_all_back_to_what_they_share() -> None:
+def test_a_worker_with_nan_brings_all_back_to_what_they_share(caplog: pytest.LogCaptureFixture) -> None:
     def work(worker: int, collective: Collective) -> list[Tensor]:
         model = net()
         outer = outer_of(model, collective)
@@ -194,6 +196,7 @@ def test_a_worker_with_nan_brings_all_back_to_what_they_share() -> None:
     for seen in in_threads(work):
         assert torch.equal(seen[EVERY], seen[0])
         assert bool(seen[-1].isfinite().all()) and not torch.equal(seen[-1], seen[0])
+    assert set(events_of(caplog.records)) == {Event.STEP_REVERTED}
 
 
 def test_half_precision_parameters_do_not_lose_small_steps() -> None:

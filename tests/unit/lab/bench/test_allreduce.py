@@ -163,12 +163,18 @@ LOG = """2026-01-01 INFO softswitch: ready: device 1, P4Runtime port 5, ports 1@
 """
 
 
+def in_json(text: str) -> str:
+    """What `--log-format json` makes of the lines; a JSON value that is no object is a line of text."""
+    return "\n".join([*(json.dumps({"event": "counted", "message": line}) for line in text.splitlines()), "{", "[1]"])
+
+
 def test_a_switch_tells_what_its_ports_lost() -> None:
     assert drop_counters.ports(LOG)[2] == {
         "rx_frames": 1, "rx_bytes": 5, "rx_dropped": 3, "rx_cut": 4, "tx_frames": 4, "tx_dropped": 0
     }  # fmt: skip
     assert drop_counters.switch_lost(LOG) == 2 + 1 + 3 + 4
     assert drop_counters.switch_lost("the switch was killed") is None
+    assert drop_counters.ports(in_json(LOG)) == drop_counters.ports(LOG)
 
 
 def test_losses_of_a_session_with_two_switches(tmp_path: Path) -> None:
@@ -186,6 +192,8 @@ def test_losses_of_a_session_with_two_switches(tmp_path: Path) -> None:
 def test_losses_of_a_software_aggregator(tmp_path: Path) -> None:
     log = tmp_path / "aggregator.log"
     log.write_text("ready: 10.0.0.100:21335\nverdicts: LAST 5\nreplies: 70 sent, 4 not; between processes: 0\n")
+    assert drop_counters.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch == 10
+    log.write_text(in_json(log.read_text()))
     assert drop_counters.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch == 10
     log.write_text("ready: killed\n")
     assert drop_counters.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch is None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from sumwire.transport.stats import JobStats
-from sumwire_lab.verify.rows.see_metrics import against_summary, top_cost
+from sumwire_lab.verify.rows.see_metrics import against_summary, step_ratios, top_cost
 
 RESENT = "sumwire_job_resent_packets_total"
 
@@ -63,3 +63,11 @@ def test_a_run_without_losses_shows_nothing() -> None:
 @pytest.mark.parametrize(("cores", "error", "holds"), [(0.02, "", True), (0.03, "", False), (0.0, "it ended", False)])
 def test_cost_of_top(cores: float, error: str, holds: bool) -> None:
     assert top_cost({"top_cores": cores, "top_error": error}).holds is holds
+
+
+def test_the_median_of_the_rounds_counts() -> None:
+    plain = [0.1, 0.2, 0.1]
+    metrics, top = step_ratios({"plain": plain, "metrics": [0.101, 0.2, 0.3], "top": [0.1, 0.21, 0.103]})
+    assert metrics.value["rounds"] == [1.01, 1.0, 3.0]
+    assert (metrics.holds, metrics.value["ratio"]) == (True, 1.01)
+    assert (top.holds, top.value["ratio"]) == (False, 1.03)

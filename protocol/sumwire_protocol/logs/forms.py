@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The two forms of a log line: text for people, and a JSON object.
+
+Both escape what could pass for something else: control characters, and all else that is not printable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, TextIO
+
+from sumwire_protocol.logs import places
+from sumwire_protocol.logs.events import ATTRIBUTE, PLACES, Event, Told
+
+VARIABLE: Final = "SUMWIRE_LOG_FORMAT"
+
+
+class Form(StrEnum):
+    """The form of a line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+RULE: Final = "must be " + " or ".join(Form)
+
+
+def form_of(text: str) -> Form | None:
+    """The form of this name; None if there is none."""
+    return Form(text) if text in list(Form) else None
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--log-format`; without it SUMWIRE_LOG_FORMAT says the form."""
+    parser.add_argument(
+        "--log-format",
+        type=_option,
+        default=os.environ.get(VARIABLE) or Form.TEXT.value,
+        metavar="FORMAT",
+        help=f"{', '.join(Form)}: form of log lines; default: what {VARIABLE} says, or text",
+    )
+
+
+def _option(text: str) -> Form:
+    form = form_of(text)
+    if form is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: {RULE}")
+    return form
+
+
+def printable(text: str) -> str:
+    """The text with backslash escapes for all that is not printable."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people, in a format of ``logging``. Lines of a traceback are indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        return "\n".join(f"    {printable(line)}" for line in super().formatException(ei).splitlines())
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object of ASCII a line: time (ISO 8601, UTC), level, event, job, worker, message, the event's fields.
+
+    ``switch`` is there where it applies, and ``traceback`` with an exception.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        told: Told = getattr(record, ATTRIBUTE, None) or Told(Event.OTHER, {})
+        job, worker, switch = places.here()
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": told.event.word,
+            "job": told.fields.get("job", job),
+            "worker": told.fields.get("worker", worker),
+        }
+        if (named := told.fields.get("switch", switch)) is not None:
+            line["switch"] = named
+        line["message"] = record.getMessage()
+        line |= {name: value for name, value in told.fields.items() if name not in PLACES}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def formatter(form: Form, pattern: str) -> logging.Formatter:
+    """For lines of this form; ``pattern`` is that of text."""
+    return JsonFormatter() if form is Form.JSON else TextFormatter(pattern)
+
+
+def to_stderr(form: Form, level: int, pattern: str, only: str = "") -> None:
+    """Show a program's log on standard error. ``only``: the name of the loggers that are shown; empty for all.
+
+    Has no effect where the root logger has a handler already.
+    """
+    handler = logging.StreamHandler()
+    if only:
+        handler.addFilter(logging.Filter(only))
+    handler.setFormatter(formatter(form, pattern))
+    logging.basicConfig(handlers=[handler], level=level)
+
+
+class Voice:
+    """What a program says on standard output: text as it is, or an event in JSON."""
+
+    def __init__(self, form: Form, name: str, stream: TextIO | None = None) -> None:
+        self.form, self._name, self._stream = form, name, stream
+        self._formatter = JsonFormatter()
+
+    def say(self, text: str, extra: dict[str, Told], level: int = logging.INFO) -> None:
+        """One event. It leaves at once."""
+        stream = self._stream or sys.stdout
+        if self.form is Form.JSON:
+            record = logging.LogRecord(self._name, level, "", 0, text, None, None)
+            vars(record).update(extra)
+            text = self._formatter.format(record)
+        stream.write(f"{text}\n")
+        stream.flush()
+
+
+def is_event(line: str, event: Event, text: str) -> bool:
+    """Whether a line that a program said is this event: in JSON, or as text that begins with ``text``."""
+    return line.startswith(text) or _read(line).get("event") == event.word
+
+
+def messages_in(log: str) -> str:
+    """A log as people read it: of lines in JSON the messages, all other lines as they are."""
+    return "\n".join(str(_read(line).get("message", line)) for line in log.splitlines())
+
+
+def _read(line: str) -> dict[str, Any]:
+    """The object that a line is; empty for a line of text."""
+    try:
+        found = json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which job, worker and switch this process is: for lines that do not name theirs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from weakref import WeakSet
+
+
+@dataclass(frozen=True, eq=False)
+class JobPlace:
+    """A job that is open in this process, by its number, and this process's worker in it."""
+
+    job: int
+    worker: int
+
+
+_lock = threading.Lock()
+_jobs: WeakSet[JobPlace] = WeakSet()
+_switch: list[str] = []
+
+
+def opened(job: int, worker: int) -> JobPlace:
+    """A job is open until :func:`closed`, or until nobody has what this returns."""
+    place = JobPlace(job, worker)
+    with _lock:
+        _jobs.add(place)
+    return place
+
+
+def closed(place: JobPlace) -> None:
+    """Closing twice is allowed."""
+    with _lock:
+        _jobs.discard(place)
+
+
+def is_switch(name: str) -> None:
+    """This process is a switch, or an aggregator, of this name."""
+    _switch[:] = [name]
+
+
+def here() -> tuple[int | None, int | None, str | None]:
+    """Job, worker and switch. Of several open jobs none is this process's."""
+    with _lock:
+        found = list(_jobs)
+    job = found[0] if len(found) == 1 else None
+    switch = _switch[0] if _switch else None
+    return (None, None, switch) if job is None else (job.job, job.worker, switch)
