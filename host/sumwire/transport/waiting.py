@@ -9,6 +9,9 @@ packets without payload: a HELLO about slot 0, and a PROBE about its oldest open
 * That another run of the job has begun: slot 0 is further than this run can be.
 * That the path is too narrow: the questions are answered, but the switch never has this worker's contribution, or
   this worker never gets a result that is there. Several copies of the packet go out before that is believed.
+* In a job with a key, whether a REFUSED is true. It has no authentication tag, so anybody on the way may have made it.
+  It is believed in the place of "too narrow": when after as many questions no answer with a tag says that the switch
+  has this worker's contribution.
 
 No answer at all to six questions in a row means that the switch is lost. Only what was really waited for counts: a
 worker that was stopped for a minute has asked once in that time.
@@ -28,7 +31,7 @@ from sumwire.transport.hello import SwitchState
 from sumwire.transport.patience import Patience
 from sumwire.transport.retries import SendKind
 from sumwire.transport.switch_errors import check_switch, forgotten_run, other_call, refused, silence, too_narrow
-from sumwire.wire.sequence import ROUNDS, round_newer
+from sumwire.wire.sequence import ROUNDS, Place, round_newer
 
 # Ticks from one question to the switch to the next. At every tick the patience is asked.
 _ASK_EVERY: Final = 2
@@ -41,8 +44,9 @@ _COPIES_FROM: Final = 2
 _COPIES: Final = 4
 # A refusal is believed when it comes again after so many seconds: the configuration may just be written.
 REFUSED_AGAIN_S: Final = 0.4
-# How long a job with a key goes on without a result before it believes a REFUSED, which has no authentication tag.
-_UNPROVEN_S: Final = 3.0
+# Reasons that mean that the switch does not know this worker's run, and those that are believed at once.
+_FORGOTTEN: Final = (p4.REJECT_TOKEN, p4.REJECT_ROUND)
+_AT_ONCE: Final = (p4.REJECT_CALL, *_FORGOTTEN)
 
 
 class Waiting:
@@ -63,6 +67,10 @@ class Waiting:
         self.next_at = self._window.progress_at + self._tick_s
         self._missing: tuple[int, ...] | None = None
         self._refused_at: float | None = None
+        # In a job with a key: the latest refusal since the last question (place, op and reason), and whether an answer
+        # to that question has shown that the switch has what this worker sends.
+        self._refusal: tuple[Place, int, int] | None = None
+        self._proven = False
         self._rest()
 
     def check(self, now: float) -> None:
@@ -131,6 +139,9 @@ class Waiting:
         if inside:
             # What was refused before was a copy that the network had changed.
             self._refused_at = None
+        # Nothing that this worker sends is refused. A slot that waits for the switch above shows nothing of that one.
+        sent = window.contributes and oldest < window.filled
+        self._proven = self._proven or closed or (known and (inside or not sent))
         self._needed = closed or (window.contributes and not inside)
 
     def refused(self, record: Any) -> bool:
@@ -138,6 +149,7 @@ class Waiting:
 
         Raises OrderError if other workers make another call. The switch is lost if it does not know this worker's run.
         Another reason that persists is a RefusedError before the job's first result; after it, the switch is lost.
+        In a job with a key :meth:`check` raises these, once the refusal is believed.
         """
         config, window, buffers = self._connection.config, self._window, self._buffers
         reason, op, bucket = int(record["count"]), int(record["op"]), int(record["bucket"])
@@ -146,23 +158,27 @@ class Waiting:
         if op != p4.OP_NONE and not (own_call and window.waits_for(slot, round_)):
             return False
         now = self._connection.clock()
-        if config.key is not None and now - window.progress_at < _UNPROVEN_S:
-            # A link may have changed bits of the packet or of the answer, and the next copy may get through.
-            return True
-        if reason == p4.REJECT_CALL:
-            raise other_call(config, slot, round_, op)
-        if reason in (p4.REJECT_TOKEN, p4.REJECT_ROUND):
-            self._patience.switch_lost(forgotten_run(config, slot, round_, now - window.progress_at))
-            return True
-        if self._refused_at is None:
-            self._refused_at = now
-        elif now - self._refused_at >= REFUSED_AGAIN_S:
+        if config.key is not None:
+            self._refusal = (slot, round_), op, reason
+        elif reason in _AT_ONCE or (self._refused_at is not None and now - self._refused_at >= REFUSED_AGAIN_S):
             self._refused_at = None
-            error = refused(config, reason)
-            if not window.had_results:
-                raise error
-            self._patience.switch_lost(self._lost(str(error), now - window.progress_at))
+            self._believe((slot, round_), op, reason, now - window.progress_at)
+        elif self._refused_at is None:
+            self._refused_at = now
         return True
+
+    def _believe(self, place: Place, op: int, reason: int, waited_s: float) -> None:
+        """The switch does refuse what this worker sends. Raises as :meth:`refused`."""
+        config = self._connection.config
+        if reason == p4.REJECT_CALL:
+            raise other_call(config, *place, op)
+        if reason in _FORGOTTEN:
+            self._patience.switch_lost(forgotten_run(config, *place, waited_s))
+            return
+        error = refused(config, reason)
+        if not self._window.had_results:
+            raise error
+        self._patience.switch_lost(self._lost(str(error), waited_s))
 
     def _rest(self) -> None:
         """A result has come: a wait begins anew."""
@@ -174,6 +190,7 @@ class Waiting:
         self._asked = False
         self._heard = 0
         self._missing = None
+        self._refusal, self._proven = None, False
 
     def _judge(self, waited_s: float, *, stopped: bool) -> None:
         """What became of the last question. ``stopped``: this process did not run while it should have waited."""
@@ -185,19 +202,24 @@ class Waiting:
             self._narrow = 0
         else:
             self._unanswered = 0
-            self._narrow = self._narrow + 1 if self._needed else 0
+            vain = self._needed or (self._refusal is not None and not self._proven)
+            self._narrow = self._narrow + 1 if vain else 0
         if self._unanswered >= SILENT_PROBES:
             text = silence(connection.config, waited_s, self._unanswered, connection.link.last_failure)
             self._unanswered = 0
             self._patience.switch_lost(self._lost(text, waited_s))
         elif self._narrow >= _NARROW_PROBES:
             self._narrow = 0
-            self._patience.switch_lost(self._lost(too_narrow(connection.config), waited_s))
+            if self._refusal is not None:
+                self._believe(*self._refusal, waited_s)
+            else:
+                self._patience.switch_lost(self._lost(too_narrow(connection.config), waited_s))
 
     def _ask(self) -> None:
         connection, buffers, oldest = self._connection, self._buffers, self._window.oldest()
         link, tos = connection.link, buffers.protected_tos(oldest)
         self._asked, self._needed = True, False
+        self._refusal, self._proven = None, False
         self._heard = connection.stats.packets_received
         connection.say_hello()
         link.send_one(buffers.probe(oldest), tos)

@@ -10,18 +10,21 @@ import logging
 import os
 import re
 import signal
+import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from golden import model
 from simulate import cli, many, mutations, shrink
 from simulate.network import Terms, Weather
-from simulate.play import play
+from simulate.play import Outcome, Play, play
 from simulate.schedule import Fault, Schedule, Step, drawn, with_key
 from simulate.world import WRONG_SUM
 from sumwire_lab.verify.rows import papers_dlcp
+from sumwire_protocol import constants as p4
 
 pytestmark = pytest.mark.cc
 
@@ -93,6 +96,39 @@ def test_changed_bits_change_no_sum_of_a_job_with_a_key(native: bool) -> None:
 def test_without_a_look_at_tags_changed_bits_are_found() -> None:
     with mutations.mutated("workers-check-no-tags"):
         assert play(KEYED).violations
+
+
+@pytest.mark.parametrize("reason", [p4.REJECT_CALL, p4.REJECT_TOKEN, p4.REJECT_JOB])
+def test_made_up_refusals_end_no_run_of_a_job_with_a_key(reason: int) -> None:
+    outcome, sent = _with_refusals(KEYED, reason)
+    assert (outcome.violations, outcome.errors, outcome.runs) == ([], [], 1)
+    assert outcome.virtual_s > 8.0 and sent > 100
+
+
+def test_without_a_key_made_up_refusals_end_runs() -> None:
+    outcome, _ = _with_refusals(replace(KEYED, terms=Terms("star3", 4, 3)), p4.REJECT_JOB)
+    assert any("JOB" in error for error in outcome.errors)
+
+
+def _with_refusals(schedule: Schedule, reason: int) -> tuple[Outcome, int]:
+    """Play a schedule in which somebody on the way answers each contribution and question by a REFUSED too, while one
+    worker is stopped for 8 s. And how many were made up."""
+    stopped = Fault("pause", 0.0, frame=60, who=1, for_s=8.0)
+    run, sent = Play(replace(schedule, weather=Weather(), faults=(stopped,))), [0]
+
+    def refuse(source: str, target: str, frame: bytes, delays: list[float]) -> None:
+        packet = model.decode(frame[42:])
+        if packet.kind not in (model.CONTRIBUTE, model.PROBE) or "-" in source:
+            return
+        changed = {"kind": model.REFUSED, "count": reason, "contributors": 0, "flags": 0, "words": 0, "cut": 0}
+        data = packet._replace(payload=b"", tag=b"", **changed).encode()
+        worker, switch = ((socket.inet_ntoa(frame[at : at + 4]), int.from_bytes(frame[port : port + 2]))
+                          for at, port in ((26, 34), (30, 36)))  # fmt: skip
+        sent[0] += 1
+        run.world.after(0.0001, lambda: run.machine.deliver(worker, data, switch))
+
+    run.network.on_wire = refuse
+    return run.play(), sent[0]
 
 
 @pytest.mark.parametrize("seed", [2, 5, 13])

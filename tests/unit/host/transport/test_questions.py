@@ -10,9 +10,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
-from sumwire.errors import RefusedError
+from sumwire.errors import OrderError, RefusedError
 from sumwire.transport.connection import Connection
 from sumwire.transport.questions import say_hello
+from sumwire.transport.switch_errors import ForgottenRunError
 from sumwire.transport.waiting import Waiting
 from sumwire.wire.header import HEADER_BYTES, Header, pack
 from sumwire.wire.packets import headers
@@ -64,35 +65,140 @@ def test_with_a_key_a_single_refusal_may_be_that_of_a_changed_copy() -> None:
         asked({2, 4}, bytes(32))
 
 
-def refused_twice(*, informed_between: bool, contributors: int) -> None:
-    """A waiting worker of seat 1 is refused at 1.0 s and at 1.5 s, and told in between who is in its slot."""
-    config = configs(job_mapping(2, 4))[1]
-    now = [1.0]
-    window = SimpleNamespace(
-        progress_at=0.0,
-        contributes=True,
-        had_results=False,
-        oldest=lambda: 0,
-        place=lambda _: (2, 3),
-        waits_for=lambda *_: True,
-    )
-    connection = SimpleNamespace(config=config, window=window, clock=lambda: now[0], silence_s=3.0)
-    buffers = SimpleNamespace(op=p4.OP_THC, bucket=5, token=6)
-    waiting = Waiting(cast(Connection, connection), cast(Any, buffers), cast(Any, None))
-    refusal = {"count": p4.REJECT_WORDS, "op": p4.OP_THC, "bucket": 5, "token": 6, "slot": 2, "round": 3}
-    assert waiting.refused(refusal)
-    now[0] = 1.25
-    if informed_between:
-        waiting.informed({"slot": 2, "round": 3, "contributors": contributors, "flags": 0})
-    now[0] = 1.5
-    assert waiting.refused(refusal)
+class Links:
+    """Takes what is sent."""
+
+    last_failure = None
+
+    def send_one(self, datagram: bytes, tos: int) -> None:
+        assert (datagram, tos) == (b"probe", 8)
+
+
+REFUSAL = {"count": p4.REJECT_WORDS, "op": p4.OP_THC, "bucket": 5, "token": 6, "slot": 2, "round": 3}
+
+
+class Waiter:
+    """A worker of seat 1 of 2 that waits since 0 s for chunk 0, in slot 2 and round 3."""
+
+    def __init__(self, key: bytes | None, workers: int = 2) -> None:
+        self.now = 0.0
+        self.window = SimpleNamespace(
+            progress_at=0.0,
+            contributes=True,
+            had_results=False,
+            filled=1,
+            oldest=lambda: 0,
+            place=lambda _: (2, 3),
+            waits_for=lambda *_: True,
+            counters=SimpleNamespace(probes=0),
+        )
+        config = replace(configs(job_mapping(2, 4))[1], key=key, workers=workers)
+        self.stats = SimpleNamespace(packets_received=0)
+        connection = SimpleNamespace(
+            config=config,
+            window=self.window,
+            clock=lambda: self.now,
+            silence_s=3.0,
+            link=Links(),
+            stats=self.stats,
+            say_hello=lambda: None,
+        )
+        buffers = SimpleNamespace(
+            op=p4.OP_THC,
+            bucket=5,
+            token=6,
+            probe=lambda _: b"probe",
+            protected_tos=lambda _: 8,
+            prepare=lambda *_: None,
+            contribution=lambda _: b"probe",
+        )
+        patience = SimpleNamespace(waiting=lambda *_: None)
+        self.waiting = Waiting(cast(Connection, connection), cast(Any, buffers), cast(Any, patience))
+
+    def until(self, end_s: float) -> None:
+        while self.now < end_s:
+            self.now += 0.25
+            self.waiting.check(self.now)
+
+    def refuse(self, **fields: int) -> None:
+        self.stats.packets_received += 1
+        assert self.waiting.refused({**REFUSAL, **fields})
+
+    def inform(self, contributors: int, flags: int = 0) -> None:
+        self.stats.packets_received += 1
+        self.waiting.informed({"slot": 2, "round": 3, "contributors": contributors, "flags": flags})
+
+
+def refused_twice(informed: int | None) -> None:
+    """At 1.0 s and at 1.5 s; an answer in between says who is in the slot."""
+    waiter = Waiter(key=None)
+    waiter.now = 1.0
+    waiter.refuse()
+    if informed is not None:
+        waiter.inform(informed)
+    waiter.now = 1.5
+    waiter.refuse()
 
 
 def test_a_refusal_is_forgotten_once_the_contribution_is_in() -> None:
-    refused_twice(informed_between=True, contributors=0b10)
+    refused_twice(0b10)
 
 
-@pytest.mark.parametrize(("informed_between", "contributors"), [(False, 0), (True, 0b01)])
-def test_a_refusal_that_comes_again_is_believed(informed_between: bool, contributors: int) -> None:
+@pytest.mark.parametrize("informed", [None, 0b01])
+def test_a_refusal_that_comes_again_is_believed(informed: int | None) -> None:
     with pytest.raises(RefusedError, match="WORDS"):
-        refused_twice(informed_between=informed_between, contributors=contributors)
+        refused_twice(informed)
+
+
+@pytest.mark.parametrize("reason", [p4.REJECT_WORDS, p4.REJECT_CALL, p4.REJECT_TOKEN])
+def test_with_a_key_refusals_count_for_nothing_while_the_contribution_is_in(reason: int) -> None:
+    waiter = Waiter(bytes(32))
+    for step in range(1, 100):
+        waiter.until(0.25 * step)
+        waiter.refuse(count=reason)
+        waiter.inform(0b10)
+        waiter.refuse(count=reason)
+
+
+@pytest.mark.parametrize("informed", [None, 0b00])
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [(p4.REJECT_WORDS, RefusedError), (p4.REJECT_CALL, OrderError), (p4.REJECT_TOKEN, ForgottenRunError)],
+)
+def test_with_a_key_a_refusal_is_believed_after_six_questions(
+    informed: int | None, reason: int, error: type[Exception]
+) -> None:
+    """Where the switch has nothing of this worker, whether it answers the questions or not."""
+    waiter = Waiter(bytes(32))
+
+    def lost(error: Exception) -> None:
+        raise error
+
+    waiter.waiting._patience = cast(Any, SimpleNamespace(waiting=lambda *_: None, switch_lost=lost))
+    with pytest.raises(error):
+        for step in range(1, 20):
+            waiter.until(0.25 * step)
+            if informed is not None:
+                waiter.inform(informed)
+            waiter.refuse(count=reason)
+    assert waiter.now == 3.5
+
+
+def test_with_a_key_a_single_refusal_is_not_believed() -> None:
+    waiter = Waiter(bytes(32))
+    waiter.until(0.5)
+    waiter.refuse()
+    for step in range(3, 40):
+        waiter.until(0.25 * step)
+        # Answers about another slot say nothing of this one, and show that the switch is there.
+        waiter.stats.packets_received += 1
+
+
+def test_with_a_key_refusals_are_believed_where_the_slot_waits_for_the_switch_above() -> None:
+    """A lower switch answers questions, whatever becomes of its partial result."""
+    waiter = Waiter(bytes(32), workers=4)
+    with pytest.raises(RefusedError, match="WORDS"):
+        for step in range(1, 20):
+            waiter.until(0.25 * step)
+            waiter.inform(0b11)
+            waiter.refuse()
