@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -123,6 +124,11 @@ class Top:
     def ended(self) -> bool:
         """Whether it runs no more."""
         return self._process.poll() is not None
+
+    def turn(self, *, works: bool) -> None:
+        """Stop it, or let it work again."""
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGCONT if works else signal.SIGSTOP)
 
     def begin(self) -> None:
         if self._began is None:

@@ -16,10 +16,10 @@ _POINTS: Final = 0.2
 # A system that stays further below the bound of its bytes says why.
 _OF_BOUND: Final = 0.8
 _WORSE: Final = {
-    "comm_s_per_step": "communication takes {mine} a step, {base} over gloo",
-    "compute_s_per_step": "the rest of a step takes {mine}, {base} over gloo",
-    "time_to_target_s": "the target accuracy comes after {mine}, over gloo after {base}",
-    "comm_s_per_step_p99": "one step in a hundred communicates for {mine} or longer, over gloo for {base}",
+    "comm_s_per_step": "communication takes {mine} a step; gloo's takes {base}",
+    "compute_s_per_step": "the rest of a step takes {mine}; gloo's takes {base}",
+    "time_to_target_s": "the target accuracy comes after {mine}; gloo's after {base}",
+    "comm_s_per_step_p99": "one step in a hundred communicates for {mine} or longer; gloo's for {base}",
 }
 
 
@@ -47,7 +47,10 @@ def _of(
             yield f"communication reaches {reached:.0%} of the speed-up that its bytes allow{why}"
     if entry.get("nmse"):
         yield f"a mean gradient is not exact: its squared error is {entry['nmse']:.2%} of its squared norm (NMSE)"
-    for key, what in (("retransmissions", "packets were sent again"), ("fallbacks", "operations fell back to gloo")):
+    for key, what in (
+        ("retransmissions", "packets were sent again"),
+        ("fallbacks", "fall-backs to gloo, counted at each worker"),
+    ):
         if entry.get(key):
             yield f"{entry[key]} {what}"
     if entry.get("replicas_equal") is False:

@@ -14,7 +14,10 @@ def seconds(value: float | None) -> str:
     """Seconds, or milliseconds below a tenth of a second."""
     if value is None:
         return NONE
-    return f"{1000 * value:.1f} ms" if value < 0.1 else f"{value:.3f} s" if value < 10 else f"{value:.1f} s"
+    if value < 0.1:
+        return f"{1000 * value:.1f} ms"
+    # Three digits.
+    return f"{value:.3f} s" if value < 1 else f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
 
 
 def times(value: float | None) -> str:

@@ -38,9 +38,10 @@ LAB_STEPS: Final = 5
 _LAB_TREE: Final = ("tests/system/test_see_tree.py", "tests/integration/host/see/test_on_links.py")
 # Of the run whose metrics are scraped.
 METRICS_STEPS: Final = 200
-# Of each run whose steps are timed, and how often each way is gone.
-WATCHED_STEPS: Final = 60
+# Steps of each run of a pair, pairs, and steps of the run beside which sumwire top works in turn.
+ROUND_STEPS: Final = 40
 WATCHED_ROUNDS: Final = 5
+WATCHED_STEPS: Final = 600
 _SCREEN: Final = "tests/unit/host/top/test_screen.py"
 _DISSECTOR: Final = "tests/integration/protocol/test_dissector.py"
 _WHOLE_RUN: Final = "test_a_whole_run_in_a_lossy_tree"
@@ -89,9 +90,14 @@ def _metrics(results: Path, say: Say, options: SeeOptions) -> list[Check]:
 
 def _watched(results: Path, say: Say, options: SeeOptions) -> list[Check]:
     require_tools()
-    steps, rounds = options.amount(WATCHED_STEPS), options.amount(WATCHED_ROUNDS)
-    with tempfile.TemporaryDirectory() as folder:
-        return see_metrics.step_ratios(watched_steps.step_times(results, Path(folder), say, steps=steps, rounds=rounds))
+    rounds, steps = options.amount(WATCHED_ROUNDS), options.amount(WATCHED_STEPS)
+    with tempfile.TemporaryDirectory() as name:
+        runs = watched_steps.with_metrics(results, Path(name), say, steps=ROUND_STEPS, rounds=rounds)
+        windows = watched_steps.with_top(results, Path(name), say, steps=steps)
+    return [
+        see_metrics.step_ratio("with metrics that nobody reads", runs),
+        see_metrics.step_ratio("while sumwire top works", windows),
+    ]
 
 
 def _run_of(options: SeeOptions) -> tuple[dict[str, str], str]:

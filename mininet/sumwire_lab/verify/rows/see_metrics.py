@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from sumwire.job.metrics import FIELDS
 
-from sumwire_lab.experiments.watched_steps import METRICS, PLAIN, TOP
 from sumwire_lab.verify.check import Check, at_most, holds
 
 TOP_CORES_MAX: Final = 0.02
@@ -58,16 +57,13 @@ def against_summary(record: Mapping[str, Any]) -> Check:
     )
 
 
-def step_ratios(seconds: Mapping[str, Sequence[float]]) -> list[Check]:
-    """Of the median step: with metrics, and with `sumwire top`, against neither. The median of the rounds counts."""
-    checks = []
-    for way, beside in ((METRICS, "with metrics that nobody reads"), (TOP, "with sumwire top beside the run")):
-        ratios = [watched / plain for watched, plain in zip(seconds[way], seconds[PLAIN], strict=True)]
-        ratio = round(median(ratios), 4)
-        value = {"ratio": ratio, "rounds": [round(one, 3) for one in ratios]}
-        label = f"time of a step {beside}, against neither, in turn"
-        checks.append(holds(label, value, f"ratio <= {STEP_RATIO_MAX:g}", ratio <= STEP_RATIO_MAX))
-    return checks
+def step_ratio(beside: str, pairs: Sequence[tuple[float, float]]) -> Check:
+    """Of a step's seconds, without and with something beside the run. The median of the pairs counts."""
+    ratios = sorted(watched / plain for plain, watched in pairs)
+    ratio = round(median(ratios), 4) if ratios else None
+    value = {"ratio": ratio, "pairs": len(ratios), "from, to": [round(one, 3) for one in (*ratios[:1], *ratios[-1:])]}
+    verdict = ratio is not None and ratio <= STEP_RATIO_MAX
+    return holds(f"time of a step {beside}, against none, in turn", value, f"ratio <= {STEP_RATIO_MAX:g}", verdict)
 
 
 def top_cost(record: Mapping[str, Any]) -> Check:

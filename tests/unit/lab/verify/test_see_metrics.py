@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from sumwire.transport.stats import JobStats
-from sumwire_lab.verify.rows.see_metrics import against_summary, step_ratios, top_cost
+from sumwire_lab.experiments.watched_steps import compared
+from sumwire_lab.run.records import StepRecord
+from sumwire_lab.verify.rows.see_metrics import against_summary, step_ratio, top_cost
 
 RESENT = "sumwire_job_resent_packets_total"
 
@@ -65,9 +67,20 @@ def test_cost_of_top(cores: float, error: str, holds: bool) -> None:
     assert top_cost({"top_cores": cores, "top_error": error}).holds is holds
 
 
-def test_the_median_of_the_rounds_counts() -> None:
-    plain = [0.1, 0.2, 0.1]
-    metrics, top = step_ratios({"plain": plain, "metrics": [0.101, 0.2, 0.3], "top": [0.1, 0.21, 0.103]})
-    assert metrics.value["rounds"] == [1.01, 1.0, 3.0]
-    assert (metrics.holds, metrics.value["ratio"]) == (True, 1.01)
-    assert (top.holds, top.value["ratio"]) == (False, 1.03)
+def test_the_median_of_the_pairs_counts() -> None:
+    check = step_ratio("x", [(0.1, 0.101), (0.2, 0.2), (0.1, 0.3)])
+    assert (check.holds, check.value["ratio"], check.value["from, to"]) == (True, 1.01, [1.0, 3.0])
+    assert step_ratio("x", [(0.1, 0.1), (0.2, 0.21), (0.1, 0.103)]).holds is False
+    assert step_ratio("x", []).holds is False, "nothing was measured"
+
+
+def test_windows_with_top_are_compared_with_their_neighbours() -> None:
+    """Steps of 1 s where it works, of 0.5 s where it does not; one lies over a border."""
+
+    def step(at_s: float, step_s: float) -> StepRecord:
+        return StepRecord(0, None, 0.0, step_s, 0.0, 0, 0, None, at_s=at_s)
+
+    steps = [step(10.0, 1.0), step(11.0, 1.0), step(13.6, 9.0), step(14.0, 0.5), step(15.0, 0.5), step(18.0, 1.0)]
+    assert compared(steps, [10.0, 14.0, 18.0, 22.0]) == [(0.5, 1.0), (0.5, 1.0)]
+    assert compared(steps, [10.0, 14.0]) == []
+    assert compared([], [10.0, 14.0, 18.0]) == []

@@ -93,7 +93,7 @@ def test_where_sumwire_loses() -> None:
     assert not any("rest of a step" in one for one in found), "1 s is less than gloo's 2 s"
     summary["systems"]["thc"] |= {"compute_s_per_step": 2.5, "accuracy": 0.9, "time_to_target_s": None, "nmse": 0.02}
     found = behind.sentences(summary)
-    assert "thc: the rest of a step takes 2.500 s, 2.000 s over gloo." in found
+    assert "thc: the rest of a step takes 2.50 s; gloo's takes 2.00 s." in found
     assert "thc: it does not reach the target accuracy, and gloo does." in found
     assert "thc: it ends at 90.00 % test accuracy, gloo at 100.00 %." in found
     assert any("2.00% of its squared norm" in one for one in found)
@@ -140,7 +140,7 @@ def test_a_step_is_drawn_by_the_machines_clock() -> None:
     (sent,) = thc.lanes[0].sends
     assert (sent.left, sent.width) == pytest.approx((25 / axis, 100 / axis))
     assert "bucket 0 of 70 values" in sent.tip
-    assert gloo.ticks == thc.ticks == ("0", "2.000 s", "4.000 s", "6.000 s", "8.000 s")
+    assert gloo.ticks == thc.ticks == ("0", "2.00 s", "4.00 s", "6.00 s", "8.00 s")
 
 
 def test_communication_without_times_of_tensors_is_before_the_optimizer_or_in_it() -> None:
@@ -178,7 +178,7 @@ def test_points_of_a_plot_are_where_its_line_is() -> None:
     curve = next(one for one in curves.curves(runs.results(), 0.9) if one.key == "step")
     drawn = curves.drawn(curve, {"gloo": 0, "thc": 1})
     places = [(x, y) for x, y, _ in drawn.points["thc"]]
-    assert drawn.points["thc"][2][2] == "2.000 s at step 3"
+    assert drawn.points["thc"][2][2] == "2.00 s at step 3"
     path = re.search(r'id="step-1-series-1".*?d="([^"]+)"', drawn.svg, re.DOTALL)
     assert path is not None
     numbers = [float(number) for number in re.findall(r"-?[\d.]+", path[1])]
@@ -194,8 +194,9 @@ def test_curves_of_long_runs_are_thinned() -> None:
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
-        (wording.seconds(0.0123), "12.3 ms"), (wording.seconds(1.5), "1.500 s"), (wording.seconds(61.25), "61.2 s"),
-        (wording.seconds(None), "–"), (wording.times(5.389), "5.39×"), (wording.times(14.16), "14.2×"),
+        (wording.seconds(0.0123), "12.3 ms"), (wording.seconds(1.5), "1.50 s"), (wording.seconds(61.25), "61.2 s"),
+        (wording.seconds(0.635), "0.635 s"), (wording.seconds(None), "–"), (wording.times(5.389), "5.39×"),
+        (wording.times(14.16), "14.2×"),
         (wording.times(51.1), "51×"), (wording.share(0.0512), "5.1 %"), (wording.share(0.834), "83 %"),
         (wording.size(13398041), "13.4 MB"), (wording.size(12), "12 B"), (wording.points(-0.889), "-0.89"),
     ],
