@@ -7,8 +7,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 import numpy as np
 import torch
@@ -225,6 +226,14 @@ class CodecRound(ABC):
         if self.chunks:
             self.decode_into(0, self.chunks, words, counts)
         return self.result
+
+    def without_tensor(self) -> Self:
+        """Return a round that can only `decode`: it keeps nothing of the tensor's memory alive."""
+        other = copy(self)
+        other._x = self._x.new_empty(0)
+        other._target = None
+        other._decoded = bytearray(self._decoded)
+        return other
 
     @abstractmethod
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:

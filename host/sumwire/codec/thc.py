@@ -16,7 +16,7 @@ D H y norm / d.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -141,6 +141,12 @@ class ThcRound(CodecRound):
     def preliminary(self) -> NDArray[np.uint32]:
         """See `norms`."""
         return self.norms()
+
+    def without_tensor(self) -> Self:
+        """See CodecRound."""
+        other = super().without_tensor()
+        other._left = None
+        return other
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
         """x minus the values that this worker's indices stand for; x in chunks that are not included.

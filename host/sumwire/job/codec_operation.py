@@ -147,8 +147,9 @@ class CodecOperation(Operation):
         """See Operation. The caller may change what was written into its tensor."""
         results, into = self._results, result is self._options.into
         if into and results is not None:
-            words, counts = results.words, results.counts
-            return Kept(words.nbytes, lambda: self._round.decode(words, counts), self._contributors)
+            # Kept until the next operation: the caller's tensor must not live as long.
+            words, counts, round_ = results.words, results.counts, self._round.without_tensor()
+            return Kept(words.nbytes, lambda: round_.decode(words, counts), self._contributors)
         return replace(super().kept(result.clone() if into else result), contributors=self._contributors)
 
     def _ask(

@@ -49,7 +49,7 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
             exchange.ready(encoded)
             done = exchange.progress(block=False)
         else:
-            done = exchange.progress(block=True)
+            done = exchange.progress(block=True, upto=chunks if at_end else min(decoded + step, chunks))
         # Where slots may close early, results can arrive of chunks that this worker has not encoded yet.
         done = min(done, encoded)
         while decoded < chunks and (done == chunks or (done - decoded >= step and not at_end)):

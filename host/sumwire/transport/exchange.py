@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +16,13 @@ from sumwire.errors import SumwireError
 from sumwire.trace import span
 from sumwire.transport.buffers import Buffers, Results
 from sumwire.transport.connection import Connection
+from sumwire.transport.fast_path import fast_path_of
+from sumwire.transport.kernels import COLLECTED_PART
 from sumwire.transport.missing_workers import ask_who_is_missing
 from sumwire.transport.patience import DeadlinePassedError, Patience
 from sumwire.transport.receiving import Receiver
 from sumwire.transport.sending import Sender
 from sumwire.transport.waiting import Waiting
-
-# A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
-# busy meanwhile, and the worker is woken less often (docs/measurements.md, sending by C).
-_COLLECTED_PART: Final = 2
-
 
 # Masks payload, uint8 (chunks, up words, 128), of the chunks from a sequence number on, in place.
 Hide = Callable[[int, NDArray[np.uint8]], None]
@@ -60,6 +57,7 @@ class Exchange:
         self._sender = Sender(connection, buffers)
         self._waiting = Waiting(connection, buffers, patience, next_run)
         self._receiver = Receiver(connection, buffers, self._waiting)
+        self._fast_path = fast_path_of(connection, self._sender, self._receiver, self._waiting)
 
     def __enter__(self) -> Self:
         return self
@@ -92,8 +90,9 @@ class Exchange:
             self._sender.send()
         self._connection.stats.exchange_s += self._connection.clock() - began
 
-    def progress(self, *, block: bool) -> int:
-        """Take in results and send what they allow. With ``block``, wait until there is something to do.
+    def progress(self, *, block: bool, upto: int = 0) -> int:
+        """Take in results and send what they allow. With ``block``, wait until there is something to do; where nothing
+        unusual happens, until the first ``upto`` chunks have their results.
 
         Returns how many chunks, from the first on without a gap, have their results. Raises StaleRunError and
         OrderError; with ``block`` also DeadlineError, see :meth:`finish`.
@@ -103,6 +102,8 @@ class Exchange:
         try:
             # What a recovered result lets go must not wait for the next packet.
             with span("wait" if block else "receive"):
+                if block and self._fast_path is not None and self._fast_path.go(upto):
+                    return window.completed()
                 if self._receiver.recover() or not block:
                     self._receiver.receive()
                 elif not window.done:
@@ -122,7 +123,7 @@ class Exchange:
         """
         with self:
             while not self._window.done:
-                self.progress(block=True)
+                self.progress(block=True, upto=self.chunks)
             return self.results
 
     def close(self) -> None:
@@ -148,7 +149,7 @@ class Exchange:
             wake_at = min(wake_at, connection.catch_up.recovery.wake_at())
         # Rounded up: a timer must have expired when the wait is over, or the loop would spin.
         if connection.link.wait(max(0, int((max(wake_at, now) - now) * 1000) + 1), room=held):
-            wanted = 0 if held else window.in_flight // _COLLECTED_PART
+            wanted = 0 if held else window.in_flight // COLLECTED_PART
             self._receiver.receive(wanted if wanted > 1 else 0)
         else:
             self._receiver.discard_late_answers()

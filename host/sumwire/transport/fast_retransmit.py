@@ -17,20 +17,21 @@ class FastRetransmit:
     """Numbers of the latest answered transmissions of one exchange (see :class:`sumwire.transport.in_flight.Flight`).
 
     Transmissions with a number below ``threshold`` are overtaken; ``latest`` is the largest answered number.
+    ``numbers``: the largest answered ones, rising.
     """
 
     def __init__(self) -> None:
-        self._answered = [0] * REORDER_TOLERANCE
+        self.numbers = [0] * REORDER_TOLERANCE
 
     @property
     def threshold(self) -> int:
         """The smallest of the REORDER_TOLERANCE latest numbers."""
-        return self._answered[0]
+        return self.numbers[0]
 
     @property
     def latest(self) -> int:
         """The largest answered number, 0 before the first answer."""
-        return self._answered[-1]
+        return self.numbers[-1]
 
     def answered(self, first_transmissions: list[int]) -> None:
         """Take in the chunks that were answered, by the numbers of their first transmissions, of which only the
@@ -39,4 +40,4 @@ class FastRetransmit:
         A retransmitted chunk counts as the answer to its first transmission. If it counted for the retransmission, one
         needless retransmission would make all packets sent before it look overtaken.
         """
-        self._answered = sorted(self._answered + first_transmissions)[-REORDER_TOLERANCE:]
+        self.numbers = sorted(self.numbers + first_transmissions)[-REORDER_TOLERANCE:]

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from ctypes import POINTER, c_double, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, c_double, c_int, c_int64, c_short, c_uint64, c_void_p
 from pathlib import Path
 from typing import Final
 
 from sumwire.native import load_folder, switched_off
 from sumwire.transport.fast_retransmit import REORDER_TOLERANCE
+from sumwire.transport.timers import TIMEOUT_BURST_CHUNKS
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import CHUNK_MASK, offset_of
 
+# A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
+# busy meanwhile, and the worker is woken less often (docs/measurements.md, sending by C).
+COLLECTED_PART: Final = 2
 _FOLDER: Final = Path(__file__).parent / "native"
 _CONSTANTS: Final = {
     "HEADER_BYTES": HEADER_BYTES,
@@ -24,6 +28,8 @@ _CONSTANTS: Final = {
     "COUNT_AT": offset_of("count"),
     "CONTRIBUTORS_AT": offset_of("contributors"),
     "REORDER_TOLERANCE": REORDER_TOLERANCE,
+    "TIMEOUT_BURST_CHUNKS": TIMEOUT_BURST_CHUNKS,
+    "COLLECTED_PART": COLLECTED_PART,
 }
 
 
@@ -87,6 +93,63 @@ class SteadyLanding(ctypes.Structure):
     ]
 
 
+class Polled(ctypes.Structure):
+    """struct pollfd."""
+
+    _fields_ = [("fd", c_int), ("events", c_short), ("revents", c_short)]
+
+
+class FastPathSocket(ctypes.Structure):
+    """struct fast_path_socket."""
+
+    _fields_ = [
+        ("collect", c_void_p),
+        ("arrivals", c_void_p),
+        ("filled", c_void_p),
+        ("cut", c_void_p),
+        ("trains", c_void_p),
+        ("out", c_void_p),
+        ("collect_ns", c_int64),
+        ("row_bytes", c_uint64),
+        ("batch", c_uint64),
+        ("polled", Polled),
+    ]
+
+
+class FastPathState(ctypes.Structure):
+    """struct fast_path."""
+
+    _fields_ = [
+        ("socket", POINTER(FastPathSocket)),
+        ("messages", POINTER(RunsMessages)),
+        ("run", POINTER(RunsExchange)),
+        ("exchange", POINTER(SteadyExchange)),
+        ("until_s", c_double),
+        ("until_prefix", c_uint64),
+        ("filled", c_int64),
+        ("most_in_flight", c_uint64),
+        ("longest_train", c_uint64),
+        ("landing", SteadyLanding),
+        ("answered", c_int64 * REORDER_TOLERANCE),
+        ("taken", c_uint64),
+        ("to", c_uint64),
+        ("in_flight", c_uint64),
+        ("prefix", c_uint64),
+        ("longest_in", c_uint64),
+        ("results", c_uint64),
+        ("messages_in", c_uint64),
+        ("messages_out", c_uint64),
+        ("sent", c_uint64),
+        ("held", c_uint64),
+        ("began", c_double),
+        ("now", c_double),
+        ("round_trip_from", c_double),
+        ("round_trips", c_uint64),
+        ("drained", c_uint64),
+        ("error", c_int),
+    ]
+
+
 def kernels() -> ctypes.CDLL | None:
     """The compiled code, or None if numpy has to do its work."""
     return None if switched_off() else _library()
@@ -105,4 +168,6 @@ def _library() -> ctypes.CDLL | None:
     found.steady_land.argtypes = (exchange, c_uint64, c_uint64, c_uint64, POINTER(SteadyLanding))
     for function in (found.runs_take, found.steady_send, found.steady_land):
         function.restype = c_uint64
+    found.fast_path_run.argtypes = (POINTER(FastPathState),)
+    found.fast_path_run.restype = c_int
     return found

@@ -7,9 +7,10 @@ from __future__ import annotations
 import errno
 import logging
 import math
+import os
 import select
 import socket
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,8 @@ from sumwire.wire.authentication.keys import key_record
 from sumwire.wire.authentication.tags import Tags, without_tags
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
-from sumwire.wire.messages import MessagePlaces
+from sumwire.wire.kernels import Compiled
+from sumwire.wire.messages import NO_TRAINS, NOTHING_THERE, MessagePlaces
 from sumwire.wire.packets import headers, heads
 
 _LOG: Final = logging.getLogger("sumwire")
@@ -54,6 +56,14 @@ _PASSING: Final = frozenset(
 )
 
 
+class Moved(NamedTuple):
+    """``messages`` with so many ``packets``, each of ``packet_bytes``."""
+
+    messages: int
+    packets: int
+    packet_bytes: int
+
+
 class Link:
     """A socket bound to the worker's own address and connected to its switch, so that other senders are filtered out.
 
@@ -61,7 +71,7 @@ class Link:
     ``received``: uint8 rows with the datagrams of the last :meth:`receive`; ``records`` are their headers, ``heads``
     the same headers as 64-bit numbers, ``sizes`` the bytes in each row, without an authentication
     tag. ``last_failure``: a text about the last passing
-    error, or "".
+    error, or "". ``packet_bytes``: of each loaded packet.
     Raises AddressError if the worker's address cannot be used here, JobBusyError if its port is taken, UsageError on a
     system that is not Linux.
     """
@@ -84,7 +94,7 @@ class Link:
         self.asked_at = -math.inf
         self._config = config
         self._stats = stats
-        self._packet_bytes = 0
+        self.packet_bytes = 0
         self._note_trains()
         self._poll = select.poll()
         self._events = select.POLLIN
@@ -102,7 +112,7 @@ class Link:
         """Packets (n, bytes of one) that :meth:`send` sends by index, their TOS bytes, and the slot of the first."""
         self.socket.load(packets, tos=tos, phase=first_slot)
         self._rows = packets
-        self._packet_bytes = packets.shape[1]
+        self.packet_bytes = packets.shape[1]
 
     def send(self, chunks: NDArray[np.int64], train: int) -> int:
         """Send loaded packets, in trains of at most ``train``. Returns how many the socket accepted, or lost with a
@@ -125,7 +135,7 @@ class Link:
                 sent += accepted
         self._stats.packets_sent += sent
         self._stats.messages_sent += self.socket.messages_sent - messages
-        self._stats.bytes_sent += sent * (LOWER_HEADER_BYTES + self._packet_bytes)
+        self._stats.bytes_sent += sent * (LOWER_HEADER_BYTES + self.packet_bytes)
         self._note_trains()
         return done
 
@@ -177,6 +187,30 @@ class Link:
         self.socket.note_longest(run.longest)
         self._count(run.datagrams, run.datagrams * run.datagram_bytes)
         return run.datagrams
+
+    def compiled(self) -> Compiled | None:
+        """What C needs to send and receive here; None where Python must look at each message."""
+        return None if self._tags is not None else self.socket.compiled
+
+    def failed(self, number: int, *, sending: bool) -> int:
+        """C has met this error. Returns how many packets are lost by it: the first ones that were to be sent.
+
+        Raises what :meth:`send` and :meth:`collect` raise.
+        """
+        if sending and number in (NOTHING_THERE | NO_TRAINS):
+            # To be sent once more, by Python, which knows what to do.
+            return 0
+        self._note_failure(OSError(number, os.strerror(number)))
+        return int(sending)
+
+    def moved(self, received: Moved, sent: Moved, longest_in: int) -> None:
+        """C has received and sent so much. ``longest_in``: see :class:`BatchSocket`."""
+        self.socket.moved(sent=sent.messages, received=received.messages, longest=longest_in)
+        self._stats.messages_received += received.messages
+        self._stats.messages_sent += sent.messages
+        self._count(received.packets, received.packets * received.packet_bytes)
+        self._stats.packets_sent += sent.packets
+        self._stats.bytes_sent += sent.packets * (LOWER_HEADER_BYTES + sent.packet_bytes)
 
     def _count(self, packets: int, payload_bytes: int) -> None:
         self._stats.packets_received += packets

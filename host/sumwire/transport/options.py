@@ -43,8 +43,8 @@ class ExchangeOptions:
     ``patience``: another one than the transport's. ``bounded``: contributions may be missing from the sums, as
     many as the delivery's loss bound allows. ``tos``: the IPv4 TOS byte of every chunk's packets, uint8 (chunks,);
     retransmissions have the same priority and are never dropped on purpose. ``contribute=False``: nothing is sent; the
-    results of the other workers' contributions are waited for. ``next_run``: the exchange
-    belongs to a greeting, and a slot in this round or a later one shows that another run has begun.
+    results of the other workers' contributions are waited for. ``next_run``: the exchange belongs to a greeting, and a
+    slot in this round or a later one shows that another run has begun.
     """
 
     waits_for_workers: bool = False

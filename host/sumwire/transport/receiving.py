@@ -29,7 +29,7 @@ _REFUSED: Final = first_byte(p4.KIND_REFUSED)
 
 
 class Receiver:
-    """Stores results in an exchange's buffers and reports them to the window.
+    """Stores results in an exchange's buffers and reports them to the window. ``runs``: takes in usual ones, by C.
 
     Every method raises DeadlineError for an incomplete result, OrderError for another chunk's, MismatchError for one
     that lacks workers, StaleRunError for a STALE whose result cannot be recovered, and what :class:`Waiting` raises
@@ -43,20 +43,26 @@ class Receiver:
         self._catch_up = connection.catch_up
         self._buffers = buffers
         self._waiting = waiting
-        self._runs = _runs_of(connection, buffers)
+        self.runs = _runs_of(connection, buffers)
 
     def receive(self, wanted: int = 0) -> None:
         """Take in what the socket has, up to a batch. ``wanted``: see :meth:`BatchSocket.receive`."""
         connection, link = self._connection, self._link
         began = connection.clock()
         messages = link.collect(wanted)
-        run = self._runs.take(messages) if self._runs is not None and messages else None
+        run = self.runs.take(messages) if self.runs is not None and messages else None
         count = link.stored(run) if run is not None else link.take_apart() if messages else 0
         now = connection.clock()
         connection.pace.arrived(count, began, now, drained=link.drained)
         if run is not None:
             self._window.complete_run(run.first, run.first + run.datagrams, now)
         elif count:
+            self._take_in(count)
+
+    def take_apart(self) -> None:
+        """Take in the messages that were received last."""
+        count = self._link.take_apart()
+        if count:
             self._take_in(count)
 
     def _take_in(self, count: int) -> None:

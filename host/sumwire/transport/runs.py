@@ -30,8 +30,8 @@ class Run(NamedTuple):
 class Runs:
     """The runs among the results of one exchange.
 
-    ``messages``: where received messages lie. ``flying``: bool (chunks,), whether a chunk is in flight; read at every
-    call.
+    ``messages``: where received messages lie; ``exchange``: what is taken from them. Both are for C. ``flying``: bool
+    (chunks,), whether a chunk is in flight; read at every call.
     """
 
     def __init__(self, library: CDLL, messages: MessagePlaces, buffers: Buffers, flying: NDArray[np.bool_]) -> None:
@@ -39,8 +39,8 @@ class Runs:
         # The structures only have addresses.
         self._kept = expected.heads, results, flying
         self._take = library.runs_take
-        self._messages = RunsMessages(*messages)
-        self._exchange = RunsExchange(
+        self.messages = RunsMessages(*messages)
+        self.exchange = RunsExchange(
             address_of(expected.heads),
             tuple(expected.mask.tolist()),
             buffers.chunks,
@@ -52,12 +52,16 @@ class Runs:
             address_of(results.contributors),
         )
 
+    @property
+    def datagram_bytes(self) -> int:
+        """Of each result."""
+        return HEADER_BYTES + int(self.exchange.payload_bytes) + int(self.exchange.tag_bytes)
+
     def take(self, messages: int) -> Run | None:
         """Store the results that lie in so many messages, if they are all plain ones of consecutive chunks in flight.
 
         Returns None, with nothing stored, if there is anything else among them.
         """
-        exchange = self._exchange
-        count = self._take(self._messages, messages, exchange)
-        size = HEADER_BYTES + exchange.payload_bytes + exchange.tag_bytes
-        return Run(exchange.first, count, exchange.longest, size) if count else None
+        exchange = self.exchange
+        count = self._take(self.messages, messages, exchange)
+        return Run(exchange.first, count, exchange.longest, self.datagram_bytes) if count else None

@@ -5,10 +5,10 @@ neighbours. :class:`Flight` and :class:`Turns` do the same by numpy, and whateve
 
 from __future__ import annotations
 
-from ctypes import CDLL
+from ctypes import CDLL, pointer
 
 from sumwire.transport.in_flight import Chunks, Flight, Landing
-from sumwire.transport.kernels import SteadyExchange, SteadyLanding, kernels
+from sumwire.transport.kernels import FastPathState, SteadyExchange, SteadyLanding, kernels
 from sumwire.transport.turns import Turns
 from sumwire.wire.messages import address_of
 
@@ -51,6 +51,26 @@ class Steady:
         flight.head = landing.head
         flight.count -= last - first
         return Landing(list(landing.latest), landing.sent_at if landing.sent_once else None)
+
+    def lend(self, state: FastPathState, most_in_flight: int) -> None:
+        """Let C work on the exchange alone (:mod:`sumwire.transport.fast_path`)."""
+        flight, turns = self._flight, self._turns
+        flight.make_room(len(turns.ready) - turns.taken)
+        self._find_log()
+        state.exchange = pointer(self._exchange)
+        state.landing.head, state.landing.end = flight.head, flight.end
+        state.taken, state.to = turns.taken, turns.to
+        state.in_flight, state.most_in_flight = flight.count, most_in_flight
+
+    def take_back(self, state: FastPathState) -> int:
+        """Take over what C has done. Returns how many chunks were sent."""
+        flight, turns = self._flight, self._turns
+        sent = int(state.taken) - turns.taken
+        flight.head = int(state.landing.head)
+        flight.count_sent(sent)
+        flight.count -= int(state.results)
+        turns.taken, turns.to = int(state.taken), int(state.to)
+        return sent
 
     def _find_log(self) -> None:
         """Retransmissions may have moved it."""

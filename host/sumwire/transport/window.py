@@ -32,6 +32,7 @@ from sumwire.transport.congestion import WindowLimit
 from sumwire.transport.early_closing import EarlyClosing
 from sumwire.transport.fast_retransmit import REORDER_TOLERANCE, FastRetransmit
 from sumwire.transport.in_flight import Chunks, Flight, Landing
+from sumwire.transport.kernels import FastPathState
 from sumwire.transport.options import PLAIN, ExchangeOptions
 from sumwire.transport.reordering import Reordering
 from sumwire.transport.retries import Outgoing, Retries, SendKind
@@ -211,6 +212,34 @@ class Window:
             self.complete(np.arange(first, last), now)
         else:
             self._note(last - first, self._steady.land(first, last), now, marked=0)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether C may go on with the exchange: no chunk waits to be sent in another way than all others."""
+        limit = self.limit
+        if self._steady is None or not self.contributes or (limit is not None and limit.chunks < limit.most):
+            return False
+        return not (self._urgent or self._timers.burst or self._reordering.expected)
+
+    def lend(self, state: FastPathState) -> None:
+        """Let C go on with the exchange, until :meth:`take_back`."""
+        assert self._steady is not None
+        self._steady.lend(state, self.slots if self.limit is None else self.limit.chunks)
+        state.prefix = self.completed()
+        state.filled = min(self.filled, self._sendable)
+        state.answered[:] = self._fast.numbers
+
+    def take_back(self, state: FastPathState) -> Chunks:
+        """Take over what C has done. Returns chunks that it has counted as sent and the socket has not taken."""
+        assert self._steady is not None
+        self.counters.sent += self._steady.take_back(state)
+        self._prefix = int(state.prefix)
+        if state.results:
+            sent_at = state.round_trip_from if state.round_trips else None
+            self._note(int(state.results), Landing([], sent_at), state.now, marked=0)
+            self._fast.numbers = list(state.answered)
+        taken = int(state.taken)
+        return self._turns.ready[taken - int(state.held) : taken]
 
     def completed(self) -> int:
         """How many chunks from the first on have their results without a gap."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.wire.kernels import ArrivalsIn, TrainsOut, kernels
+from sumwire.wire.kernels import ArrivalsIn, Compiled, TrainsOut, compiled, kernels
 from sumwire.wire.messages import (
     CONTROL,
     CONTROL_BYTES,
@@ -99,7 +99,7 @@ class BatchSocket:
         self._in.vectors["length"] = memory.shape[1]
         self._filled = batch
         # Datagrams of the longest train of late.
-        self._longest_in = 1
+        self.longest_in = 1
         self._kernels = kernels()
         self._cut_rows = TrainsOut(
             vectors=address_of(self._out.vectors),
@@ -120,6 +120,26 @@ class BatchSocket:
         # The most rows of a train; more than 1 if the socket cuts messages into rows of the present size.
         self._joined = 1
         self._tagged = False
+
+    @property
+    def compiled(self) -> Compiled | None:
+        """What other C needs to send and receive as :meth:`send` and :meth:`collect` do, for the rows loaded now; None
+        if Python does it. :meth:`moved` is to be called after it."""
+        if self._kernels is None:
+            return None
+        self._note_tos()
+        return compiled(self._kernels, self._messages_in, self._cut_rows, self._out.address, int(_COLLECT_S * _NANO))
+
+    def moved(self, *, sent: int, received: int, longest: int) -> None:
+        """Other C has sent and received so many messages. ``longest``: :attr:`longest_in` by then."""
+        self.messages_sent += sent
+        self.messages_received += received
+        self.longest_in = longest
+        self._filled = self._messages_in.filled
+
+    def train(self, joined: int) -> int:
+        """The most rows of a train, a power of two, if no more than ``joined`` are wanted."""
+        return train_limit(self._size, min(joined, self._joined))
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -171,7 +191,7 @@ class BatchSocket:
         """
         if not len(rows):
             return 0
-        count, end = self._cut(rows, train_limit(self._size, min(joined, self._joined)))
+        count, end = self._cut(rows, self.train(joined))
         try:
             sent = checked(self._sendmmsg(self.fileno(), self._out.address, count, socket.MSG_DONTWAIT))
         except OSError as error:
@@ -185,14 +205,17 @@ class BatchSocket:
     def _cut(self, rows: NDArray[np.integer[Any]], longest: int) -> tuple[int, int]:
         """Lay trains of at most ``longest`` rows into the messages, as far as these suffice. Returns how many messages,
         and how many rows are in them."""
-        if self._tagged != (self._tos is not None):
-            self._tagged = self._tos is not None
-            self._out.control_lengths[:] = CONTROL.itemsize if self._tagged else 0
+        self._note_tos()
         if self._kernels is None:
             return self._cut_by_numpy(rows, longest)
         numbers = np.ascontiguousarray(rows, np.int64)
         messages: int = self._kernels.trains_cut(self._cut_rows, address_of(numbers), len(numbers), longest)
         return messages, self._cut_rows.rows
+
+    def _note_tos(self) -> None:
+        if self._tagged != (self._tos is not None):
+            self._tagged = self._tos is not None
+            self._out.control_lengths[:] = CONTROL.itemsize if self._tagged else 0
 
     def _cut_by_numpy(self, rows: NDArray[np.integer[Any]], longest: int) -> tuple[int, int]:
         tos = None if self._tos is None else self._tos[rows]
@@ -229,7 +252,7 @@ class BatchSocket:
         one. Raises OSError, for example for an earlier packet's ICMP error.
         """
         # No more messages than bring as many: for too many it would wait although all datagrams are there.
-        messages = min(max(1, wanted // self._longest_in), self.batch) if wanted else 0
+        messages = min(max(1, wanted // self.longest_in), self.batch) if wanted else 0
         if self._kernels is None:
             self._collect_by_python(messages)
         else:
@@ -250,7 +273,7 @@ class BatchSocket:
 
     def note_longest(self, datagrams: int) -> None:
         """The longest message of the latest call had so many datagrams."""
-        self._longest_in = max(datagrams, self._longest_in * 7 // 8)
+        self.longest_in = max(datagrams, self.longest_in * 7 // 8)
 
     def _collect_by_python(self, wanted: int) -> None:
         """Receive the messages that have arrived; before these up to ``wanted``, for which it waits."""

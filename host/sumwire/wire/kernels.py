@@ -9,7 +9,7 @@ import ctypes
 import functools
 from ctypes import POINTER, c_int, c_int64, c_uint64, c_void_p
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from sumwire.native import load_folder, switched_off
 
@@ -42,6 +42,37 @@ class ArrivalsIn(ctypes.Structure):
         ("room", c_uint64),
         ("filled", c_uint64),
     ]
+
+
+class Compiled(NamedTuple):
+    """Addresses of functions and structures: ``arrivals_collect`` and what it works on, the number of messages that it
+    has filled; ``trains_cut`` and what it works on, the messages of a sending call. ``collect_ns``: how long a receive
+    waits."""
+
+    collect: int
+    arrivals: int
+    filled: int
+    cut: int
+    trains: int
+    out: int
+    collect_ns: int
+
+
+def compiled(library: ctypes.CDLL, arrivals: ArrivalsIn, trains: TrainsOut, out: int, collect_ns: int) -> Compiled:
+    """The addresses in a loaded library. The structures must stay in place."""
+    return Compiled(
+        _function(library.arrivals_collect),
+        ctypes.addressof(arrivals),
+        ctypes.addressof(arrivals) + ArrivalsIn.filled.offset,
+        _function(library.trains_cut),
+        ctypes.addressof(trains),
+        out,
+        collect_ns,
+    )
+
+
+def _function(function: Any) -> int:
+    return ctypes.cast(function, c_void_p).value or 0
 
 
 def kernels() -> ctypes.CDLL | None:

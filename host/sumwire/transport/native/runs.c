@@ -2,40 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Results as nearly all of them come: plain ones of consecutive chunks in flight, in messages that are one datagram or
 // a train of them. They go from where the kernel has put them straight to their places.
-#include <stdint.h>
+#include "runs.h"
+
 #include <string.h>
-
-#include "constants.h"
-
-enum { HEAD_NUMBERS = HEADER_BYTES / 8 };
-
-// Where a receiving call puts messages. Lengths (uint32_t) and bytes of each datagram (int32_t, 0 if the message is a
-// single one) lie so many bytes apart.
-struct runs_messages {
-  const uint8_t *memory;
-  uint64_t message_bytes;
-  const uint8_t *lengths;
-  uint64_t length_bytes;
-  const uint8_t *segments;
-  uint64_t segment_bytes;
-};
-
-// The exchange under way. `expected` has a head for each chunk, in the fields of `mask`. After a run: its first chunk,
-// and the datagrams of its longest message.
-struct runs_exchange {
-  const uint64_t *expected;
-  uint64_t mask[HEAD_NUMBERS];
-  uint64_t chunks;
-  uint64_t payload_bytes;
-  // Of the authentication tag behind it, which has been checked.
-  uint64_t tag_bytes;
-  const uint8_t *flying;
-  uint8_t *words;
-  uint8_t *counts;
-  uint8_t *contributors;
-  uint64_t first;
-  uint64_t longest;
-};
 
 static uint32_t number_at(const uint8_t *octets) {
   uint32_t number;

@@ -1,36 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 // What happens to nearly every chunk: its turn comes, it is sent, and its result arrives with those of its neighbours.
-#include <stdint.h>
-
-#include "constants.h"
-
-enum { LATEST = REORDER_TOLERANCE };
-
-// The arrays of one exchange: sumwire.transport.in_flight and sumwire.transport.turns tell what is in them.
-struct steady_exchange {
-  uint64_t chunks;
-  uint64_t short_step;
-  uint64_t long_step;
-  int64_t *ready;
-  uint8_t *flying;
-  uint8_t *landed;
-  int64_t *first;
-  int64_t *latest;
-  double *sent_at;
-  int64_t *log;
-};
-
-// `latest`: the largest numbers of first transmissions, rising; 0 where there are fewer. `sent_at`: when the chunk was
-// sent that was longest in flight, of the `sent_once` chunks that were sent only once. `head`: before and after, the
-// place of the log before which all entries are dead; `end`: behind its last entry.
-struct steady_landing {
-  int64_t latest[LATEST];
-  double sent_at;
-  uint64_t sent_once;
-  uint64_t head;
-  uint64_t end;
-};
+#include "steady.h"
 
 // Of the chunks ready[begin..end-1] those before the first that is not below `filled` are sent, from transmission
 // `number` on. Returns how many.

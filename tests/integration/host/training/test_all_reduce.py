@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -122,10 +123,8 @@ def test_a_result_lands_in_the_tensor_itself(options: dict[str, Any], monkeypatc
         assert versions > 0
 
 
-@pytest.mark.parametrize("length", [3000, 40_000])
-def test_a_kept_result_is_not_the_callers_tensor(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller changes its tensors, and the next operation is over; then the result before is handed out."""
-    tensors = inputs(length)
+def keep_results(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Kept]]:
+    """The results that workers keep for others, by worker."""
     through_switch = CodecOperation.through_switch
     kept: dict[int, list[Kept]] = {worker: [] for worker in range(WORKERS)}
 
@@ -135,6 +134,14 @@ def test_a_kept_result_is_not_the_callers_tensor(length: int, monkeypatch: pytes
         return result
 
     monkeypatch.setattr(CodecOperation, "through_switch", keeping)
+    return kept
+
+
+@pytest.mark.parametrize("length", [3000, 40_000])
+def test_a_kept_result_is_not_the_callers_tensor(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller changes its tensors, and the next operation is over; then the result before is handed out."""
+    tensors = inputs(length)
+    kept = keep_results(monkeypatch)
 
     def work(job: sumwire.Job, worker: int) -> None:
         tensor, expected = tensors[worker].clone(), []
@@ -145,6 +152,28 @@ def test_a_kept_result_is_not_the_callers_tensor(length: int, monkeypatch: pytes
                 assert torch.equal(result.tensor(), before)
 
     play(work)
+
+
+@pytest.mark.parametrize("options", [{}, {"feedback": "t"}])
+def test_a_kept_result_does_not_hold_the_callers_memory(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the sums, a quarter of the tensor's size. The tensor is freed as soon as its owner lets it go."""
+    tensors = inputs(40_000)
+    kept = keep_results(monkeypatch)
+
+    def work(job: sumwire.Job, worker: int) -> list[bool]:
+        alive = []
+        for _ in range(2):
+            values = tensors[worker].numpy().copy()
+            memory = weakref.ref(values)
+            sumwire.all_reduce(torch.from_numpy(values), job, **options)
+            del values
+            alive.append(memory() is not None)
+        return alive
+
+    assert play(work) == [[False, False]] * WORKERS
+    assert [len(results) for results in kept.values()] == [2] * WORKERS
 
 
 def test_signs_take_no_feedback() -> None:

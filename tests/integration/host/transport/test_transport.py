@@ -348,6 +348,8 @@ class FullSocket:
         self._real = real
         self._lossy = lossy
         self._calls = 0
+        # C would pass it by.
+        self.compiled = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)

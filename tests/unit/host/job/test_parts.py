@@ -27,8 +27,9 @@ class Wire:
         assert upto > self.filled
         self.filled = upto
 
-    def progress(self, *, block: bool) -> int:
+    def progress(self, *, block: bool, upto: int = 0) -> int:
         if block:
+            assert self.done < upto <= self.chunks, "what it waits for is there, or never will be"
             assert self.filled == self.chunks, "it waits while there is something to encode"
             self.blocked += 1
         self.done += min(self.filled - self.done, self._rng.randrange(int(block), 9))

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+// An exchange while nothing happens but the usual: results arrive in runs, and for each one more chunk is sent.
+// sumwire.transport.fast_path tells when that is so, and takes over at the first thing that is not usual.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "runs.h"
+#include "steady.h"
+
+// Why it ended. fast_path.py has the same names.
+enum outcome { ENOUGH, TIME_OVER, OTHER_MESSAGES, RECEIVE_FAILED, OVERTAKEN, HELD, NOTHING_READY, FEW_LEFT };
+
+// sumwire.wire's functions and what they work on.
+struct fast_path_socket {
+  int (*collect)(void *arrivals, int socket, uint64_t wanted, int64_t nanoseconds);
+  void *arrivals;
+  const uint64_t *filled;
+  uint64_t (*cut)(void *trains, const int64_t *rows, uint64_t count, uint64_t longest);
+  void *trains;
+  struct mmsghdr *out;
+  int64_t collect_ns;
+  uint64_t row_bytes;
+  uint64_t batch;
+  struct pollfd polled;
+};
+
+struct fast_path {
+  struct fast_path_socket *socket;
+  const struct runs_messages *messages;
+  struct runs_exchange *run;
+  const struct steady_exchange *exchange;
+  // Fixed for a call.
+  double until_s;
+  uint64_t until_prefix;
+  int64_t filled;
+  uint64_t most_in_flight;
+  uint64_t longest_train;
+  // Before and after.
+  struct steady_landing landing;
+  int64_t answered[LATEST];
+  uint64_t taken;
+  uint64_t to;
+  uint64_t in_flight;
+  uint64_t prefix;
+  uint64_t longest_in;
+  // What happened.
+  uint64_t results;
+  uint64_t messages_in;
+  uint64_t messages_out;
+  uint64_t sent;
+  uint64_t held;
+  double began;
+  double now;
+  double round_trip_from;
+  uint64_t round_trips;
+  uint64_t drained;
+  int error;
+};
+
+static double clock_s(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+// Whether the socket has something to read in time.
+static int wait_for_results(struct fast_path *path) {
+  const double left = path->until_s - clock_s();
+  if (left <= 0) return 0;
+  const struct timespec timeout = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
+  return ppoll(&path->socket->polled, 1, &timeout, NULL) > 0;
+}
+
+// Messages for half of what is in flight, so that the process is not woken for each one.
+static uint64_t wanted_messages(const struct fast_path *path) {
+  const uint64_t wanted = path->in_flight / COLLECTED_PART;
+  if (wanted < 2) return 0;
+  const uint64_t messages = wanted / path->longest_in;
+  return messages < 1 ? 1 : messages > path->socket->batch ? path->socket->batch : messages;
+}
+
+static void note(struct fast_path *path, uint64_t count) {
+  for (int i = 0; i < LATEST; i++) {
+    const int64_t number = path->landing.latest[i];
+    if (number <= path->answered[0]) continue;
+    int place = 1;
+    for (; place < LATEST && path->answered[place] < number; place++) path->answered[place - 1] = path->answered[place];
+    path->answered[place - 1] = number;
+  }
+  if (path->landing.sent_once) path->round_trip_from = path->landing.sent_at;
+  path->round_trips += path->landing.sent_once > 0;
+  path->results += count;
+  path->in_flight -= count;
+  while (path->prefix < path->exchange->chunks && path->exchange->landed[path->prefix]) path->prefix++;
+}
+
+// Takes in what has arrived. Returns whether all of it was usual.
+static int receive(struct fast_path *path, enum outcome *outcome) {
+  const struct fast_path_socket *on = path->socket;
+  path->began = clock_s();
+  path->error = on->collect(on->arrivals, on->polled.fd, wanted_messages(path), on->collect_ns);
+  path->now = clock_s();
+  *outcome = RECEIVE_FAILED;
+  if (path->error) return 0;
+  path->messages_in += *on->filled;
+  path->drained = *on->filled < on->batch;
+  const uint64_t count = *on->filled ? runs_take(path->messages, *on->filled, path->run) : 0;
+  *outcome = OTHER_MESSAGES;
+  if (!count) return 0;
+  const uint64_t kept = path->longest_in * 7 / 8;
+  path->longest_in = path->run->longest > kept ? path->run->longest : kept;
+  path->to = steady_land(path->exchange, path->run->first, path->run->first + count, path->to, &path->landing);
+  note(path, count);
+  return 1;
+}
+
+// Sends the chunks whose turn has come. Returns whether the socket took them all.
+static int send_ready(struct fast_path *path, enum outcome *outcome) {
+  const struct fast_path_socket *on = path->socket;
+  const uint64_t room = path->most_in_flight > path->in_flight ? path->most_in_flight - path->in_flight : 0;
+  const uint64_t end = path->to - path->taken > room ? path->taken + room : path->to;
+  uint64_t left = steady_send(path->exchange, path->taken, end, path->filled, (int64_t)path->landing.end, path->now);
+  const int64_t *rows = path->exchange->ready + path->taken;
+  path->taken += left;
+  path->landing.end += left;
+  path->in_flight += left;
+  *outcome = NOTHING_READY;
+  if (!left && room && path->taken < path->exchange->chunks) return 0;
+  *outcome = HELD;
+  while (left) {
+    const uint64_t messages = on->cut(on->trains, rows, left, path->longest_train);
+    const int sent = sendmmsg(on->polled.fd, on->out, (unsigned)messages, MSG_DONTWAIT);
+    path->held = left;
+    if (sent < 0) path->error = errno;
+    if (sent <= 0) return 0;
+    uint64_t bytes = 0;
+    for (int i = 0; i < sent; i++) bytes += on->out[i].msg_hdr.msg_iov->iov_len;
+    path->messages_out += (uint64_t)sent;
+    path->sent += bytes / on->row_bytes;
+    left -= bytes / on->row_bytes;
+    rows += bytes / on->row_bytes;
+    path->held = left;
+  }
+  return 1;
+}
+
+int fast_path_run(struct fast_path *path) {
+  enum outcome outcome;
+  for (;;) {
+    if (!wait_for_results(path)) return TIME_OVER;
+    if (!receive(path, &outcome)) return outcome;
+    if (path->landing.head < (uint64_t)path->answered[0]) return OVERTAKEN;
+    if (!send_ready(path, &outcome)) return outcome;
+    if (path->prefix >= path->until_prefix) return ENOUGH;
+    if (path->in_flight <= TIMEOUT_BURST_CHUNKS) return FEW_LEFT;
+  }
+}
