@@ -98,6 +98,8 @@ class _Joining:
         self._config = config
         self._patience = patience
         self._greeting = Greeting(config, settings)
+        # From the first round of a run to the first that its greeting does not reach.
+        self._rounds = _rounds_of(self._greeting, config)
         self._first = 0
         self._generation = p4.TOKEN_NONE
         self._step = 0
@@ -204,7 +206,7 @@ class _Joining:
             waits_for_workers=True,
             patience=_Greeting(self, step),
             contribute=config.worker in group,
-            next_run=self._next(),
+            next_run=(self._first + self._rounds) % ROUNDS,
         )
         bucket = GREETING_BUCKET - step if bucket is None else bucket
         results = self._transport.exchange(op, payload, bucket, options)
@@ -233,6 +235,15 @@ class _Joining:
                 cure="start the missing workers, or give them more time: Job(config, join_s=SECONDS)",
             )
             raise error from None
+
+
+def _rounds_of(greeting: Greeting, config: JobConfig) -> int:
+    """How many rounds a greeting uses, and one more, since others may be a chunk ahead. Where a quorum closes chunks,
+    others may be anywhere in the run: there only the rounds of later runs tell that one has begun."""
+    if greeting.announces:
+        return ROUNDS_APART
+    steps = len(greeting.groups) * (len(greeting.blocks) + 1) + 1
+    return min(-(-(steps + _OPENING_CHUNKS) // config.slots) + 1, ROUNDS_APART)
 
 
 class _Greeting:

@@ -51,6 +51,22 @@ FORGOTTEN = Schedule(
 )
 
 
+# A job that is renewed in mid-run, so that workers know of different latest rounds when they greet once more.
+UNLIKE_ROUNDS = Schedule(
+    seed=2790346173377689596,
+    terms=Terms("star3", 4, 3),
+    weather=Weather(0.2, 0.02, 0.1, 0.1, (0.0005, 0.0005)),
+    steps=(
+        Step("reduce", 1018, 38851, 1.5), Step("reduce", 1018, 38851, 1.5), Step("reduce", 767, 28367, 1.5)
+    ),
+    faults=(Fault("renew", 0.0, frame=83, who=1, for_s=2.450644582229997, empty=True),),
+    group=True,
+    loss_bound=0.3,
+    one_trip=False,
+    skew_s=(0.0, 0.0, 0.0),
+)  # fmt: skip
+
+
 @pytest.fixture(autouse=True)
 def levels_of_loggers() -> Iterator[None]:
     """The command lets the product say nothing."""
@@ -134,6 +150,11 @@ def _with_refusals(schedule: Schedule, reason: int) -> tuple[Outcome, int]:
 @pytest.mark.parametrize("seed", [2, 5, 13])
 def test_drawn_schedules_with_keys_violate_nothing(seed: int) -> None:
     assert play(with_key(drawn(seed))).violations == []
+
+
+def test_a_greeting_sees_that_another_one_has_begun_less_than_16_rounds_later() -> None:
+    """It was in round 17 and others in 32. It took that for rounds of the same run, and waited for its result."""
+    assert play(UNLIKE_ROUNDS).violations == []
 
 
 def test_a_greeting_under_a_loss_bound_that_is_overtaken_in_a_tree_begins_again() -> None:
