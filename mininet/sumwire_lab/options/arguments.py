@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -518,8 +519,7 @@ def codec_options(arguments: argparse.Namespace) -> CodecOptions:
 
 def aggregator_options(arguments: argparse.Namespace) -> AggregatorOptions:
     """Options of the command `bench-aggregator`. Raises OptionError."""
-    given = {name: value for name, value in vars(arguments).items() if name not in ("command", "json")}
-    return AggregatorOptions(**given)
+    return AggregatorOptions(**{field.name: getattr(arguments, field.name) for field in fields(AggregatorOptions)})
 
 
 def rates_options(arguments: argparse.Namespace) -> tuple[tuple[str, ...], tuple[int, ...], BenchOptions]:

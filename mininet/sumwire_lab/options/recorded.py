@@ -25,7 +25,9 @@ FORMAT: Final = 1
 _BYTES_MOST: Final = 1 << 16
 _NAME: Final = re.compile(r"[a-z][a-z_]{0,40}")
 # Where results go, and what only shows a run, are no settings of it.
-_NOT_SETTINGS: Final = frozenset({"command", "results", "script", "words", "cli", "keep", "live", "metrics", "trace"})
+_NOT_SETTINGS: Final = frozenset(
+    {"command", "results", "script", "words", "cli", "keep", "live", "metrics", "trace", "log_format"}
+)
 
 
 def recorded(arguments: argparse.Namespace, options: RunOptions) -> dict[str, Any]:
