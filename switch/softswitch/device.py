@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from softswitch.errors import DeviceError
 from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, MeterRates, Replica
 
@@ -32,6 +33,9 @@ class Device(Protocol):
         """What is written to tables in it takes effect at its end, together for each table. One at a time."""
 
     def insert(self, table: str, entry: Entry) -> None: ...
+
+    def insert_many(self, table: str, entries: Sequence[Entry]) -> list[DeviceError | None]:
+        """What became of each, as by :meth:`insert` one after the other. Raises NotFoundError without the table."""
 
     def modify(self, table: str, entry: Entry) -> None: ...
 

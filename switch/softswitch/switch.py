@@ -14,7 +14,7 @@ from typing import Any, Literal
 from nativelib import NativeError
 from sumwire_protocol.logs.events import Event
 
-from softswitch.errors import InvalidEntryError, NotFoundError, UnsupportedProgramError
+from softswitch.errors import DeviceError, InvalidEntryError, NotFoundError, UnsupportedProgramError
 from softswitch.native.engine import NativeEngine
 from softswitch.program import ir
 from softswitch.program.limits import SESSIONS
@@ -34,6 +34,9 @@ _log = logging.getLogger("softswitch")
 
 MAX_GROUP = 0xFFFF
 MAX_PORT = (1 << STANDARD_WIDTHS["ingress_port"]) - 1
+
+#: Entries that are inserted while packets wait.
+_AT_ONCE = 64
 
 ENGINES = ("auto", "python", "native")
 EngineChoice = Literal["auto", "python", "native"]
@@ -241,6 +244,13 @@ class SoftSwitch:
     def insert(self, table: str, entry: Entry) -> None:
         with self._lock:
             self._table(table).insert(entry)
+
+    def insert_many(self, table: str, entries: Sequence[Entry]) -> list[DeviceError | None]:
+        outcomes: list[DeviceError | None] = []
+        for first in range(0, len(entries), _AT_ONCE):
+            with self._lock:
+                outcomes += self._table(table).insert_many(entries[first : first + _AT_ONCE])
+        return outcomes
 
     def modify(self, table: str, entry: Entry) -> None:
         with self._lock:

@@ -69,7 +69,7 @@ def _changed(entry: Entry, change: Callable[[Row, str], tuple[Row, str]]) -> Ent
     assert isinstance(key, Ternary)
     assert isinstance(entry.action, ActionCall)
     (value, mask), action = change((key.value, key.mask), entry.action.name.rpartition(".")[2])
-    return replace(entry, key=(Ternary(value, mask),), action=ActionCall(f"ingress.slot.{action}"))
+    return entry._replace(key=(Ternary(value, mask),), action=ActionCall(f"ingress.slot.{action}"))
 
 
 def _action(of: Row, instead: str) -> Mutation:

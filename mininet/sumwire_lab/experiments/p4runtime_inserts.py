@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Time of many inserts into an LPM table over P4Runtime: the soft switch beside bmv2, by turns."""
+"""Time of many inserts into an LPM table over P4Runtime: the soft switch's engines beside bmv2, by turns."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,11 @@ BATCH: Final = 1000
 _TABLE, _ACTION = "lpm_t", "forward"
 _LENGTHS: Final = 8
 _TURNS: Final = 3
-_SWITCHES: Final[dict[str, Callable[[Path], Target]]] = {"bmv2": bmv2, "soft": soft}
+ENGINES: Final = ("native", "python")
+_SWITCHES: Final[dict[str, Callable[[Path], Target]]] = {
+    "bmv2": bmv2,
+    **{engine: partial(soft, engine=engine) for engine in ENGINES},
+}
 
 
 class InsertError(LabError):
@@ -34,7 +39,7 @@ class InsertError(LabError):
 
 
 def by_turns(p4info: Path, count: int, say: Say) -> dict[str, float]:
-    """Seconds of `count` inserts, by switch: the best of three turns, in which the switches follow each other.
+    """Seconds of `count` inserts, of bmv2 and of each engine: the best of three turns, in which they follow each other.
 
     Raises InsertError, and softswitch's TargetError.
     """

@@ -85,6 +85,12 @@ class _Recorder:
             words.raw(KeyPacking(self.table).pack(key))
         return bytes(words.data)
 
+    def rows(
+        self, keys: Sequence[tuple[KeyMatch, ...]], position: int, args: Sequence[tuple[int, ...]], *, counts: bool
+    ) -> list[bytes]:
+        counter = CounterValue() if counts else None
+        return [self.row(key, position, each, counter) for key, each in zip(keys, args, strict=True)]
+
     def row_of_set(
         self, key: tuple[KeyMatch, ...], calls: Sequence[tuple[int, tuple[int, ...]]], counter: CounterValue | None
     ) -> bytes:

@@ -31,6 +31,10 @@ void *ss_memory(size_t size_bytes);
 
 struct ss_row *ss_row_new(uint32_t action, uint32_t hit, const uint64_t *args, size_t arg_limbs, const uint64_t *key,
                           size_t key_limbs, int masked, int counted);
+// `count` rows of one action, all of them hits; `args` and `keys` have those of one after those of the other. 0, and no
+// rows, without memory.
+int ss_rows_new(uint32_t action, const uint64_t *args, size_t arg_limbs, const uint64_t *keys, size_t key_limbs,
+                int masked, int counted, size_t count, struct ss_row **rows);
 void ss_row_free(struct ss_row *row);
 uint64_t *ss_row_cell(struct ss_row *row);
 // Of the row's direct meter. 0 without memory.

@@ -40,6 +40,10 @@ LogFunction = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p)
 # name -> result, arguments. Structures that only C reads are plain addresses; arrays of limbs are bytes.
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_row_new": (c_void_p, (c_uint32, c_uint32, c_char_p, c_size_t, c_char_p, c_size_t, c_int, c_int)),
+    "ss_rows_new": (
+        c_int,
+        (c_uint32, c_char_p, c_size_t, c_char_p, c_size_t, c_int, c_int, c_size_t, c_void_p),
+    ),
     "ss_row_free": (None, (c_void_p,)),
     "ss_row_cell": (ctypes.POINTER(c_uint64), (c_void_p,)),
     "ss_row_set_meter": (c_int, (c_void_p, c_double, c_uint64, c_double, c_uint64, c_uint64, c_uint32)),

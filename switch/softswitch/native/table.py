@@ -8,11 +8,13 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 from softswitch.native.limbs import LIMB_BITS, LIMB_BYTES, argument_offsets, limbs, to_limbs
 from softswitch.native.runtime_library import Field, present, runtime
 from softswitch.program import ir
-from softswitch.runtime.entries import CounterValue, KeyMatch, MeterRates, Range, Ternary
+from softswitch.runtime.entries import CounterValue, KeyMatch, Lpm, MeterRates, Range, Ternary
 from softswitch.runtime.machine import TIMESTAMP_MASK
 from softswitch.runtime.tables import prefix_mask
 
@@ -23,12 +25,18 @@ SET = 0xFFFFFFFF  # SS_SET of engine.h
 class NativeRow:
     """Owns a ``struct ss_row``."""
 
-    __slots__ = ("__weakref__", "address", "cell", "choices")
+    __slots__ = ("__weakref__", "address", "choices", "counts")
 
     def __init__(self, address: int, counts: bool, choices: Sequence[NativeRow] = ()) -> None:
         self.address = address
+        self.counts = counts
         self.choices = choices  # whose addresses are in C
-        self.cell = runtime().ss_row_cell(address) if counts else None
+
+    @property
+    def cell(self) -> Any:
+        """The counter: packets and bytes."""
+        assert self.counts, "only rows of tables with a direct counter are written"
+        return runtime().ss_row_cell(self.address)
 
     def __del__(self, _at_exit: Callable[[], bool] = sys.is_finalizing) -> None:
         if not _at_exit():  # the packet loop may still use it
@@ -87,6 +95,25 @@ class NativeTable:
             self.write_counter(row, counter)
         return row
 
+    def rows(
+        self, keys: Sequence[tuple[KeyMatch, ...]], position: int, args: Sequence[tuple[int, ...]], *, counts: bool
+    ) -> list[NativeRow]:
+        packing = self._arguments[position]
+        addresses = array("Q", bytes(LIMB_BYTES * len(keys)))
+        made = runtime().ss_rows_new(
+            position,
+            packing.pack_all(args),
+            packing.limbs,
+            self._key.pack_all(keys),
+            self._key.limbs,
+            self._kind != HASHED,
+            counts,
+            len(keys),
+            addresses.buffer_info()[0],
+        )
+        present(made)
+        return [NativeRow(address, counts) for address in addresses]
+
     def row_of_set(
         self, key: tuple[KeyMatch, ...], calls: Sequence[tuple[int, tuple[int, ...]]], counter: CounterValue | None
     ) -> NativeRow:
@@ -139,11 +166,11 @@ class NativeTable:
             present(None)
 
     def read_counter(self, row: NativeRow) -> CounterValue | None:
-        return None if row.cell is None else CounterValue(row.cell[0], row.cell[1])
+        return CounterValue(*row.cell[:2]) if row.counts else None
 
     def write_counter(self, row: NativeRow, value: CounterValue) -> None:
-        assert row.cell is not None, "only rows of tables with a direct counter are written"
-        row.cell[0], row.cell[1] = value.packets, value.bytes
+        cell = row.cell
+        cell[0], cell[1] = value.packets, value.bytes
 
 
 def meter_numbers(rates: MeterRates | None, now_us: int) -> tuple[float, int, float, int, int, bool]:
@@ -171,18 +198,24 @@ class Packing:
 
     def __init__(self, widths: Sequence[int]) -> None:
         self._widths = widths
-        self._offsets, self._limbs = argument_offsets(widths)
+        self._offsets, self.limbs = argument_offsets(widths)
         # Where each number takes a limb, which is usual, one call writes them all.
         self._whole = struct.Struct(f"={len(widths)}Q").pack if all(width <= LIMB_BITS for width in widths) else None
 
     def pack(self, numbers: Sequence[int]) -> bytes:
         if self._whole is not None:
             return self._whole(*numbers)
-        packed = bytearray(self._limbs * LIMB_BYTES)
+        packed = bytearray(self.limbs * LIMB_BYTES)
         for number, width, offset in zip(numbers, self._widths, self._offsets, strict=True):
             data = to_limbs(number, width)
             packed[offset * LIMB_BYTES : offset * LIMB_BYTES + len(data)] = data
         return bytes(packed)
+
+    def pack_all(self, rows: Sequence[Sequence[int]]) -> bytes:
+        """One after the other."""
+        if self._whole is not None:
+            return array("Q", chain.from_iterable(rows)).tobytes()
+        return b"".join(map(self.pack, rows))
 
 
 class KeyPacking:
@@ -206,6 +239,25 @@ class KeyPacking:
             return self._whole(*numbers)
         widths = self._widths * (1 if self._exact else 2)
         return b"".join(map(to_limbs, numbers, widths))
+
+    def pack_all(self, keys: Sequence[tuple[KeyMatch, ...]]) -> bytes:
+        """One after the other. Keys of exact and prefix matches only."""
+        if self._whole is None:
+            return b"".join(map(self.pack, keys))
+        fields = list(zip(*keys, strict=True))
+        columns = [[match[0] for match in field] for field in fields]
+        if not self._exact:
+            columns += [_masks(field, width) for field, width in zip(fields, self._widths, strict=True)]
+        return array("Q", chain.from_iterable(zip(*columns, strict=True))).tobytes()
+
+
+def _masks(matches: Sequence[KeyMatch], width: int) -> list[int]:
+    """Of one field: there are few prefix lengths."""
+    if not isinstance(matches[0], Lpm):
+        return [prefix_mask(matches[0], width)] * len(matches)
+    lengths = [match[-1] for match in matches]
+    masks = {length: prefix_mask(Lpm(0, length), width) for length in set(lengths)}
+    return [masks[length] for length in lengths]
 
 
 def _second(match: KeyMatch, width: int) -> int:

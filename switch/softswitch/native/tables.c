@@ -62,6 +62,18 @@ void ss_row_free(struct ss_row *row) {
   free(row);
 }
 
+int ss_rows_new(uint32_t action, const uint64_t *args, size_t arg_limbs, const uint64_t *keys, size_t key_limbs,
+                int masked, int counted, size_t count, struct ss_row **rows) {
+  size_t key_words = key_limbs * (masked ? 2 : 1);
+  for (size_t i = 0; i < count; i++) {
+    rows[i] = ss_row_new(action, 1, args + i * arg_limbs, arg_limbs, keys + i * key_words, key_limbs, masked, counted);
+    if (rows[i] != NULL) continue;
+    while (i > 0) ss_row_free(rows[--i]);
+    return 0;
+  }
+  return 1;
+}
+
 int ss_row_set_meter(struct ss_row *row, double committed, uint64_t committed_burst, double peak, uint64_t peak_burst,
                      uint64_t now_us, uint32_t configured) {
   if (row->entry.meter == NULL) row->entry.meter = malloc(sizeof *row->entry.meter);

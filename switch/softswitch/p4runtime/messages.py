@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import DecodeError
 from p4.v1 import p4runtime_pb2
 
+from softswitch.p4runtime.alike import alike
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.wire import plain_update
 
@@ -33,7 +35,7 @@ class Write:
     """A ``WriteRequest``: ``head`` is one without its updates, which are protobuf's messages or look like them."""
 
     head: Any
-    updates: list[Any]
+    updates: Iterable[Any]
 
 
 def parse_write(raw: bytes) -> Write:
@@ -45,6 +47,9 @@ def parse_write(raw: bytes) -> Write:
         return _whole(raw)  # which says what is wrong, if anything
     if head.updates:
         return _whole(raw)
+    together = alike(chunks)
+    if together is not None:
+        return Write(head, together)
     return Write(head, [plain_update(chunk) or parse(p4runtime_pb2.Update, chunk) for chunk in chunks])
 
 

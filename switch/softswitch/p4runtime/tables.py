@@ -27,7 +27,7 @@ from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.wire import PlainUpdate
 from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch, MeterRates
 
-_INSERT = p4runtime_pb2.Update.INSERT
+INSERT = p4runtime_pb2.Update.INSERT
 _MODIFY = p4runtime_pb2.Update.MODIFY
 _DELETE = p4runtime_pb2.Update.DELETE
 _NO_NOTE = EntryNote()
@@ -85,7 +85,7 @@ def write(device: Device, pipeline: Pipeline, update_type: int, message: Any) ->
         pipeline.notes.direct_meters.pop(row.where, None)
         _note_entry(pipeline, row, _NO_NOTE)
         return
-    if message.HasField("action") or update_type == _INSERT:
+    if message.HasField("action") or update_type == INSERT:
         _check_not_const(device, row)
     _put(device, pipeline, row, update_type, message)
 
@@ -93,7 +93,7 @@ def write(device: Device, pipeline: Pipeline, update_type: int, message: Any) ->
 def write_plain(device: Device, pipeline: Pipeline, update: PlainUpdate) -> None:
     """As :func:`write`, and faster for what a batch is mostly made of: inserts into tables with plain entries."""
     table = pipeline.info.table(update.table_id)
-    if update.type != _INSERT or update.action is None or not table.has_plain_entries:
+    if update.type != INSERT or update.action is None or not table.has_plain_entries:
         write(device, pipeline, update.type, update)
         return
     key, priority = decode_key(table, update.match), decode_priority(table, update.priority)
@@ -185,13 +185,13 @@ def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message
     rates = _decode_rates(table, message, "meter_config")
     if message.HasField("action"):
         entry = Entry(row.key, _decode_action(pipeline, table, message.action), row.priority)
-        if update_type == _INSERT:
+        if update_type == INSERT:
             device.insert(table.name, entry)
         else:
             device.modify(table.name, entry)
         if table.implementation_id:
             pipeline.notes.profiles.refer(table, row.where, message.action)
-    elif update_type == _INSERT:
+    elif update_type == INSERT:
         raise InvalidArgumentError(f"table {table.name!r}: an INSERT needs an action")
     else:
         row.find(device)

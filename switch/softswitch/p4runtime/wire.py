@@ -20,27 +20,27 @@ _UINT32: Final = (1 << 32) - 1
 _INT32: Final = (1 << 31) - 1
 _TYPES: Final = frozenset({1, 2, 3})  # INSERT, MODIFY, DELETE
 
-_UPDATE_TYPE: Final = 1 << 3 | _VARINT
-_UPDATE_ENTITY: Final = 2 << 3 | _BYTES
-_ENTITY_TABLE_ENTRY: Final = 2 << 3 | _BYTES
-_ENTRY_TABLE_ID: Final = 1 << 3 | _VARINT
-_ENTRY_MATCH: Final = 2 << 3 | _BYTES
-_ENTRY_ACTION: Final = 3 << 3 | _BYTES
-_ENTRY_PRIORITY: Final = 4 << 3 | _VARINT
-_MATCH_FIELD_ID: Final = 1 << 3 | _VARINT
-_MATCH_EXACT: Final = 2 << 3 | _BYTES
-_MATCH_TERNARY: Final = 3 << 3 | _BYTES
-_MATCH_LPM: Final = 4 << 3 | _BYTES
-_MATCH_RANGE: Final = 6 << 3 | _BYTES
-_MATCH_OPTIONAL: Final = 7 << 3 | _BYTES
-_KIND_VALUE: Final = 1 << 3 | _BYTES
-_KIND_SECOND: Final = 2 << 3 | _BYTES
-_KIND_PREFIX_LEN: Final = 2 << 3 | _VARINT
-_TABLE_ACTION_ACTION: Final = 1 << 3 | _BYTES
-_ACTION_ID: Final = 1 << 3 | _VARINT
-_ACTION_PARAM: Final = 4 << 3 | _BYTES
-_PARAM_ID: Final = 2 << 3 | _VARINT
-_PARAM_VALUE: Final = 3 << 3 | _BYTES
+UPDATE_TYPE: Final = 1 << 3 | _VARINT
+UPDATE_ENTITY: Final = 2 << 3 | _BYTES
+ENTITY_TABLE_ENTRY: Final = 2 << 3 | _BYTES
+ENTRY_TABLE_ID: Final = 1 << 3 | _VARINT
+ENTRY_MATCH: Final = 2 << 3 | _BYTES
+ENTRY_ACTION: Final = 3 << 3 | _BYTES
+ENTRY_PRIORITY: Final = 4 << 3 | _VARINT
+MATCH_FIELD_ID: Final = 1 << 3 | _VARINT
+MATCH_EXACT: Final = 2 << 3 | _BYTES
+MATCH_TERNARY: Final = 3 << 3 | _BYTES
+MATCH_LPM: Final = 4 << 3 | _BYTES
+MATCH_RANGE: Final = 6 << 3 | _BYTES
+MATCH_OPTIONAL: Final = 7 << 3 | _BYTES
+KIND_VALUE: Final = 1 << 3 | _BYTES
+KIND_SECOND: Final = 2 << 3 | _BYTES
+KIND_PREFIX_LEN: Final = 2 << 3 | _VARINT
+TABLE_ACTION_ACTION: Final = 1 << 3 | _BYTES
+ACTION_ID: Final = 1 << 3 | _VARINT
+ACTION_PARAM: Final = 4 << 3 | _BYTES
+PARAM_ID: Final = 2 << 3 | _VARINT
+PARAM_VALUE: Final = 3 << 3 | _BYTES
 
 
 class ExactMatch(NamedTuple):
@@ -183,23 +183,23 @@ def plain_update(raw: bytes) -> PlainUpdate | None:
 def _update(raw: bytes) -> PlainUpdate:
     """Raises _NotPlainError, or IndexError where the bytes end too soon, as do all functions below."""
     end = len(raw)
-    inside = raw[0] == _UPDATE_TYPE and raw[2] == _UPDATE_ENTITY and raw[4] == _ENTITY_TABLE_ENTRY
+    inside = raw[0] == UPDATE_TYPE and raw[2] == UPDATE_ENTITY and raw[4] == ENTITY_TABLE_ENTRY
     if not inside or end > _ONE_BYTE or raw[3] != end - 4 or raw[5] != end - 6 or raw[1] not in _TYPES:
         raise _NotPlainError
-    table_id, at = _field(raw, 6, _ENTRY_TABLE_ID)
+    table_id, at = _field(raw, 6, ENTRY_TABLE_ID)
     matches = []
-    while at < end and raw[at] == _ENTRY_MATCH:
+    while at < end and raw[at] == ENTRY_MATCH:
         start = at + 2
         at = start + raw[at + 1]
         matches.append(_match(raw, start, at))
     action = None
-    if at < end and raw[at] == _ENTRY_ACTION:
+    if at < end and raw[at] == ENTRY_ACTION:
         start = at + 2
         at = start + raw[at + 1]
         action = _action(raw, start, at)
     priority = 0
     if at < end:
-        priority, at = _field(raw, at, _ENTRY_PRIORITY)
+        priority, at = _field(raw, at, ENTRY_PRIORITY)
     if at != end or priority > _INT32:
         raise _NotPlainError
     return PlainUpdate(raw[1], table_id, tuple(matches), action, priority)
@@ -207,22 +207,22 @@ def _update(raw: bytes) -> PlainUpdate:
 
 def _match(raw: bytes, at: int, end: int) -> Match:
     """The ``FieldMatch`` from ``at`` to ``end``."""
-    field_id, at = _field(raw, at, _MATCH_FIELD_ID)
+    field_id, at = _field(raw, at, MATCH_FIELD_ID)
     kind = raw[at]
     if raw[at + 1] != end - at - 2:
         raise _NotPlainError
-    value, at = _bytes(raw, at + 2, _KIND_VALUE)
+    value, at = _bytes(raw, at + 2, KIND_VALUE)
     match: Match
-    if kind == _MATCH_EXACT:
+    if kind == MATCH_EXACT:
         match = ExactMatch(field_id, value)
-    elif kind == _MATCH_LPM:
-        prefix_len, at = _field(raw, at, _KIND_PREFIX_LEN)
+    elif kind == MATCH_LPM:
+        prefix_len, at = _field(raw, at, KIND_PREFIX_LEN)
         match = LpmMatch(field_id, value, prefix_len)
-    elif kind == _MATCH_OPTIONAL:
+    elif kind == MATCH_OPTIONAL:
         match = OptionalMatch(field_id, value)
-    elif kind in (_MATCH_TERNARY, _MATCH_RANGE):
-        second, at = _bytes(raw, at, _KIND_SECOND)
-        match = (TernaryMatch if kind == _MATCH_TERNARY else RangeMatch)(field_id, value, second)
+    elif kind in (MATCH_TERNARY, MATCH_RANGE):
+        second, at = _bytes(raw, at, KIND_SECOND)
+        match = (TernaryMatch if kind == MATCH_TERNARY else RangeMatch)(field_id, value, second)
     else:
         raise _NotPlainError
     if at != end:
@@ -232,16 +232,16 @@ def _match(raw: bytes, at: int, end: int) -> Match:
 
 def _action(raw: bytes, start: int, end: int) -> PlainAction:
     """The ``TableAction`` from ``start`` to ``end``, if it is an action itself."""
-    if raw[start] != _TABLE_ACTION_ACTION or raw[start + 1] != end - start - 2:
+    if raw[start] != TABLE_ACTION_ACTION or raw[start + 1] != end - start - 2:
         raise _NotPlainError
-    action_id, at = _field(raw, start + 2, _ACTION_ID)
+    action_id, at = _field(raw, start + 2, ACTION_ID)
     params = []
     while at < end:
-        if raw[at] != _ACTION_PARAM:
+        if raw[at] != ACTION_PARAM:
             raise _NotPlainError
         after = at + 2 + raw[at + 1]
-        param_id, at = _field(raw, at + 2, _PARAM_ID)
-        value, at = _bytes(raw, at, _PARAM_VALUE)
+        param_id, at = _field(raw, at + 2, PARAM_ID)
+        value, at = _bytes(raw, at, PARAM_VALUE)
         if at != after:
             raise _NotPlainError
         params.append(Param(param_id, value))

@@ -11,8 +11,9 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError
-from softswitch.p4runtime import counters, groups, meters, sessions, tables, value_sets
+from softswitch.p4runtime import bulk, counters, groups, meters, sessions, tables, value_sets
 from softswitch.p4runtime.access import FULL, Access, entity_id
+from softswitch.p4runtime.alike import AlikeUpdates
 from softswitch.p4runtime.errors import (
     BatchError,
     InvalidArgumentError,
@@ -42,7 +43,9 @@ def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any], allowed: A
     Raises BatchError if any failed; the others have been done. A table is changed once for all of them.
     """
     with device.batch():
-        outcomes = [_outcome(device, pipeline, allowed, update) for update in updates]
+        outcomes = bulk.insert(device, pipeline, updates, allowed) if isinstance(updates, AlikeUpdates) else None
+        if outcomes is None:
+            outcomes = [_outcome(device, pipeline, allowed, update) for update in updates]
     if any(outcomes):
         raise BatchError("updates", outcomes)
 

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from softswitch.program import ir
 from softswitch.runtime.entries import CounterValue, Exact, KeyMatch, Lpm, MeterRates, Range, Ternary
@@ -21,8 +20,7 @@ Cell = list[Any]  # [packets, bytes], and where the table has a direct meter tha
 Compiler = Callable[[int, tuple[int, ...], Cell | None], Compiled]
 
 
-@dataclass(frozen=True)
-class PythonRow:
+class PythonRow(NamedTuple):
     """``key`` is empty for a default action."""
 
     key: tuple[KeyMatch, ...]
@@ -64,6 +62,12 @@ class PythonTable:
         counter: CounterValue | None,
     ) -> PythonRow:
         return PythonRow(key or (), self._compiler(position, args, None if key is None else self._cell(counter)))
+
+    def rows(
+        self, keys: Sequence[tuple[KeyMatch, ...]], position: int, args: Sequence[tuple[int, ...]], *, counts: bool
+    ) -> list[PythonRow]:
+        counter = CounterValue() if counts else None
+        return [self.row(key, position, each, counter) for key, each in zip(keys, args, strict=True)]
 
     def row_of_set(
         self,

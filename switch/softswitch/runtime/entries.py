@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the control plane writes, as plain numbers: table entries, action calls, counter values, replicas.
 
-Matches and calls are tuples: they are made and hashed in great numbers. In one field all matches are of one kind.
+Matches, calls and entries are tuples: they are made and hashed in great numbers. In one field all matches are of one
+kind.
 """
 
 from __future__ import annotations
@@ -63,8 +64,7 @@ class MeterRates:
     peak_burst: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One row of a table. ``key`` has one match per key field, in the table's order (a "don't care" is
     Lpm(0, 0), Ternary(0, 0) or the full Range). ``priority`` is P4Runtime's: larger wins, 0 where the
     table has neither ternary nor range keys. ``counter`` is None without a direct counter."""

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from softswitch.errors import InvalidEntryError
@@ -20,6 +19,8 @@ _MATCH_TYPES: dict[ir.MatchKind, type] = {
     ir.MatchKind.RANGE: Range,
 }
 
+_PLAIN = (0, False, None)  # priority, is_const, counter
+
 
 class EntryChecks:
     """Checks entries of one table. ``actions``: the program's, by index."""
@@ -31,9 +32,18 @@ class EntryChecks:
         self._indices = {actions[index].name: index for index in reversed(table.actions)}
         self.has_priorities = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether :meth:`check_writable` passes."""
+        return bool(self.table.keys) and not self._is_constant
+
+    @property
+    def _is_constant(self) -> bool:
+        return self.table.entries is not None and self.table.entries_const
+
     def check_writable(self) -> None:
         """Raises InvalidEntryError for a table that takes no entries from the control plane."""
-        if self.table.entries is not None and self.table.entries_const:
+        if self._is_constant:
             raise InvalidEntryError(f"table {self.table.name}: its entries are constant")
         if not self.table.keys:
             raise InvalidEntryError(f"table {self.table.name} has no key and takes no entries")
@@ -57,7 +67,32 @@ class EntryChecks:
             self.action_index(call)
         if entry.counter is not None and not self.table.has_counter:
             raise InvalidEntryError(f"table {name} has no direct counter")
-        return replace(entry, is_const=False) if entry.is_const else entry
+        return entry._replace(is_const=False) if entry.is_const else entry
+
+    def calls_that_fit(self, entries: Sequence[Entry]) -> list[ActionCall] | None:
+        """The call of each, where :meth:`checked` takes each as it is. They are looked at by columns, which is faster.
+        None where one does not fit, for tables whose entries have priorities, and for entries with several actions."""
+        keys, actions, *others = zip(*entries, strict=True)
+        calls = [action for action in actions if isinstance(action, ActionCall)]
+        shapes = set(map(len, keys)), set(zip(*others, strict=True)), len(calls)
+        if self.has_priorities or shapes != ({len(self.table.keys)}, {_PLAIN}, len(actions)):
+            return None
+        columns = zip(zip(*keys, strict=True), self.table.keys, strict=True)
+        fit = all(_matches_fit(*column) for column in columns) and self._calls_fit(calls)
+        return calls if fit else None
+
+    def _calls_fit(self, calls: Sequence[ActionCall]) -> bool:
+        args_by_name: dict[str, list[tuple[int, ...]]] = {}
+        for call in calls:
+            args_by_name.setdefault(call.name, []).append(call.args)
+        return all(name in self._indices and self._args_fit(name, args) for name, args in args_by_name.items())
+
+    def _args_fit(self, name: str, args: Sequence[tuple[int, ...]]) -> bool:
+        parameters = self._actions[self._indices[name]].parameters
+        if set(map(len, args)) != {len(parameters)}:
+            return False
+        columns = zip(zip(*args, strict=True), parameters, strict=True)
+        return all(_numbers_fit(column, parameter.width) for column, parameter in columns)
 
     def _calls(self, action: ActionCall | ActionSet) -> tuple[ActionCall, ...]:
         if isinstance(action, ActionCall):
@@ -113,3 +148,19 @@ class EntryChecks:
                     f"action {call.name}, parameter {parameter.name}: {value:#x} does not fit in {parameter.width} bits"
                 )
         return index
+
+
+def _matches_fit(column: Sequence[KeyMatch], key: ir.Key) -> bool:
+    if set(map(type, column)) != {_MATCH_TYPES[key.kind]}:
+        return False
+    if key.kind is ir.MatchKind.EXACT:
+        return _numbers_fit([match[0] for match in column], key.width)
+    values, lengths = [match[0] for match in column], [match[-1] for match in column]
+    if min(lengths) < 0 or max(lengths) > key.width or not _numbers_fit(values, key.width):
+        return False
+    behind = [((1 << key.width) - 1) >> length for length in range(key.width + 1)]
+    return not any(value & behind[length] for value, length in zip(values, lengths, strict=True))
+
+
+def _numbers_fit(numbers: Sequence[int], width: int) -> bool:
+    return min(numbers) >= 0 and max(numbers) < 1 << width

@@ -8,11 +8,11 @@ How packets look rows up is up to the engine, see :class:`Backend`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
-from softswitch.errors import EntryExistsError, InvalidEntryError, NotFoundError, TableFullError
+from softswitch.errors import DeviceError, EntryExistsError, InvalidEntryError, NotFoundError, TableFullError
 from softswitch.program import ir
 from softswitch.program.limits import TABLE_CHOICES
 from softswitch.runtime.entries import (
@@ -50,6 +50,11 @@ class Backend(Protocol[R]):
         ``key`` None makes a default action. ``position``: of the action in the table's list. ``counter`` None: the row
         does not count.
         """
+
+    def rows(
+        self, keys: Sequence[tuple[KeyMatch, ...]], position: int, args: Sequence[tuple[int, ...]], *, counts: bool
+    ) -> Sequence[R]:
+        """As :meth:`row` for each, of one action; the counters are 0."""
 
     def row_of_set(
         self, key: tuple[KeyMatch, ...], calls: Sequence[tuple[int, tuple[int, ...]]], counter: CounterValue | None
@@ -145,6 +150,35 @@ class RuntimeTable(Generic[R]):
         self._reserve(checked, None)
         self._replace(identity, self._make(checked))
 
+    def insert_many(self, entries: Sequence[Entry]) -> list[DeviceError | None]:
+        """What became of each: as by :meth:`insert` one after the other. Faster where all go in."""
+        if self._insert_all(entries):
+            return [None] * len(entries)
+        return [self._refusal(entry) for entry in entries]
+
+    def _refusal(self, entry: Entry) -> DeviceError | None:
+        try:
+            self.insert(entry)
+        except DeviceError as error:
+            return error
+        return None
+
+    def _insert_all(self, entries: Sequence[Entry]) -> bool:
+        """False, and nothing has changed, where one is refused or where only :meth:`insert` can tell."""
+        room = self.table.size - len(self._rows)
+        if not 0 < len(entries) <= room or self.table.selector is not None or not self._checks.is_writable:
+            return False
+        identities = [(entry.key, entry.priority) for entry in entries]
+        is_new = len(set(identities)) == len(entries) and self._rows.keys().isdisjoint(identities)
+        calls = self._checks.calls_that_fit(entries) if is_new else None
+        if calls is None:
+            return False
+        self._rows.update(zip(identities, self._make_all(entries, calls), strict=True))
+        for identity in identities:
+            self._waiting.setdefault(identity, None)
+        self._changed()
+        return True
+
     def modify(self, entry: Entry) -> None:
         """Replace an entry. Without a counter value it keeps its counts, and its meter's rates with full buckets."""
         self._checks.check_writable()
@@ -224,12 +258,25 @@ class RuntimeTable(Generic[R]):
             made = self._backend.row(entry.key, self._position(entry.action), entry.action.args, counter)
         return Row(entry, made, made, -entry.priority)
 
+    def _make_all(self, entries: Sequence[Entry], calls: Sequence[ActionCall]) -> list[Row[R]]:
+        """Of entries that fit, and the call of each."""
+        by_action: dict[str, list[int]] = {}
+        for number, call in enumerate(calls):
+            by_action.setdefault(call.name, []).append(number)
+        made: dict[int, R] = {}
+        for numbers in by_action.values():
+            position = self._position(calls[numbers[0]])
+            keys, args = [entries[number].key for number in numbers], [calls[number].args for number in numbers]
+            rows = self._backend.rows(keys, position, args, counts=self.table.has_counter)
+            made.update(zip(numbers, rows, strict=True))
+        return [Row(entry, made[number], made[number], 0) for number, entry in enumerate(entries)]
+
     def _position(self, call: ActionCall) -> int:
         return self.table.actions.index(self._checks.action_index(call))
 
     def _read(self, row: Row[R]) -> Entry:
         counter = self._backend.read_counter(row.counting)
-        return row.entry if counter is None else replace(row.entry, counter=counter)
+        return row.entry if counter is None else row.entry._replace(counter=counter)
 
     def _replace(self, identity: Identity, after: Row[R] | None) -> None:
         before = self._rows.get(identity)
@@ -244,22 +291,19 @@ class RuntimeTable(Generic[R]):
         self._held = self._holding
         if self._held:
             return
-        for identity in self._waiting:
-            row = self._rows.get(identity)
-            if row is not None:
-                self._carry_counter(row)
+        written = [(before, self._rows.get(identity)) for identity, before in self._waiting.items()]
+        for _, after in written:
+            if after is not None and after.counting is not after.made:
+                self._carry_counter(after)
         if self._ordered:
             self._publish()
             return
-        written = [(before, self._rows.get(identity)) for identity, before in self._waiting.items()]
         removed = [before.made for before, after in written if before is not None and after is None]
         put = [after.made for _, after in written if after is not None]
         self._backend.change(removed, put, self._made_default)
         self._waiting.clear()
 
     def _carry_counter(self, row: Row[R]) -> None:
-        if row.counting is row.made:
-            return
         counter = self._backend.read_counter(row.counting)
         if counter is not None:
             self._backend.write_counter(row.made, counter)

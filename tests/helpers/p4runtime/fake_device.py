@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from softswitch.errors import (
+    DeviceError,
     EntryExistsError,
     InvalidEntryError,
     NotFoundError,
@@ -119,14 +120,25 @@ class FakeDevice:
                 raise EntryExistsError(f"table {table!r} has {where} already")
             if len(named.rows) >= named.size:
                 raise TableFullError(f"table {table!r} holds {named.size} entries")
-            named.rows[where] = replace(entry, counter=CounterValue() if named.counted else None)
+            named.rows[where] = entry._replace(counter=CounterValue() if named.counted else None)
+
+    def insert_many(self, table: str, entries: Sequence[Entry]) -> list[DeviceError | None]:
+        outcomes: list[DeviceError | None] = []
+        for entry in entries:
+            try:
+                self.insert(table, entry)
+            except DeviceError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(None)
+        return outcomes
 
     def modify(self, table: str, entry: Entry) -> None:
         with self._lock:
             named, where = self._checked(table, entry)
             if where not in named.rows:
                 raise NotFoundError(f"table {table!r} has no {where}")
-            named.rows[where] = replace(entry, counter=named.rows[where].counter)
+            named.rows[where] = entry._replace(counter=named.rows[where].counter)
 
     def delete(self, table: str, key: tuple[KeyMatch, ...], priority: int = 0) -> None:
         with self._lock:
@@ -173,7 +185,7 @@ class FakeDevice:
             rows = self._named(table).rows
             if (key, priority) not in rows:
                 raise NotFoundError(f"table {table!r} has no {key}")
-            rows[key, priority] = replace(rows[key, priority], counter=value)
+            rows[key, priority] = rows[key, priority]._replace(counter=value)
 
     def set_group(self, group: int, replicas: Sequence[Replica]) -> None:
         with self._lock:

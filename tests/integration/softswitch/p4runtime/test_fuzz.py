@@ -59,7 +59,7 @@ class Forgets(SoftSwitch):
 
     def modify(self, table: str, entry: Entry) -> None:
         counts = CounterValue() if self._table(table).table.has_counter else None
-        super().modify(table, replace(entry, counter=counts))
+        super().modify(table, entry._replace(counter=counts))
 
 
 class Boundless(SoftSwitch):
