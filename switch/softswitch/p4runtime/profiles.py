@@ -9,9 +9,9 @@ which the table's selector chooses. It gets new ones when the member or the grou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from p4.v1 import p4runtime_pb2
 
@@ -31,6 +31,8 @@ from softswitch.runtime.entries import ActionCall, ActionSet, Entry, KeyMatch
 #: Table name, key, priority.
 EntryKey = tuple[str, tuple[KeyMatch, ...], int]
 _UPDATE = p4runtime_pb2.Update
+_Place = tuple[int, int]  # a profile's id, and that of one of its members or groups
+_T = TypeVar("_T")
 
 
 @dataclass
@@ -127,13 +129,7 @@ class Profiles:
         """Apply one update of an ``ActionProfileMember``."""
         profile = info.profile(entry.action_profile_id)
         what = f"action profile {profile.name!r}, member {entry.member_id}"
-        if not entry.member_id:
-            raise InvalidArgumentError(f"{what}: a member's id is not 0")
-        known = self.members.get((profile.id, entry.member_id))
-        if update_type == _UPDATE.INSERT and known is not None:
-            raise AlreadyExistsError(f"{what} exists already")
-        if update_type != _UPDATE.INSERT and known is None:
-            raise NotThereError(f"{what} does not exist")
+        known = _known(self.members, (profile.id, entry.member_id), update_type, what)
         if update_type == _UPDATE.DELETE:
             assert known is not None, "it would not exist"
             self._check_unused(profile, entry.member_id, known, what)
@@ -159,13 +155,7 @@ class Profiles:
         what = f"action profile {profile.name!r}, group {entry.group_id}"
         if not profile.has_selector:
             raise InvalidArgumentError(f"{what}: the profile has no selector, so it takes members and no groups")
-        if not entry.group_id:
-            raise InvalidArgumentError(f"{what}: a group's id is not 0")
-        known = self.groups.get((profile.id, entry.group_id))
-        if update_type == _UPDATE.INSERT and known is not None:
-            raise AlreadyExistsError(f"{what} exists already")
-        if update_type != _UPDATE.INSERT and known is None:
-            raise NotThereError(f"{what} does not exist")
+        known = _known(self.groups, (profile.id, entry.group_id), update_type, what)
         if update_type == _UPDATE.DELETE:
             assert known is not None, "it would not exist"
             if known.users:
@@ -227,27 +217,46 @@ class Profiles:
 
     def read_members(self, info: P4Info, asked: Any) -> Iterator[Any]:
         """An ``Entity`` for each member: one, those of a profile (no member id), or all. Raises NotThereError."""
-        profile = info.profile(asked.action_profile_id).id if asked.action_profile_id else 0
-        if asked.member_id and (profile, asked.member_id) not in self.members:
-            raise NotThereError(f"there is no member {asked.member_id} of action profile id {profile:#010x}")
-        for (number, member_id), member in sorted(self.members.items(), key=lambda item: item[0]):
-            if profile in (0, number) and asked.member_id in (0, member_id):
-                entity = p4runtime_pb2.Entity()
-                entity.action_profile_member.action_profile_id = number
-                entity.action_profile_member.member_id = member_id
-                entity.action_profile_member.action.CopyFrom(member.action)
-                yield entity
+        for (number, member_id), member in _asked(
+            self.members, info, asked.action_profile_id, asked.member_id, "member"
+        ):
+            entity = p4runtime_pb2.Entity()
+            entity.action_profile_member.action_profile_id = number
+            entity.action_profile_member.member_id = member_id
+            entity.action_profile_member.action.CopyFrom(member.action)
+            yield entity
 
     def read_groups(self, info: P4Info, asked: Any) -> Iterator[Any]:
         """An ``Entity`` for each group, as :meth:`read_members`."""
-        profile = info.profile(asked.action_profile_id).id if asked.action_profile_id else 0
-        if asked.group_id and (profile, asked.group_id) not in self.groups:
-            raise NotThereError(f"there is no group {asked.group_id} of action profile id {profile:#010x}")
-        for (number, group_id), group in sorted(self.groups.items(), key=lambda item: item[0]):
-            if profile in (0, number) and asked.group_id in (0, group_id):
-                entity = p4runtime_pb2.Entity()
-                entity.action_profile_group.CopyFrom(group.message)
-                yield entity
+        for _, group in _asked(self.groups, info, asked.action_profile_id, asked.group_id, "group"):
+            entity = p4runtime_pb2.Entity()
+            entity.action_profile_group.CopyFrom(group.message)
+            yield entity
+
+
+def _known(kept: Mapping[_Place, _T], place: _Place, update_type: int, what: str) -> _T | None:
+    """The member or group that an update is about; None for one that is to be made. Raises InvalidArgumentError for the
+    id 0, AlreadyExistsError and NotThereError."""
+    if not place[1]:
+        raise InvalidArgumentError(f"{what}: an id is not 0")
+    known = kept.get(place)
+    if update_type == _UPDATE.INSERT and known is not None:
+        raise AlreadyExistsError(f"{what} exists already")
+    if update_type != _UPDATE.INSERT and known is None:
+        raise NotThereError(f"{what} does not exist")
+    return known
+
+
+def _asked(
+    kept: Mapping[_Place, _T], info: P4Info, profile_id: int, own_id: int, what: str
+) -> Iterator[tuple[_Place, _T]]:
+    """In order: one of a profile, all of a profile (``own_id`` 0), or all (both 0). Raises NotThereError."""
+    profile = info.profile(profile_id).id if profile_id else 0
+    if own_id and (profile, own_id) not in kept:
+        raise NotThereError(f"there is no {what} {own_id} of action profile id {profile:#010x}")
+    for place in sorted(kept):
+        if profile in (0, place[0]) and own_id in (0, place[1]):
+            yield place, kept[place]
 
 
 def _modify(device: Device, users: Iterable[EntryKey], action: ActionCall | ActionSet) -> None:
