@@ -92,7 +92,7 @@ class Exchange:
 
     def progress(self, *, block: bool, upto: int = 0) -> int:
         """Take in results and send what they allow. With ``block``, wait until there is something to do; where nothing
-        unusual happens, until the first ``upto`` chunks have their results.
+        unusual happens, until the first ``upto`` chunks have their results, or two windows more.
 
         Returns how many chunks, from the first on without a gap, have their results. Raises StaleRunError and
         OrderError; with ``block`` also DeadlineError, see :meth:`finish`.

@@ -54,20 +54,22 @@ class FastPath:
         self._result_bytes = 0
 
     def go(self, upto: int) -> bool:
-        """Take in results and send what they allow, until the first ``upto`` chunks have theirs or something needs
-        Python. Does nothing where that is so from the beginning. Returns whether it came to its end."""
+        """Take in results and send what they allow, until the first ``upto`` chunks have theirs, or one more round of
+        slots, or something needs Python. Does nothing where that is so from the beginning. Returns whether it came to
+        its end."""
         connection = self._connection
         window = connection.window
         if len(self._sender.held) or not window.is_usual or not (self._ready or self._prepare()):
             return False
         state = self._state
         state.until_s = min(window.wake_at(), self._waiting.next_at)
-        state.until_prefix = upto
         state.longest_train = connection.link.socket.train(connection.pace.train)
         state.longest_in = connection.link.socket.longest_in
         state.results = state.messages_in = state.messages_out = state.sent = state.held = state.round_trips = 0
         state.error = 0
         window.lend(state)
+        # After two windows Python looks at the round trip, the congestion window and the length of trains.
+        state.until_prefix = min(upto, int(state.prefix) + window.slots)
         outcome = Outcome(self._run(state))
         self._take_note(outcome)
         return outcome == Outcome.ENOUGH

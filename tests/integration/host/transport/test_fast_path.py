@@ -140,6 +140,16 @@ def test_nearly_all_of_an_exchange_goes_by_c(monkeypatch: pytest.MonkeyPatch) ->
         assert made.outcomes.count(Outcome.ENOUGH) >= CHUNKS // WINDOW - 2
 
 
+def test_after_two_windows_python_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the round trip, the congestion window and the length of trains."""
+    with rig(monkeypatch) as made:
+        made.answer(range(3))
+        assert made.go(3)
+        monkeypatch.setattr(made.transport.window, "wake_at", lambda: made.transport.window.progress_at)
+        made.go(CHUNKS)
+        assert made.path._state.until_prefix == 3 + SLOTS
+
+
 def test_a_timer_is_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     with rig(monkeypatch) as made:
         monkeypatch.setattr(made.transport.window, "wake_at", lambda: made.transport.window.progress_at)
