@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from simulate.many import ProcessDiedError, be_quiet, play_all, schedule_of
+from simulate.many import ProcessDiedError, be_quiet, play_all
 from simulate.mutations import MUTATIONS, OF_KEYS, mutated
 from simulate.play import Outcome, play
+from simulate.schedule import Variant
 from simulate.shrink import shrunk
 
 _LINE_S: Final = 1.0
@@ -25,14 +26,15 @@ def main(arguments: list[str] | None = None) -> int:
     """0 if no schedule violates anything, 1 if one does, 2 if a process died, 130 after Ctrl-C."""
     asked = _parser().parse_args(arguments)
     asked.keys |= asked.mutation in OF_KEYS
+    variant = Variant(asked.keys, asked.blind, asked.restarts)
     if asked.seed is not None:
-        return _replay(asked)
+        return _replay(asked.seed, asked.mutation, variant)
     seeds = range(asked.first, asked.first + asked.seeds)
     began = line_at = time.monotonic()
     failed: list[tuple[int, str]] = []
     done, cpu_s = 0, 0.0
     try:
-        with contextlib.closing(play_all(seeds, asked.mutation, asked.jobs, asked.keys)) as parts:
+        with contextlib.closing(play_all(seeds, asked.mutation, asked.jobs, variant)) as parts:
             for part in parts:
                 done, cpu_s = done + part.schedules, cpu_s + part.cpu_s
                 failed += part.failed
@@ -57,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         _write(asked.json, {"seeds": done, "first": asked.first, "seconds": time.monotonic() - began, "cpu_s": cpu_s,
                             "violations": [{"seed": seed, "text": text} for seed, text in failed]})  # fmt: skip
     if failed and not asked.quiet:
-        _explain(failed[0][0], asked.mutation, keys=asked.keys)
+        _explain(failed[0][0], asked.mutation, variant)
     return 1 if failed else 0
 
 
@@ -71,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep-going", action="store_true", help="play all seeds, whatever is found")
     parser.add_argument("--quiet", action="store_true", help="do not make a failing schedule smaller")
     parser.add_argument("--keys", action="store_true", help="jobs have a key, and bits of packets change on the way")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--blind", action="store_true", help="jobs are blind, and have a process group")
+    group.add_argument("--restarts", action="store_true", help="workers are killed and started again, one at a time")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="break a rule of the protocol first")
     return parser
 
@@ -80,21 +85,21 @@ def _progress(done: int, seeds: int, failed: list[tuple[int, str]], began: float
     print(f"\r{done}/{seeds} schedules, {len(failed)} violated, {rate:.0f} a second  ", end="", file=sys.stderr)
 
 
-def _explain(seed: int, mutation: str | None, *, keys: bool) -> None:
+def _explain(seed: int, mutation: str | None, variant: Variant) -> None:
     """Make a failing schedule smaller, and tell how to see it again."""
     be_quiet()
     with mutated(mutation):
-        schedule, outcome = shrunk(schedule_of(seed, keys))
+        schedule, outcome = shrunk(variant.of(seed))
     again = f"PYTHONPATH=tests python -m simulate --seed {seed}" + (f" --mutation {mutation}" if mutation else "")
-    again += " --keys" if keys else ""
+    again = " ".join([again, *variant.flags])
     print(f"seed {seed}:\n  {_short(outcome)}\nthe smallest that fails in the same way:\n  {schedule}")
     print(f"to see it whole: {again}")
 
 
-def _replay(asked: argparse.Namespace) -> int:
+def _replay(seed: int, mutation: str | None, variant: Variant) -> int:
     be_quiet()
-    schedule = schedule_of(asked.seed, asked.keys)
-    with mutated(asked.mutation):
+    schedule = variant.of(seed)
+    with mutated(mutation):
         outcome = play(schedule, traced=True)
     print("\n".join(outcome.trace))
     print(f"{schedule}\n{outcome.runs} runs, {outcome.frames} frames, {outcome.virtual_s:.3f} s; errors on the way:")

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 from unittest import mock
 
+import sumwire.blind.keys
 import sumwire.job.control
 import sumwire.job.fallback
 import sumwire.job.greeting
@@ -24,15 +25,28 @@ import sumwire.transport.catchup.askers
 import sumwire.transport.catchup.recovery_service
 import sumwire.transport.link
 import sumwire.wire.batch
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sumwire.transport.udp import Transport
 
 from simulate.groups import GlooGroup, Groups
 from simulate.machine import Instead, Machine, modules
 from simulate.native import Kernels
 
-_job, _transport = sumwire.job, sumwire.transport
+_blind, _job, _transport = sumwire.blind, sumwire.job, sumwire.transport
 # Messages of a host's system call.
 _BATCH: Final = 16
+
+
+class _ToldTransport(Transport):
+    """Its process knows the run that it is in."""
+
+    def __init__(self, machine: Machine, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, clock=machine.world.clock, **options)
+        self._machine = machine
+
+    def enter_run(self, token: int) -> None:
+        super().enter_run(token)
+        self._machine.world.process.token = token
 
 
 @contextlib.contextmanager
@@ -41,6 +55,10 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
     given, draws = modules(machine), random.Random(machine.world.rng.random())
     chance = Instead(secrets, randbelow=draws.randrange, token_bytes=draws.randbytes)
     kernels = Kernels(machine) if machine.wire.native else None
+
+    def private_key() -> X25519PrivateKey:
+        return X25519PrivateKey.from_private_bytes(draws.randbytes(32))
+
     # gloo's group, as the job sees the default one.
     ranks = Instead(None, get_world_size=lambda: groups.ranks if groups else 0)
     others: list[tuple[object, dict[str, Any]]] = [
@@ -48,13 +66,14 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
         (_transport.catchup.recovery_service, {**given, "time": Instead(time, monotonic=machine.world.clock)}),
         (_transport.catchup.askers, {"secrets": chance}),
         (_job.greeting, {"secrets": chance}),
+        (_blind.keys, {"secrets": chance, "X25519PrivateKey": Instead(X25519PrivateKey, generate=private_key)}),
         (sumwire.wire.batch, {"calls": lambda: (machine.sendmmsg, machine.recvmmsg), "kernels": lambda: kernels}),
         # So that a batch is full now and then, and a socket's memory small.
         (_transport.link, {"_BATCH": _BATCH}),
         (_job.control, {"threading": given["threading"], "atexit": Instead(atexit, register=_no, unregister=_no)}),
         (_job.meeting, {"available": lambda: False}),
         (_job.session, {"available": lambda: groups is not None, "dist": ranks, "load_table": lambda _: None}),
-        (_job.session, {"Transport": partial(Transport, clock=machine.world.clock)}),
+        (_job.session, {"Transport": partial(_ToldTransport, machine)}),
         (_job.rounds, {"GlooGroup": partial(GlooGroup, groups)}),
         (_job.fallback, {"GlooGroup": partial(GlooGroup, groups)}),
     ]

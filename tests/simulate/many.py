@@ -19,21 +19,17 @@ from typing import Final, NamedTuple
 
 from simulate.mutations import mutated
 from simulate.play import play
-from simulate.schedule import Schedule, drawn, with_key
+from simulate.schedule import Variant
 
 # Seeds that a process plays at a time.
 _BATCH: Final = 20
 # A process that has ended is gone within that time.
 _GONE_S: Final = 10.0
+_PLAIN: Final = Variant()
 
 
 class ProcessDiedError(Exception):
     """A process ended in the middle of its schedules: by a fault in C, or because somebody or the kernel killed it."""
-
-
-def schedule_of(seed: int, keys: bool) -> Schedule:
-    """``keys``: the job has a key."""
-    return with_key(drawn(seed)) if keys else drawn(seed)
 
 
 class Played(NamedTuple):
@@ -44,19 +40,19 @@ class Played(NamedTuple):
     cpu_s: float
 
 
-def play_seeds(seeds: Sequence[int], mutation: str | None = None, keys: bool = False) -> Played:
+def play_seeds(seeds: Sequence[int], mutation: str | None = None, variant: Variant = _PLAIN) -> Played:
     """In this process."""
     began, failed = time.process_time(), []
     with mutated(mutation):
         for seed in seeds:
-            outcome = play(schedule_of(seed, keys))
+            outcome = play(variant.of(seed))
             if outcome.violations:
                 failed.append((seed, outcome.violations[0]))
     return Played(len(seeds), failed, time.process_time() - began)
 
 
 def play_all(
-    seeds: Sequence[int], mutation: str | None, processes: int, keys: bool = False
+    seeds: Sequence[int], mutation: str | None, processes: int, variant: Variant = _PLAIN
 ) -> Generator[Played, None, None]:
     """Part after part. Closing the iterator ends the processes.
 
@@ -68,7 +64,7 @@ def play_all(
 
     def submit(most: int) -> None:
         for batch in islice(batches, most):
-            running[pool.submit(play_seeds, batch, mutation, keys)] = batch
+            running[pool.submit(play_seeds, batch, mutation, variant)] = batch
 
     try:
         # No more at a time than needed: what is queued must not outlive an interrupt.

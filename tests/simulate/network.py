@@ -83,13 +83,15 @@ SHAPES: Final[dict[str, Shape]] = {
 
 @dataclass(frozen=True)
 class Terms:
-    """What the configuration says of the job. ``keyed``: its packets have authentication tags."""
+    """What the configuration says of the job. ``keyed``: its packets have authentication tags. ``blind``: workers mask
+    what they send."""
 
     shape: str
     slots: int
     quorum: int
     spray: bool = False
     keyed: bool = False
+    blind: bool = False
 
 
 @functools.cache
@@ -131,6 +133,7 @@ def topology_of(terms: Terms) -> Topology:
         f"    thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}",
         *([f"    quorum: {terms.quorum}"] if terms.quorum < shape.workers else []),
         *(["    spray: hash"] if terms.spray else []),
+        *(["    blind: true"] if terms.blind else []),
         *([f"    key: {_key_folder().name}/job.key"] if terms.keyed else []),
     ]
     found = parse_any("\n".join(lines) + "\n")

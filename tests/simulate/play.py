@@ -8,6 +8,7 @@ import contextlib
 import gc
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from typing import Any, Final
 
 import torch
@@ -43,10 +44,13 @@ _JOIN_S: Final = 12.0
 
 @dataclass
 class Rank:
-    """One worker in one run. ``error``: what it ended with."""
+    """One process of a worker in one run. ``number``: of its values, which are others in each process. ``runs``: the
+    tokens with which it has got its results. ``error``: what it ended with."""
 
     process: Process
+    number: int
     got: list[Got] = field(default_factory=list)
+    runs: list[int] = field(default_factory=list)
     error: SumwireError | None = None
     finished: bool = False
 
@@ -83,6 +87,8 @@ class Play:
         self.groups = Groups(world, schedule.workers) if schedule.group else None
         self.witness = Witness(self.network)
         self.ranks: list[Rank] = []
+        # Processes of this run that were killed and have a successor, by worker.
+        self.former: list[tuple[int, Rank]] = []
         self.runs = 0
         self.errors: list[str] = []
         self.faults_over_at = 0.0
@@ -119,23 +125,26 @@ class Play:
         self._generation = self.network.generation
         if self.groups is not None:
             self.groups.begin()
-        self.ranks = []
+        self.ranks, self.former = [], []
         for worker in range(self.schedule.workers):
-            process = Process(self.world, f"run {self.runs} worker {worker}")
-            rank = Rank(process)
-            self.ranks.append(rank)
+            self.ranks.append(self._new_rank(f"run {self.runs} worker {worker}", self.runs))
             if self.groups is not None:
-                self.groups.add(process, worker)
-            process.on_death.append(partial(self.machine.close_all, process))
-            process.on_death.append(self._look)
+                self.groups.add(self.ranks[-1].process, worker)
+        for rank in self.ranks:
+            rank.process.on_death.append(partial(self.machine.close_all, rank.process))
+            rank.process.on_death.append(self._look)
         for worker, rank in enumerate(self.ranks):
             skew = self.schedule.skew_s[worker] if self.runs == 1 else 0.0
             self.world.after(skew, partial(self._start, worker, rank))
 
-    def _start(self, worker: int, rank: Rank) -> None:
-        rank.process.start("main", partial(self._work, worker, rank, self.runs))
+    def _new_rank(self, name: str, number: int) -> Rank:
+        return Rank(Process(self.world, name), number)
 
-    def _work(self, worker: int, rank: Rank, run: int) -> None:
+    def _start(self, worker: int, rank: Rank) -> None:
+        if not rank.process.dead:
+            rank.process.start("main", partial(self._work, worker, rank))
+
+    def _work(self, worker: int, rank: Rank) -> None:
         """What a worker's program does."""
         schedule = self.schedule
         try:
@@ -144,8 +153,9 @@ class Play:
                 for number, step in enumerate(schedule.steps):
                     if step.gap_s:
                         self.world.sleep(self.world.now + self.world.rng.uniform(0, step.gap_s))
-                    values = given(schedule.seed, run, number, worker, step)
+                    values = given(schedule.seed, rank.number, number, worker, step)
                     rank.got.append(carry_out(job, step, values))
+                    rank.runs.append(rank.process.token)
             rank.finished = True
             if rank.process.files:
                 self.world.violate(f"{rank.process.name} has closed its job, but not {len(rank.process.files)} files")
@@ -218,15 +228,34 @@ class Play:
 
     def _check(self, ranks: list[Rank]) -> None:
         schedule = self.schedule
+        processes = [*self.former, *enumerate(ranks)]
         for number, step in enumerate(schedule.steps):
-            got = {worker: rank.got[number] for worker, rank in enumerate(ranks) if len(rank.got) > number}
-            if got:
-                inputs: list[NDArray[Any]] = [
-                    given(schedule.seed, self.runs, number, worker, step) for worker in range(schedule.workers)
-                ]
-                if problem := wrong(schedule, step, inputs, got):
-                    text = f"run {self.runs}, step {number} ({step.op} of {step.values}): {problem}"
+            for members in self._of_one_run(processes, number):
+                got = {worker: rank.got[number] for worker, rank in members.items()}
+                problems = []
+                for numbers in product(*self._numbers(processes, members)):
+                    inputs: list[NDArray[Any]] = [
+                        given(schedule.seed, own, number, worker, step) for worker, own in enumerate(numbers)
+                    ]
+                    problems.append(wrong(schedule, step, inputs, got))
+                if all(problems):
+                    text = f"run {self.runs}, step {number} ({step.op} of {step.values}): {problems[0]}"
                     self.world.violate(text, of_sums=True)
+
+    def _of_one_run(self, processes: list[tuple[int, Rank]], number: int) -> list[dict[int, Rank]]:
+        """Those that have a result of a step. A worker that was started again is in another run of the job."""
+        found: dict[int, dict[int, Rank]] = {}
+        for worker, rank in processes:
+            if len(rank.got) > number:
+                found.setdefault(rank.runs[number] if self.former else 0, {})[worker] = rank
+        return list(found.values())
+
+    def _numbers(self, processes: list[tuple[int, Rank]], members: dict[int, Rank]) -> list[list[int]]:
+        """By worker, whose values may be in a result: who has it has given its own, others any that a process had."""
+        return [
+            [members[worker].number] if worker in members else [rank.number for who, rank in processes if who == worker]
+            for worker in range(self.schedule.workers)
+        ]
 
     # -- faults ------------------------------------------------------------------------------------------
 
@@ -252,6 +281,22 @@ class Play:
     def _crash(self, fault: Fault) -> None:
         for process in self._processes(fault):
             process.kill()
+
+    def _restart(self, fault: Fault) -> None:
+        """A worker is killed, and started again while the others go on."""
+        if not self.ranks or self.groups is not None:
+            return
+        worker = fault.who % len(self.ranks)
+        before = self.ranks[worker]
+        if before.over:
+            return
+        times = len(self.former) + 1
+        again = self._new_rank(f"run {self.runs} worker {worker} again {times}", self.runs + _RUNS_MOST * times)
+        again.process.on_death += [partial(self.machine.close_all, again.process), self._look]
+        self.former.append((worker, before))
+        self.ranks[worker] = again
+        before.process.kill()
+        self.world.after(fault.for_s, partial(self._start, worker, again))
 
     def _sends(self, fault: Fault) -> None:
         for process in self._processes(fault):

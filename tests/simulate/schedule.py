@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from simulate.network import SHAPES, Terms, Weather
 
@@ -33,7 +33,8 @@ class Step:
 class Fault:
     """Something that happens at a time, or with frame number ``frame`` (0: at a time).
 
-    ``kind``: crash, sends (crash after so many datagrams more), pause, clock, link, switch, renew.
+    ``kind``: crash, restart (of one worker alone), sends (crash after so many datagrams more), pause, clock, link,
+    switch, renew.
     ``who``: a worker, a link's number or a switch's. ``for_s``: how long. ``empty``: the switch forgets all.
     """
 
@@ -121,6 +122,45 @@ def with_key(schedule: Schedule) -> Schedule:
     rng = random.Random(schedule.seed)
     weather = replace(schedule.weather, flip=rng.choice((0.0, 0.01, 0.05)))
     return replace(schedule, terms=replace(schedule.terms, keyed=True), weather=weather)
+
+
+def with_masks(schedule: Schedule) -> Schedule:
+    """A schedule of a blind job, whose workers need a process group. Merged signs are no operation of it."""
+    terms = replace(schedule.terms, quorum=schedule.workers, blind=True)
+    steps = tuple(replace(step, op="vote") if step.op == "sign_merge" else step for step in schedule.steps)
+    return replace(schedule, terms=terms, steps=steps, group=True, loss_bound=None)
+
+
+def with_restarts(schedule: Schedule) -> Schedule:
+    """A schedule without a process group in which workers, one at a time, are killed and started again at once."""
+    rng = random.Random(schedule.seed)
+    restarts = tuple(
+        Fault("restart", _log_uniform(rng, 0.001, 4.0), _frame(rng), rng.randrange(schedule.workers), for_s)
+        for for_s in (_log_uniform(rng, 0.001, 3.0) for _ in range(rng.randrange(1, 4)))
+    )
+    return replace(schedule, faults=(*schedule.faults, *restarts), group=False)
+
+
+def _frame(rng: random.Random) -> int:
+    return rng.randrange(1, 300) if rng.random() < 0.6 else 0
+
+
+class Variant(NamedTuple):
+    """What else the schedule of a seed has."""
+
+    keys: bool = False
+    blind: bool = False
+    restarts: bool = False
+
+    def of(self, seed: int) -> Schedule:
+        schedule = drawn(seed)
+        for wanted, change in ((self.keys, with_key), (self.blind, with_masks), (self.restarts, with_restarts)):
+            schedule = change(schedule) if wanted else schedule
+        return schedule
+
+    @property
+    def flags(self) -> list[str]:
+        return [f"--{name}" for name, wanted in self._asdict().items() if wanted]
 
 
 def _starts(rng: random.Random, workers: int) -> tuple[float, ...]:

@@ -44,6 +44,8 @@ class Process:
         self.paused = False
         self.skew_s = 0.0
         self.sends_left: int | None = None
+        # Of the job's run that it is in.
+        self.token = 0
         self.threads: list[Thread] = []
         self.files: list[Any] = []
         self.on_death: list[Callable[[], None]] = []

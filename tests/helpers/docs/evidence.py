@@ -155,6 +155,7 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
         "thousands of lines; test_command_shows_one_seed of tests/integration/simulate runs the command for a seed"
     ),
     ("simulator.md: Simulator (3)", "console"): _HOURS,
+    ("simulator.md: Simulator (4)", "console"): _HOURS,
     ("softswitch.md: The soft switch", ""): Shown(
         "needs a lab's interfaces; the lab starts it so, and tests/integration/softswitch runs its options"
     ),

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
@@ -21,7 +22,8 @@ from golden import model
 from simulate import cli, many, mutations, shrink
 from simulate.network import Terms, Weather
 from simulate.play import Outcome, Play, play
-from simulate.schedule import Fault, Schedule, Step, drawn, with_key
+from simulate.schedule import Fault, Schedule, Step, drawn, with_key, with_masks, with_restarts
+from simulate.switches import Frames
 from simulate.world import WRONG_SUM
 from sumwire_lab.verify.rows import papers_dlcp
 from sumwire_protocol import constants as p4
@@ -157,6 +159,37 @@ def test_a_greeting_sees_that_another_one_has_begun_less_than_16_rounds_later() 
     assert play(UNLIKE_ROUNDS).violations == []
 
 
+@pytest.mark.parametrize("seed", [3, 8])
+def test_drawn_schedules_of_blind_jobs_violate_nothing(seed: int) -> None:
+    assert play(with_masks(drawn(seed))).violations == []
+
+
+def test_blind_jobs_send_sums_of_masked_elements_alone() -> None:
+    run, ops = Play(with_masks(CALM)), Counter[int]()
+
+    def look(name: str, port: int, frame: bytes, leaving: Frames) -> None:
+        packet = model.decode(frame[42:])
+        if packet.kind == model.CONTRIBUTE:
+            ops[packet.op] += 1
+
+    run.network.on_frame = look
+    assert run.play().violations == []
+    # The greeting looks at the table by one chunk of THC.
+    assert (ops[model.THC], ops[model.SUM32] > 5) == (CALM.workers, True)
+
+
+@pytest.mark.parametrize("seed", [1, 11, 20])
+def test_drawn_schedules_with_restarts_of_single_workers_violate_nothing(seed: int) -> None:
+    assert play(with_restarts(drawn(seed))).violations == []
+
+
+def test_a_worker_that_is_started_again_alone_is_in_no_earlier_sum() -> None:
+    outcome = play(replace(CALM, faults=(Fault("restart", 0.0, frame=30, who=1, for_s=0.1),)))
+    assert (outcome.violations, outcome.runs) == ([], 2)
+    # The new process waits in its greeting for those that go on, or ends their run.
+    assert any("worker 1 again 1" in error for error in outcome.errors)
+
+
 def test_a_greeting_under_a_loss_bound_that_is_overtaken_in_a_tree_begins_again() -> None:
     # The root was down for 7 s. Then one leaf's workers greeted in a later round than the other leaf's, which asked
     # each other for a result that nobody had.
@@ -251,9 +284,14 @@ def test_a_process_that_dies_is_told_with_its_signal_and_seeds(
     assert "ended by SIGKILL in one of the seeds 7 to 26, 27 to 36" in capsys.readouterr().err
 
 
-def test_command_shows_one_seed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--seed", "4"]) == 0
-    assert "nothing is violated" in capsys.readouterr().out
+@pytest.mark.parametrize("flags", [[], ["--blind"], ["--restarts", "--keys"]])
+def test_command_shows_one_seed(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--seed", "4", *flags]) == 0
+    out = capsys.readouterr().out
+    assert "nothing is violated" in out
+    assert ("blind=True" in out, "kind='restart'" in out, "keyed=True" in out) == (
+        "--blind" in flags, "--restarts" in flags, "--keys" in flags
+    )  # fmt: skip
 
 
 def test_a_run_never_takes_an_earlier_runs_results() -> None:
