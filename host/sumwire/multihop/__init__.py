@@ -1,8 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sign bits without a switch: Marsit's ring and torus all-reduce over torch.distributed (arXiv 2204.06787).
+"""Rings without a switch: Marsit's ring and torus all-reduce of sign bits over torch.distributed (arXiv 2204.06787),
+and
+DLCP's tagged packets with a loss bound, around a ring or between two hosts.
 
-Names are loaded on first use, so that the merge, the schedule and the simulation need no torch.
+Names are loaded on first use: only what names a process group needs torch.
 """
 
 from __future__ import annotations
@@ -11,15 +13,23 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from sumwire.multihop.bounded_ring import BoundedRing as BoundedRing
     from sumwire.multihop.distributed import CascadeRing as CascadeRing
     from sumwire.multihop.distributed import RingSigns as RingSigns
     from sumwire.multihop.distributed import TorusSigns as TorusSigns
     from sumwire.multihop.errors import HopError as HopError
     from sumwire.multihop.errors import ScheduleError as ScheduleError
+    from sumwire.multihop.neighbours import Neighbours as Neighbours
+    from sumwire.multihop.point_to_point import PointToPoint as PointToPoint
+    from sumwire.multihop.ring_group import GroupRing as GroupRing
 
 _HOMES: Final = {
+    "BoundedRing": "bounded_ring",
     "CascadeRing": "distributed",
+    "GroupRing": "ring_group",
     "HopError": "errors",
+    "Neighbours": "neighbours",
+    "PointToPoint": "point_to_point",
     "RingSigns": "distributed",
     "ScheduleError": "errors",
     "TorusSigns": "distributed",

@@ -45,15 +45,22 @@ def gradients_over_peers(
 
 
 def gradients_over_hops(
-    name: str, reduce: Reduce, sent: Callable[[], int], *, scale: float = 1.0, error_feedback: bool = False
+    name: str,
+    reduce: Reduce,
+    sent: Callable[[], int],
+    *,
+    scale: float = 1.0,
+    error_feedback: bool = False,
+    close: Callable[[], None] | None = None,
 ) -> System:
-    """Gradients hop by hop, timed; results times ``scale``. ``sent`` gives the bytes sent so far.
+    """Gradients hop by hop, timed; results times ``scale``. ``sent`` gives the bytes sent so far; ``close`` is called
+    when the system closes.
 
     Raises UsageError for a scale that is not positive and finite.
     """
     timed = Timed(sent)
     reduction = timed.reduction(_scaled(reduce, scale))
-    return GradientSystem(name, GROUP, None, reduction, timed.stats, error_feedback=error_feedback)
+    return GradientSystem(name, GROUP, None, reduction, timed.stats, error_feedback=error_feedback, close=close)
 
 
 def acp_over_job(name: str, job: Job, codec: GradientCodec | None, settings: dict[str, object]) -> System:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -34,10 +34,19 @@ class GradientSystem(System):
     before the optimizer's step."""
 
     def __init__(
-        self, name: str, transport: str, job: Job | None, reduce: Reduce, stats: Stats, *, error_feedback: bool
+        self,
+        name: str,
+        transport: str,
+        job: Job | None,
+        reduce: Reduce,
+        stats: Stats,
+        *,
+        error_feedback: bool,
+        close: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(name, transport, job, stats)
         self._reduction = reduce
+        self._close = close
         self._error_feedback = error_feedback
         self._state: DdpState | None = None
 
@@ -61,6 +70,8 @@ class GradientSystem(System):
     def close(self) -> None:
         if self._state is not None:
             self._state.close()
+        if self._close is not None:
+            self._close()
 
     def _with_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         return optimizer

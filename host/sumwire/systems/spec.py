@@ -46,6 +46,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "full_precision_every": "rounds; None for never",
     "lead": "weight of the new update in the signs; 1 as published",
     "rows": "of the torus; divides n",
+    "loss_bound": "share of a tensor's contributions that may be missing, from 0 to below 1; alike on all workers",
+    "address": "of this worker, IPv4; None for that on the way to MASTER_ADDR",
 }
 
 

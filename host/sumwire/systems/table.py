@@ -10,6 +10,7 @@ from typing import Any, Final
 from sumwire.systems.low_rank import ACP, ACP_THC, POWERSGD
 from sumwire.systems.marsit import CASCADE, CASCADE_MAGNITUDE, MARSIT, MARSIT_RING, MARSIT_TORUS
 from sumwire.systems.plain import FP16, SSGD, SUM32_SYSTEM, TERNGRAD, TOPK
+from sumwire.systems.ring import DLCP_RING
 from sumwire.systems.signs import EF_SIGN, SSDM, VOTE_SYSTEM
 from sumwire.systems.spec import MEANINGS, SystemSpec
 from sumwire.systems.thc import DLCP, THC_SYSTEM, THC_UNIFORM, THC_WIDE
@@ -35,6 +36,7 @@ TABLE: Final[Mapping[str, SystemSpec]] = {
     "marsit-torus": MARSIT_TORUS,
     "cascade": CASCADE,
     "cascade-magnitude": CASCADE_MAGNITUDE,
+    "dlcp-ring": DLCP_RING,
 }
 
 _MEBI: Final = 1 << 20

@@ -104,6 +104,11 @@ class Recipe:
         return any(route.laned for route in self.spec.routes.values())
 
     @property
+    def tagged(self) -> bool:
+        """Whether its packets have priorities and drop classes."""
+        return self.laned or self._takes("loss_bound")
+
+    @property
     def warm_up_steps(self) -> int:
         """Steps that take other time than later ones."""
         steps: int = self._default_route.options.warm_up_steps(self.options)
@@ -168,6 +173,9 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "ssdm": Recipe("ssdm", _SSDM_RATES),
     "cascade": Recipe("cascade", _SSDM_RATES),
     "cascade-magnitude": Recipe("cascade-magnitude", _MEAN_SIGN_RATES),
+    "dlcp-ring": Recipe("dlcp-ring"),
+    # The same packets, of which none may be missing.
+    "udp-ring": Recipe("dlcp-ring", options={"loss_bound": 0.0}),
     "marsit-ring": Recipe("marsit-ring", _MARSIT_RATES, {"full_precision_every": None}),
     "marsit-torus": Recipe("marsit-torus", _MARSIT_RATES, {"full_precision_every": None}),
 }

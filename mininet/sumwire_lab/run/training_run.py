@@ -150,6 +150,7 @@ def _one(
     has_queues = recipe.laned and options.laned.queues and kind != AGGREGATOR
     if recipe.laned:
         jobs = partial(control_plane.laned_job, options=options.laned, recipe=recipe, train=options.train)
+    if recipe.tagged:
         options = replace(options, link=replace(options.link, priorities=options.laned.priorities))
     queues = partial(virtual_queues, drops=options.laned.drops)
     backlog = drop_counters.backlog()

@@ -249,6 +249,7 @@ def main(arguments: list[str]) -> None:
     spec, rank = WorkerSpec.load(Path(arguments[0])), int(arguments[1])
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = spec.interfaces[rank]
+    os.environ["MASTER_ADDR"] = spec.master
     dist.init_process_group(
         "gloo",
         init_method=f"tcp://{spec.master}:{MASTER_PORT}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -143,6 +144,18 @@ def signs(names: Names) -> Tensor:
     assert torch.equal(result.abs(), torch.ones_like(result))
     assert torch.equal(result[sure], true_mean().sign()[sure])
     return torch.as_tensor(result)
+
+
+def two_hosts(rank: int) -> Names:
+    return {"sumwire": sumwire, "ThreadPoolExecutor": ThreadPoolExecutor, "values": tensor_of(rank).numpy()}
+
+
+def all_came(names: Names) -> Tensor:
+    """Or their sender has them."""
+    received, kept = names["received"], names["kept"]
+    assert received.came.mean() > 0.9
+    assert np.array_equal(received.values + kept, names["values"])
+    return torch.zeros(0)
 
 
 def bounded(rank: int) -> Names:
@@ -368,6 +381,8 @@ SETTINGS: dict[str, Setting] = {
     "dlcp.md: Your own policy": Setting(lambda rank: {"np": np}, policy_is_taken, _THC, lanes=2),
     "dlcp.md: Stragglers": Setting(in_lanes, trained, _THC, lanes=2, closes=("lanes",)),
     "dlcp.md: How much loss a script bears": Setting(with_gradients, nothing_lost),
+    "dlcp.md: Without a switch: a ring, or two hosts": Setting(training, trained_by_a_step, closes=("system",)),
+    "dlcp.md: Without a switch: a ring, or two hosts (2)": Setting(two_hosts, all_came),
     "systems.md: Systems": Setting(training, trained, own_group=True),
     "acp.md: Use": Setting(with_job, trained, ("sum32", "max32"), closes=("job",)),
     "acp.md: Use (2)": Setting(with_reduce, trained_by_a_step),

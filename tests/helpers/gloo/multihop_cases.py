@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from sumwire.multihop import CascadeRing, RingSigns, ScheduleError, TorusSigns
+from sumwire.errors import SumwireError
+from sumwire.multihop import CascadeRing, GroupRing, RingSigns, ScheduleError, TorusSigns
 
 RANKS = 4
 SEED = 11
@@ -67,3 +68,32 @@ def every_form(rank: int) -> dict[str, Any]:
         refused(lambda: ring.sign_merge(bools(rank, 8), 8)),
     ])  # fmt: skip
     return found
+
+
+def by_udp(rank: int) -> dict[str, Any]:
+    """Means around a ring of UDP, of all ranks and of two; and how wrong options are refused."""
+    found: dict[str, Any] = {}
+    pair = dist.new_group([1, 3])
+    for name, group in {"all": None, "pair": pair}.items():
+        if name == "pair" and rank not in (1, 3):
+            continue
+        with GroupRing(group, loss_bound=0.01) as ring:
+            for length in LENGTHS:
+                mean, residual = ring.mean(floats(rank, length).reshape(-1, 1))
+                found[f"{name} {length}"] = mean.numpy()
+                found[f"{name} {length} residual"] = residual.numpy()
+            found[f"{name} half"] = ring.mean(floats(rank, 9).half())[0].numpy()
+    for name, options in {"bounds": {"loss_bound": 0.01 * rank}, "share": {"loss_bound": 1.0}}.items():
+        found[name] = _error(options)
+    found["mixed"] = _error({"address": "127.0.0.1" if rank == 2 else "0.0.0.0"})
+    found["address"] = _error({"address": "192.0.2.1"})
+    return found
+
+
+def _error(options: dict[str, Any]) -> str:
+    """The error of a ring with these options."""
+    try:
+        GroupRing(**options).close()
+    except SumwireError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""

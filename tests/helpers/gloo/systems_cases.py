@@ -35,6 +35,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "marsit-torus": {"global_lr": 0.01, "full_precision_every": 3, "rows": 2},
     "cascade": {"scale": 0.05},
     "cascade-magnitude": {},
+    "dlcp-ring": {},
 }
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError
+from sumwire_lab.experiments import ring_loss
 from sumwire_lab.experiments.early_forward import run_early_forward
+from sumwire_lab.experiments.ring_loss import RingLoss
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.priority_lanes import LanedOptions
@@ -32,6 +34,7 @@ LOSS: Final = Conditions(loss=0.01)
 # Simulated jobs have about four chunks of gradients each.
 SCHEDULES: Final = 3000
 QUICK_SCHEDULES: Final = 100
+QUICK_TURNS: Final = 4
 # Of the server's incast, and of random loss.
 SERVER_BOUND: Final = 0.05
 LOSS_BOUND: Final = 0.03
@@ -47,8 +50,13 @@ def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str,
         "loss": runs.loss,
         "incast": runs.incast,
         "conserved": lambda: _conserved(results, QUICK_SCHEDULES if options.quick else SCHEDULES),
+        "ring": lambda: _ring(RingLoss(turns=QUICK_TURNS if options.quick else RingLoss.turns)),
         "early-forward": lambda: rows.early_forward(run_early_forward(results, say, turns=1 if options.quick else 3)),
     }
+
+
+def _ring(options: RingLoss) -> list[Check]:
+    return rows.ring(options, ring_loss.measured(options))
 
 
 def _conserved(results: Path, count: int) -> list[Check]:

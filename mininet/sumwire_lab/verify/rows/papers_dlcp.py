@@ -9,8 +9,9 @@ from statistics import fmean
 from typing import Any, Final
 
 from sumwire_lab.experiments.early_forward import EarlyForwardOutcome
+from sumwire_lab.experiments.ring_loss import BOUNDED, GLOO, RELIABLE, RingLoss, RingOutcome
 from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.verify.check import Check, at_least, equal, reported
+from sumwire_lab.verify.check import Check, at_least, at_most, equal, reported
 from sumwire_lab.verify.rows.dlcp import FIRST_SHARE_MIN, replicas
 
 SERVER_MIN: Final = 1.5
@@ -108,4 +109,18 @@ def early_forward(outcome: EarlyForwardOutcome) -> list[Check]:
         at_least(f"{label}: step time without / with", outcome.gain, EARLY_MIN),
         reported(f"{label}: communication alone / computation alone", outcome.balance),
         equal(f"{label}: parameters with and without, on all workers", outcome.equal, True, "bit-equal"),
+    ]
+
+
+def ring(options: RingLoss, outcome: RingOutcome) -> list[Check]:
+    """Means around a ring on links that lose packets: what is missing, and the time against ways without a bound."""
+    label = f"ring of {options.ranks}, {options.loss:.0%} loss, p = {options.bound:.0%}"
+    mean = {way: fmean(seconds) for way, seconds in outcome.seconds.items()}
+    return [
+        equal(f"{label}: bits of the mean, on all ranks", outcome.equal, True, "equal"),
+        equal(f"{label}: p = 0 against the true mean, largest difference", outcome.off, 0.0),
+        at_most(f"{label}: largest missing share of a tensor", outcome.missing, options.bound),
+        reported(f"{label}: time of a mean, p = 0 / p", mean[RELIABLE] / mean[BOUNDED]),
+        reported(f"{label}: time of a mean, gloo / p", mean[GLOO] / mean[BOUNDED]),
+        reported(f"{label}: packets sent again", dict(outcome.again)),
     ]

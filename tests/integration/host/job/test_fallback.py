@@ -188,6 +188,7 @@ HOOKS: list[tuple[str, dict[str, Any]]] = [
     ("marsit-torus", {"rows": 2, "global_lr": 0.01, "full_precision_every": 5}),
     ("cascade", {"scale": 0.01}),
     ("cascade-magnitude", {}),
+    ("dlcp-ring", {}),
     ("acp", {"rank": 4, "min_compression": 1.0}),
     ("acp-thc", {"rank": 4, "min_compression": 1.0}),
 ]

@@ -96,3 +96,33 @@ def test_bad_input_is_refused_with_value_and_rule(found: list[dict[str, Any]]) -
     for rank in range(4):
         for text, word in zip(found[rank]["refusals"].tolist(), words, strict=True):
             assert word in text
+
+
+@pytest.fixture(scope="module")
+def by_udp(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of the four ranks got around a ring of UDP."""
+    with Ranks(script.RANKS, tmp_path_factory.mktemp("udp")) as ranks:
+        return ranks.run(script.by_udp)
+
+
+@pytest.mark.parametrize(("name", "members"), [("all", (0, 1, 2, 3)), ("pair", (1, 3))])
+def test_the_mean_around_a_ring_of_udp(by_udp: list[dict[str, Any]], name: str, members: tuple[int, ...]) -> None:
+    for length in script.LENGTHS:
+        found = [by_udp[rank][f"{name} {length}"] for rank in members]
+        kept = [by_udp[rank][f"{name} {length} residual"] for rank in members]
+        true = np.stack([script.floats(rank, length).numpy() for rank in members])
+        assert found[0].shape == (length, 1)
+        assert all(np.array_equal(other, found[0]) for other in found)
+        # A machine without a moment for a socket may lose packets: then their sender has them.
+        whole = ~np.any(kept, axis=0)[:, 0]
+        assert whole.mean() > 0.9 if length else True
+        np.testing.assert_allclose(found[0][whole, 0], true.mean(0)[whole], atol=1e-6)
+    assert by_udp[members[0]][f"{name} half"].dtype == np.float32
+
+
+def test_rings_that_do_not_fit_are_refused_on_all_ranks(by_udp: list[dict[str, Any]]) -> None:
+    for found in by_udp:
+        assert found["bounds"].startswith("ScheduleError: loss_bound = [0.0, 0.01, 0.02, 0.03] by rank: must be alike")
+        assert found["share"].startswith("ConfigError: delivery: loss_bound = 1.0")
+        assert found["mixed"].startswith("ScheduleError: rank 2 has address 127.0.0.1, which no other machine reaches")
+        assert found["address"].startswith("AddressError: address 192.0.2.1")

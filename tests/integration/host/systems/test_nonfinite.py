@@ -35,6 +35,7 @@ OVER_GROUP: dict[str, dict[str, Any]] = {
     "marsit-ring": MARSIT,
     "cascade": {"scale": 0.01},
     "cascade-magnitude": {},
+    "dlcp-ring": {"loss_bound": 0.0},
 }
 OVER_SWITCH: dict[str, dict[str, Any]] = {
     "thc": {},

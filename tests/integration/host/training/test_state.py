@@ -36,6 +36,7 @@ OVER_A_GROUP: dict[str, dict[str, Any]] = {
     "marsit-torus": {"global_lr": 0.01, "full_precision_every": 3, "rows": 1},
     "cascade": {},
     "cascade-magnitude": {},
+    "dlcp-ring": {"loss_bound": 0.0},
 }
 OVER_A_SWITCH: dict[str, dict[str, Any]] = {
     "thc": {},

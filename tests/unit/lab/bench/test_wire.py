@@ -37,6 +37,7 @@ TCP = 1514 / 1448
         ("vote@group", 3 * VALUES / 8 * TCP),
         ("cascade", 1.5 * VALUES / 8 * TCP),
         ("cascade-magnitude", 1.5 * VALUES / 8 * TCP),
+        ("dlcp-ring", 1.5 * 4 * VALUES * TCP),
     ],
 )
 def test_bytes_of_the_busier_direction(system: str, expected: float) -> None:

@@ -170,6 +170,7 @@ def test_what_recipes_take_from_the_library() -> None:
     assert named("tabled") == {"acp-thc", "thc", "thc-uniform", "thc-bounded", "dlcp"}
     assert named("uniform") == {"thc-uniform"}
     assert named("laned") == {"dlcp"}
+    assert named("tagged") == {"dlcp", "dlcp-ring", "udp-ring"}
     measured = {
         "fp16",
         "powersgd",
@@ -184,6 +185,8 @@ def test_what_recipes_take_from_the_library() -> None:
         "sum32",
         "ef-sign",
         "cascade-magnitude",
+        "dlcp-ring",
+        "udp-ring",
     }
     assert named("estimates_mean") == measured
     assert {name: recipe.warm_up_steps for name, recipe in RECIPES.items() if recipe.warm_up_steps != 2} == {

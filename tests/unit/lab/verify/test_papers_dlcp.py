@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sumwire_lab.experiments.early_forward import EarlyForwardOutcome
+from sumwire_lab.experiments.ring_loss import RingLoss, RingOutcome
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.verify.plans import papers_dlcp as plans
@@ -100,3 +101,17 @@ def test_sides_differ_in_one_mechanism_and_go_through_the_seeds_in_turn(
     assert [{k for k, v in one.laned.as_dict().items() if v != whole[k]} for one in others] == [
         {"drops"}, {"loss_bound"}, {"priorities"},
     ]  # fmt: skip
+
+
+def test_a_ring_keeps_its_bound_and_its_bits() -> None:
+    seconds = {"gloo": [3.0, 3.0], "udp-ring": [1.0, 2.0], "dlcp-ring": [1.0, 1.0]}
+    options = RingLoss(bound=0.03)
+
+    def checks(equal: bool = True, missing: float = 0.03, off: float = 0.0) -> list[Any]:
+        return rows.ring(options, RingOutcome(seconds, equal, missing, {"udp-ring": 5}, off))
+
+    assert holding(checks())[:3] == [True, True, True]
+    assert [check.value for check in checks()[3:]] == [1.5, 3.0, {"udp-ring": 5}]
+    assert holding(checks(equal=False))[0] is False
+    assert holding(checks(off=1.0))[1] is False
+    assert holding(checks(missing=0.031))[2] is False

@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sums around a ring with a bound of what may be missing: DLCP for ranks without anything in the network that sums.
+
+Each rank adds its values to the partial sums that the rank before sends it, packet by packet, and sends them on: n - 1
+hops (reduce-scatter), after which each rank has the sums of a segment. Those then go around, n - 1 hops (all-gather).
+
+Partial sums may be left out, sums may not: so all ranks end with the same bits. Who lost a packet goes on with its own
+values, and the count of contributions, which travels with the packet, says so. A partial sum that was left out stays
+with the rank that could not hand it on, as part of its residual. So sums and residuals together are what all ranks
+gave.
+
+Example: 3 ranks with 1, 2 and 4. Rank 0 sends 1 to rank 1, and it is left out. Rank 1 sends 2, and rank 2 ends with 6
+of two contributions. The mean is 3, and rank 0 keeps 1 for the next step.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumwire.multihop import schedule
+from sumwire.multihop.frames import VALUES, Numbers
+from sumwire.multihop.incoming import Incoming
+from sumwire.multihop.neighbours import Neighbours
+from sumwire.multihop.outgoing import Outgoing
+from sumwire.multihop.ring_tags import UNTAGGED, Tagger, tagged
+from sumwire.multihop.schedule import Segment, Step
+
+
+@dataclass
+class RingStats:
+    """``packets``, and of these ``again`` for a second time; ``contributions`` that were due in this rank's sums, and
+    of
+    these ``missing``; ``left_out``: packets of partial sums that this rank did without; ``operations``."""
+
+    operations: int = 0
+    packets: int = 0
+    again: int = 0
+    left_out: int = 0
+    contributions: int = 0
+    missing: int = 0
+
+    @property
+    def payload_bytes(self) -> int:
+        return self.packets * VALUES * 4
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """``sums``, float32 (values,), of ``counts`` contributions each, int64 (values,): equal on all ranks. ``kept``:
+    what
+    this rank gave, or was to hand on, and is not in them; float32 (values,)."""
+
+    sums: NDArray[np.float32]
+    counts: NDArray[np.int64]
+    kept: NDArray[np.float32]
+
+
+def allowances(bound: float, chunks: int, ranks: int) -> list[list[int]]:
+    """How many packets of each segment may be left out at each hop: first index the segment, second the hop.
+
+    A packet left out at hop k, from 1, costs the k contributions in it. In all it is at most floor(bound * chunks *
+    ranks) contributions. Each segment has its part of them. Its hops get one packet each, from the first one on, as
+    long as there are enough: early ones cost less.
+
+    Example: 1 % of 400 packets and 4 ranks are 16 contributions, 4 for each segment of 100 packets: 2 packets at the
+    first hop, 1 at the second, none at the third.
+    """
+    segments = Segment(0, chunks).split(ranks)
+    edges = [math.floor(bound * chunk * ranks) for chunk in [0, *(segment.stop for segment in segments)]]
+    sizes = [segment.size for segment in segments]
+    shares = [end - begin for begin, end in itertools.pairwise(edges)]
+    return [_per_hop(share, size, ranks - 1) for share, size in zip(shares, sizes, strict=True)]
+
+
+def _per_hop(left: int, size: int, hops: int) -> list[int]:
+    """How many of ``size`` packets may be left out at each of so many hops, if that may cost ``left`` contributions."""
+    full = min(left // (hops * (hops + 1) // 2), size) if hops else 0
+    found = [full] * hops
+    left -= full * (hops * (hops + 1) // 2)
+    while any(fitting := [cost <= left and found[cost - 1] < size for cost in range(1, hops + 1)]):
+        for cost in (cost for cost in range(1, hops + 1) if fitting[cost - 1] and cost <= left):
+            found[cost - 1] += 1
+            left -= cost
+    return found
+
+
+class BoundedRing:
+    """Rank ``rank`` of ``ranks`` in a ring, whose neighbours are connected.
+
+    ``bound``: the share of a tensor's contributions that may be missing from its sums, in [0, 1).
+    """
+
+    def __init__(self, neighbours: Neighbours, ranks: int, rank: int, bound: float = 0.0) -> None:
+        self.ranks = ranks
+        self.rank = rank
+        self.stats = RingStats()
+        self._neighbours = neighbours
+        self._bound = bound
+
+    def reduce(self, values: NDArray[np.float32], tag: Tagger | None = None) -> Reduced:
+        """Sum ``values``, float32 (values,), over all ranks, which call with equally many.
+
+        ``tag``: the TOS bytes of partial sums, by the magnitudes of this rank's values. Sums, and what is sent again,
+        have the same priority and are protected. Raises HopError if a neighbour is gone or makes another call.
+        """
+        if values.size == 0 or self.ranks == 1:
+            return Reduced(values.copy(), np.ones(values.size, np.int64), np.zeros_like(values))
+        walk = _Walk(self, values, tag)
+        self._neighbours.run(walk.outgoing, walk.incoming, answer_tos=walk.protected)
+        self._count(walk)
+        return walk.reduced()
+
+    def _count(self, walk: _Walk) -> None:
+        stats = self.stats
+        stats.operations += 1
+        stats.again += walk.outgoing.again
+        stats.packets += walk.outgoing.again + len(walk.outgoing.packets)
+        stats.left_out += int(np.count_nonzero(walk.incoming.left_out))
+        stats.contributions += self.ranks * len(walk.counts)
+        stats.missing += int(self.ranks * len(walk.counts) - walk.counts.sum())
+
+
+class _Walk:
+    """One operation: the partial sums of all chunks at this rank, and what is done with packets that arrive."""
+
+    def __init__(self, ring: BoundedRing, values: NDArray[np.float32], tag: Tagger | None) -> None:
+        chunks = -(-values.size // VALUES)
+        self._size = values.size
+        self._sums = np.zeros((chunks, VALUES), np.float32)
+        self._sums.reshape(-1)[: values.size] = values
+        self.counts = np.ones(chunks, np.int64)
+        steps = schedule.ring(ring.ranks, ring.rank, chunks)
+        out, self._out_adds = _places([(step.send, step.merges) for step in steps])
+        self._chunk_of_out = out
+        self._chunk_of_in, self._adds = _places([(step.receive, step.merges) for step in steps])
+        first = steps[0].send.size
+        # What is received at one step is sent at the next one, in the same order.
+        self._onward = np.arange(len(self._chunk_of_in)) + first
+        tos = self._tags(tag, out)
+        self.outgoing = Outgoing(len(out), values.size, tos, self.protected)
+        allowed = allowances(ring._bound, chunks, ring.ranks)
+        hop, limits = _limits(steps, allowed, ring.ranks, chunks)
+        self.incoming = Incoming(len(self._chunk_of_in), values.size, self, hop, limits)
+        self._hand_on(np.arange(first))
+
+    def take(self, numbers: Numbers, values: NDArray[np.float32], counts: NDArray[np.int64]) -> None:
+        """See Sink."""
+        chunks, adds = self._chunk_of_in[numbers], self._adds[numbers]
+        self._sums[chunks[adds]] += values[adds]
+        self.counts[chunks[adds]] += counts[adds]
+        self._sums[chunks[~adds]] = values[~adds]
+        self.counts[chunks[~adds]] = counts[~adds]
+        self._hand_on(self._onward[numbers])
+
+    def leave_out(self, numbers: Numbers) -> None:
+        """See Sink."""
+        self._hand_on(self._onward[numbers])
+
+    def reduced(self) -> Reduced:
+        """The result, when all is done."""
+        kept = np.zeros_like(self._sums)
+        lost = np.flatnonzero(self.outgoing.left_out)
+        kept[self._chunk_of_out[lost]] = self.outgoing.packets["values"][lost]
+        counts = np.repeat(self.counts, VALUES)[: self._size]
+        return Reduced(self._sums.reshape(-1)[: self._size], counts, kept.reshape(-1)[: self._size])
+
+    def _hand_on(self, numbers: Numbers) -> None:
+        numbers = numbers[numbers < len(self._chunk_of_out)]
+        chunks = self._chunk_of_out[numbers]
+        self.outgoing.fill(numbers, self._sums[chunks], self.counts[chunks])
+
+    def _tags(self, tag: Tagger | None, chunk_of_out: Numbers) -> NDArray[np.uint8]:
+        if tag is None:
+            self.protected = UNTAGGED
+            return np.zeros(len(chunk_of_out), np.uint8)
+        by_chunk, self.protected = tagged(tag, self._sums)
+        return np.where(self._out_adds, by_chunk[chunk_of_out], self.protected).astype(np.uint8)
+
+
+def _places(segments: Sequence[tuple[Segment, bool]]) -> tuple[Numbers, NDArray[np.bool_]]:
+    """The chunk of every packet, in the order of the steps; and whether it is a partial sum."""
+    chunks = [np.arange(segment.start, segment.stop) for segment, _ in segments]
+    adds = [np.full(segment.size, merges) for segment, merges in segments]
+    return np.concatenate(chunks), np.concatenate(adds)
+
+
+def _limits(
+    steps: Sequence[Step], allowed: list[list[int]], ranks: int, chunks: int
+) -> tuple[Numbers, NDArray[np.int64]]:
+    """The step of every packet that arrives, and how many packets of each step may be left out."""
+    segments = Segment(0, chunks).split(ranks)
+    hop = np.repeat(np.arange(len(steps)), [step.receive.size for step in steps])
+    limits = [allowed[segments.index(step.receive)][number] if step.merges else 0 for number, step in enumerate(steps)]
+    return hop, np.array(limits, np.int64)
