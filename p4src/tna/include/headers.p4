@@ -9,7 +9,7 @@
 #include "../../include/headers.p4"
 #include "sizes.p4"
 
-// 1024 bits of payload: 32 elements, 1024 signs, or 128 sums of THC, a byte each.
+// 512 bits of payload: 16 elements, 512 signs, or 64 sums of THC, a byte each.
 header lanes_h {
     bit<32> l0;
     bit<32> l1;
@@ -27,42 +27,18 @@ header lanes_h {
     bit<32> l13;
     bit<32> l14;
     bit<32> l15;
-    bit<32> l16;
-    bit<32> l17;
-    bit<32> l18;
-    bit<32> l19;
-    bit<32> l20;
-    bit<32> l21;
-    bit<32> l22;
-    bit<32> l23;
-    bit<32> l24;
-    bit<32> l25;
-    bit<32> l26;
-    bit<32> l27;
-    bit<32> l28;
-    bit<32> l29;
-    bit<32> l30;
-    bit<32> l31;
 }
 
-// THC's indices of 128 values: four planes, the most significant first, as on bmv2, in pieces of 32 bits.
+// THC's indices of 64 values: four planes, the most significant first, as on bmv2, in pieces of 32 bits.
 header planes_h {
     bit<32> z3_0;
     bit<32> z3_1;
-    bit<32> z3_2;
-    bit<32> z3_3;
     bit<32> z2_0;
     bit<32> z2_1;
-    bit<32> z2_2;
-    bit<32> z2_3;
     bit<32> z1_0;
     bit<32> z1_1;
-    bit<32> z1_2;
-    bit<32> z1_3;
     bit<32> z0_0;
     bit<32> z0_1;
-    bit<32> z0_2;
-    bit<32> z0_3;
 }
 
 struct tna_headers_t {

@@ -6,12 +6,12 @@
 #ifndef SUMWIRE_TNA_SIZES_P4_
 #define SUMWIRE_TNA_SIZES_P4_
 
-// A stateful ALU holds 32 bits of a slot: a lane. Eight stages of four ALUs are left when the slot is known.
-const int TNA_LANES = 32;
-// Of the eighth of a chunk that a packet carries: a word has 128 bits here, 1024 for v1model. Packets of THC, SUM32 and
+// A stateful ALU holds 32 bits of a slot: a lane. A stage has four of them, so the lanes take four stages.
+const int TNA_LANES = 16;
+// Of the sixteenth of a chunk that a packet carries: a word has 64 bits here, 1024 for v1model. Packets of THC, SUM32 and
 // SIGN have as many words as there.
-const int TNA_WORD_BYTES = 16;
-// MAX32 fills the lanes, 32 elements, as many as one word of v1model has.
+const int TNA_WORD_BYTES = 8;
+// MAX32 fills the lanes: 16 elements, half of what one word of v1model has.
 const bit<8> TNA_MAX32_WORDS = 8;
 
 // Slots of all jobs together: eight blocks of 4096, of which a job has one.

@@ -23,6 +23,9 @@ from softswitch.switch import SoftSwitch
 pytestmark = pytest.mark.p4c
 
 THC, MAX32, SUM32, SIGN = 1, 2, 3, 4
+# A packet has 16 lanes of 32 bits, in 8 words.
+LANES = 16
+WORD_BYTES = 8
 JOB, BLOCK, GROUP, CODEBOOK, TOKEN = 7, 3, 5, 2, 0x1234567890ABCDEF
 AGGREGATOR = Host(0, bytes.fromhex("020000000001"), bytes([10, 0, 0, 254]))
 WORKERS = [Host(k + 1, bytes([2, 0, 0, 0, 1, k]), bytes([10, 0, 0, k + 1]), 30000 + k) for k in range(3)]
@@ -63,7 +66,9 @@ def number(data: bytes) -> int:
 
 
 def contribution(worker: int, op: int, payload: bytes, *, slot: int = 4, round_: int = 9) -> Packet:
-    return Packet(CONTRIBUTE, op, JOB, slot, worker, 1, round_, 0, 0, len(payload) // 16, 77, 6, payload, token=TOKEN)
+    return Packet(
+        CONTRIBUTE, op, JOB, slot, worker, 1, round_, 0, 0, len(payload) // WORD_BYTES, 77, 6, payload, token=TOKEN
+    )
 
 
 def sent(switch: SoftSwitch, packet: Packet, *, host: Host | None = None) -> dict[int, Packet]:
@@ -92,13 +97,13 @@ def verdict(switch: SoftSwitch, packet: Packet) -> tuple[str, dict[int, Packet]]
 
 
 def planes(values: NDArray[np.int64]) -> bytes:
-    """128 indices as four planes of 128 bits, the most significant first; value i is bit i from the left."""
+    """64 indices as four planes of 64 bits, the most significant first; value i is bit i from the left."""
     return b"".join(np.packbits((values >> bit & 1).astype(np.uint8)).tobytes() for bit in (3, 2, 1, 0))
 
 
 def install_table(switch: SoftSwitch) -> None:
-    """Rows of all 64 tables of pairs. The bits of a key are those of the planes, from z3 to z0."""
-    for (first, second), lane in itertools.product(itertools.product(range(16), repeat=2), range(32)):
+    """Rows of all 32 tables of pairs. The bits of a key are those of the planes, from z3 to z0."""
+    for (first, second), lane in itertools.product(itertools.product(range(16), repeat=2), range(LANES)):
         key = [(first >> bit & 1) << 1 | second >> bit & 1 for bit in (3, 2, 1, 0)]
         data = (TABLE[first] << 8 | TABLE[second],)
         for which in ("01", "23"):
@@ -113,7 +118,7 @@ def result_of(worker: int, packet: Packet, payload: bytes) -> Packet:
 def test_thc_sums_table_values(switch: SoftSwitch) -> None:
     install_table(switch)
     generator = np.random.default_rng(1)
-    indices = generator.integers(0, 16, (3, 128))
+    indices = generator.integers(0, 16, (3, 4 * LANES))
     packets = [contribution(worker, THC, planes(indices[worker])) for worker in range(3)]
     assert verdict(switch, packets[2]) == ("FIRST", {})
     assert verdict(switch, packets[0]) == ("ADD", {})
@@ -125,22 +130,22 @@ def test_thc_sums_table_values(switch: SoftSwitch) -> None:
 
 def test_a_sign_is_that_of_the_worker_that_the_draw_names(switch: SoftSwitch) -> None:
     generator = np.random.default_rng(2)
-    signs, drawn = generator.integers(0, 2, (3, 1024)), generator.integers(0, 3, 1024)
+    signs, drawn = generator.integers(0, 2, (3, 32 * LANES)), generator.integers(0, 3, 32 * LANES)
     draw = zlib.crc32(struct.pack("!HHI", JOB, 4, 9)) % 256
-    for seat, first in itertools.product(range(3), range(0, 32, 4)):
+    for seat, first in itertools.product(range(3), range(0, LANES, 4)):
         mask = np.packbits((drawn == seat).astype(np.uint8)).tobytes()
         masks = struct.unpack_from("!4I", mask, 4 * first)
         insert(switch, f"sign.mask_{first}.masks", (SIGN, seat, draw), f"sign.mask_{first}.keep", masks)
     packets = [contribution(worker, SIGN, np.packbits(signs[worker].astype(np.uint8)).tobytes()) for worker in range(3)]
     assert [verdict(switch, packet)[0] for packet in packets[:2]] == ["FIRST", "ADD"]
     name, replies = verdict(switch, packets[2])
-    merged = np.packbits(signs[drawn, np.arange(1024)].astype(np.uint8)).tobytes()
+    merged = np.packbits(signs[drawn, np.arange(32 * LANES)].astype(np.uint8)).tobytes()
     assert (name, replies[1]) == ("LAST", result_of(0, packets[2], merged))
 
 
 @pytest.mark.parametrize("op", [SUM32, MAX32])
 def test_elements(switch: SoftSwitch, op: int) -> None:
-    elements = np.random.default_rng(op).integers(0, 1 << 32, (3, 32), dtype=np.uint64)
+    elements = np.random.default_rng(op).integers(0, 1 << 32, (3, LANES), dtype=np.uint64)
     packets = [contribution(worker, op, elements[worker].astype(">u4").tobytes()) for worker in range(3)]
     replies = [sent(switch, packet) for packet in packets][-1]
     folded = elements.sum(axis=0) % (1 << 32) if op == SUM32 else elements.max(axis=0)
@@ -184,7 +189,7 @@ def test_any_schedule(switch: SoftSwitch, seed: int) -> None:
     model, seen = Model(), set()
     for worker, slot, round_, element in schedule(seed):
         name, says = model.take(worker, slot, round_, element)
-        packet = contribution(worker, SUM32, struct.pack("!I", element) * 32, slot=slot, round_=round_)
+        packet = contribution(worker, SUM32, struct.pack("!I", element) * LANES, slot=slot, round_=round_)
         found, replies = verdict(switch, packet)
         seen.add(found)
         assert found == name, seed
@@ -195,7 +200,7 @@ def test_any_schedule(switch: SoftSwitch, seed: int) -> None:
             assert replies == {worker + 1: told}
         else:
             to = range(3) if name == "LAST" else (worker,)
-            assert replies == {seat + 1: result_of(seat, packet, struct.pack("!I", says) * 32) for seat in to}
+            assert replies == {seat + 1: result_of(seat, packet, struct.pack("!I", says) * LANES) for seat in to}
     assert seen == set(VERDICTS)
 
 
@@ -217,7 +222,7 @@ Change = Callable[[Packet], Packet]
     ],
 )
 def test_what_is_not_admitted_changes_nothing(switch: SoftSwitch, change: Change) -> None:
-    good = [contribution(worker, SUM32, struct.pack("!I", 5) * 32) for worker in range(3)]
+    good = [contribution(worker, SUM32, struct.pack("!I", 5) * LANES) for worker in range(3)]
     for packet in good[1:]:
         assert sent(switch, packet) == {}
     assert sent(switch, change(good[0]), host=WORKERS[0]) == {}
@@ -228,7 +233,7 @@ def test_what_is_not_admitted_changes_nothing(switch: SoftSwitch, change: Change
 
 
 def test_another_run_takes_the_slot_whatever_its_round(switch: SoftSwitch) -> None:
-    packet = contribution(0, SUM32, bytes(128), round_=900)
+    packet = contribution(0, SUM32, bytes(4 * LANES), round_=900)
     assert verdict(switch, packet)[0] == "FIRST"
     other, host = TOKEN ^ 0xFFFF, WORKERS[0]
     key = (JOB, 0, 0, other, number(host.ip), number(AGGREGATOR.ip), host.udp_port, host.port)

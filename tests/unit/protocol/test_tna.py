@@ -13,26 +13,20 @@ from helpers.p4_tools import tna
 from helpers.paths import ROOT
 
 FOLDER = ROOT / tna.PROGRAM.parent
-NEEDS_REPORT = pytest.mark.skipif(
-    not (ROOT / tna.REPORT).exists(), reason="no report of stages is committed: `make p4-tna` writes it"
-)
 
 
-@NEEDS_REPORT
 def test_manifest_matches_sources_and_report() -> None:
     manifest = json.loads((ROOT / tna.MANIFEST).read_text())
     assert {key: manifest[key] for key in ("sources", "artifacts")} == tna.hashes(), "stale: run `make p4-tna`"
 
 
-@NEEDS_REPORT
 def test_it_is_within_twelve_stages() -> None:
     report = json.loads((ROOT / tna.REPORT).read_text())
-    assert report["stages"]["of"] == 12
+    assert report["stages"]["used"] <= report["stages"]["of"] == 12
     assert [stage["stage"] for stage in report["by_stage"]] == list(range(report["stages"]["used"]))
     assert max(stage["stateful_alus"] for stage in report["by_stage"]) <= 4
 
 
-@NEEDS_REPORT
 def test_the_page_says_what_the_report_says() -> None:
     report, page = json.loads((ROOT / tna.REPORT).read_text()), (ROOT / "docs/tofino.md").read_text()
     rows = re.findall(r"^\| (\d+) \|" + r" (\d+) \|" * 6 + "$", page, re.MULTILINE)
@@ -47,15 +41,15 @@ def test_each_lane_has_four_values_of_all_planes() -> None:
     text = (FOLDER / "include/control/thc.p4").read_text()
     found = [tuple(map(int, one)) for one in re.findall(r"LOOKUP\((\d+), (\d+), (\d+), (\d+)\);", text)]
     values = [(lane, [piece * 32 + 31 - bit for bit in range(high, low - 1, -1)]) for lane, piece, high, low in found]
-    assert values == [(lane, list(range(4 * lane, 4 * lane + 4))) for lane in range(32)]
+    assert values == [(lane, list(range(4 * lane, 4 * lane + 4))) for lane in range(16)]
 
 
 def test_headers_hold_what_the_sizes_say() -> None:
     text = (FOLDER / "include/headers.p4").read_text()
     sizes = (FOLDER / "include/sizes.p4").read_text()
     bits = {name: body.count("bit<32>") * 32 for name, body in re.findall(r"header (\w+) \{(.*?)\}", text, re.DOTALL)}
-    assert bits == {"lanes_h": 8 * 16 * 8, "planes_h": 4 * 16 * 8}
-    assert "TNA_WORD_BYTES = 16;" in sizes and "TNA_LANES = 32;" in sizes
+    assert bits == {"lanes_h": 8 * 8 * 8, "planes_h": 4 * 8 * 8}
+    assert "TNA_WORD_BYTES = 8;" in sizes and "TNA_LANES = 16;" in sizes
 
 
 def logs(folder: Path) -> Path:

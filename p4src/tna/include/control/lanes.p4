@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// All lanes of a slot: four to a stage, in eight stages.
+// All lanes of a slot: four to a stage, in four stages.
 
 #ifndef SUMWIRE_TNA_LANES_P4_
 #define SUMWIRE_TNA_LANES_P4_
@@ -25,22 +25,6 @@ control TnaLanes(inout tna_headers_t hdr, in tna_metadata_t meta) {
     TnaLane() lane_13;
     TnaLane() lane_14;
     TnaLane() lane_15;
-    TnaLane() lane_16;
-    TnaLane() lane_17;
-    TnaLane() lane_18;
-    TnaLane() lane_19;
-    TnaLane() lane_20;
-    TnaLane() lane_21;
-    TnaLane() lane_22;
-    TnaLane() lane_23;
-    TnaLane() lane_24;
-    TnaLane() lane_25;
-    TnaLane() lane_26;
-    TnaLane() lane_27;
-    TnaLane() lane_28;
-    TnaLane() lane_29;
-    TnaLane() lane_30;
-    TnaLane() lane_31;
 
     apply {
         lane_0.apply(hdr.lanes.l0, meta.cell, meta.lane_op);
@@ -59,22 +43,6 @@ control TnaLanes(inout tna_headers_t hdr, in tna_metadata_t meta) {
         lane_13.apply(hdr.lanes.l13, meta.cell, meta.lane_op);
         lane_14.apply(hdr.lanes.l14, meta.cell, meta.lane_op);
         lane_15.apply(hdr.lanes.l15, meta.cell, meta.lane_op);
-        lane_16.apply(hdr.lanes.l16, meta.cell, meta.lane_op);
-        lane_17.apply(hdr.lanes.l17, meta.cell, meta.lane_op);
-        lane_18.apply(hdr.lanes.l18, meta.cell, meta.lane_op);
-        lane_19.apply(hdr.lanes.l19, meta.cell, meta.lane_op);
-        lane_20.apply(hdr.lanes.l20, meta.cell, meta.lane_op);
-        lane_21.apply(hdr.lanes.l21, meta.cell, meta.lane_op);
-        lane_22.apply(hdr.lanes.l22, meta.cell, meta.lane_op);
-        lane_23.apply(hdr.lanes.l23, meta.cell, meta.lane_op);
-        lane_24.apply(hdr.lanes.l24, meta.cell, meta.lane_op);
-        lane_25.apply(hdr.lanes.l25, meta.cell, meta.lane_op);
-        lane_26.apply(hdr.lanes.l26, meta.cell, meta.lane_op);
-        lane_27.apply(hdr.lanes.l27, meta.cell, meta.lane_op);
-        lane_28.apply(hdr.lanes.l28, meta.cell, meta.lane_op);
-        lane_29.apply(hdr.lanes.l29, meta.cell, meta.lane_op);
-        lane_30.apply(hdr.lanes.l30, meta.cell, meta.lane_op);
-        lane_31.apply(hdr.lanes.l31, meta.cell, meta.lane_op);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// THC before the lanes: 128 indices become 128 table values, four to a lane. Value i is bit 31 - i % 32 of piece i / 32 of
+// THC before the lanes: 64 indices become 64 table values, four to a lane. Value i is bit 31 - i % 32 of piece i / 32 of
 // each plane.
 
 #ifndef SUMWIRE_TNA_THC_P4_
@@ -31,22 +31,6 @@ control TnaThc(inout tna_headers_t hdr, in tna_metadata_t meta) {
     TnaLookup() lookup_13;
     TnaLookup() lookup_14;
     TnaLookup() lookup_15;
-    TnaLookup() lookup_16;
-    TnaLookup() lookup_17;
-    TnaLookup() lookup_18;
-    TnaLookup() lookup_19;
-    TnaLookup() lookup_20;
-    TnaLookup() lookup_21;
-    TnaLookup() lookup_22;
-    TnaLookup() lookup_23;
-    TnaLookup() lookup_24;
-    TnaLookup() lookup_25;
-    TnaLookup() lookup_26;
-    TnaLookup() lookup_27;
-    TnaLookup() lookup_28;
-    TnaLookup() lookup_29;
-    TnaLookup() lookup_30;
-    TnaLookup() lookup_31;
 
     apply {
         LOOKUP(0, 0, 31, 28);
@@ -65,22 +49,6 @@ control TnaThc(inout tna_headers_t hdr, in tna_metadata_t meta) {
         LOOKUP(13, 1, 11, 8);
         LOOKUP(14, 1, 7, 4);
         LOOKUP(15, 1, 3, 0);
-        LOOKUP(16, 2, 31, 28);
-        LOOKUP(17, 2, 27, 24);
-        LOOKUP(18, 2, 23, 20);
-        LOOKUP(19, 2, 19, 16);
-        LOOKUP(20, 2, 15, 12);
-        LOOKUP(21, 2, 11, 8);
-        LOOKUP(22, 2, 7, 4);
-        LOOKUP(23, 2, 3, 0);
-        LOOKUP(24, 3, 31, 28);
-        LOOKUP(25, 3, 27, 24);
-        LOOKUP(26, 3, 23, 20);
-        LOOKUP(27, 3, 19, 16);
-        LOOKUP(28, 3, 15, 12);
-        LOOKUP(29, 3, 11, 8);
-        LOOKUP(30, 3, 7, 4);
-        LOOKUP(31, 3, 3, 0);
     }
 }
 
