@@ -55,7 +55,7 @@ def _aggregator(job: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "sumwire.aggregator.cli", str(job)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    if not process.stdout.readline().startswith("ready"):
+    if "ready: " not in process.stdout.readline():
         raise SystemExit("the aggregator did not start")
     return process
 

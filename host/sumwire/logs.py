@@ -51,6 +51,11 @@ def by_environment() -> None:
         configure()
 
 
+def shown() -> bool:
+    """Whether lines from `info` on are shown, by :func:`configure` or by SUMWIRE_LOG_FORMAT."""
+    return bool(_handlers) and logging.getLogger("sumwire").isEnabledFor(logging.INFO)
+
+
 def _form(name: str | None) -> Form:
     text = name or os.environ.get(VARIABLE) or Form.TEXT.value
     form = form_of(text)

@@ -44,6 +44,8 @@ def examine(
             yield from _network(config)
         if status is not None:
             yield from status.findings()
+        elif job_file is None:
+            yield unknown("job", "none was named; a job's way to its switch is looked at with: sumwire doctor JOBFILE")
         elif config is not None:
             yield unknown("generation", "hosts are not told; the configuration of the switches tells: --config CONFIG")
 

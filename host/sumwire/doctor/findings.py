@@ -57,7 +57,7 @@ def as_text(findings: Sequence[Finding]) -> Iterator[str]:
         if finding.cure:
             yield f"{'':<8} {'':<{_NAME_WIDTH}} -> {finding.cure}"
     count = len(problems(findings))
-    yield "nothing stands in the job's way" if not count else f"{count} to mend"
+    yield "nothing to mend" if not count else f"{count} to mend"
 
 
 def as_dict(findings: Sequence[Finding]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 from sumwire_protocol.logs.events import Event
 
+from sumwire import logs
 from sumwire.job.gloo_group import available, default_timeout
 from sumwire.job.job import Job
 from sumwire.start.description import Wanted
@@ -119,6 +120,7 @@ def _say(place: Place, job: AnyJob, *, quiet: bool) -> None:
         aggregator=str(config.aggregator),
     )  # fmt: skip
     _LOG.info(line, extra=told)
-    if place.rendezvous.rank == 0 and not quiet:
+    # A log that is shown has the line by now.
+    if place.rendezvous.rank == 0 and not quiet and not logs.shown():
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

@@ -128,10 +128,9 @@ class Service:
             allowed = self._require_primary(request)
             current = self._require_pipeline()
             write.check_atomicity(request.atomicity)
-            write.apply(self._device, current, message.updates, allowed)
+            count = write.apply(self._device, current, message.updates, allowed)
         # One update a call is usual: at info they would be most of the log.
         if _LOG.isEnabledFor(logging.DEBUG):
-            count = len(message.updates)
             _LOG.debug("a controller has written %d updates", count, extra=Event.ROWS_WRITTEN(updates=count))
 
     def read(self, request: Any) -> Reading:

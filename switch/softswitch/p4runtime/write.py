@@ -37,8 +37,8 @@ def check_atomicity(atomicity: int) -> None:
         raise UnimplementedError(f"atomicity {name} is not offered; CONTINUE_ON_ERROR is")
 
 
-def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any], allowed: Access = FULL) -> None:
-    """Attempt every update in order; ``allowed``: to the role that asks.
+def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any], allowed: Access = FULL) -> int:
+    """Attempt every update in order; ``allowed``: to the role that asks. Returns how many they were.
 
     Raises BatchError if any failed; the others have been done. A table is changed once for all of them.
     """
@@ -48,6 +48,7 @@ def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any], allowed: A
             outcomes = [_outcome(device, pipeline, allowed, update) for update in updates]
     if any(outcomes):
         raise BatchError("updates", outcomes)
+    return len(outcomes)
 
 
 def _outcome(device: Device, pipeline: Pipeline, allowed: Access, update: Any) -> P4RuntimeError | None:

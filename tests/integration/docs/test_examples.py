@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 from helpers.gloo.ranks import fork_context
+from helpers.logs import checked
 from helpers.paths import ROOT
+from sumwire_protocol.logs.forms import VARIABLE, Form
 
 EXAMPLES = ROOT / "examples"
 TIMEOUT_S = 110.0
@@ -42,6 +44,7 @@ def _run(script: Path, log: Path) -> None:
     with log.open("wb", buffering=0) as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
+    os.environ[VARIABLE] = Form.JSON.value
     sys.path.insert(0, str(script.parent))
     sys.argv = [str(script), *ARGUMENTS.get(script.name, [])]
     runpy.run_path(str(script), run_name="__main__")
@@ -69,4 +72,7 @@ def test_example_runs(name: str, tmp_path: Path) -> None:
         process.join()
     output = log.read_text()
     assert process.exitcode == 0, output
-    assert re.search(ENDS_WITH[name], output.strip().splitlines()[-1]), output
+    said = output.strip().splitlines()
+    logged = [checked(line) for line in said if line.startswith("{")]
+    assert [line["message"] for line in logged if line["level"] != "info"] == [], "an example is no place for warnings"
+    assert re.search(ENDS_WITH[name], [line for line in said if not line.startswith("{")][-1]), output

@@ -48,7 +48,11 @@ def test_lines_of_both_forms() -> None:
 
 def test_the_least_level() -> None:
     out = io.StringIO()
+    assert not logs.shown()
+    logs.configure("json", "info", out)
+    assert logs.shown()
     logs.configure("json", "warning", out)
+    assert not logs.shown()
     tell()
     tell(logging.WARNING)
     assert [line["level"] for line in lines_in(out.getvalue())] == ["warning"]

@@ -136,7 +136,7 @@ def test_the_command(tmp_path: Path, mapping: dict[str, Any], capsys: pytest.Cap
     path = str(_file(tmp_path, mapping))
     with serving(mapping):
         assert cli.main(["doctor", path, "--worker", "0"]) == 0
-        assert "nothing stands in the job's way" in capsys.readouterr().out
+        assert "nothing to mend" in capsys.readouterr().out
         assert cli.main(["doctor", path, "--worker", "9", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["good"] is False
     assert cli.main(["doctor"]) == 0

@@ -121,7 +121,7 @@ def test_text_and_json() -> None:
         "1 to mend",
     ]
     assert findings.as_dict(found)["good"] is False and findings.as_dict(found[:1])["good"] is True
-    assert list(findings.as_text(found[:1]))[-1] == "nothing stands in the job's way"
+    assert list(findings.as_text(found[:1]))[-1] == "nothing to mend"
 
 
 def _switch(**other: Any) -> dict[str, Any]:
