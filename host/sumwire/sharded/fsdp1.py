@@ -57,4 +57,4 @@ def _hook(of_unit: tuple[ShardedState, Unit], gradient: Tensor, shard: Tensor | 
     into = flat if shard is None else shard
     start = 0 if shard is None else dist.get_rank() * len(into)
     write = lambda mean: into.copy_(mean[start : start + len(into)])  # noqa: E731
-    state.exchange(Exchange(unit, flat, False, into, write))
+    state.exchange(Exchange(unit, flat, into, write))

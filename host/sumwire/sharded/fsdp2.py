@@ -109,7 +109,7 @@ def _attach_unit(name: str, module: Any, sharded: _Sharded, state: ShardedState,
             'then: give fully_shard the mesh of the shards alone, mesh["shard"]'
         )
     if over_nodes(sharded.ranks, state.job):
-        unit = state.unit(name, sharded.shard)
+        unit = state.unit(name, sharded.shard, shards=True)
         module.set_all_reduce_hook(partial(_mean_over_nodes, state, unit, sharded, overlap))
     else:
         unit = state.unit(name, lambda: sharded.shard() * len(sharded.ranks))
@@ -124,7 +124,7 @@ def _mean_over_nodes(state: ShardedState, unit: Unit, sharded: _Sharded, overlap
         shard.copy_(mean if sharded.factor is None else mean * nodes)
 
     later = overlap and not sharded.reads_at_once(shard)
-    state.exchange(Exchange(unit, shard, shards=True, into=shard, write=write), later=later)
+    state.exchange(Exchange(unit, shard, into=shard, write=write), later=later)
 
 
 class ReduceScatter:
@@ -161,4 +161,4 @@ class ReduceScatter:
             output_tensor.copy_(mean[own] if factor == 1 else mean[own] * factor)
 
         later = self._overlap and not self._sharded.reads_at_once(output_tensor)
-        self._state.exchange(Exchange(self._unit, input_tensor, False, output_tensor, write), later=later)
+        self._state.exchange(Exchange(self._unit, input_tensor, output_tensor, write), later=later)

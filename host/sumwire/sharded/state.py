@@ -25,32 +25,34 @@ from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.training.comm_thread import CommThread, wait_for
-from sumwire.training.node import AnyJob
+from sumwire.training.node import AnyJob, Mean
 from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
 
 _NO_PASS: Final = -1
+# From how a worker makes the mean to this rank's shard of it.
+_Begun = Callable[[Mean], Tensor]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """``number``: of the unit in the model, equal on all ranks. ``values``: of a gradient of all its parameters."""
+    """``number``: of the unit in the model, equal on all ranks. ``values``: of a gradient of all its parameters.
+
+    ``shards``: its gradients are this rank's shards, and the mean is that over the nodes of the shards with its number.
+    Otherwise they are whole, and the mean is that over all ranks.
+    """
 
     name: str
     number: int
     values: Callable[[], int]
+    shards: bool
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A unit's flat gradient, and what becomes of the mean.
-
-    ``shards``: ``x`` is this rank's shard, and the mean is that over the nodes of the shards with its number. Otherwise
-    it is a whole gradient, and the mean is that over all ranks. ``write`` puts the mean, float32, into ``into``.
-    """
+    """A unit's flat gradient, and what becomes of the mean. ``write`` puts the mean, float32, into ``into``."""
 
     unit: Unit
     x: Tensor
-    shards: bool
     into: Tensor
     write: Callable[[Tensor], object]
 
@@ -99,9 +101,9 @@ class ShardedState(Saved):
         self._thread = CommThread(f"job {job.config.name if isinstance(job, Job) else job.name}")
         job.on_close(self.close)
 
-    def unit(self, name: str, values: Callable[[], int]) -> Unit:
+    def unit(self, name: str, values: Callable[[], int], *, shards: bool = False) -> Unit:
         """A new unit, numbered by the order of these calls."""
-        made = Unit(name, len(self._units), values)
+        made = Unit(name, len(self._units), values, shards)
         self._units[name] = made
         return made
 
@@ -113,7 +115,8 @@ class ShardedState(Saved):
         self._check_whole(exchange)
         passing, inside = self._current_pass()
         filled = _filled(exchange.x)
-        future = self._thread.submit(partial(self._carry_out, exchange, passing, filled), exchange.into.device)
+        begun = self._begun(exchange) if filled is None else None
+        future = self._thread.submit(partial(self._carry_out, exchange, passing, filled, begun), exchange.into.device)
         if later and inside:
             passing.futures.append(future)
             return
@@ -170,18 +173,30 @@ class ShardedState(Saved):
             self._thread.submit(partial(self.feedback.rescale, scale / self._scale))
         self._scale = scale
 
-    def _carry_out(self, exchange: Exchange, passing: _Pass, filled: torch.cuda.Event | None) -> Tensor:
+    def _begun(self, exchange: Exchange) -> _Begun | None:
+        """The way of a node's shards to its first rank begins now, while the means before are in the network.
+
+        Not where other units sum within the node: their calls, by the thread, would come in any order between these.
+        """
+        if isinstance(self.job, Job) or not all(unit.shards for unit in self._units.values()):
+            return None
+        return self.job.mean_of_shards(exchange.x.detach())
+
+    def _carry_out(
+        self, exchange: Exchange, passing: _Pass, filled: torch.cuda.Event | None, begun: _Begun | None
+    ) -> Tensor:
         if filled is not None:
             filled.synchronize()
+        make = partial(self._through, exchange.unit, passing)
         with torch.no_grad():
-            exchange.write(self._mean(exchange, partial(self._through, exchange.unit, passing)))
+            exchange.write(self._mean(exchange, make) if begun is None else begun(make))
         return exchange.into
 
-    def _mean(self, exchange: Exchange, make: Callable[[Job, Tensor], tuple[Tensor, Residual]]) -> Tensor:
+    def _mean(self, exchange: Exchange, make: Mean) -> Tensor:
         x = exchange.x.detach()
         if isinstance(self.job, Job):
             return make(self.job, x)[0]
-        return self.job.mean_of_shards(x, make) if exchange.shards else self.job.mean(x, make)[0]
+        return self.job.mean_of_shards(x)(make) if exchange.unit.shards else self.job.mean(x, make)[0]
 
     def _through(self, unit: Unit, passing: _Pass, job: Job, x: Tensor) -> tuple[Tensor, Residual]:
         """The mean over the workers, and the function for this worker's residual."""

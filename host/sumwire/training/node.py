@@ -83,16 +83,22 @@ class Node:
         """Global ranks, in their order."""
         return dist.get_process_group_ranks(self._up)
 
-    def gather(self, x: Tensor) -> Tensor | None:
-        """On the first rank: the ranks' flat tensors of one length, in their order. None on the others.
+    def gather(self, x: Tensor) -> Callable[[], Tensor | None]:
+        """Begin to bring the ranks' flat tensors of one length to the first rank.
 
-        A collective call. Raises PeerLostError.
+        Returns what waits for them: on the first rank all of them in their order, None on the others; it raises
+        PeerLostError. ``x`` must not change until then. A collective call, in the same order on all ranks.
         """
         mine = x.cpu() if x.is_cuda and self._gloo_on_gpu else x
         whole = mine.new_empty(self.size * len(mine)) if self.leads else None
         pieces = None if whole is None else list(torch.split(whole, len(mine)))
-        _await(dist.gather(mine, pieces, self._first, group=self._up, async_op=True))
-        return None if whole is None else whole.to(x.device)
+        work = dist.gather(mine, pieces, self._first, group=self._up, async_op=True)
+
+        def ended() -> Tensor | None:
+            _await(work)
+            return None if whole is None else whole.to(x.device)
+
+        return ended
 
     def sum_up(self, x: Tensor, *, divided: bool = True) -> Callable[[], None]:
         """Begin to make ``x`` the mean of the node's ranks, or, not ``divided``, their sum, on the first rank; on the
@@ -276,20 +282,29 @@ class NodeJob:
 
             return self.node.give(made), lambda: kept[0]() * self.node.size
 
-    def mean_of_shards(self, x: Tensor, make: Mean) -> Tensor:
-        """Mean over the nodes of the shard that this rank and those with its number there have, float32 of x's length.
+    def mean_of_shards(self, x: Tensor) -> Callable[[Mean], Tensor]:
+        """Begin the mean over the nodes of the shard that this rank and those with its number there have: bring the
+        node's shards to its first rank.
 
-        ``make(job, whole)`` gives the mean of the workers' whole, which is the shards of a node's ranks one after the
-        other. All ranks have shards of one length. Raises UsageError where nodes have different numbers of ranks.
+        Returns what makes the mean, float32 of x's length, from ``make``: ``make(job, whole)`` gives the mean of the
+        workers' whole, which is the shards of a node's ranks one after the other. All ranks have shards of one length.
+        Other shards may be begun before it is called, in the same order on all ranks. It raises UsageError where nodes
+        have different numbers of ranks.
         """
-        with self._lock:
-            self._check_usable()
-            whole = self.node.gather(x.detach().to(torch.float32))
-            if whole is not None:
-                return self.node.give_parts(partial(self._over_equal_nodes, whole, make))
-            mean = torch.empty(len(x), device=x.device)
-            self.node.take_part(mean)
-            return mean
+        self._check_usable()
+        gathered = self.node.gather(x.detach().to(torch.float32))
+
+        def mean_by(make: Mean) -> Tensor:
+            with self._lock:
+                self._check_usable()
+                whole = gathered()
+                if whole is not None:
+                    return self.node.give_parts(partial(self._over_equal_nodes, whole, make))
+                mean = torch.empty(len(x), device=x.device)
+                self.node.take_part(mean)
+                return mean
+
+        return mean_by
 
     def _over_equal_nodes(self, whole: Tensor, make: Mean) -> Tensor:
         job = self._own()
