@@ -103,7 +103,8 @@ def quorum_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
     if not 1 <= job.quorum <= workers:
         yield Problem(path, "quorum", job.quorum, f"must be 1..{workers}, the number of workers")
     elif job.quorum < workers and elsewhere:
-        rule = f"must be all {workers} workers: {elsewhere} has a part in this job too"
+        why = f"{elsewhere} has a part in this job too, and a lower switch sends its sum once"
+        rule = f"must be all {workers} workers: {why}"
         yield Problem(path, "quorum", job.quorum, rule)
     elif job.quorum < workers and job.blind:
         rule = f"must be all {workers} workers: masks of a blind job only cancel in the sum of all of them"

@@ -83,7 +83,7 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> Jo
         job=first.job,
         worker=worker,
         workers=workers,
-        quorum=fields.integer("quorum", 1, workers),
+        quorum=_quorum(fields, workers, addresses),
         slots=first.slots,
         ops=ops,
         addresses=addresses,
@@ -217,10 +217,23 @@ def _paths(fields: _Fields) -> int:
     return paths
 
 
+def _quorum(fields: _Fields, workers: int, addresses: tuple[Address, ...]) -> int:
+    quorum = fields.integer("quorum", 1, workers)
+    if quorum < workers and _in_tree(addresses):
+        rule = (
+            f"must be {workers}, all workers: in a tree a lower switch sends its partial result once, when all are in"
+        )
+        raise fields.error("quorum", rule)
+    return quorum
+
+
+def _in_tree(addresses: tuple[Address, ...]) -> bool:
+    return len({address.aggregator for address in addresses}) > 1
+
+
 def _workers_min(fields: _Fields, workers: int, addresses: tuple[Address, ...]) -> int:
     least = fields.integer("workers_min", 1, workers)
-    aggregators = {address.aggregator for address in addresses}
-    if least < workers and len(aggregators) > 1:
+    if least < workers and _in_tree(addresses):
         raise fields.error("workers_min", f"must be {workers}, all workers: fewer need one switch, not a tree")
     return least
 

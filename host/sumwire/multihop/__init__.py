@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rings without a switch: Marsit's ring and torus all-reduce of sign bits over torch.distributed (arXiv 2204.06787), and
-DLCP's tagged packets with a loss bound, around a ring or between two hosts.
+"""Rings without a switch: Marsit's ring and torus all-reduce of sign bits over torch.distributed (arXiv 2204.06787),
+and DLCP's tagged packets with a loss bound, around a ring or between two hosts.
 
 Names are loaded on first use: only what names a process group needs torch.
 """

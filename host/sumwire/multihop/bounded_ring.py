@@ -35,8 +35,8 @@ from sumwire.multihop.schedule import Segment, Step
 
 @dataclass
 class RingStats:
-    """``packets``, and of these ``again`` for a second time; ``contributions`` that were due in this rank's sums, and of
-    these ``missing``; ``left_out``: packets of partial sums that this rank did without; ``operations``."""
+    """``packets``, and of these ``again`` for a second time; ``contributions`` that were due in this rank's sums, and
+    of these ``missing``; ``left_out``: packets of partial sums that this rank did without; ``operations``."""
 
     operations: int = 0
     packets: int = 0
@@ -52,8 +52,8 @@ class RingStats:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """``sums``, float32 (values,), of ``counts`` contributions each, int64 (values,): equal on all ranks. ``kept``: what
-    this rank gave, or was to hand on, and is not in them; float32 (values,)."""
+    """``sums``, float32 (values,), of ``counts`` contributions each, int64 (values,): equal on all ranks. ``kept``:
+    what this rank gave, or was to hand on, and is not in them; float32 (values,)."""
 
     sums: NDArray[np.float32]
     counts: NDArray[np.int64]

@@ -107,6 +107,7 @@ def second(**fields: Any) -> dict[str, Any]:
         (changed(workers=256), r"workers = 256: must be an integer in 1\.\.255"),
         (changed(workers=2, quorum=2), "addresses .*: must have one entry for each of 2 workers"),
         (changed(quorum=4), "quorum = 4: must be an integer in 1..3"),
+        ({**second(aggregator="10.0.1.1"), "quorum": 2}, "quorum = 2: must be 3, all workers: in a tree"),
         (changed(slots=1), "slots = 1: must be an integer in 2..4096"),
         (changed(slots=5000), "slots = 5000"),
         (changed(slots="64"), "slots = '64'"),
@@ -271,7 +272,7 @@ def test_the_earlier_name_of_an_error_still_catches_it() -> None:
 
 def test_every_public_name_is_there() -> None:
     modules = {
-        "backend", "checkpoint", "codec", "config", "ddp", "delivery", "dlcp", "errors", "multihop", "optim",
+        "backend", "checkpoint", "codec", "config", "ddp", "delivery", "dlcp", "errors", "logs", "multihop", "optim",
         "reductions", "sharded", "start", "systems", "wire",
     }  # fmt: skip
     assert modules <= set(dir(sumwire))
