@@ -46,6 +46,8 @@ Row = tuple[int, int]
 # Rows of the table of verdicts by value and mask: see p4src/include/control/slot.p4.
 _ADD: Final = (0x0000, 0x01FD)
 _DOWN_OLD: Final = (0x0180, 0x0180)
+_DOWN: Final = (0x0080, 0x0080)
+_RELAY: Final = (0x0081, 0x0081)
 _STALE: Final = (0x0100, 0x0100)
 _DUPLICATE: Final = (0x0020, 0x0030)
 _ASK: Final = (0x0010, 0x0030)
@@ -201,6 +203,25 @@ def _flush_all(original: Callable[..., None]) -> Callable[..., None]:
     return prepare
 
 
+def _from_the_least(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The group makes anew what some ranks have from the switch."""
+
+    def halting(agreement: Agreement, vector: Any) -> Any:
+        decision = original(agreement, vector)
+        least = min(rank.completed for rank in vector)
+        return replace(decision, operation=least, hand_outs=()) if isinstance(decision, FallBack) else decision
+
+    return halting
+
+
+def _keeps_nothing(original: Callable[..., Standing]) -> Callable[..., Standing]:
+    def standing(member: Member, kept_from: int) -> Standing:
+        found = original(member, kept_from)
+        return replace(found, kept_from=found.completed)
+
+    return standing
+
+
 def _nothing(original: Callable[..., Any]) -> Callable[..., None]:
     return lambda *_, **__: None
 
@@ -218,6 +239,9 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "switch-takes-old-results-from-above": _action(_DOWN_OLD, "down"),
     "switch-closes-at-any-second-copy": _mask(_FLUSH, 0x0002),
     "switch-opens-anew-at-any-second-copy": _action(_REPEAT, "first"),
+    "switch-hands-no-results-down": _action(_DOWN, "known"),
+    "switch-relays-nothing": _action(_RELAY, "known"),
+    "questions-count-as-contributions": _mask(_ADD, 0x0001),
     "controller-writes-one-worker-less": _method(desired, "_admission", _early_quorum),
     "window-of-all-slots": _method(Turns, "__init__", _whole_window),
     "results-of-any-round": _method(Window, "find", _any_round),
@@ -236,6 +260,8 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "fall-back-keeps-a-residual": _method(CodecOperation, "ordinary", _lossy_residual),
     "halt-does-not-wait": _method(Member, "standing", _halted_at_once),
     "return-does-not-hold": _method(Agreement, "_fallback", _without_holding),
+    "fall-back-from-the-least": _method(Agreement, "_halting", _from_the_least),
+    "ranks-keep-no-results": _method(Member, "standing", _keeps_nothing),
     "return-without-greeting": _method(Member, "apply", _without_greeting),
     "workers-check-no-tags": _all_of(_method(Tags, "check", _zero), _method(Tags, "check_messages", _zero)),
 }
