@@ -48,6 +48,10 @@ def test_a_bound_is_compared_by_mean_and_tail() -> None:
     checks = rows.bounded("x", [run(1.0, 2.0)], [run(0.9, 2.2)], [run(0.8, 1.6)], (1.0, 1.0))
     assert holding(checks) == [True, False, True, True, True, True]
     assert [check.value for check in checks[2:4]] == pytest.approx([1.25, 1.25])
+    # A run in which the machine stood still.
+    three = [run(1.0, 1.0)] * 3
+    checks = rows.bounded("x", [run(9.0, 90.0), *three[1:]], [run(1.25, 2.0)] * 3, three, (1.0, 1.0))
+    assert [check.value for check in checks[:4]] == pytest.approx([0.8, 0.5, 1.0, 1.0])
 
 
 def test_the_runs_with_and_without_a_bound_meet_the_same_loss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
