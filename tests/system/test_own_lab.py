@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 from helpers import ledgers
-from helpers.logs import lines_in, of
-from sumwire_protocol.logs.events import Event
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -81,20 +79,6 @@ def test_a_script_on_every_host_and_the_prompt_beside_it(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_all_that_the_lab_says_in_json(tmp_path: Path) -> None:
-    """With the lines of its switch, whose log it keeps."""
-    words = [*RUN[: RUN.index("run")], "--log-format", "json", *RUN[RUN.index("run") :], "--results", str(tmp_path)]
-    script = tmp_path / "nothing.py"
-    script.write_text("")
-    done = lab(*words, "--script", str(script))
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = lines_in(done.stdout)
-    assert {line["event"] for line in said} == {Event.LAB_SAID.word}
-    assert "the lab is up" in said[0]["message"]
-    (log,) = (tmp_path / "latest" / "lab").glob("switch*.log")
-    assert of(lines_in(log.read_text()), Event.READY)
-
-
 def test_a_script_that_fails_is_an_error(tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     script.write_text("import os\nif os.environ['RANK'] == '1': raise SystemExit('the disk is full')\n")
