@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker that makes outer steps by gloo, by an int8 ring and by Sumwire in turn: `outer_worker SPEC.json RANK`.
 
-The local steps take no time: a step is the exchange of a whole pseudo-gradient, and the outer optimizer's step.
+The local steps take no time: a step is the exchange of a whole pseudo-gradient, and the outer optimizer's step. Each
+size has a congestion control of its own for gloo's connections.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import sumwire
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from sumwire_lab.bench import worker
 from sumwire_lab.bench.worker import Exchange
 from sumwire_lab.experiments.int8_ring import ring_mean
+from sumwire_lab.system import congestion_control
 
 SYSTEMS: Final = ("gloo", "int8 ring", "4bit")
 
@@ -34,15 +36,19 @@ class OuterSteps(Exchange):
 
     warm_up = len(SYSTEMS)
 
-    def __init__(self, job: sumwire.Job, rank: int) -> None:
+    def __init__(self, job: sumwire.Job, rank: int, controls: Sequence[str]) -> None:
         super().__init__(job)
         self._rank = rank
+        self._controls = iter(controls)
         self._turn = 0
         self._outers: list[Outer] = []
         self._digests: list[str] = []
 
     def begin(self, size: int) -> None:
         """See Exchange."""
+        congestion_control.choose(next(self._controls))
+        self._turn = 0
+        self._outers.clear()
         draws = torch.Generator().manual_seed(self._rank)
         for system in SYSTEMS:
             weight = nn.Parameter(torch.zeros(size))
@@ -74,7 +80,7 @@ class OuterSteps(Exchange):
 
 def make(spec: dict[str, Any], rank: int) -> OuterSteps:
     """All three, over the spec's job and the default process group."""
-    return OuterSteps(sumwire.Job(sumwire.load_job(spec["job_file"], worker=rank)), rank)
+    return OuterSteps(sumwire.Job(sumwire.load_job(spec["job_file"], worker=rank)), rank, spec["controls"])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.experiments.sharded_worker import SUMWIRE
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.options.tasks import TEXT
 from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import open_session
 
@@ -28,17 +29,21 @@ NODES: Final = 4
 RANKS: Final = 2
 # Of a rank's sample in a step. All ranks share the processors of one machine: computing is not what is measured.
 CHARACTERS: Final = 8
-STEPS: Final = 10
+# 6,013,537 parameters. In narrower models, whose gradients need less time, other parts of a step weigh more.
+WIDTH: Final = 2 * TEXT.hidden
+NARROW: Final = TEXT.hidden
+STEPS: Final = 4
 _MODULE: Final = "sumwire_lab.experiments.sharded_worker"
 SYSTEMS: Final = ("gloo", SUMWIRE)
 
 
 @dataclass(frozen=True)
 class Sharded:
-    """``seconds``: by system, of each turn: the median over its steps of the slowest rank. ``cpu_s``: CPU seconds of
-    all ranks in a step. ``losses``: of the last step, the mean over the ranks. ``equal``: whether all ranks had the
-    same parameters at each end."""
+    """``parameters``: of the model. ``seconds``: by system, of each turn: the median over its steps of the slowest
+    rank. ``cpu_s``: CPU seconds of all ranks in a step. ``losses``: of the last step, the mean over the ranks.
+    ``equal``: whether all ranks had the same parameters at each end."""
 
+    parameters: int
     seconds: dict[str, list[float]]
     cpu_s: dict[str, list[float]]
     losses: dict[str, list[float]]
@@ -50,35 +55,47 @@ class Sharded:
         return median(self.seconds["gloo"]) / median(self.seconds[SUMWIRE])
 
 
-def run_sharded(
-    results: Path, say: Say, *, replicas: bool, turns: int, steps: int = STEPS, switch: str = "soft"
-) -> Sharded:
+@dataclass(frozen=True)
+class Training:
+    """``replicas``: shards stay within the nodes. ``width``: of the model. ``steps``: that count, in each turn."""
+
+    replicas: bool
+    width: int = WIDTH
+    steps: int = STEPS
+    switch: str = "soft"
+
+
+def run_sharded(results: Path, say: Say, training: Training, *, turns: int) -> Sharded:
     """Train by both systems, in turn. Raises LabError, also if a job has fallen back."""
     require_tools()
     folder = new_folder(results, latest=False)
     seconds: dict[str, list[float]] = {system: [] for system in SYSTEMS}
     cpu_s: dict[str, list[float]] = {system: [] for system in SYSTEMS}
     losses: dict[str, list[float]] = {system: [] for system in SYSTEMS}
-    equal = True
+    equal, parameters = True, 0
     with interruptible():
         for turn in range(turns):
             for system in SYSTEMS:
-                ranks = _train(system, replicas, steps, switch, folder / f"{system}{turn}")
+                ranks = _train(system, training, folder / f"{system}{turn}")
+                parameters = ranks[0]["parameters"]
                 seconds[system].append(median(map(max, zip(*(rank["seconds"] for rank in ranks), strict=True))))
                 cpu_s[system].append(sum(rank["cpu_s"] for rank in ranks))
                 losses[system].append(sum(rank["loss"] for rank in ranks) / len(ranks))
                 equal = equal and len({rank["digest"] for rank in ranks}) == 1
                 say(f"{system}: {seconds[system][-1]:.3f} s a step")
-    outcome = Sharded(seconds, cpu_s, losses, equal)
+    outcome = Sharded(parameters, seconds, cpu_s, losses, equal)
     (folder / "sharded.json").write_text(json.dumps(vars(outcome)) + "\n")
     return outcome
 
 
-def _train(system: str, replicas: bool, steps: int, switch: str, folder: Path) -> list[dict[str, Any]]:
+def _train(system: str, training: Training, folder: Path) -> list[dict[str, Any]]:
     """What every rank has measured."""
-    options = RunOptions(workers=NODES, switch=switch, link=LinkOptions(MBIT))
-    with open_session(options, switch if system == SUMWIRE else None, folder) as session:
-        more = {"ranks": RANKS, "replicas": replicas, "repeats": steps, "characters": CHARACTERS}
+    options = RunOptions(workers=NODES, switch=training.switch, link=LinkOptions(MBIT))
+    with open_session(options, training.switch if system == SUMWIRE else None, folder) as session:
+        more = {
+            "ranks": RANKS, "replicas": training.replicas, "repeats": training.steps, "width": training.width,
+            "characters": CHARACTERS,
+        }  # fmt: skip
         nodes = run_workers(session, _MODULE, system, [], **more)
     ranks: list[dict[str, Any]] = nodes[0] if nodes else []  # type: ignore[assignment]
     if len(ranks) != NODES * RANKS or any(rank.get("fallbacks") for rank in ranks):

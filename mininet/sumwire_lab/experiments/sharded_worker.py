@@ -26,26 +26,25 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from sumwire_lab.errors import ProcessDiedError
-from sumwire_lab.options.tasks import TEXT
 from sumwire_lab.system.processes import end_with_parent
 from sumwire_lab.training import text_data, workload
 from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, leave, settle
 
 SUMWIRE: Final = "sumwire"
 _LEARNING_RATE: Final = 1e-3
-_WARM_UP: Final = 2
+_WARM_UP: Final = 1
 
 
 def train(spec: dict[str, Any], rank: int) -> dict[str, Any]:
-    """Seconds of each step, CPU seconds of a step, the loss of the last one, a digest of all parameters, and the
-    job's bytes."""
+    """Seconds of each step, CPU seconds of a step, the loss of the last one, a digest of all parameters and their
+    number, and the job's bytes."""
     ranks, through = spec["ranks"], spec["system"] == SUMWIRE
     both = init_device_mesh("cpu", (len(spec["interfaces"]), ranks), mesh_dim_names=("replicate", "shard"))
-    model = _sharded(_network(), _mesh(both, spec["replicas"], through))
+    model = _sharded(_network(spec["width"]), _mesh(both, spec["replicas"], through))
     job = sumwire.init(job=spec["job_file"], quiet=True) if through else None
     if job is not None:
         sumwire.sharded.attach(model, job)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE, fused=True)
     x, y = _samples(rank, spec["characters"])
     settle()
     seconds, cpu_s, loss = [], 0.0, torch.zeros(())
@@ -59,7 +58,10 @@ def train(spec: dict[str, Any], rank: int) -> dict[str, Any]:
         if step >= _WARM_UP:
             seconds.append(time.perf_counter() - began)
             cpu_s += (time.process_time() - cpu_began) / spec["repeats"]
-    record = {"seconds": seconds, "cpu_s": cpu_s, "loss": loss.item(), "digest": _digest(model)}
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    record = {
+        "seconds": seconds, "cpu_s": cpu_s, "loss": loss.item(), "digest": _digest(model), "parameters": parameters
+    }  # fmt: skip
     if job is not None:
         record |= {"bytes": job.stats.bytes_sent, "fallbacks": job.stats.fallbacks}
         dist.barrier()
@@ -67,10 +69,10 @@ def train(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     return record
 
 
-def _network() -> nn.Module:
+def _network(width: int) -> nn.Module:
     """Equal on all ranks."""
     torch.manual_seed(1)
-    return text_data.Transformer(TEXT.hidden)
+    return text_data.Transformer(width)
 
 
 def _mesh(both: DeviceMesh, replicas: bool, through: bool) -> DeviceMesh:

@@ -19,7 +19,7 @@ from sumwire_lab.verify.rows import trust
 from sumwire_lab.verify.rows import ways_sharded as rows
 
 _FOLDER: Final = "tests/integration/host/backend"
-TURNS: Final = 3
+TURNS: Final = 2
 QUICK_STEPS: Final = 2
 
 
@@ -56,10 +56,12 @@ def _tests(label: str, target: str, file: str) -> list[Check]:
 
 
 def _sharded(results: Path, say: Say, options: WaysOptions) -> list[Check]:
-    """HSDP has the target; FSDP2 over all ranks gathers parameters in full between nodes, and is reported."""
+    """HSDP has the target. A narrow model is reported, and FSDP2 over all ranks, which gathers parameters in full
+    between nodes."""
     turns, steps = (1, QUICK_STEPS) if options.quick else (TURNS, sharded_steps.STEPS)
-    hybrid, whole = (
-        sharded_steps.run_sharded(results, say, replicas=replicas, turns=turns, steps=steps)
-        for replicas in (True, False)
+    run = partial(sharded_steps.run_sharded, results, say)
+    hybrid = run(sharded_steps.Training(replicas=True, steps=steps), turns=turns)
+    narrow, whole = (
+        run(sharded_steps.Training(replicas, sharded_steps.NARROW, steps), turns=1) for replicas in (True, False)
     )
-    return [*rows.hybrid(hybrid), rows.whole(whole)]
+    return [*rows.hybrid(hybrid), rows.narrow(narrow), rows.whole(whole)]

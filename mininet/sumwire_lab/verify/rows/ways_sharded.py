@@ -16,16 +16,31 @@ _WHERE: Final = f"{NODES} x {RANKS} ranks, {MBIT:g} Mbit/s between nodes"
 
 def hybrid(record: Sharded) -> list[Check]:
     """Shards within the nodes, and replicas."""
-    label = f"HSDP character transformer, {_WHERE}: seconds a step, gloo / sumwire"
     return [
-        holds(label, _value(record), f">= {RATIO_MIN:g}", record.ratio >= RATIO_MIN),
+        holds(_hybrid(record), _value(record), f">= {RATIO_MIN:g}", record.ratio >= RATIO_MIN),
         equal("HSDP: all ranks end with the same parameters", record.equal, True),
     ]
 
 
+def narrow(record: Sharded) -> Check:
+    """A smaller model, with replicas too."""
+    return reported(_hybrid(record), _value(record))
+
+
 def whole(record: Sharded) -> Check:
     """Shards on all ranks."""
-    return reported(f"FSDP2 over all ranks, the same: parameters are gathered in full, {_WHERE}", _value(record))
+    label = (
+        f"FSDP2 over all ranks, parameters gathered in full, {_model(record)}, {_WHERE}: seconds a step, gloo / sumwire"
+    )
+    return reported(label, _value(record))
+
+
+def _hybrid(record: Sharded) -> str:
+    return f"HSDP character transformer, {_model(record)}, {_WHERE}: seconds a step, gloo / sumwire"
+
+
+def _model(record: Sharded) -> str:
+    return f"{record.parameters / 1e6:.1f} M parameters"
 
 
 def _value(record: Sharded) -> dict[str, Any]:

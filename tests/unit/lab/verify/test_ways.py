@@ -15,6 +15,7 @@ from sumwire_lab.experiments.sharded_steps import Sharded
 from sumwire_lab.options import arguments
 from sumwire_lab.options.ways_options import WAYS, WaysOptions
 from sumwire_lab.run.experiment import Say
+from sumwire_lab.system import congestion_control
 from sumwire_lab.verify.check import Check, equal
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.plans import ways
@@ -90,23 +91,26 @@ def test_rows_of_nodes() -> None:
 def test_rows_of_sharded_training() -> None:
     """The slowest turn does not count, the median does."""
     took = {"gloo": [9.0, 3.0, 3.3], "sumwire": [1.0, 1.1, 0.2]}
-    record = Sharded(took, {"gloo": [0.5], "sumwire": [0.6]}, {"gloo": [2.0], "sumwire": [2.5]}, True)
+    record = Sharded(1_532_257, took, {"gloo": [0.5], "sumwire": [0.6]}, {"gloo": [2.0], "sumwire": [2.5]}, True)
     ratio, same = ways_sharded.hybrid(record)
     assert (ratio.holds, same.holds) == (True, True)
     assert ratio.value == {
         "ratio": 3.3, "gloo": 3.3, "sumwire": 1.0, "CPU s gloo": 0.5, "CPU s sumwire": 0.6, "loss gloo": 2.0,
         "loss sumwire": 2.5,
     }  # fmt: skip
-    slow = Sharded({"gloo": [2.9], "sumwire": [1.0]}, record.cpu_s, record.losses, False)
+    slow = Sharded(6_013_537, {"gloo": [2.9], "sumwire": [1.0]}, record.cpu_s, record.losses, False)
     assert [check.holds for check in ways_sharded.hybrid(slow)] == [False, False]
-    assert ways_sharded.whole(slow).holds
+    assert ways_sharded.whole(slow).holds and ways_sharded.narrow(slow).holds
+    assert "transformer, 6.0 M parameters, 4 x 2 ranks" in ways_sharded.narrow(slow).check
 
 
 def test_rows_of_outer_steps() -> None:
-    record = {"tcp": "bbr", "seconds": {"gloo": 6.0, "int8 ring": 2.0, "4bit": 1.0}}
-    assert [check.holds for check in outer.times(record)] == [True, True]
-    slower = record | {"seconds": {"gloo": 6.0, "int8 ring": 2.0, "4bit": 1.1}}
-    assert [check.holds for check in outer.times(slower)] == [False, False]
+    good, slow = ({"values": 9, "seconds": {"gloo": 6.0, "int8 ring": 2.0, "4bit": own}} for own in (1.0, 1.1))
+    assert [check.holds for check in outer.times({"cubic": good, "bbr": good})] == [True] * 4
+    assert [check.holds for check in outer.times({"cubic": slow, "bbr": good})] == [False, False, True, True]
+    with_bbr = outer.times({"cubic": good, "bbr": slow})[3]
+    assert (with_bbr.holds, with_bbr.target) == (True, "reported")
+    assert with_bbr.value == {"ratio": 1.82, "int8 ring": 2.0, "4bit": 1.1, "values": 9}
     losses = {"exact": [2.0, 2.2], "4bit": [2.02, 2.2], "1bit": [2.1, 2.2]}
     assert outer.losses(losses).holds
     assert not outer.losses(losses | {"4bit": [2.1, 2.2]}).holds
@@ -114,15 +118,16 @@ def test_rows_of_outer_steps() -> None:
 
 def test_an_outer_step_takes_the_slowest_workers_time_of_each_system_in_turn() -> None:
     one, other = ([6.0, 2.0, 1.0, 7.0, 3.0, 0.5, 8.0, 4.0, 2.0], [5.0, 2.5, 1.0, 9.0, 1.0, 0.5, 8.0, 1.0, 3.0])
-    workers = [{"sizes": [{"seconds": seconds}]} for seconds in (one, other)]
-    assert outer_time.by_system(workers) == {"gloo": 8.0, "int8 ring": 3.0, "4bit": 1.0}
+    workers = [{"sizes": [{}, {"seconds": seconds}]} for seconds in (one, other)]
+    assert outer_time.by_system(workers, 1) == {"gloo": 8.0, "int8 ring": 3.0, "4bit": 1.0}
 
 
-def test_the_best_congestion_control() -> None:
-    assert outer_time.best_control("reno cubic bbr\n") == "bbr"
-    assert outer_time.best_control("reno cubic\n") == "cubic"
-    with pytest.raises(LabError, match="tcp_allowed_congestion_control has 'vegas'"):
-        outer_time.best_control("vegas\n")
+def test_congestion_controls_of_the_kernel(tmp_path: Path) -> None:
+    file = tmp_path / "tcp_available_congestion_control"
+    file.write_text("reno bbr cubic\n")
+    assert congestion_control.available(("cubic", "vegas", "bbr"), file) == ("cubic", "bbr")
+    with pytest.raises(LabError, match="tcp_available_congestion_control has 'reno bbr cubic', none of vegas"):
+        congestion_control.available(("vegas",), file)
 
 
 def test_bytes_of_the_ring() -> None:
