@@ -34,15 +34,17 @@ class Path:
         self.limit = WindowLimit(WINDOW_MAX)
         self._arrived = self._lost = 0
 
-    def results(self, arrived: int, lost: int, now: float, *, marked: int) -> None:
-        """So many packets have arrived, ``marked`` of them with a CE mark, and so many were lost."""
+    def results(self, arrived: int, lost: int, now: float, *, marked: int, used: int) -> None:
+        """So many packets have arrived, ``marked`` of them with a CE mark, and so many were lost. ``used``: how many
+        were in flight: a window that is not used does not grow, since nothing is known of it (RFC 7661)."""
         self._arrived += arrived
         self._lost += lost
         full = 0
         if self._arrived >= max(self.limit.chunks, _COUNTED_MIN):
             full = self._lost if self._lost > _LOSS_MAX * self._arrived else 0
             self._arrived = self._lost = 0
-        self.limit.results(arrived, now, marked=min(marked + full, arrived))
+        if marked + full or 2 * used >= self.limit.chunks:
+            self.limit.results(arrived, now, marked=min(marked + full, arrived))
 
 
 class Outgoing:
@@ -124,6 +126,7 @@ class Outgoing:
 
     def answered(self, state: State, path: Path, now: float) -> None:
         """Take in what the neighbour says."""
+        used = self._flight.count
         end = min(state.first + len(state.settled), len(self.packets))
         settled = state.first + np.flatnonzero(state.settled[: max(end - state.first, 0)])
         fresh = settled[self._flight.flying[settled]]
@@ -142,7 +145,7 @@ class Outgoing:
         # Both only grow; an old STATE that comes late tells nothing.
         if state.arrived > self._arrived:
             marked = max(state.marked - self._marked, 0)
-            path.results(state.arrived - self._arrived, self._lost, now, marked=marked)
+            path.results(state.arrived - self._arrived, self._lost, now, marked=marked, used=used)
             self._arrived, self._marked, self._lost = state.arrived, state.marked, 0
 
     def expiry(self, path: Path) -> float | None:

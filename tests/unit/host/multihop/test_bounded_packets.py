@@ -219,3 +219,21 @@ def test_only_what_is_known_goes_out() -> None:
     # Number 0 has not been sent, so nothing may count as sent before.
     assert stream.packets["sent_below"][1] == 0
     assert stream.packets["count"][1] == 2
+
+
+def test_a_window_that_is_not_used_does_not_grow() -> None:
+    path = Path()
+    path.results(5, 0, 0.0, marked=0, used=4)
+    assert path.limit.chunks == 10
+    path.results(5, 0, 0.0, marked=0, used=5)
+    assert path.limit.chunks == 15
+    path.results(5, 0, 1.0, marked=1, used=0)
+    assert path.limit.chunks == 7
+
+
+@pytest.mark.parametrize(("lost", "smaller"), [(2, False), (3, True)])
+def test_only_more_than_2_percent_of_loss_is_a_full_queue(lost: int, smaller: bool) -> None:
+    path = Path()
+    for now in (0.0, 1.0):
+        path.results(100, lost, now, marked=0, used=1000)
+    assert (path.limit.chunks < 110) == smaller
