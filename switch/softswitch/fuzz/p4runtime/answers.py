@@ -8,7 +8,7 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
-from softswitch.fuzz.p4runtime.decode import ABSENT, INVALID, Faults, key_of
+from softswitch.fuzz.p4runtime.decode import ABSENT, INVALID, UNIMPLEMENTED, Faults, key_of
 from softswitch.fuzz.p4runtime.judge import counted_table, identity_of, indices_of
 from softswitch.fuzz.p4runtime.model import Model
 from softswitch.fuzz.p4runtime.schema import Table
@@ -30,7 +30,7 @@ def answer(model: Model, request: Any, faults: Faults) -> Entities:
         case None:
             faults.add(INVALID, "no entity")
         case "direct_meter_entry":
-            _direct_meters(model, request.direct_meter_entry.table_entry, faults)
+            _direct_meters(model, request.direct_meter_entry, faults)
         case other:
             asked = getattr(request, other)
             if (other == "action_profile_member" and asked.member_id) or (
@@ -55,8 +55,10 @@ _IDS = {
 
 
 def _direct_meters(model: Model, asked: Any, faults: Faults) -> None:
-    for _ in _tables(model, asked, faults):
-        if asked.table_id:
+    if asked.HasField("counter_data"):
+        faults.add(UNIMPLEMENTED, "counters of a direct meter")
+    for _ in _tables(model, asked.table_entry, faults):
+        if asked.table_entry.table_id:
             faults.add(INVALID, "no direct meter")
 
 
