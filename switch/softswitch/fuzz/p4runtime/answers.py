@@ -37,6 +37,8 @@ def answer(model: Model, request: Any, faults: Faults) -> Entities:
                 other == "action_profile_group" and asked.group_id
             ):
                 faults.add(ABSENT, "member not there")
+            if other == "meter_entry" and asked.HasField("counter_data"):
+                faults.add(UNIMPLEMENTED, "counters of a meter")
             if getattr(asked, _IDS[other]):
                 faults.add(INVALID, f"{other} of nothing")
     return []
