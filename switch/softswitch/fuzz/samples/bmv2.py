@@ -11,6 +11,7 @@ import os
 import selectors
 import shutil
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,12 @@ COMMAND = "simple_switch_grpc"
 PORTS = tuple(range(11))
 LEAST_BYTES = 14  # that a packet socket sends
 _START_S, _ANSWER_S, _QUIET_S = 20.0, 2.0, 0.02
+_FRAME_BYTES = 65536
 _SOL_PACKET, _IGNORE_OUTGOING, _ALL = 263, 23, 3
+# The kernel takes the first 802.1Q tag out of a frame and tells it beside it: struct tpacket_auxdata of packet(7).
+_AUXDATA = struct.Struct("=IIIHHHH")
+_PACKET_AUXDATA, _TAG_VALID, _TYPE_VALID = 8, 1 << 4, 1 << 6
+_ADDRESSES_BYTES, _802_1Q = 12, 0x8100
 
 Frames = list[tuple[int, bytes]]
 
@@ -66,6 +72,7 @@ class Wires:
         for port in PORTS:
             opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
             opened.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+            opened.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
             opened.bind((f"{prefix}p{port}", _ALL))
             opened.setblocking(False)
             self._sockets[port] = opened
@@ -90,8 +97,20 @@ class Wires:
         deadline = time.monotonic() + seconds
         while len(found) < count and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
-                found.append((key.data, self._sockets[key.data].recv(65536)))
+                found.append((key.data, received(self._sockets[key.data])))
         return found
+
+
+def received(link: socket.socket) -> bytes:
+    """A frame from a packet socket with auxdata, with its tag."""
+    frame, beside, _, _ = link.recvmsg(_FRAME_BYTES, socket.CMSG_SPACE(_AUXDATA.size))
+    for level, kind, data in beside:
+        if (level, kind) == (_SOL_PACKET, _PACKET_AUXDATA):
+            status, *_, tag, tag_type = _AUXDATA.unpack(data[: _AUXDATA.size])
+            if status & _TAG_VALID:
+                tagged = struct.pack(">HH", tag_type if status & _TYPE_VALID else _802_1Q, tag)
+                return frame[:_ADDRESSES_BYTES] + tagged + frame[_ADDRESSES_BYTES:]
+    return frame
 
 
 @contextmanager
