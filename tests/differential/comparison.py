@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from differential import events
@@ -178,14 +178,14 @@ class ReferenceRunner:
                 reference.counters[counter][index][:] = value.packets, value.bytes
             case events.WriteDirectCounter(table, key, priority, value):
                 rows = reference.tables[table].rows
-                rows[key, priority] = replace(rows[key, priority], counter=value)
+                rows[key, priority] = rows[key, priority]._replace(counter=value)
             case events.WriteRegister(register, index, value):
                 reference.registers[register][index] = value
         return Outcome([], [])
 
     def _counted(self, table: str, entry: Entry, before: CounterValue | None) -> Entry:
         has_counter = self._reference.program.tables[table].has_counter
-        return replace(entry, counter=(entry.counter or before) if has_counter else None)
+        return entry._replace(counter=(entry.counter or before) if has_counter else None)
 
     def state(self) -> State:
         reference = self._reference

@@ -283,7 +283,7 @@ class Reference:
                 self._store(packet, table.meter_target, GREEN)
             if entry.counter is not None:
                 counted = CounterValue(entry.counter.packets + 1, entry.counter.bytes + len(packet.frame))
-                state.rows[identity] = replace(entry, counter=counted)
+                state.rows[identity] = entry._replace(counter=counted)
         index = self.action_index(table, call.name)
         for statement in self._actions[index].body:
             self._statement(statement, packet, call.args)

@@ -26,6 +26,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "marsit100": "marsit with a round in full precision every 100 steps; marsit here has none",
     "thc-bounded": "thc with a quorum, and with a bound of what may be lost",
     "topk10": "topk with a tenth of the values",
+    "udp-ring": "dlcp-ring without a loss bound",
     "sign": "the codec of marsit: merged signs",
     "top-k": "the codec of topk",
 }

@@ -473,7 +473,7 @@ def test_following_needs_a_quorum_below_the_workers() -> None:
 def test_a_quorum_below_the_workers_needs_one_switch() -> None:
     mapping = quorum_mapping(8)
     mapping["addresses"][0]["aggregator"] = mapping["addresses"][0]["aggregator"].replace(".250", ".251")
-    with pytest.raises(sumwire.ConfigError, match=r"quorum = 3: must be 4, all workers: in a tree of switches"):
+    with pytest.raises(sumwire.ConfigError, match=r"quorum = 3: must be 4, all workers: in a tree a lower switch"):
         sumwire.Job(configs(mapping)[0])
 
 
