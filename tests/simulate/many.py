@@ -23,8 +23,6 @@ from simulate.schedule import Variant
 
 # Seeds that a process plays at a time.
 _BATCH: Final = 20
-# A process that has ended is gone within that time.
-_GONE_S: Final = 10.0
 _PLAIN: Final = Variant()
 
 
@@ -61,22 +59,26 @@ def play_all(
     batches = iter([seeds[start : start + _BATCH] for start in range(0, len(seeds), _BATCH)])
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), begin_process)
     running: dict[Future[Played], Sequence[int]] = {}
+    # A pool that is broken forgets them.
+    members: dict[int, BaseProcess] = {}
 
     def submit(most: int) -> None:
         for batch in islice(batches, most):
             running[pool.submit(play_seeds, batch, mutation, variant)] = batch
+            members.update(pool._processes or {})
 
     try:
         # No more at a time than needed: what is queued must not outlive an interrupt.
         submit(2 * processes)
         while running:
-            members = list((pool._processes or {}).values())
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 try:
                     played = future.result()
                 except BrokenProcessPool as error:
-                    raise ProcessDiedError(_obituary(members, running.values())) from error
+                    # Its thread is the one that learns how each process ended.
+                    pool.shutdown(wait=True, cancel_futures=True)
+                    raise ProcessDiedError(_obituary(members.values(), running.values())) from error
                 del running[future]
                 yield played
                 submit(1)
@@ -86,10 +88,8 @@ def play_all(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _obituary(members: Sequence[BaseProcess], batches: Iterable[Sequence[int]]) -> str:
+def _obituary(members: Iterable[BaseProcess], batches: Iterable[Sequence[int]]) -> str:
     """How processes ended, and what they had to play. The pool ends those that live by SIGTERM."""
-    for process in members:
-        process.join(_GONE_S)
     codes = {process.exitcode for process in members} - {0, None, -signal.SIGTERM}
     names = sorted(signal.Signals(-code).name if code < 0 else f"status {code}" for code in codes if code is not None)
     seeds = [f"{batch[0]} to {batch[-1]}" for batch in batches]
