@@ -18,6 +18,7 @@ from helpers.transport.udp_bridge import aggregator_of, configs, job_mapping
 from sumwire.native import SWITCH
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.fast_path import FastPath, Outcome
+from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.udp import Transport
 from sumwire.wire import header as wire
 from sumwire_protocol import constants as p4
@@ -70,7 +71,9 @@ class Rig:
 @contextmanager
 def rig(monkeypatch: pytest.MonkeyPatch, *, chunks: int = CHUNKS, filled: int | None = None) -> Iterator[Rig]:
     mapping = job_mapping(1, SLOTS)
-    with Transport(configs(mapping)[0]) as transport:
+    # A machine that stands still for a moment sends nothing again.
+    patient = RttEstimator(initial_s=60.0, min_s=60.0, max_s=60.0)
+    with Transport(configs(mapping)[0], rtt=patient) as transport:
         made = Rig(transport, chunks, chunks if filled is None else filled)
         assert made.switch.getsockname()[0] == aggregator_of(mapping)
         if made.exchange._fast_path is not None:
