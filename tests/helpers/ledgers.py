@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from pathlib import Path
@@ -14,18 +13,12 @@ from sumwire_lab.system import leftovers
 
 def kept() -> list[Path]:
     """Ledgers of labs that are left standing."""
-    return [path for path in leftovers.LEDGER_DIR.glob("*.json") if json.loads(path.read_text()).get("kept")]
+    return [path for path, text in leftovers.texts() if json.loads(text).get("kept")]
 
 
 def of_process(pid: int) -> list[Path]:
     """Ledgers of runs that a process began, and has not cleaned up."""
-    mine = []
-    for path in leftovers.LEDGER_DIR.glob("*.json"):
-        # Another process's may go meanwhile.
-        with contextlib.suppress(FileNotFoundError):
-            if json.loads(path.read_text())["owner"] == pid:
-                mine.append(path)
-    return mine
+    return [path for path, text in leftovers.texts() if json.loads(text)["owner"] == pid]
 
 
 def of_this_process() -> list[Path]:

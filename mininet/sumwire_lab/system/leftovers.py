@@ -15,6 +15,7 @@ import secrets
 import select
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -105,12 +106,22 @@ class Ledger:
         return removed
 
 
+def texts(directory: Path = LEDGER_DIR) -> Iterator[tuple[Path, str]]:
+    """Every ledger and what it holds. One whose run ends meanwhile is passed over."""
+    for path in sorted(directory.glob("*.json")):
+        try:
+            text = path.read_text()
+        except FileNotFoundError:
+            continue  # its run has just ended
+        yield path, text
+
+
 def take_down(directory: Path = LEDGER_DIR) -> list[str]:
     """End every lab that is left standing, and return when they are gone. Returns the folder of each."""
     ended: list[str] = []
-    for path in sorted(directory.glob("*.json")):
+    for _, text in texts(directory):
         try:
-            record = json.loads(path.read_text())
+            record = json.loads(text)
             owner, started, folder = int(record["owner"]), record["owner_started"], str(record.get("kept", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             continue  # `clean` removes it
@@ -136,9 +147,9 @@ def _end(pid: int) -> bool:
 def clean(directory: Path = LEDGER_DIR) -> list[str]:
     """Remove everything of runs whose owner is dead. Returns one line for each thing removed."""
     removed: list[str] = []
-    for path in sorted(directory.glob("*.json")):
+    for path, text in texts(directory):
         try:
-            record = json.loads(path.read_text())
+            record = json.loads(text)
             token, owner = str(record["token"]), int(record["owner"])
             owner_started = record["owner_started"]
             processes = {int(pid): int(started) for pid, started in record["processes"].items()}

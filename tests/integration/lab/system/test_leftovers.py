@@ -119,3 +119,12 @@ def test_a_zombie_counts_as_gone() -> None:
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert leftovers.start_time(process.pid) is None
     process.wait()
+
+
+def test_a_ledger_that_goes_once_it_is_listed_is_passed_over(tmp_path: Path) -> None:
+    # A link to nothing is listed and cannot be read, as a ledger is whose run ends in between.
+    (tmp_path / "sw0001.json").symlink_to(tmp_path / "gone")
+    path = write_ledger(tmp_path, owner=gone_pid(), owner_started=5, processes={})
+    assert leftovers.take_down(tmp_path) == []
+    assert leftovers.clean(tmp_path) == []
+    assert not path.exists()
