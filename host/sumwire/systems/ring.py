@@ -36,8 +36,6 @@ class DlcpRingOptions(Options):
 
 
 def _in_ring(name: str, group: dist.ProcessGroup | None, options: DlcpRingOptions) -> System:
-    from functools import wraps
-
     from sumwire.dlcp.tags import LayerMagnitude, tagger
     from sumwire.multihop import GroupRing
     from sumwire.systems.builders import gradients_over_hops
@@ -47,7 +45,6 @@ def _in_ring(name: str, group: dist.ProcessGroup | None, options: DlcpRingOption
     tag = tagger(policy, _POSITION)
     ring = GroupRing(group, loss_bound=options.loss_bound, address=options.address, tag=tag)
 
-    @wraps(ring.mean)
     def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
         mean, kept = ring.mean(x)
         return mean, lambda: kept

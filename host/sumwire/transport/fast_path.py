@@ -12,30 +12,16 @@ from __future__ import annotations
 import ctypes
 import time
 from ctypes import CDLL
-from enum import IntEnum
 from typing import Final
 
 from sumwire.transport.connection import Connection
-from sumwire.transport.kernels import FastPathSocket, FastPathState, Polled, kernels
+from sumwire.transport.kernels import FastPathSocket, FastPathState, Outcome, Polled, kernels
 from sumwire.transport.link import Moved
 from sumwire.transport.receiving import Receiver
 from sumwire.transport.sending import Sender
 from sumwire.transport.waiting import Waiting
 
 _POLLIN: Final = 1
-
-
-class Outcome(IntEnum):
-    """Why C returned; fast_path.c has the same names."""
-
-    ENOUGH = 0
-    TIME_OVER = 1
-    OTHER_MESSAGES = 2
-    RECEIVE_FAILED = 3
-    OVERTAKEN = 4
-    HELD = 5
-    NOTHING_READY = 6
-    FEW_LEFT = 7
 
 
 class FastPath:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from ctypes import POINTER, c_double, c_int, c_int64, c_short, c_uint64, c_void_p
+from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,21 @@ from sumwire.wire.packets import CHUNK_MASK, offset_of
 # A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
 # busy meanwhile, and the worker is woken less often (docs/measurements.md, sending by C).
 COLLECTED_PART: Final = 2
+
+
+class Outcome(IntEnum):
+    """Why C ended the fast path (:mod:`sumwire.transport.fast_path`)."""
+
+    ENOUGH = 0
+    TIME_OVER = 1
+    OTHER_MESSAGES = 2
+    RECEIVE_FAILED = 3
+    OVERTAKEN = 4
+    HELD = 5
+    NOTHING_READY = 6
+    FEW_LEFT = 7
+
+
 _FOLDER: Final = Path(__file__).parent / "native"
 _CONSTANTS: Final = {
     "HEADER_BYTES": HEADER_BYTES,
@@ -30,6 +46,7 @@ _CONSTANTS: Final = {
     "REORDER_TOLERANCE": REORDER_TOLERANCE,
     "TIMEOUT_BURST_CHUNKS": TIMEOUT_BURST_CHUNKS,
     "COLLECTED_PART": COLLECTED_PART,
+    **{outcome.name: outcome.value for outcome in Outcome},
 }
 
 

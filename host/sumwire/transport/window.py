@@ -215,9 +215,15 @@ class Window:
 
     @property
     def is_usual(self) -> bool:
-        """Whether C may go on with the exchange: no chunk waits to be sent in another way than all others."""
+        """Whether C may go on with the exchange: results are missing, and no chunk waits to be sent in another way than
+        all others."""
         limit = self.limit
-        if self._steady is None or not self.contributes or (limit is not None and limit.chunks < limit.most):
+        if (
+            self._steady is None
+            or self.done
+            or not self.contributes
+            or (limit is not None and limit.chunks < limit.most)
+        ):
             return False
         return not (self._urgent or self._timers.burst or self._reordering.expected)
 

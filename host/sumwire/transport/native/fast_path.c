@@ -12,9 +12,6 @@
 #include "runs.h"
 #include "steady.h"
 
-// Why it ended. fast_path.py has the same names.
-enum outcome { ENOUGH, TIME_OVER, OTHER_MESSAGES, RECEIVE_FAILED, OVERTAKEN, HELD, NOTHING_READY, FEW_LEFT };
-
 // sumwire.wire's functions and what they work on.
 struct fast_path_socket {
   int (*collect)(void *arrivals, int socket, uint64_t wanted, int64_t nanoseconds);
@@ -100,7 +97,7 @@ static void note(struct fast_path *path, uint64_t count) {
 }
 
 // Takes in what has arrived. Returns whether all of it was usual.
-static int receive(struct fast_path *path, enum outcome *outcome) {
+static int receive(struct fast_path *path, int *outcome) {
   const struct fast_path_socket *on = path->socket;
   path->began = clock_s();
   path->error = on->collect(on->arrivals, on->polled.fd, wanted_messages(path), on->collect_ns);
@@ -120,7 +117,7 @@ static int receive(struct fast_path *path, enum outcome *outcome) {
 }
 
 // Sends the chunks whose turn has come. Returns whether the socket took them all.
-static int send_ready(struct fast_path *path, enum outcome *outcome) {
+static int send_ready(struct fast_path *path, int *outcome) {
   const struct fast_path_socket *on = path->socket;
   const uint64_t room = path->most_in_flight > path->in_flight ? path->most_in_flight - path->in_flight : 0;
   const uint64_t end = path->to - path->taken > room ? path->taken + room : path->to;
@@ -149,8 +146,9 @@ static int send_ready(struct fast_path *path, enum outcome *outcome) {
   return 1;
 }
 
+// Returns why it ended: an outcome of constants.h.
 int fast_path_run(struct fast_path *path) {
-  enum outcome outcome;
+  int outcome;
   for (;;) {
     if (!wait_for_results(path)) return TIME_OVER;
     if (!receive(path, &outcome)) return outcome;
