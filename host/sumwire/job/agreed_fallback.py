@@ -8,8 +8,9 @@ result that another rank has, or is made once more by the process group on all r
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from torch import Tensor
@@ -20,9 +21,24 @@ from sumwire.job.gloo_group import first_clause
 from sumwire.job.operations import Operation
 from sumwire.transport.stats import JobStats
 
-# So many operations by choice begin by comparing the calls. It takes as long as a small operation, and programs whose
-# calls differ mostly do so in their first steps. Later ones only find out if their tensors are equally long.
-_COMPARED: Final = 64
+# So many operations by choice begin by comparing the calls, and of the later ones on large tensors every so many: it
+# takes as long as a small operation. Programs whose calls differ mostly do so in their first steps. In between, gloo
+# itself finds tensors that are not equally long.
+_COMPARED: Final = 16
+
+
+@dataclass
+class _History:
+    """The operations by choice so far: how many, and 16 bits for all their calls."""
+
+    count: int = 0
+    tag: int = 0
+
+    def add(self, call: str) -> int:
+        """The bits with one more call."""
+        self.count += 1
+        self.tag = binascii.crc_hqx(call.encode(), self.tag)
+        return self.tag
 
 
 @dataclass(frozen=True)
@@ -33,6 +49,7 @@ class AgreedFallback:
     stats: JobStats
     always: bool
     never: bool
+    _history: _History = field(default_factory=_History, init=False)
 
     def carry_out(self, operation: Operation, call: str, through_switch: Callable[[], Tensor]) -> Tensor:
         """The result of the job's next operation. ``call`` describes it, equally on all workers.
@@ -59,9 +76,11 @@ class AgreedFallback:
         """The result of an operation that goes by the process group in every phase, and in the same way: some ranks may
         have learned of a fall-back when they begin it, and others not."""
         self.control.begin(call, by_choice=True)
-        operation.compared = self.stats.group_operations < _COMPARED
+        first = self._history.count < _COMPARED
+        operation.compared = first or self._history.count % _COMPARED != 0
+        operation.tag = self._history.add(call)
         try:
-            result = self._by_group(operation, call if operation.compared else None)
+            result = self._by_group(operation, call if first else None)
         except SumwireError as error:
             raise self.control.fail(error) from error
         self.control.finish_by_choice(operation.kept(result))

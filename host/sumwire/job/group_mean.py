@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mean of a tensor by the process group, by choice; or its sum.
 
-The tag of the call travels behind a small tensor, in one collective, and before a large one, in its own: then that
-needs no copy. So workers that make different calls find out: the sums of a number and of its square are n times those
-of this worker only if all workers have the same number.
+The tag of the calls so far travels behind a small tensor, in one collective, and before some large ones, in its own:
+then those need no copy. So workers that make different calls find out: the sums of a number and of its square are n
+times those of this worker only if all workers have the same number.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class GroupMean(Operation):
         return total[: self.values].to(self._x.device)
 
     def _in_place(self, fallback: Fallback, marks: Tensor) -> Tensor:
-        """By a collective of the tensor where the result is to be; before it one of the marks, unless the calls were
-        compared."""
+        """By a collective of the tensor where the result is to be; before it one of the marks, unless the calls are
+        compared otherwise."""
         if not self.compared:
             total = marks.clone()
             fallback.add_(total)

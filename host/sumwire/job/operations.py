@@ -44,7 +44,7 @@ _HALF: Final = (1 << _HALF_BITS) - 1
 class Operation(ABC):
     """One collective call. ``values``: its length. ``what``, ``bucket``: for its description, which workers compare.
     ``tag``: in every packet. ``by_group``: it goes by the process group by choice, whether there is a switch or not.
-    ``compared``: the workers have just found its description equal."""
+    ``compared``: the workers have just found its description equal, or find out with a later operation."""
 
     ops: ClassVar[tuple[str, ...]]
     by_group: ClassVar[bool] = False

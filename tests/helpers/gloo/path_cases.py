@@ -49,13 +49,17 @@ def reductions(
     }  # fmt: skip
 
 
-def different_calls(rank: int, mapping: dict[str, Any], lengths: list[int], buckets: list[int], before: int) -> str:
-    """Equal calls, then a mean by the group of each rank's own length and bucket: its error."""
+def different_calls(
+    rank: int, mapping: dict[str, Any], lengths: list[int], buckets: list[int], before: int, after: int
+) -> str:
+    """Equal calls, then a mean by the group of each rank's own length and bucket, then equal ones: the first error."""
     job = open_job(rank, mapping, through="group")
     try:
         for _ in range(before):
             job.reduce(torch.ones(10))
         job.reduce(torch.ones(lengths[rank]), buckets[rank])
+        for _ in range(after):
+            job.reduce(torch.ones(lengths[rank]))
     except sumwire.SumwireError as error:
         return text_of(error)
     finally:

@@ -65,7 +65,8 @@ def _small(link_mbit: float, results: Path, say: Say) -> list[Check]:
 
 
 def _loopback(say: Say) -> list[Check]:
-    return rows.loopback(run_here(TurnsCommand([rows.LOOPBACK_VALUES], [None], ["thc", "auto"]), say))
+    command = TurnsCommand([rows.LOOPBACK_VALUES], [None], ["thc", "auto"], repeats=rows.LOOPBACK_REPEATS)
+    return rows.loopback(run_here(command, say))
 
 
 def _run(results: Path, say: Say) -> list[Check]:

@@ -92,15 +92,20 @@ def test_different_options_end_on_all_ranks(ranks: Ranks) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lengths", "buckets", "before"),
-    [([1000] * 4, [0, 0, 7, 0], 0), ([1000, 1000, 1000, 900], [0] * 4, 0), ([1000] * 4, [0, 0, 7, 0], 70)],
-    ids=["buckets", "lengths", "buckets, later"],
+    ("lengths", "buckets", "before", "after"),
+    [
+        ([1000] * 4, [0, 0, 7, 0], 0, 0),
+        ([1000, 1000, 1000, 900], [0] * 4, 0, 0),
+        ([1000] * 4, [0, 0, 7, 0], 20, 0),
+        ([LARGE] * 4, [0, 0, 7, 0], 20, 12),
+    ],
+    ids=["buckets", "lengths", "buckets, later", "of large tensors, within 16 calls"],
 )
-def test_workers_that_disagree_are_never_summed(
-    ranks: Ranks, lengths: list[int], buckets: list[int], before: int
+def test_workers_that_disagree_find_out(
+    ranks: Ranks, lengths: list[int], buckets: list[int], before: int, after: int
 ) -> None:
     """Equally long tensors at any time, others in the first calls."""
-    errors = ranks.run(path_cases.different_calls, job_mapping(RANKS, 8), lengths, buckets, before)
+    errors = ranks.run(path_cases.different_calls, job_mapping(RANKS, 8), lengths, buckets, before, after)
     for error in errors:
         assert error.startswith("OrderError")
         assert "make the same calls" in error
