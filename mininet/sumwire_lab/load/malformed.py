@@ -10,6 +10,7 @@ open round; and NARROW, admitted without MAX32.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import random
@@ -34,6 +35,8 @@ from sumwire_lab.system.processes import end_with_parent
 THC_WORDS: Final = THC.up.words
 _SEND_BATCH: Final = 10
 _ICMP: Final = 1
+# UDP ports of other programs on a worker's host.
+_OTHER_PROGRAMS: Final = (1024, 9999, p4.SUMWIRE_PORT - 1)
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def _other_port(sender: Sender, rng: random.Random) -> bytes:
 
 def _other_program(sender: Sender, rng: random.Random) -> bytes:
     """What a user without rights may send from the worker's host: the worker has its UDP port."""
-    body = frames.udp(frames.sumwire(*_max32(sender, rng)), source=rng.randrange(1024, p4.SUMWIRE_PORT))
+    body = frames.udp(frames.sumwire(*_max32(sender, rng)), source=rng.choice(_OTHER_PROGRAMS))
     return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
 
 
@@ -257,7 +260,12 @@ def send_all(spec: MalformedSpec) -> dict[int, int]:
     """Send the packets at the rate. Returns their number by reason. A full queue is waited for, so that none is
     lost."""
     sent: dict[int, int] = {}
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as link:
+    with contextlib.ExitStack() as opened:
+        for port in _OTHER_PROGRAMS:
+            # Else the kernel would answer the switch's refusals by ICMP, which the switch counts as well.
+            program = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            program.bind((spec.sender.ends.src_ip, port))
+        link = opened.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0))
         link.bind((spec.interface, 0))
         _send(link, opener(spec.sender))
         began = time.monotonic()

@@ -29,8 +29,9 @@ class StepRecord:
     nmse: float | None = None
     codec_s: float | None = None
     """Seconds of encoding and decoding; None for a system that does not count them."""
-    tx_packets: int = 0
-    rx_packets: int = 0
+    tx_header_bytes: int = 0
+    """Of `tx_bytes`, those of Ethernet, IPv4, UDP, TCP and Sumwire headers."""
+    rx_header_bytes: int = 0
     bits: float | None = None
     """Cross entropy of the test, in bits per answer."""
     followed: bool = False

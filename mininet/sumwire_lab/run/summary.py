@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any, Final
 
-from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES
-
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import BASELINE, parse
 from sumwire_lab.options.run_options import RunOptions
@@ -18,8 +16,6 @@ from sumwire_lab.options.tasks import TASKS, Task
 from sumwire_lab.run.answer import answers
 from sumwire_lab.run.records import StepRecord, WorkerRecord
 
-# Headers of a Sumwire packet: Ethernet, IPv4, UDP, Sumwire. Ethernet, IPv4 and TCP with time stamps have the same size.
-PACKET_HEADER_BYTES: Final = LOWER_HEADER_BYTES + HEADER_BYTES
 # Counters of JobStats.
 DELIVERY: Final = (
     "missing", "left_out", "flushed", "probes", "informs", "trimmed", "ce_marks", "recovered", "ahead"
@@ -150,8 +146,7 @@ def bits_per_value(workers: Sequence[WorkerRecord]) -> dict[str, float]:
         return 8 * byte_count / values
 
     up, down = sum(s.tx_bytes for s in steps), sum(s.rx_bytes for s in steps)
-    up_headers = PACKET_HEADER_BYTES * sum(s.tx_packets for s in steps)
-    down_headers = PACKET_HEADER_BYTES * sum(s.rx_packets for s in steps)
+    up_headers, down_headers = sum(s.tx_header_bytes for s in steps), sum(s.rx_header_bytes for s in steps)
     return {
         "bits_per_value_up": share(up),
         "bits_per_value_down": share(down),

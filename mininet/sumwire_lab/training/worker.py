@@ -37,6 +37,7 @@ from sumwire_lab.system.processes import end_with_parent
 from sumwire_lab.training import digits_data, model, workload
 from sumwire_lab.training.comm_timing import aggregate_error
 from sumwire_lab.training.lanes_trainer import delivery, make_lanes_trainer
+from sumwire_lab.training.on_wire import Carried, job_counts, on_wire
 from sumwire_lab.training.trainer import Trainer, make_optimizer, make_trainer
 
 MASTER_PORT: Final = 29500
@@ -181,7 +182,7 @@ class Worker:
         )
         trainer = self._trainer
         trainer.begin_step(keep=sample)
-        before, coded = link_bytes(self._interface), trainer.codec_seconds()
+        before, coded = self._used(), trainer.codec_seconds()
         began = time.perf_counter()
         with span("forward", step=step):
             trainer.optimizer.zero_grad()
@@ -195,32 +196,40 @@ class Worker:
             trainer.step()
             self._schedule.step()
         seconds = time.perf_counter() - began
-        used = link_bytes(self._interface) - before
+        carried = self._carried_since(before)
         nmse = None
         if sample and trainer.hook is not None:
             nmse = aggregate_error(trainer.hook.gradients, trainer.hook.results, self.spec.workers)
         codec_s = None if coded is None else (trainer.codec_seconds() or 0.0) - coded
-        when = {"at_s": began, "forward_s": forward - began, "backward_s": backward - began}
-        self._write_step(step, float(loss.detach()), clock + seconds, seconds, used, nmse=nmse, codec_s=codec_s, **when)
+        when = {"at_s": began, "forward_s": forward - began, "backward_s": backward - began, "codec_s": codec_s}
+        self._write_step(step, float(loss.detach()), clock + seconds, seconds, carried, nmse=nmse, **when)
         return clock + seconds
+
+    def _used(self) -> tuple[LinkBytes, dict[str, int]]:
+        return link_bytes(self._interface), job_counts(self._trainer.stats())
+
+    def _carried_since(self, before: tuple[LinkBytes, dict[str, int]]) -> tuple[Carried, Carried]:
+        link, counts = self._used()
+        return on_wire(link - before[0], before[1], counts)
 
     def _followed(self, step: int, clock: float) -> float:
         """A step that the other workers have completed without this one; returns the training's clock after it."""
         trainer = self._trainer
         trainer.begin_step(keep=False)
-        before = link_bytes(self._interface)
+        before = self._used()
         began = time.perf_counter()
         trainer.follow()
         trainer.step()
         self._schedule.step()
         seconds = time.perf_counter() - began
-        used = link_bytes(self._interface) - before
-        self._write_step(step, None, clock + seconds, seconds, used, followed=True)
+        carried = self._carried_since(before)
+        self._write_step(step, None, clock + seconds, seconds, carried, followed=True)
         return clock + seconds
 
     def _write_step(
-        self, step: int, loss: float | None, clock: float, seconds: float, used: LinkBytes, **more: Any
+        self, step: int, loss: float | None, clock: float, seconds: float, carried: tuple[Carried, Carried], **more: Any
     ) -> None:
+        up, down = carried
         self.write(
             "step",
             step=step,
@@ -228,10 +237,10 @@ class Worker:
             clock_s=clock,
             step_s=seconds,
             comm_s=self._trainer.seconds(),
-            tx_bytes=used.tx,
-            rx_bytes=used.rx,
-            tx_packets=used.tx_packets,
-            rx_packets=used.rx_packets,
+            tx_bytes=up.total,
+            rx_bytes=down.total,
+            tx_header_bytes=up.headers,
+            rx_header_bytes=down.headers,
             tensors=self._trainer.tensors(),
             **more,
             **self._score(step),

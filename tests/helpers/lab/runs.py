@@ -21,7 +21,7 @@ def step(number: int, *, comm_s: float, step_s: float, tx_bytes: int, rx_bytes: 
     tensor = {"bucket": 0, "values": 70, "at_s": at_s + 0.25, "seconds": comm_s}
     return StepRecord(
         number, 1.0 / (number + 1), step_s * (number + 1), step_s, comm_s, tx_bytes, rx_bytes, 0.5 + 0.1 * number,
-        tx_packets=10, rx_packets=10, tensors=[tensor], at_s=at_s, forward_s=0.125, backward_s=0.25 + comm_s,
+        tx_header_bytes=5, rx_header_bytes=5, tensors=[tensor], at_s=at_s, forward_s=0.125, backward_s=0.25 + comm_s,
     )  # fmt: skip
 
 

@@ -17,7 +17,8 @@ IDENTITY_MAX: Final = 1e-10
 COMM_RATIO_MIN: Final = 30.0
 ACCURACY_GAP_MAX: Final = 0.01
 BIAS_TARGET: Final = f"<= {BIAS_MAX:.4g}, and no single value beyond its threshold"
-BITS_MAX: Final = 1.32
+# (99 x 1 + 32) / 100 = 1.31 of payload; each step's packet that compares finiteness, and what is sent again, beside it.
+BITS_MAX: Final = 1.325
 # How far, in standard deviations, the fraction of signs taken from one worker may be from 1/n.
 SHARE_SIGMAS: Final = 5.0
 

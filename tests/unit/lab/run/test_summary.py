@@ -188,9 +188,10 @@ def test_of_several_systems_each_is_compared_in_a_row() -> None:
 
 
 def test_bits_per_value_count_every_step_and_can_leave_headers_out() -> None:
-    # 7 parameters; 2 workers with 3 steps each: 42 values. 74 bytes of headers a packet.
-    steps = [step(k, tx_bytes=74 + 7, rx_bytes=2 * 74 + 14, tx_packets=1, rx_packets=2) for k in range(2)]
-    steps.append(step(2, tx_bytes=74 + 70, rx_bytes=74, tx_packets=1, rx_packets=1))
+    # 7 parameters; 2 workers with 3 steps each: 42 values.
+    headers = {"tx_header_bytes": 74, "rx_header_bytes": 148}
+    steps = [step(k, tx_bytes=74 + 7, rx_bytes=2 * 74 + 14, **headers) for k in range(2)]
+    steps.append(step(2, tx_bytes=74 + 70, rx_bytes=74, tx_header_bytes=74, rx_header_bytes=74))
     bits = bits_per_value([worker(steps), worker(steps)])
     assert bits["payload_bits_per_value_up"] == pytest.approx(8 * (7 + 7 + 70) / 21)
     assert bits["payload_bits_per_value_down"] == pytest.approx(8 * (14 + 14 + 0) / 21)
