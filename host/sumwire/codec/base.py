@@ -83,6 +83,7 @@ class CodecRound(ABC):
         self._spoiled = np.frombuffer(self._spoiled_bytes, np.bool_)
         # What sums are divided by; None: by their own counts.
         self._workers_divided_by: int | None = None
+        self._times = 1
 
     @property
     def outside(self) -> NDArray[np.bool_] | None:
@@ -112,6 +113,17 @@ class CodecRound(ABC):
         if 1 in self._decoded:
             raise StageError("divide_by: comes before decode")
         self._workers_divided_by = workers
+
+    def multiply_by(self, factor: int) -> None:
+        """Multiply the result, which is a mean, by `factor`: by the number of workers it is a sum.
+
+        Raises CodecError unless positive, StageError after the first part is decoded.
+        """
+        if factor < 1:
+            raise CodecError(f"factor={factor}: results are multiplied by 1 or more")
+        if 1 in self._decoded:
+            raise StageError("multiply_by: comes before decode")
+        self._times = factor
 
     def write_to(self, target: Tensor) -> None:
         """Write the result to `target`, a flat tensor of the result's length, dtype and device; its memory may be that
@@ -193,6 +205,8 @@ class CodecRound(ABC):
             self._take_overflows(first, last, overflows)
         pieces = words if _in_pieces(words) else np.ascontiguousarray(words)
         self._decode_part(first, last, pieces, counts, self._target)
+        if self._times != 1:
+            self._multiply(self._target[first * self._info.chunk_values : last * self._info.chunk_values])
         if self._spoiled_bytes.find(1, first, last) >= 0:
             self._spoil(self._target, first, self._spoiled[first:last])
         self._decoded[first:last] = bytes((1,)) * (last - first)
@@ -243,6 +257,10 @@ class CodecRound(ABC):
         `included`, bool of shape (chunks,), is False for chunks that did not get into the sum; they are left out whole.
         Raises StageError before all parts are encoded, CodecError for a mask of another shape or dtype.
         """
+
+    def _multiply(self, part: Tensor) -> None:
+        """Multiply a part of the result by the factor, while it is in the processor's cache."""
+        part.mul_(self._times)
 
     def _spoil(self, target: Tensor, first: int, spoiled: NDArray[np.bool_]) -> None:
         per_chunk = self._info.chunk_values

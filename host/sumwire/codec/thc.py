@@ -193,7 +193,7 @@ class ThcRound(CodecRound):
         count x granularity.
         """
         part, form = self.layout.part(first, last), self._form
-        divisor, cells = self._workers_divided_by, self._cell[first:last]
+        divisor, cells = self._workers_divided_by, self._cells(first, last)
         if isinstance(form, NativeForm) and form.decode_usual(
             part, words, counts, target, divisor=divisor, cells=cells
         ):
@@ -201,13 +201,21 @@ class ThcRound(CodecRound):
         middle, from_grid = self._shares(first, last, words, counts)
         form.decode(part, words, middle, from_grid, target)
 
+    def _cells(self, first: int, last: int) -> NDArray[np.float64]:
+        """What a grid cell adds to the result, by chunk."""
+        cells = self._cell[first:last]
+        return cells if self._times == 1 else cells * self._times
+
+    def _multiply(self, part: Tensor) -> None:
+        """Nothing: the factor is in the cells."""
+
     def _shares(self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64]) -> _Shares:
         """Return by chunk the middle of the sums, and what a grid cell adds to the result. Raises as `_decode_part`."""
         self._check_counts(first, counts)
         self._check_sums(first, words, counts)
         middle = (counts * (self._table.granularity / 2)).astype(np.float32)
         divisors = self._divisors(counts)
-        from_grid = np.divide(self._cell[first:last], divisors, out=np.zeros(last - first), where=divisors > 0)
+        from_grid = np.divide(self._cells(first, last), divisors, out=np.zeros(last - first), where=divisors > 0)
         return middle, from_grid.astype(np.float32)
 
     def _take_scales(self, agreed: NDArray[np.uint32], first: int, last: int) -> None:

@@ -55,7 +55,8 @@ class CodecOptions:
     ``divide_by``: the number to divide every sum by, instead of its contributors. ``contribute=False``: send nothing;
     the tensor only tells the length. ``carried``: scales of the job's earlier operations, with which small tensors need
     one round trip; None where sums may lack contributions. ``into``: where the result is written, once all of it is
-    there; may be the operation's tensor itself. Only where sums lack no contributions.
+    there; may be the operation's tensor itself. Only where sums lack no contributions. ``multiply_by``: the result is
+    the mean times this.
     """
 
     tag: Tagging | None = None
@@ -63,6 +64,7 @@ class CodecOptions:
     contribute: bool = True
     carried: CarriedScales | None = None
     into: Tensor | None = None
+    multiply_by: int = 1
 
 
 class CodecOperation(Operation):
@@ -80,6 +82,7 @@ class CodecOperation(Operation):
         stats.encode_s += time.monotonic() - began
         if options.divide_by is not None:
             self._round.divide_by(options.divide_by)
+        self._round.multiply_by(options.multiply_by)
         if options.into is not None:
             self._round.write_to(options.into)
         self._codec = codec
@@ -215,7 +218,8 @@ class CodecOperation(Operation):
     def ordinary(self, fallback: Fallback) -> Tensor:
         self._exact = True
         mean = partial(fallback.mean, counts=self._options.contribute)
-        return self._codec.ordinary(self._x.detach().to("cpu", torch.float32), mean).to(self._x.device)
+        result = self._codec.ordinary(self._x.detach().to("cpu", torch.float32), mean)
+        return result.mul_(self._options.multiply_by).to(self._x.device)
 
     def like(self) -> Tensor:
         return self._x.detach().to("cpu", torch.float64 if self._x.dtype == torch.float64 else torch.float32)

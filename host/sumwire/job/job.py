@@ -375,7 +375,13 @@ class Job(Saved):
         check_codec(self.config, codec, tagged=tag is not None)
         # "raise" leaves the caller's tensor as it was. What is masked is not kept in the op's words.
         target = into if self._complete and not self._raises and not self.config.blind else None
-        options = CodecOptions(tag=tag, divide_by=self._divide_by, carried=self._carried, into=target)
+        options = CodecOptions(
+            tag=tag,
+            divide_by=self._divide_by,
+            carried=self._carried,
+            into=target,
+            multiply_by=self.workers if total else 1,
+        )
         by_group = self._session.choice.by_group(codec.info.name, x)
         kept: list[CodecOperation | GroupMean] = []
 
@@ -392,9 +398,6 @@ class Job(Saved):
 
         asked = _Asked((OP_NAMES[codec.info.op],), mean_by(codec), x.numel(), bucket, given, by_group=by_group)
         result = self._checked(self._run(make, asked, x.to(torch.float32)), bucket)
-        if total and not by_group:
-            # What is not the caller's tensor may be kept for other ranks.
-            result = result.mul_(self.workers) if result is into else result * self.workers
         return result, residual
 
     def results_ahead(self) -> bool:
