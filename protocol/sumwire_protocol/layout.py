@@ -89,6 +89,31 @@ def parts(data: bytes) -> tuple[bytes, bytes, bytes]:
     return behind[:before] + behind[before + length :], behind[before : before + length], b""
 
 
+def packets_of(data: bytes) -> list[bytes]:
+    """The packets in a UDP payload: one, or those of a train, which a capture at a host that sends or receives trains
+    has in one piece. All but the last of a train have the length of the first.
+
+    Example: 1216 bytes begin with a packet of 4 words, which has 544 bytes. If a header is at byte 544, they are
+    packets of 544, 544 and 128 bytes. Otherwise they are one packet with 672 bytes too many.
+    """
+    if len(data) <= p4.SUMWIRE_BYTES:
+        return [data]
+    bare = p4.SUMWIRE_BYTES + data[_WORDS_AT] * p4.WORD_BYTES
+    extra = sum(header.bytes for header in EXTRA)
+    for length in dict.fromkeys((bare, bare + extra)):
+        if begins_as_packet(data[length:]):
+            return [data[at : at + length] for at in range(0, len(data), length)]
+    return [data]
+
+
+def begins_as_packet(data: bytes) -> bool:
+    """Whether a header is there whose codes are known."""
+    if len(data) < p4.SUMWIRE_BYTES:
+        return False
+    fields = unpacked(data)
+    return fields["version"] == p4.SUMWIRE_VERSION and fields["kind"] in KINDS and fields["op"] in OP_NAMES
+
+
 def _byte_of(field: str) -> int:
     bits = 0
     for name, width in p4.SUMWIRE_FIELDS:

@@ -66,7 +66,13 @@ def _plain(name: str, bits: int, default: int = 0) -> Field[Any, Any]:
 def _header_layer(header: layout.ExtraHeader) -> type[Packet]:
     """A layer for an extra header."""
     fields = [_plain(name, bits) for name, bits in header.fields]
-    return type(f"Sumwire{header.name.title()}", (Packet,), {"name": f"Sumwire {header.name}", "fields_desc": fields})
+    parts = {"name": f"Sumwire {header.name}", "fields_desc": fields, "guess_payload_class": _next_of_train}
+    return type(f"Sumwire{header.name.title()}", (Packet,), parts)
+
+
+def _next_of_train(_: Packet, payload: bytes) -> type[Packet]:
+    """What lies behind an extra header."""
+    return Sumwire if layout.begins_as_packet(payload) else Raw
 
 
 EXTRA_LAYERS: Final = tuple(_header_layer(header) for header in layout.EXTRA)
@@ -82,9 +88,11 @@ class Sumwire(Packet):
     ]
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """Behind the payload: an extra header, if as many bytes are left as it takes."""
+        """Behind the payload: an extra header, if as many bytes are left as it takes; in a train the next packet."""
+        if layout.begins_as_packet(payload):
+            return Sumwire
         for header, layer in zip(layout.EXTRA, EXTRA_LAYERS, strict=True):
-            if len(payload) == header.bytes:
+            if len(payload) == header.bytes or layout.begins_as_packet(payload[header.bytes :]):
                 return layer
         return Raw
 

@@ -23,7 +23,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import OP_CODES, Address, JobConfig
 from sumwire.see.captures import Frame
-from sumwire.see.packets import Counts, packet_of
+from sumwire.see.packets import Counts, packets_of
 from sumwire.transport.hello import SwitchState, hello_packet, is_hello_answer, state_of
 from sumwire.wire.authentication.keys import key_record
 from sumwire.wire.authentication.tags import Tags
@@ -198,14 +198,14 @@ class _Asker:
     def _look(self) -> None:
         """What the device has carried since."""
         for frame, outgoing in self._carried():
-            seen = packet_of(frame, Counts())
-            if seen is None or seen.job != self._config.job:
-                continue
             ends = (self._config.own_address.ip, self._config.aggregator)
-            if outgoing and (seen.ends.source, seen.ends.target) == ends:
-                self._answers.seen_out = True
-            elif not outgoing and (seen.ends.target, seen.ends.source) == ends:
-                self._answers.seen_in = True
+            for seen in packets_of(frame, Counts()):
+                if seen.job != self._config.job:
+                    continue
+                if outgoing and (seen.ends.source, seen.ends.target) == ends:
+                    self._answers.seen_out = True
+                elif not outgoing and (seen.ends.target, seen.ends.source) == ends:
+                    self._answers.seen_in = True
 
     def _carried(self) -> Iterator[tuple[Frame, bool]]:
         while self._tap is not None:

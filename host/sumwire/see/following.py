@@ -24,7 +24,7 @@ SENT, RESENT, ASKED, RESULT, AGAIN, INFORMED, STALE, REFUSED, LOST = (
 class Chunk(NamedTuple):
     """A slot's round in one run: at every switch of a tree, and for all workers, the same chunk of a tensor.
 
-    ``round`` is None for questions about slot 0 whatever its round (HELLO).
+    ``round`` is None, and ``token`` 0, for questions about slot 0 whatever its round (HELLO).
     """
 
     job: int
@@ -132,7 +132,9 @@ _ANSWERS: Final = {
 
 
 def _chunk_of(seen: Seen) -> Chunk:
-    return Chunk(seen.job, seen.slot, None if seen.is_hello else seen.round, seen.token)
+    if seen.is_hello:
+        return Chunk(seen.job, seen.slot, None, 0)
+    return Chunk(seen.job, seen.slot, seen.round, seen.token)
 
 
 def _keys(seen: Seen) -> tuple[tuple[object, ...], tuple[object, ...]]:
@@ -140,7 +142,8 @@ def _keys(seen: Seen) -> tuple[tuple[object, ...], tuple[object, ...]]:
     ends = seen.ends
     sides = (ends.source, ends.source_port, ends.target, ends.target_port)
     sides = sides if seen.from_worker else (*sides[2:], *sides[:2])
-    who = (seen.point, *sides, seen.job, seen.slot, seen.worker, seen.token, seen.op)
+    who = (seen.point, *sides, seen.job, seen.slot, seen.worker, seen.op)
     if seen.is_hello:
+        # Its answer has the job's generation in the token's place.
         return (*who, "hello"), (*who, "hello")
-    return (*who, "round", seen.round), (*who, "call", seen.bucket, seen.chunk)
+    return (*who, seen.token, "round", seen.round), (*who, seen.token, "call", seen.bucket, seen.chunk)

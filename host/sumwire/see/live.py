@@ -15,6 +15,9 @@ from sumwire.see.captures import FRAME_MOST, Frame
 _ETHERNET: Final = 1
 _ALL_PROTOCOLS: Final = 3
 _ROOM_BYTES: Final = 1 << 24
+# Of a frame's address, in linux/if_packet.h and linux/if_arp.h.
+_OUTGOING: Final = 4
+_LOOPBACK: Final = 772
 
 
 def frames_of(interface: str) -> Iterator[Frame]:
@@ -24,7 +27,10 @@ def frames_of(interface: str) -> Iterator[Frame]:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM_BYTES)
             raw.bind((interface, 0))
             while True:
-                data = raw.recv(FRAME_MOST)
+                data, (_, _, way, kind, _) = raw.recvfrom(FRAME_MOST)
+                # A loopback device shows what is sent once more as what has come.
+                if kind == _LOOPBACK and way == _OUTGOING:
+                    continue
                 yield Frame(time.time(), interface, _ETHERNET, data)
     except PermissionError as error:
         cure = f"run it with sudo, or: sudo tcpdump -i {interface} -U -w - udp port 21335 | sumwire decode -"

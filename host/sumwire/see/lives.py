@@ -15,7 +15,7 @@ from sumwire.see import wording
 from sumwire.see.captures import CaptureReader
 from sumwire.see.following import AGAIN, INFORMED, LOST, REFUSED, RESENT, RESULT, SENT, STALE, Chunk, Event, Follower
 from sumwire.see.losses import losses
-from sumwire.see.packets import Counts, Seen, packet_of
+from sumwire.see.packets import Counts, Seen, packets_of
 
 PACKETS_MOST: Final = 1_000_000
 _TROUBLE: Final = (LOST, RESENT, STALE, REFUSED, AGAIN)
@@ -101,10 +101,7 @@ def read(readers: Iterable[tuple[str, CaptureReader]], wanted: Filter) -> Story:
     for name, reader in readers:
         for frame in reader:
             point = f"{name}:{frame.point}" if several and frame.point else name if several else frame.point
-            seen = packet_of(frame._replace(point=point), counts)
-            if seen is None or not wanted.takes(seen):
-                continue
-            packets.append(seen)
+            packets += [seen for seen in packets_of(frame._replace(point=point), counts) if wanted.takes(seen)]
             if len(packets) > PACKETS_MOST:
                 rule = f"more than {PACKETS_MOST} packets of Sumwire"
                 raise CaptureError(f"{name}: {rule}; choose some: --job, --worker, --slot or --chunk NUMBER")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -76,36 +77,53 @@ class Seen:
 
 @dataclass
 class Counts:
-    """``frames`` in all; ``others``: no Sumwire; ``malformed``: at Sumwire's port, and against the wire format."""
+    """``frames`` in all; ``others``: no Sumwire; ``malformed``: at Sumwire's port, and against the wire format.
+
+    ``behind``: packets of trains behind the bytes that were captured.
+    """
 
     frames: int = 0
     packets: int = 0
     others: int = 0
     malformed: int = 0
+    behind: int = 0
     cut_short: list[str] = field(default_factory=list)
 
 
-def packet_of(frame: Frame, counts: Counts) -> Seen | None:
-    """The packet in a frame, or None; counted either way. Raises CaptureError for a type of link that is not known."""
+def packets_of(frame: Frame, counts: Counts) -> list[Seen]:
+    """The packets in a frame, all counted: none, one, or those of a train.
+
+    Raises CaptureError for a type of link that is not known.
+    """
     counts.frames += 1
     found = _datagram(frame)
     if found is None:
         counts.others += 1
-        return None
-    ends, data, whole = found
+        return []
+    ends, data, length = found
     if p4.SUMWIRE_PORT not in (ends.source_port, ends.target_port):
         counts.others += 1
-        return None
-    seen = _seen(frame, ends, data, whole)
-    if seen is None:
-        counts.malformed += 1
-        return None
-    counts.packets += 1
-    return seen
+        return []
+    pieces, whole = layout.packets_of(data), len(data) == length
+    # A train that was captured in part: what is left of its last packet may be too short for a header.
+    if not whole and len(pieces) > 1 and len(pieces[-1]) < p4.SUMWIRE_BYTES:
+        pieces.pop()
+    seen = [_seen(frame, ends, piece, whole or piece is not pieces[-1]) for piece in pieces]
+    good = [one for one in seen if one is not None]
+    counts.packets += len(good)
+    counts.malformed += len(seen) - len(good)
+    if good and not whole:
+        counts.behind += max(-(-length // _length_of(good[0], pieces)) - len(pieces), 0)
+    return good
 
 
-def _datagram(frame: Frame) -> tuple[Ends, bytes, bool] | None:
-    """Ends and payload of an unfragmented UDP datagram over IPv4, and whether all of it was captured."""
+def _length_of(first: Seen, pieces: Sequence[bytes]) -> int:
+    """Bytes of each packet of a train but the last."""
+    return len(pieces[0]) if len(pieces) > 1 else p4.SUMWIRE_BYTES + first.words * p4.WORD_BYTES
+
+
+def _datagram(frame: Frame) -> tuple[Ends, bytes, int] | None:
+    """Ends of an unfragmented UDP datagram over IPv4, what was captured of its payload, and the payload's length."""
     data = _ipv4(frame)
     if len(data) < _IPV4_LEAST or data[0] >> 4 != 4 or data[9] != p4.IP_PROTOCOL_UDP:
         return None
@@ -119,7 +137,7 @@ def _datagram(frame: Frame) -> tuple[Ends, bytes, bool] | None:
     ends = Ends(
         socket.inet_ntoa(data[12:16]), int.from_bytes(udp[:2]), socket.inet_ntoa(data[16:20]), int.from_bytes(udp[2:4])
     )
-    return ends, udp[p4.UDP_BYTES : length], len(udp) >= length
+    return ends, udp[p4.UDP_BYTES : length], length - p4.UDP_BYTES
 
 
 def _ipv4(frame: Frame) -> bytes:
@@ -132,7 +150,7 @@ def _ipv4(frame: Frame) -> bytes:
     if kind_at is None:
         return data[at:]
     kind = int.from_bytes(data[kind_at : kind_at + 2])
-    while frame.link == _ETHERNET and kind in _VLAN and len(data) >= at + 4:
+    while kind in _VLAN and len(data) >= at + 4:
         kind, at = int.from_bytes(data[at + 2 : at + 4]), at + 4
     return data[at:] if kind == p4.ETHERTYPE_IPV4 else b""
 

@@ -14,7 +14,7 @@ from sumwire.see import wording
 from sumwire.see.captures import Frame
 from sumwire.see.following import AGAIN, LOST, REFUSED, RESENT, STALE, Event, Follower
 from sumwire.see.lives import Filter, Life, Story
-from sumwire.see.packets import Counts, packet_of
+from sumwire.see.packets import Counts, packets_of
 
 
 def as_dict(story: Story, wanted: Filter) -> dict[str, Any]:
@@ -52,6 +52,8 @@ def summary(story: Story) -> Iterator[str]:
     )
     if counts.malformed or counts.others:
         yield f"beside them {counts.others} frames of others, {counts.malformed} malformed ones at Sumwire's port"
+    if counts.behind:
+        yield f"{counts.behind} packets of trains were not captured: capture whole frames (tcpdump -s 0)"
     for name in counts.cut_short:
         yield f"{name} ends in the middle of a packet"
 
@@ -77,11 +79,9 @@ def follow(frames: Iterable[Frame], wanted: Filter, say: Callable[[Event, float]
     """Tell each event as its packet comes. ``say`` gets it, and when the first packet came. Raises CaptureError."""
     counts, follower, began = Counts(), Follower(), None
     for frame in frames:
-        seen = packet_of(frame, counts)
-        if seen is None or not wanted.takes(seen):
-            continue
-        began = seen.at_s if began is None else began
-        _, event = follower.take(seen)
-        if not wanted.troubled or event.what in (RESENT, AGAIN, STALE, REFUSED):
-            say(event, began)
+        for seen in filter(wanted.takes, packets_of(frame, counts)):
+            began = seen.at_s if began is None else began
+            _, event = follower.take(seen)
+            if not wanted.troubled or event.what in (RESENT, AGAIN, STALE, REFUSED):
+                say(event, began)
     return counts

@@ -1,6 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a training has put on each link: bytes, load and losses in each direction."""
+"""What a training has put on each link: bytes, load and losses in each direction.
+
+Bytes and load are those of the steps. What goes on between them, as the collectives that find out the true mean for the
+NMSE, is not a system's own. Hosts count their bytes step by step; of links between switches, which nobody counts so, as
+large a share of the bytes is taken to be the steps' as of the hosts' together.
+"""
 
 from __future__ import annotations
 
@@ -95,12 +100,21 @@ class LinkMeter:
                 self._before, self._began_s = before, began_s
         return seconds_since(steps, self._began_s)
 
-    def finish(self, seconds: float, applied: Applied) -> list[dict[str, Any]]:
-        """The links, for summary.json. `seconds`: of what has used them since `begin`. Raises LabError."""
+    def bytes_of(self, workers: Sequence[Sequence[StepRecord]]) -> list[LinkBytes]:
+        """What each worker's host has sent and received in its steps since the last `begin`; after `seconds_of`."""
+        return [bytes_since(steps, self._began_s) for steps in workers]
+
+    def finish(
+        self, seconds: float, applied: Applied, hosts: Sequence[LinkBytes] | None = None
+    ) -> list[dict[str, Any]]:
+        """The links, for summary.json. `seconds`: of what has used them since `begin`. `hosts`: what of it the first
+        hosts have counted themselves; None if all of it counts. Raises LabError."""
         after, drops = self._count(), self._network.end_drops()
         used = {name: count - self._before[name] for name, count in after.items()} if self._before else {}
         if not used:
             return []
+        if hosts is not None:
+            used = of_steps(self._ends, used, hosts)
         random = {loss.interface: loss.lost for loss in applied.losses}
         return [asdict(use_of(ends, used, drops, random, seconds)) for ends in self._ends]
 
@@ -131,6 +145,30 @@ def use_of(
         queue_drops.get(ends.lower_interface, 0) + random_losses.get(ends.upper_interface, 0),
         queue_drops.get(ends.upper_interface, 0) + random_losses.get(ends.lower_interface, 0),
     )
+
+
+def of_steps(
+    ends: Sequence[LinkEnds], used: Mapping[str, LinkBytes], hosts: Sequence[LinkBytes]
+) -> dict[str, LinkBytes]:
+    """Counters by interface with only what steps have put on the links: the first hosts' own counts (`rx` is what a
+    host has received), and the same share of all others'."""
+    counted = [end for end in ends if end.from_host][: len(hosts)]
+    total = sum(used[end.upper_interface].rx + used[end.upper_interface].tx for end in counted)
+    share = min(1.0, sum(host.rx + host.tx for host in hosts) / total) if total else 1.0
+    found = {name: LinkBytes(round(share * one.rx), round(share * one.tx)) for name, one in used.items()}
+    own = {end.upper_interface: LinkBytes(rx=host.tx, tx=host.rx) for end, host in zip(counted, hosts, strict=False)}
+    return found | own
+
+
+def bytes_since(steps: Sequence[StepRecord], began_s: float) -> LinkBytes:
+    """What a host has received and sent in steps after `began_s` of the machine's clock.
+
+    Of a step that began before it, as large a share of the bytes counts as of the time.
+    """
+    shares = [(step, seconds_since([step], began_s) / step.step_s) for step in steps if step.step_s]
+    received = sum(share * step.rx_bytes for step, share in shares)
+    sent = sum(share * step.tx_bytes for step, share in shares)
+    return LinkBytes(rx=round(received), tx=round(sent))
 
 
 def seconds_since(steps: Sequence[StepRecord], began_s: float) -> float:

@@ -7,9 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.run.summary import ratio
 
 _NONE: Final = "-"
+_MEDIAN: Final = "comm_s_per_step_median"
+# A mean beyond so many medians is made by few steps.
+_UNEVEN: Final = 1.5
 _TRUTHS: Final = ("replicas", "hosts' offloads")
 DROPS: Final = {
     "queue_classes": "decisions of the switches' virtual queues by drop class, 3 is lost first",
@@ -100,7 +104,7 @@ def table(summary: dict[str, Any]) -> str:
     """Fixed-width text: labels to the left, numbers to the right."""
     first = shown_rows(summary)
     lanes = lane_rows(summary)
-    return "\n\n".join([aligned(first), *unlike(summary), *([aligned(lanes)] if lanes else [])])
+    return "\n\n".join([aligned(first), *unlike(summary), *uneven(summary), *([aligned(lanes)] if lanes else [])])
 
 
 def unlike(summary: dict[str, Any]) -> list[str]:
@@ -113,6 +117,25 @@ def unlike(summary: dict[str, Any]) -> list[str]:
         f"Not the same settings: the hosts' segmentation offloads are on for {kept}, and off for {lost}. "
         f"The switch ({summary['switch']}), random loss or queues by priority cannot bear them."
     ]
+
+
+def uneven(summary: dict[str, Any]) -> list[str]:
+    """A sentence for each system a few of whose steps make up much of the time, so that its mean says little."""
+    systems: dict[str, dict[str, Any]] = summary["systems"]
+    base = systems.get(BASELINE, {}).get(_MEDIAN)
+    told = []
+    for name, entry in systems.items():
+        mean, median = entry.get("comm_s_per_step"), entry.get(_MEDIAN)
+        if not mean or not median or mean <= _UNEVEN * median:
+            continue
+        compared = [other for other in systems if other != BASELINE and name in (BASELINE, other)]
+        ratios = (f"{BASELINE} / {o} is {base / systems[o][_MEDIAN]:.2f}" for o in compared if systems[o].get(_MEDIAN))
+        by_medians = f" By medians {', '.join(ratios)}." if base and compared else ""
+        told.append(
+            f"Few steps make up much of {name}'s time: its communication takes {mean:.3f} s a step in the mean, and "
+            f"{median:.3f} s in the median.{by_medians}"
+        )
+    return told
 
 
 def aligned(body: Sequence[tuple[str, ...]]) -> str:

@@ -168,7 +168,8 @@ def _one(
         result = train(
             session, system, options, deadline_s=deadline_s, say=say, on_first_step=first_step, on_tick=on_tick
         )
-        used = links.finish(links.seconds_of(result.workers[0].steps), applied)
+        steps = [worker.steps for worker in result.workers]
+        used = links.finish(links.seconds_of(steps[0]), applied, links.bytes_of(steps))
         extra = senders.finish(deadline_s) | applied.as_dict() | {"links": used}
         if recipe.laned:
             extra["drops"] = drops(session, queues=has_queues)

@@ -103,7 +103,7 @@ end
 
 local requests, frames, looked_again, blind
 local function forget()
-  -- By key: the copies of one request that were seen, and the first answer. By frame number: what was found.
+  -- By key: the copies of one request that were seen, and the first answer. By packet's id: what was found.
   requests, frames = {}, {}
 end
 local function begin()
@@ -125,16 +125,21 @@ local function point()
   return found[1] and table.concat(found, "/") or FIRST
 end
 
--- What of a frame is kept: Wireshark takes pinfo back.
-local function place_of(pinfo)
+-- What of a packet is kept: Wireshark takes pinfo back. Packets of a train are in one frame: `id` tells them apart, and
+-- grows as they come.
+local MOST_IN_TRAIN = 2 ^ 12
+local function place_of(pinfo, index)
   local from, to = tostring(pinfo.src) .. ":" .. pinfo.src_port, tostring(pinfo.dst) .. ":" .. pinfo.dst_port
-  return { number = pinfo.number, at = pinfo.rel_ts, from = from, to = to, point = point() }
+  local id = pinfo.number * MOST_IN_TRAIN + index
+  return { id = id, number = pinfo.number, at = pinfo.rel_ts, from = from, to = to, point = point() }
 end
 
 -- An answer has its question's round, or, where the switch says its own, the question's bucket and chunk.
 local function keys(packet, place, from, to)
-  local who = table.concat({ place.point, from, to, packet.job, packet.slot, packet.worker, packet.token }, " ")
+  local who = table.concat({ place.point, from, to, packet.job, packet.slot, packet.worker }, " ")
+  -- The answer to a HELLO has the job's generation in the token's place.
   if packet.op == spec.none then return { who .. " hello" } end
+  who = who .. " token " .. packet.token
   return {
     who .. " round " .. packet.round,
     who .. " call " .. table.concat({ packet.op, packet.bucket, packet.chunk }, " "),
@@ -156,6 +161,7 @@ local function note_request(packet, place, own)
   end
   request.answered = false
   request.copies, request.latest, request.latest_at = request.copies + 1, place.number, place.at
+  request.latest_id = place.id
   for _, each in ipairs(key) do
     requests[each .. asks] = request
     requests[each] = request
@@ -174,7 +180,7 @@ local function note_answer(packet, place, own)
     request.result = request.result or place.number
   end
   request.answered = true
-  local asked = frames[request.latest]
+  local asked = frames[request.latest_id]
   if asked and not asked.answer_in then asked.answer_in = place.number end
 end
 
@@ -184,28 +190,28 @@ end
 
 local function note(packet, place)
   local own = { point = place.point }
-  frames[place.number] = own
+  frames[place.id] = own
   if from_worker(packet) then note_request(packet, place, own) else note_answer(packet, place, own) end
 end
 
 -- `tshark -2` has no interfaces in its first look at a file. Its second look tells, and all is noted anew from there on.
 local function look_again(packet, place)
-  if not blind and frames[place.number] and frames[place.number].point ~= place.point then
+  if not blind and frames[place.id] and frames[place.id].point ~= place.point then
     blind = true
     forget()
     for _, each in ipairs(looked_again) do note(each.packet, each.place) end
   end
-  if not frames[place.number] then note(packet, place) end
+  if not frames[place.id] then note(packet, place) end
   local latest = looked_again[#looked_again]
-  if not blind and (not latest or latest.place.number < place.number) then
+  if not blind and (not latest or latest.place.id < place.id) then
     looked_again[#looked_again + 1] = { packet = packet, place = place }
   end
 end
 
-local function found_of(packet, pinfo)
-  local place = place_of(pinfo)
+local function found_of(packet, pinfo, index)
+  local place = place_of(pinfo, index)
   if pinfo.visited then look_again(packet, place) else note(packet, place) end
-  return frames[pinfo.number]
+  return frames[place.id]
 end
 
 -- -- values ---------------------------------------------------------------------------------------------
@@ -389,39 +395,70 @@ end
 
 local NONCE_BYTES = 8
 
-function sumwire.dissector(tvb, pinfo, tree)
-  if tvb:len() == 0 then return 0 end
-  pinfo.cols.protocol = "Sumwire"
+-- One packet; `index` counts those of a train. Returns its title.
+local function show_packet(tvb, pinfo, tree, index)
   local top = tree:add(sumwire, tvb())
   if tvb:len() < spec.header_bytes then
     top:add_proto_expert_info(experts.length, tvb:len() .. " bytes: the header has " .. spec.header_bytes)
-    return tvb:len()
+    return
   end
   local packet = read_header(tvb)
   for _, flag in ipairs(spec.flags) do
     packet[flag.name:lower()] = math.floor(packet.flags / flag.bit) % 2 == 1
   end
-  pinfo.cols.info = title(packet)
-  top:append_text(", " .. title(packet))
+  local text = title(packet)
+  top:append_text(", " .. text)
   show_header(top, tvb, packet, pinfo)
   if packet.version ~= spec.version then
     top:add_proto_expert_info(experts.version, "Version " .. packet.version .. ", this is of version " .. spec.version)
-    return tvb:len()
+    return text
   end
   local own_ports = pinfo.src_port == spec.port or pinfo.dst_port == spec.port
   if not own_ports and packet.kind == KIND.PROBE and tvb:len() == spec.header_bytes + NONCE_BYTES then
     top:add(fields.nonce, tvb(spec.header_bytes, NONCE_BYTES))
-    return tvb:len()
+    return text
   end
   local begin, length, places, left = parts(tvb, packet)
   if left ~= 0 then
-    local text = packet.words .. " words need " .. length .. " bytes, here are " .. (length + left)
-    top:add_proto_expert_info(experts.length, text)
-    return tvb:len()
+    local needs = packet.words .. " words need " .. length .. " bytes, here are " .. (length + left)
+    top:add_proto_expert_info(experts.length, needs)
+    return text
   end
   for _, place in ipairs(places) do show_extra(top, tvb(place[2], place[1].header.bytes), place[1]) end
   if length > 0 then show_payload(top, packet, tvb(begin, length)) end
-  show_found(top, packet, found_of(packet, pinfo))
+  show_found(top, packet, found_of(packet, pinfo, index))
+  return text
+end
+
+local function begins_as_packet(tvb, at)
+  if tvb:len() - at < spec.header_bytes then return false end
+  local packet = read_header(tvb(at):tvb())
+  return packet.version == spec.version and spec.kinds[packet.kind] ~= nil and spec.op_names[packet.op] ~= nil
+end
+
+-- The length of each packet but the last of a train, which a capture at a host that sends or receives trains has in one
+-- piece; otherwise all bytes.
+local function length_of_each(tvb)
+  if tvb:len() <= spec.header_bytes then return tvb:len() end
+  local bare, sum = spec.header_bytes + read_header(tvb).words * spec.word_bytes, 0
+  for _, each in ipairs(extra) do sum = sum + each.header.bytes end
+  for _, length in ipairs({ bare, bare + sum }) do
+    if begins_as_packet(tvb, length) then return length end
+  end
+  return tvb:len()
+end
+
+function sumwire.dissector(tvb, pinfo, tree)
+  if tvb:len() == 0 then return 0 end
+  pinfo.cols.protocol = "Sumwire"
+  local each, at, count, first = length_of_each(tvb), 0, 0, nil
+  while at < tvb:len() do
+    local piece = tvb(at, math.min(each, tvb:len() - at)):tvb()
+    local text = show_packet(piece, pinfo, tree, count)
+    if count == 0 then first = text end
+    at, count = at + each, count + 1
+  end
+  if first then pinfo.cols.info = first .. (count > 1 and (" (and " .. (count - 1) .. " more in a train)") or "") end
   return tvb:len()
 end
 

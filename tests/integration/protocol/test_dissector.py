@@ -146,7 +146,7 @@ def test_request_and_answer_belong_together(tmp_path: Path) -> None:
     result = _packet(golden.RESULT, words=8)
     contribution = _packet(golden.CONTRIBUTE, words=8)
     probe, inform = _packet(golden.PROBE), _packet(golden.INFORM)
-    hello, told = _packet(golden.PROBE, golden.NO_OP, round=0), _packet(golden.INFORM, golden.NO_OP, round=57)
+    hello, told = _packet(golden.PROBE, golden.NO_OP, round=0), _packet(golden.INFORM, golden.NO_OP, round=57, token=9)
     stale = _packet(golden.STALE, round=9)
     again = contribution._replace(flags=golden.RESYNC)
     packets = [contribution, again, result, result, again, stale, probe, inform, hello, told, hello, told]
@@ -159,6 +159,31 @@ def test_request_and_answer_belong_together(tmp_path: Path) -> None:
     assert [n for n, row in enumerate(rows) if row["resent"]] == [1, 4]
     assert [n for n, row in enumerate(rows) if row["duplicate"]] == [3]
     assert float(rows[2]["time"]) == pytest.approx(0.001) and float(rows[2]["time_first"]) == pytest.approx(0.002)
+
+
+@pytest.mark.parametrize("tag", [b"", bytes(range(8))])
+def test_the_packets_of_a_train_are_shown_one_by_one(tmp_path: Path, tag: bytes) -> None:
+    """As a host that sends and receives trains has them in a capture; the second one is lost, and one copy with it."""
+    sent = [_packet(golden.CONTRIBUTE, words=8, slot=slot, chunk=slot) for slot in range(4)]
+    results = [packet._replace(kind=golden.RESULT, count=2, contributors=3) for packet in (sent[0], sent[2], sent[3])]
+    again = sent[1]._replace(flags=golden.RESYNC)
+
+    def train(packets: list[Packet]) -> bytes:
+        return _frame(packets[0], tag + b"".join(packet.encode() + tag for packet in packets[1:]))
+
+    path = _capture(tmp_path / "trains.pcapng", [train(sent), train(results), train([again])])
+    names = ("slot", "answer_in", "answers", "copy_of", "bad_length", "lost")
+    seen = tshark.rows(path, [f"sumwire.{name}" for name in names])
+    told = [[row[f"sumwire.{name}"] for name in names] for row in seen]
+    # An expert's text comes with it, so only whether there is one counts.
+    assert [row[:5] for row in told] == [
+        ["0,1,2,3", "2,2,2", "", "", ""],
+        ["0,2,3", "", "1,1,1", "", ""],
+        ["1", "", "", "1", ""],
+    ]
+    assert [bool(row[5]) for row in told] == [False, False, True]
+    (info, *_) = (row["_ws.col.Info"] for row in tshark.rows(path, ["_ws.col.Info"]))
+    assert info.startswith("CONTRIBUTE SUM32") and info.endswith("(and 3 more in a train)")
 
 
 def test_values_are_shown_on_demand(tmp_path: Path) -> None:

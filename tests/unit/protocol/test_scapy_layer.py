@@ -59,6 +59,14 @@ def test_frames_of_the_port_are_sumwires() -> None:
     assert "Sumwire REFUSED JOB NONE job 0 slot 0" in seen.summary()
 
 
+@pytest.mark.parametrize("tag", [b"", b"\x25" * 8])
+def test_the_packets_of_a_train_are_layers_one_behind_another(tag: bytes) -> None:
+    packets = [golden.Packet(1, 1, 7, slot, 1, 1, 3, 0, 0, 4, 9, 6, payload=bytes(512), token=5) for slot in range(3)]
+    seen = Sumwire(b"".join(packet.encode() + tag for packet in packets))
+    assert [seen.getlayer(Sumwire, nb).slot for nb in (1, 2, 3)] == [0, 1, 2]
+    assert seen.getlayer(Sumwire, 4) is None and not seen.haslayer(Raw)
+
+
 def test_names_of_flags_kinds_and_ops() -> None:
     packet = Sumwire(kind="PROBE", op="SUM32", flags="FLUSH+RESYNC")
     assert (packet.kind, packet.op, int(packet.flags)) == (golden.PROBE, 3, golden.FLUSH | golden.RESYNC)

@@ -39,6 +39,8 @@ class Curve:
     """A line across: the accuracy to reach."""
     log_x: bool = False
     percent: bool = False
+    counted: bool = False
+    """Whether the horizontal axis counts, so that it has no fractions."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def curves(results: Sequence[SystemResult], target: float) -> list[Curve]:
             "bytes", "Test accuracy over bytes sent by a worker, %", "bytes", sent, wording.size, score, 100 * target,
             log_x=True, percent=True,
         ),
-        Curve("step", "Time of each step, s", "step", times, "step {:.0f}".format, wording.seconds),
+        Curve("step", "Time of each step, s", "step", times, "step {:.0f}".format, wording.seconds, counted=True),
     ]  # fmt: skip
     return [curve for curve in made if any(curve.points.values())]
 
@@ -119,6 +121,8 @@ def draw(figure: Any, curve: Curve, colours: Mapping[str, int]) -> Any:
         axes.axhline(curve.target, color=_GREY, linewidth=1, linestyle="--").set_gid(f"{curve.key}-target")
     axes.set_xlabel(curve.x_label)
     axes.set_xscale("log") if curve.log_x else axes.set_xlim(0, None)
+    if curve.counted:
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylim(0, 102 if curve.percent else None)
     axes.grid(alpha=0.25, color=_GREY)
     axes.tick_params(color=_GREY)

@@ -68,7 +68,7 @@ def cards(summary: Mapping[str, Any], system: str, colours: Mapping[str, int]) -
             f"{path}communication", found["communication"], wording.times(found["communication"]),
             _label(found["communication"], "less communication time per step", f"{BASELINE}'s communication speed"),
             _bars(summary, system, colours, "comm_s_per_step", wording.seconds, reach=reach),
-            "" if bound is None else f"The bytes on a link allow {wording.times(bound)}: the mark.",
+            _allowed(bound, found["communication"]),
         ),
         Card(
             f"{path}time_to_accuracy", found["time_to_accuracy"], wording.times(found["time_to_accuracy"]),
@@ -108,6 +108,13 @@ def _bars(
         place = None if mark is None else min(1.0, mark / most)
         made.append(Bar(name, colours[name], show(value), (value or 0.0) / most, place, tip))
     return tuple(made)
+
+
+def _allowed(bound: float | None, reached: float | None) -> str:
+    if bound is None:
+        return ""
+    beyond = f" Beyond it, {BASELINE} leaves its links idle." if reached is not None and reached > bound else ""
+    return f"The bytes on a link allow {wording.times(bound)}: the mark.{beyond}"
 
 
 def _label(ratio: float | None, better: str, worse: str) -> str:

@@ -78,7 +78,7 @@ def content(summary: dict[str, Any], results: Sequence[SystemResult]) -> dict[st
         "answer": opening.headline(summary, first),
         "cards": [(name, opening.cards(summary, name, colours)) for name in compared],
         "behind": behind.sentences(summary),
-        "unlike": report.unlike(summary),
+        "unlike": [*report.uneven(summary), *report.unlike(summary)],
         "colours": colours,
         "plots": [(one, Markup(one.svg)) for one in drawn],
         "points": {one.key: one.points for one in drawn},

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +13,8 @@ from sumwire_lab.run.page import wording
 from sumwire_lab.run.records import StepRecord
 from sumwire_lab.run.summary import SystemResult, measured, warm_up_of
 
-_TICKS: Final = 4
+_TICKS_MOST: Final = 5
+_ROUND: Final = (1, 2, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Timeline:
     system: str
     step: int
     lanes: tuple[Lane, ...]
-    ticks: tuple[str, ...]
+    ticks: tuple[tuple[str, float], ...]
+    """Words below the axis, and their places on it in percent."""
 
 
 def timelines(results: Sequence[SystemResult]) -> list[Timeline]:
@@ -49,11 +52,22 @@ def timelines(results: Sequence[SystemResult]) -> list[Timeline]:
     chosen = {result.system: _typical(result) for result in results}
     steps = {name: one for name, one in chosen.items() if one}
     axis = max((_ends(one) for one in steps.values()), default=0.0)
-    ticks = tuple(wording.seconds(axis * k / _TICKS) if k else "0" for k in range(_TICKS + 1))
+    ticks = ticks_of(axis)
     return [
         Timeline(name, one[0].step, tuple(_lane(k, step, _begin(one), axis) for k, step in enumerate(one)), ticks)
         for name, one in steps.items()
     ]
+
+
+def ticks_of(axis_s: float) -> tuple[tuple[str, float], ...]:
+    """Round times on an axis of so many seconds, and their places in percent; empty for an axis of no length."""
+    if axis_s <= 0:
+        return ()
+    power = 10.0 ** math.floor(math.log10(axis_s / _TICKS_MOST))
+    each = next(power * one for one in _ROUND if axis_s / (power * one) <= _TICKS_MOST)
+    times = [each * k for k in range(int(axis_s / each) + 1)]
+    scale, unit = (1, "s") if axis_s >= 1 else (1000, "ms")
+    return tuple((f"{scale * time_s:.4g} {unit}" if time_s else "0", 100 * time_s / axis_s) for time_s in times)
 
 
 def _typical(result: SystemResult) -> list[StepRecord]:

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +19,9 @@ from golden import packets as golden
 from helpers.see import pcaps, truth
 from simulate.capture import Capture, lossy_tree, play_captured
 from sumwire import cli
+from sumwire.see import live
 
+MARK = b"seen once"
 CHUNKS = int(os.environ.get("SUMWIRE_SEE_CHUNKS", "40"))
 
 
@@ -88,6 +93,28 @@ def test_errors_say_what_to_do(words: list[str], says: str, capsys: pytest.Captu
         pytest.skip("needs root")
     assert cli.main(["decode", *words]) == 1
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_loopback_device_shows_each_packet_once() -> None:
+    done = threading.Event()
+
+    def send() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for number in itertools.count():
+                sender.sendto(MARK + number.to_bytes(4), ("127.0.0.1", golden.UDP_PORT))
+                if done.wait(0.001):
+                    return
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        ours = (frame.data for frame in live.frames_of("lo") if frame.data[42 : 42 + len(MARK)] == MARK)
+        seen = list(itertools.islice(ours, 10))
+    finally:
+        done.set()
+        sending.join()
+    assert len(set(seen)) == len(seen)
 
 
 def test_it_needs_no_torch() -> None:

@@ -17,7 +17,7 @@ from sumwire.errors import CaptureError
 from sumwire.see import lives, show
 from sumwire.see.captures import CaptureReader, Frame
 from sumwire.see.following import Event
-from sumwire.see.packets import Counts, packet_of
+from sumwire.see.packets import Counts, packets_of
 
 WORKER = Host(1, bytes.fromhex("020000000001"), bytes([10, 0, 0, 1]))
 SWITCH = Host(2, bytes.fromhex("020000000009"), bytes([10, 0, 0, 9]))
@@ -28,7 +28,8 @@ RESULT = SENT._replace(kind=golden.RESULT, count=2, contributors=3)
 STALE = SENT._replace(kind=golden.STALE, round=9, words=0, payload=b"", contributors=0)
 REFUSED = SENT._replace(kind=golden.REFUSED, count=21, words=0, payload=b"")
 HELLO = Packet(golden.PROBE, 0, 7, 0, 1, 1, 0, 0, 0, 0, 0, 0)
-TOLD = HELLO._replace(kind=golden.INFORM, round=57, contributors=5, count=2)
+# The job's generation is in the token's place.
+TOLD = HELLO._replace(kind=golden.INFORM, round=57, contributors=5, count=2, token=9)
 
 
 def _frame(packet: Packet) -> bytes:
@@ -104,8 +105,45 @@ def test_filters_choose_packets_and_chunks() -> None:
 def test_a_capture_of_the_headers_alone_is_enough() -> None:
     """`tcpdump -s 80`."""
     counts = Counts()
-    seen = packet_of(Frame(0.0, "", 1, _frame(SENT)[:80]), counts)
-    assert seen is not None and (seen.token, seen.words) == (5, 8)
+    (seen,) = packets_of(Frame(0.0, "", 1, _frame(SENT)[:80]), counts)
+    assert (seen.token, seen.words, counts.behind) == (5, 8, 0)
+
+
+def _train(packets: list[Packet], tag: bytes = b"") -> bytes:
+    """Packets as a host that sends trains has them in a capture: one datagram."""
+    first, *rest = packets
+    more = b"".join(packet.encode() + tag for packet in rest)
+    return udp_frame(WORKER, SWITCH, first.encode() + tag + more)
+
+
+@pytest.mark.parametrize("tag", [b"", b"\x25" * 8])
+def test_the_packets_of_a_train_are_told_one_by_one(tag: bytes) -> None:
+    counts = Counts()
+    chunks = [SENT._replace(slot=slot, chunk=slot) for slot in range(5)]
+    last = SENT._replace(slot=5, chunk=5, words=1, payload=bytes(128))
+    found = packets_of(Frame(1.0, "h1", 1, _train([*chunks, last], tag)), counts)
+    assert [(seen.slot, seen.words) for seen in found] == [(slot, 8) for slot in range(5)] + [(5, 1)]
+    assert (counts.frames, counts.packets, counts.malformed, counts.behind) == (1, 6, 0, 0)
+    alone = [packets_of(Frame(1.0, "h1", 1, udp_frame(WORKER, SWITCH, one.encode() + tag)), Counts()) for one in chunks]
+    assert [seen.identity for seen in found[:5]] == [seen.identity for (seen,) in alone]
+
+
+def test_what_lies_behind_the_captured_bytes_of_a_train_is_counted() -> None:
+    chunks = [SENT._replace(slot=slot, chunk=slot) for slot in range(5)]
+    for kept, seen, behind in ((80, 1, 4), (42 + 1056 + 20, 1, 4), (42 + 1056 + 40, 2, 3), (42 + 5 * 1056, 5, 0)):
+        counts = Counts()
+        assert len(packets_of(Frame(1.0, "", 1, _train(chunks)[:kept]), counts)) == seen
+        assert (counts.packets, counts.behind, counts.malformed) == (seen, behind, 0)
+    data = pcaps.pcap([(1.0, _train(chunks)[:80])])
+    story = lives.read([("run", CaptureReader(io.BytesIO(data), "run"))], ALL)
+    assert "4 packets of trains were not captured: capture whole frames (tcpdump -s 0)" in list(show.summary(story))
+
+
+def test_bytes_behind_a_packet_that_are_none_make_it_malformed() -> None:
+    counts = Counts()
+    for more in (b"\xff" * 1056, b"\x11" * 1056, SENT.encode()[:20]):
+        packets_of(Frame(1.0, "", 1, udp_frame(WORKER, SWITCH, SENT.encode() + more)), counts)
+    assert (counts.packets, counts.malformed) == (0, 3)
 
 
 def test_frames_of_others_and_malformed_ones_are_counted_apart() -> None:
@@ -118,7 +156,7 @@ def test_frames_of_others_and_malformed_ones_are_counted_apart() -> None:
     port = bytearray(good)
     port[34:38] = bytes(4)
     for data in (good, bytes(broken), good[:60] + bytes(3), arp, bytes(tcp), bytes(port), b"", good[:20]):
-        packet_of(Frame(0.0, "", 1, data), counts)
+        packets_of(Frame(0.0, "", 1, data), counts)
     assert (counts.packets, counts.malformed, counts.others) == (1, 2, 5)
 
 
@@ -128,18 +166,19 @@ def test_frames_of_others_and_malformed_ones_are_counted_apart() -> None:
         (1, bytes(12) + b"\x81\x00\x00\x05\x08\x00"),
         (101, b""),
         (113, bytes(14) + b"\x08\x00"),
+        (113, bytes(14) + b"\x81\x00\x00\x05\x08\x00"),
         (276, b"\x08\x00" + bytes(2) + struct.pack("!I", 7) + bytes(12)),
         (0, bytes(4)),
     ],
 )
 def test_links_of_other_types(link: int, data: bytes) -> None:
-    seen = packet_of(Frame(0.0, "any", link, data + _frame(SENT)[14:]), Counts())
-    assert seen is not None and seen.point == ("any#7" if link == 276 else "any")
+    (seen,) = packets_of(Frame(0.0, "any", link, data + _frame(SENT)[14:]), Counts())
+    assert seen.point == ("any#7" if link == 276 else "any")
 
 
 def test_a_link_that_is_not_known_is_refused() -> None:
     with pytest.raises(CaptureError, match="type 147, known are"):
-        packet_of(Frame(0.0, "", 147, b""), Counts())
+        packets_of(Frame(0.0, "", 147, b""), Counts())
 
 
 def test_too_many_packets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from helpers.lab import runs
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.run_options import LinkOptions
-from sumwire_lab.run.link_use import ends_of, seconds_since, use_of
+from sumwire_lab.run.link_use import bytes_since, ends_of, of_steps, seconds_since, use_of
 from sumwire_lab.system.interface_counters import LinkBytes
 
 
@@ -45,3 +45,25 @@ def test_seconds_of_the_steps_after_a_time() -> None:
     steps = runs.results()[1].workers[0].steps
     assert seconds_since(steps, 103.0) == pytest.approx(9.0)
     assert seconds_since([replace(one, at_s=None) for one in steps], 0.0) == 0.0
+
+
+def test_bytes_of_the_steps_after_a_time() -> None:
+    """Of six steps the first is over, of the second a half is left."""
+    steps = runs.results()[1].workers[0].steps
+    assert bytes_since(steps, 103.0) == LinkBytes(rx=round(4.5 * 250), tx=round(4.5 * 50))
+    assert bytes_since(steps, 0.0) == LinkBytes(rx=6 * 250, tx=6 * 50)
+    assert bytes_since(steps, 1000.0) == LinkBytes(0, 0)
+
+
+def test_what_goes_on_between_steps_is_on_no_link() -> None:
+    """Two of three bytes of the hosts' were the steps': so were two of three between the switches."""
+    ends = ends_of(plan(2, LinkOptions(mbit=8.0), "sw0000", "leaf-spine"))
+    one, two, trunk, _ = ends
+    used = {end.upper_interface: LinkBytes(rx=600, tx=900) for end in ends}
+    used |= {end.lower_interface: LinkBytes(rx=900, tx=600) for end in ends[2:]}
+    found = of_steps(ends, used, [LinkBytes(rx=800, tx=400), LinkBytes(rx=500, tx=300)])
+    assert (found[one.upper_interface], found[two.upper_interface]) == (LinkBytes(400, 800), LinkBytes(300, 500))
+    assert (trunk.bytes_up(found), trunk.bytes_down(found)) == (400, 600)
+    assert of_steps(ends, used, [LinkBytes(0, 0)] * 2)[one.upper_interface] == LinkBytes(0, 0)
+    nothing = {name: LinkBytes(0, 0) for name in used}
+    assert of_steps(ends, nothing, [LinkBytes(0, 0)] * 2) == nothing

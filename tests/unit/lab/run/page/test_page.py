@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from helpers.lab import runs
 from matplotlib.figure import Figure
+from sumwire_lab.run import report
 from sumwire_lab.run.answer import answers
 from sumwire_lab.run.page import behind, curves, network, opening, render, timeline, wording
 from sumwire_lab.run.summary import SystemResult
@@ -140,7 +141,37 @@ def test_a_step_is_drawn_by_the_machines_clock() -> None:
     (sent,) = thc.lanes[0].sends
     assert (sent.left, sent.width) == pytest.approx((25 / axis, 100 / axis))
     assert "bucket 0 of 70 values" in sent.tip
-    assert gloo.ticks == thc.ticks == ("0", "2.00 s", "4.00 s", "6.00 s", "8.00 s")
+    assert gloo.ticks == thc.ticks == (("0", 0.0), ("2 s", 25.0), ("4 s", 50.0), ("6 s", 75.0), ("8 s", 100.0))
+
+
+def test_ticks_are_round_numbers() -> None:
+    assert [words for words, _ in timeline.ticks_of(0.608)] == ["0", "200 ms", "400 ms", "600 ms"]
+    assert [words for words, _ in timeline.ticks_of(0.02)] == ["0", "5 ms", "10 ms", "15 ms", "20 ms"]
+    assert timeline.ticks_of(0.608)[1][1] == pytest.approx(100 * 0.2 / 0.608)
+    assert [words for words, _ in timeline.ticks_of(23.4)] == ["0", "5 s", "10 s", "15 s", "20 s"]
+    assert timeline.ticks_of(0.0) == ()
+
+
+def test_a_mean_that_few_steps_make_is_told_before_the_numbers() -> None:
+    summary = runs.summary()
+    assert "Few steps" not in render.page(summary, runs.results())
+    summary["systems"]["gloo"] |= {"comm_s_per_step": 18.0, "comm_s_per_step_median": 6.0}
+    told = (
+        "gloo's time: its communication takes 18.000 s a step in the mean, and 6.000 s in the median. "
+        "By medians gloo / thc is 6.00."
+    )
+    page = render.page(summary, runs.results())
+    assert page.index("Few steps make up much of gloo") < page.index('class="number"')
+    assert told in report.table(summary)
+    summary["systems"]["thc"] |= {"comm_s_per_step": 3.0}
+    assert "Few steps make up much of thc's time" in report.table(summary)
+
+
+def test_a_ratio_beyond_what_the_bytes_allow_is_said_to_be_so() -> None:
+    summary, colours = runs.summary(), render.colours_of(["gloo", "thc"])
+    assert opening.cards(summary, "thc", colours)[0].note == "The bytes on a link allow 8.00×: the mark."
+    summary["answer"]["thc"] |= {"communication": 9.0}
+    assert "Beyond it, gloo leaves its links idle." in opening.cards(summary, "thc", colours)[0].note
 
 
 def test_communication_without_times_of_tensors_is_before_the_optimizer_or_in_it() -> None:
