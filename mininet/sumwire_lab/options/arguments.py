@@ -108,6 +108,14 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+# Without effect where no training of the lab's own runs.
+_OF_TRAININGS: Final = (
+    "systems", "task", "epochs", "steps", "batch", "hidden", "rank", "share", "no_feedback", "no_reuse", "buffer_mb",
+    "late", "full_precision_every", "inner", "malformed", "metrics", "trace", "live", "blind", "slow", "lanes", "quorum",
+    "loss_bound", "divisor", "degrade", "no_queues", "no_drops", "no_priorities",
+)  # fmt: skip
+
+
 def _models_options(models: argparse.ArgumentParser) -> None:
     models.add_argument("--only", default="", help="models with commas; default: all")
     models.add_argument("--json", type=Path, metavar="PATH", help="write what was found there")
@@ -170,8 +178,17 @@ def _script_options(run: argparse.ArgumentParser) -> None:
 
 
 def script_options(arguments: argparse.Namespace) -> ScriptOptions:
-    """What `run` is to do instead of a training. Raises OptionError."""
-    return ScriptOptions(arguments.script, tuple(arguments.words), arguments.cli, arguments.keep)
+    """What `run` is to do instead of a training. Raises OptionError, also for an option that only a training has."""
+    chosen = ScriptOptions(arguments.script, tuple(arguments.words), arguments.cli, arguments.keep)
+    if chosen.any:
+        usual = parser().parse_args(["run"])
+        given = [name for name in _OF_TRAININGS if getattr(arguments, name) != getattr(usual, name)]
+        if given:
+            named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise OptionError(
+                f"{named}: of the lab's own training, which --script, --cli and --keep replace; leave it out"
+            )
+    return chosen
 
 
 def _condition_options(run: argparse.ArgumentParser) -> None:

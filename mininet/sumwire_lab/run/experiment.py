@@ -12,12 +12,21 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from sumwire_lab.errors import OptionError
+
 Say = Callable[[str], None]
 """Tells the user one line of progress."""
 
 
 def new_folder(results: Path, latest: bool = True) -> Path:
-    """Make `results/<time>/`, and with `latest` point the link `results/latest` to it."""
+    """Make `results/<time>/`, and with `latest` point the link `results/latest` to it. Raises OptionError."""
+    try:
+        return _made_folder(results, latest)
+    except OSError as error:
+        raise OptionError(f"results={results}: {error.strerror}; name a folder that can be made and written") from error
+
+
+def _made_folder(results: Path, latest: bool) -> Path:
     results.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
     for suffix in ["", *(f"-{n}" for n in range(2, 100))]:

@@ -14,19 +14,30 @@ from sumwire_lab.bench.commands.allreduce import parse_rates, parse_sizes, parse
 from sumwire_lab.bench.commands.switch import parse_ops
 from sumwire_lab.errors import OptionError
 from sumwire_lab.load.generator import LoadSpec
-from sumwire_lab.options.arguments import parser, run_options
+from sumwire_lab.options.arguments import parser, run_options, script_options
 from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse
 from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.script_options import ScriptOptions
 from sumwire_lab.options.shapes import rows_of
 from sumwire_lab.options.tasks import TASKS
+from sumwire_lab.run.experiment import new_folder
 
 
 def blast(batch: int = 4, window: int = 8) -> LoadSpec:
     return LoadSpec(["a"], [], 1, 4, slots=16, window=window, batch=batch, seconds=1, listen=True, result="")
 
 
+def asked(*words: str) -> ScriptOptions:
+    return script_options(parser().parse_args(["run", *words]))
+
+
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: LinkOptions(mbit=0), "bw=0"),
+    (lambda: new_folder(Path("/proc/none/results")), "results=/proc/none/results: No such file or directory; name"),
+    (lambda: asked("--cli", "--trace"), "--trace: of the lab's own training, which --script, --cli and --keep replace"),
+    (lambda: asked("--keep", "--systems=thc", "--no-queues"), "--systems, --no-queues: of the lab's own training"),
+    (lambda: asked(f"--script={__file__}", "--slow=1:2"), "--slow: of the lab's own training"),
+    (lambda: asked("--script=none.py", "--bw=10"), "script=none.py: there is no such file"),
     (lambda: LinkOptions(mbit=20_000), "bw=20000"),
     (lambda: LinkOptions(queue_packets=1), "queue=1"),
     (lambda: TrainOptions(epochs=0), "epochs=0"),
