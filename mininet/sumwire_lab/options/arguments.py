@@ -111,8 +111,8 @@ def parser() -> argparse.ArgumentParser:
 # Without effect where no training of the lab's own runs.
 _OF_TRAININGS: Final = (
     "systems", "task", "epochs", "steps", "batch", "hidden", "rank", "share", "no_feedback", "no_reuse", "buffer_mb",
-    "late", "full_precision_every", "inner", "malformed", "metrics", "trace", "live", "blind", "slow", "lanes", "quorum",
-    "loss_bound", "divisor", "degrade", "no_queues", "no_drops", "no_priorities",
+    "late", "full_precision_every", "inner", "malformed", "metrics", "trace", "live", "blind", "slow", "lanes",
+    "quorum", "loss_bound", "divisor", "degrade", "no_queues", "no_drops", "no_priorities",
 )  # fmt: skip
 
 
