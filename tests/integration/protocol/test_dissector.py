@@ -235,6 +235,7 @@ def test_the_path_for_tshark_is_printed() -> None:
     assert Path(done.stdout.strip()) == wireshark.DISSECTOR
 
 
+@pytest.mark.timeout(700)
 def test_a_whole_run_in_a_lossy_tree(tmp_path: Path) -> None:
     """All fields are the golden model's, nothing is malformed, and lost and resent chunks are all found."""
     capture, outcome = play_captured(lossy_tree(1, 1024 * CHUNKS, drop=0.02))
