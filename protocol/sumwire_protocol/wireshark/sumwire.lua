@@ -395,10 +395,13 @@ end
 
 local NONCE_BYTES = 8
 
--- One packet; `index` counts those of a train. Returns its title.
-local function show_packet(tvb, pinfo, tree, index)
+-- One packet; `index` counts those of a train. `cut`: it goes on behind what was captured. Returns its title.
+local function show_packet(tvb, pinfo, tree, index, cut)
   local top = tree:add(sumwire, tvb())
-  if tvb:len() < spec.header_bytes then
+  if tvb:len() < spec.header_bytes and cut then
+    top:append_text(", captured in part")
+    return
+  elseif tvb:len() < spec.header_bytes then
     top:add_proto_expert_info(experts.length, tvb:len() .. " bytes: the header has " .. spec.header_bytes)
     return
   end
@@ -419,7 +422,11 @@ local function show_packet(tvb, pinfo, tree, index)
     return text
   end
   local begin, length, places, left = parts(tvb, packet)
-  if left ~= 0 then
+  if cut then
+    top:append_text(", captured in part")
+    show_found(top, packet, found_of(packet, pinfo, index))
+    return text
+  elseif left ~= 0 then
     local needs = packet.words .. " words need " .. length .. " bytes, here are " .. (length + left)
     top:add_proto_expert_info(experts.length, needs)
     return text
@@ -454,7 +461,8 @@ function sumwire.dissector(tvb, pinfo, tree)
   local each, at, count, first = length_of_each(tvb), 0, 0, nil
   while at < tvb:len() do
     local piece = tvb(at, math.min(each, tvb:len() - at)):tvb()
-    local text = show_packet(piece, pinfo, tree, count)
+    local cut = at + each >= tvb:len() and tvb:reported_len() > tvb:len()
+    local text = show_packet(piece, pinfo, tree, count, cut)
     if count == 0 then first = text end
     at, count = at + each, count + 1
   end

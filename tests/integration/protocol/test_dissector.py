@@ -8,6 +8,7 @@ import itertools
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -184,6 +185,21 @@ def test_the_packets_of_a_train_are_shown_one_by_one(tmp_path: Path, tag: bytes)
     assert [bool(row[5]) for row in told] == [False, False, True]
     (info, *_) = (row["_ws.col.Info"] for row in tshark.rows(path, ["_ws.col.Info"]))
     assert info.startswith("CONTRIBUTE SUM32") and info.endswith("(and 3 more in a train)")
+
+
+def test_a_capture_of_the_headers_alone_is_enough(tmp_path: Path) -> None:
+    """`tcpdump -s 80`, of a packet, its result, and a train whose second packet has 20 bytes left."""
+    sent = _packet(golden.CONTRIBUTE, words=8)
+    other = sent._replace(slot=3, chunk=7)
+    whole = [_frame(sent), _frame(sent._replace(kind=golden.RESULT)), _frame(other, sent.encode())]
+    kept = [80, 80, 42 + len(other.encode()) + 20]
+    data = bytearray(pcaps.pcap([]))
+    for frame, length in zip(whole, kept, strict=True):
+        data += struct.pack("<IIII", 1, 0, length, len(frame)) + frame[:length]
+    path = tmp_path / "short.pcap"
+    path.write_bytes(data)
+    rows = tshark.rows(path, ["sumwire.slot", "sumwire.answers", "sumwire.bad_length", "_ws.malformed"])
+    assert [list(row.values()) for row in rows] == [["2", "", "", ""], ["2", "1", "", ""], ["3", "", "", ""]]
 
 
 def test_values_are_shown_on_demand(tmp_path: Path) -> None:
