@@ -27,6 +27,7 @@ _OP_NAMES: Final = {op.code: op.name for op in OPS}
 _FIELDS: Final = ("version_kind", "op", "job", "slot", "worker", "count", "round", "flags")
 _SAME_VERSION: Final = "install one version of Sumwire on workers and aggregator (sumwire-aggregator --version)"
 _SAME_FILE: Final = "give the workers and the aggregator one and the same job file: sumwire-aggregator JOB.json"
+_DOCTOR: Final = "nothing is wrong if `sumwire doctor` has asked there"
 _NO_TREE: Final = (
     "send to it from workers only, a tree needs switches: sumwire-controller apply, with `aggregator` in the job file "
     "that of each worker's own switch"
@@ -109,7 +110,7 @@ def _op(of: _Refused) -> str:
 
 
 def _words(of: _Refused) -> str:
-    return f"op {of.op} from {of.sender} with a payload that no worker sends: {_SAME_VERSION}; {_NO_TREE}"
+    return f"op {of.op} from {of.sender} with a payload that no worker sends: {_DOCTOR}; {_SAME_VERSION}; {_NO_TREE}"
 
 
 def _unknown_job(of: _Refused) -> str:

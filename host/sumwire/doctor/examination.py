@@ -76,7 +76,7 @@ def _own(path: Path, config: JobConfig) -> int:
 def _network(config: JobConfig) -> Iterator[Finding]:
     found, findings = place.examined(config)
     yield from findings
-    if not found.here:
+    if not (found.here and found.way):
         return
     for lane in range(len(config.lanes)):
         own = config.for_lane(lane)

@@ -30,9 +30,11 @@ _COMMAND_MOST: Final = 60
 
 @dataclass(frozen=True)
 class Place:
-    """``here``: the worker's address is this host's. ``device``: towards the switch; "" if not known."""
+    """``here``: the worker's address is this host's. ``way``: there is a route to the switch. ``device``: towards the
+    switch; "" if not known."""
 
     here: bool
+    way: bool
     device: str
 
 
@@ -46,11 +48,14 @@ def examined(config: JobConfig) -> tuple[Place, list[Finding]]:
     own = config.own_address
     error = _bind_error(own.ip, 0)
     if error is not None:
-        return Place(False, ""), [bad("address", opening_error(config, own.udp_port, error))]
+        return Place(False, False, ""), [bad("address", opening_error(config, own.udp_port, error))]
     findings = [good("address", f"{own.ip} is this host's, worker {config.worker}, seat {config.seat} at the switch")]
     ports = list(_ports(config))
+    no_route = _no_route(config)
+    if no_route is not None:
+        return Place(True, False, ""), [*findings, *ports, no_route]
     device, way = _way(config)
-    return Place(True, device), [*findings, *ports, *way]
+    return Place(True, True, device), [*findings, *ports, *way]
 
 
 def _bind_error(address: str, port: int) -> OSError | None:
@@ -94,14 +99,25 @@ def _owner(port: int) -> str:
     return ""
 
 
-def _way(config: JobConfig) -> tuple[str, list[Finding]]:
-    """The device towards the switch, and findings about route, MTU and offloads."""
+def _no_route(config: JobConfig) -> Finding | None:
+    """That there is no route to the switch, as of a device that is down; None if there is one."""
+    own = config.own_address
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         try:
-            udp.bind((config.own_address.ip, 0))
+            udp.bind((own.ip, 0))
             udp.connect((config.aggregator, p4.SUMWIRE_PORT))
         except OSError as error:
-            return "", [bad("route", opening_error(config, config.own_address.udp_port, error))]
+            told = json.loads(words_of(["ip", "-json", "address", "show", "to", own.ip]) or "[]")
+            down = [str(one["ifname"]) for one in told if "ifname" in one and "UP" not in one.get("flags", ())]
+            if down:
+                text = f"no route to {config.aggregator}: {down[0]}, which has {own.ip}, is down"
+                return bad("route", text, f"ip link set dev {down[0]} up")
+            return bad("route", opening_error(config, own.udp_port, error))
+    return None
+
+
+def _way(config: JobConfig) -> tuple[str, list[Finding]]:
+    """The device towards the switch, and findings about route, MTU and offloads."""
     told = words_of(["ip", "-json", "route", "get", config.aggregator, "from", config.own_address.ip])
     if told is None:
         return "", [unknown("route", "there is one; `ip` of iproute2 is not on PATH, which would name its device")]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -66,6 +67,19 @@ def test_the_switch_does_not_have_the_job(tmp_path: Path, mapping: dict[str, Any
     with serving(mapping):
         found = _examined(_file(tmp_path, {**mapping, "job": 23}))
     assert list(_bad(found)) == ["admission"] and "JOB: the job is not on the switch" in _bad(found)["admission"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_device_that_is_down_is_named(tmp_path: Path, mapping: dict[str, Any]) -> None:
+    """And nothing that follows from it is reported."""
+    own = {**mapping["addresses"][0], "ip": "10.9.0.1", "aggregator": "10.9.0.100"}
+    path = _file(tmp_path, {**mapping, "addresses": [own, *mapping["addresses"][1:]]})
+    made = "ip link add v0 type veth peer name v1; ip address add 10.9.0.1/24 dev v0"
+    command = f"{made}; exec {sys.executable} -m sumwire.cli doctor {path} --worker 0 --json"
+    done = subprocess.run(["unshare", "-n", "sh", "-c", command], capture_output=True, text=True, check=False)
+    told = [one for one in json.loads(done.stdout)["findings"] if one["state"] == findings.BAD]
+    assert [(one["name"], one["cure"]) for one in told] == [("route", "ip link set dev v0 up")]
+    assert "v0, which has 10.9.0.1, is down" in told[0]["text"] and done.returncode == 1
 
 
 def test_nothing_listens(tmp_path: Path, mapping: dict[str, Any]) -> None:
