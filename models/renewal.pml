@@ -26,23 +26,35 @@
 #else
 #define APART 3
 #endif
+// A run begins in a multiple of it.
+#ifdef WITHOUT_MULTIPLES
+#define LATER(r) ((r) + APART)
+#define FIRST_FROM(r) (r)
+#else
+#define LATER(r) (((r) + APART - 1) / APART * APART + APART)
+#define FIRST_FROM(r) ((r) % APART == 0 -> (r) : LATER(r))
+#endif
 #ifndef ROUNDS
 #define ROUNDS 16
 #endif
 #define ROUND(p) ((p) / SLOTS)
 #define SLOT(p) ((p) % SLOTS)
+#ifndef RESULTS
 #define RESULTS 2                   // of data, then a process wants no more
+#endif
 
 // What a process does: it asks for slot 0, greets, is in a run.
 #define ASKS 0
 #define GREETS 1
 #define RUNS 2
-// What it sends: steps of the greeting have calls of their own.
+// What it sends. Data has the run's token, which a greeting has not; every step of a greeting has a bucket of its own.
 #define NONCES 1
 #define DIGESTS 2
 #define DATA 3
-#ifdef WITHOUT_BUCKETS
+#ifdef WITHOUT_TOKEN
 #define CALL(step) 0
+#elif defined(WITHOUT_BUCKETS)
+#define CALL(step) ((step) == DATA)
 #else
 #define CALL(step) (step)
 #endif
@@ -104,7 +116,7 @@ byte kills;
 #define JOINS(w) (!IN_SLOT_0(w) && !closed[0])
 #endif
 #define CHOSEN(w) (!used[0] || IS_FOREIGN(0) -> least[w] : (least[w] > round[0] -> least[w] : \
-    (JOINS(w) -> round[0] : round[0] + APART)))
+    (JOINS(w) -> FIRST_FROM(round[0]) : LATER(round[0]))))
 #define ASK(w) \
     :: d_step { does[w] == ASKS -> \
         base[w] = CHOSEN(w); printf("@ greet %d %d\n", w, base[w]); \
@@ -121,7 +133,7 @@ byte kills;
 #else
 #define AGAIN 1
 #endif
-#define SPOILED(w) LEAVE(w, base[w] + APART)
+#define SPOILED(w) LEAVE(w, LATER(base[w]))
 #ifdef WITHOUT_NONCES
 #define OWN_NONCE(w) 1
 #else
@@ -175,9 +187,9 @@ byte kills;
 #endif
 #define HEAR(w) \
     :: d_step { does[w] == GREETS && (HEARS(w) || (S(w) == 0 && IS_STALE(w))) -> \
-        printf("@ hears %d %d\n", w, round[0]); KEEP(w); LEAVE(w, round[0]) } \
+        printf("@ hears %d %d\n", w, round[0]); KEEP(w); LEAVE(w, FIRST_FROM(round[0])) } \
     :: d_step { does[w] == GREETS && S(w) != 0 && IS_STALE(w) -> \
-        printf("@ stale %d\n", w); KEEP(w); LEAVE(w, base[w] + APART) }
+        printf("@ stale %d\n", w); KEEP(w); LEAVE(w, LATER(base[w])) }
 #ifdef WITHOUT_STALE_RUN
 #define ENDS(w) 0
 #else

@@ -195,6 +195,17 @@ def test_a_greeting_needs_no_token_and_any_newer_round_will_do(rig: Rig) -> None
     game.check_counters()
 
 
+def test_a_greeting_is_not_mixed_with_a_runs_data(rig: Rig) -> None:
+    """Spin's schedule without the rule TOKEN: worker 1 is killed in the middle of a run, and its next process is told
+    that slot 0 is open. Whatever op and bucket the run's data has, the greeting is refused."""
+    game = opened(rig, EVERY)
+    for worker, token in ((0, TOKEN), (1, 0)):
+        out = game.contribute(EVERY, worker, 0, OPENED + 1, op=model.MAX32, bucket=65535, token=token)
+    assert answered(out) == model.REFUSED
+    assert game.golden.rejects == {"CALL": 1}
+    game.check_counters()
+
+
 def test_questions_are_of_a_run_too_and_are_not_told_the_token(rig: Rig) -> None:
     game = opened(rig, FULL)
     game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)

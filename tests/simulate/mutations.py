@@ -249,7 +249,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "nothing-is-sent-again": _method(Timers, "expiry", lambda _: lambda *_, **__: math.inf),
     "runs-have-no-token": _method(Greeting, "token", lambda _: lambda *_: 0),
     "runs-are-not-told-apart": _method(Greeting, "token", lambda _: lambda *_: 1 << 32),
-    "runs-begin-in-the-same-round": lambda: mock.patch.object(joining, "ROUNDS_APART", 0),
+    "runs-begin-in-the-same-round": lambda: mock.patch.object(joining, "_later", lambda round_: round_),
     "handed-out-counts-as-sent": _method(CodecOperation, "take", _all_included),
     "left-out-counts-as-sent": _method(codec_operation, "_included", _nothing),
     "budget-for-every-worker": _method(udp, "allowance", _whole_budget),
@@ -262,6 +262,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "return-does-not-hold": _method(Agreement, "_fallback", _without_holding),
     "fall-back-from-the-least": _method(Agreement, "_halting", _from_the_least),
     "ranks-keep-no-results": _method(Member, "standing", _keeps_nothing),
+    "newer-greetings-end-the-job": lambda: mock.patch.object(Control, "all_joined", True),
     "return-without-greeting": _method(Member, "apply", _without_greeting),
     "workers-check-no-tags": _all_of(_method(Tags, "check", _zero), _method(Tags, "check_messages", _zero)),
 }

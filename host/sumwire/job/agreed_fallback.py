@@ -15,7 +15,15 @@ from typing import Final
 
 from torch import Tensor
 
-from sumwire.errors import GroupError, PeerLostError, RetryError, SumwireError, SwitchLostError, TransportError
+from sumwire.errors import (
+    GroupError,
+    PeerLostError,
+    RetryError,
+    StaleRunError,
+    SumwireError,
+    SwitchLostError,
+    TransportError,
+)
 from sumwire.job.control import Control, HaltedError
 from sumwire.job.gloo_group import first_clause
 from sumwire.job.operations import Operation
@@ -96,6 +104,11 @@ class AgreedFallback:
             self.control.await_fallback()
         except (SwitchLostError, TransportError) as error:
             if self.never or not (self.always or self.control.greeted):
+                raise
+            self.control.await_fallback(str(error))
+        except StaleRunError as error:
+            # While some rank still greets, the newer run is most likely its next greeting.
+            if self.never or not self.control.greeted or self.control.all_joined:
                 raise
             self.control.await_fallback(str(error))
         return None

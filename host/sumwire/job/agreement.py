@@ -171,7 +171,7 @@ class Agreement:
             self._reason = f"worker {losers[0].worker}: {losers[0].lost}"
         else:
             self._reason = "all workers have sent, and no result comes"
-            if not self._always and not all(rank.greeted for rank in vector):
+            if not self._always and self._returned_at < 0 and not all(rank.greeted for rank in vector):
                 self.phase = Phase.ENDED
                 return Fail(endings.never_answered(self._job))
         self.phase = Phase.HALTING

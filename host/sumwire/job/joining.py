@@ -8,17 +8,19 @@ anybody's help:
 1. The worker asks the switch for slot 0 (HELLO). Slot 0 has the first chunk of every round, and no packet of a run is
    more than SPREAD_ROUNDS + 1 rounds from it.
 2. Nobody has used it: the run begins in its round. It is open and this worker is not in: another worker has begun a run
-   there, most likely this one; the worker joins it. Otherwise: ROUNDS_APART rounds later.
+   there, most likely this one; the worker joins it. Otherwise: at least ROUNDS_APART rounds later.
+   Every run begins in a multiple of ROUNDS_APART. So the rounds of two greetings never overlap, and each worker can
+   tell whether the round that slot 0 has reached is one of its own greeting's.
 3. The workers greet each other there (:mod:`sumwire.job.greeting`). Late packets of dead processes can spoil a
    greeting, but each worker finds out, and then tries ROUNDS_APART rounds later.
 4. The workers bring the run's token to the switch, which from then on takes packets of this run alone.
 5. The newest round wins. Whoever waits in a greeting and learns that slot 0 has a newer round joins that.
 
-Example: run 1 of two workers was killed in round 57. Worker 0 asks, is told round 57, closed, and greets in round 73.
-Worker 1 comes a minute later, is told round 73, open, with worker 0 in it, and joins.
+Example: run 1 of two workers was killed in round 57. Worker 0 asks, is told round 57, closed, and greets in round 80.
+Worker 1 comes a minute later, is told round 80, open, with worker 0 in it, and joins.
 
-Example: then worker 0 alone is killed while worker 1 is still greeting in round 73, and starts again. Slot 0 has a
-packet of worker 0 already, so it greets in round 89. Worker 1 asks every half second, and joins round 89.
+Example: then worker 0 alone is killed while worker 1 is still greeting in round 80, and starts again. Slot 0 has a
+packet of worker 0 already, so it greets in round 96. Worker 1 asks every half second, and joins round 96.
 
 In a tree a worker sees only its own switch's slots. Of a newer run behind other switches it learns when its own packet
 for slot 0 meets it at the switch above (STALE, which the own switch passes on). A worker that waits for long in a later
@@ -50,7 +52,7 @@ from sumwire.transport.waiting import SILENT_PROBES
 from sumwire.wire.sequence import ROUNDS, Place, place_of, round_newer
 
 _LOG: Final = logging.getLogger("sumwire")
-# From the newest round of earlier runs to a new run's first.
+# From the newest round of earlier runs to a new run's first, at least. Every run's first is a multiple of it.
 ROUNDS_APART: Final = 16
 # A run is opened in so many slots: each of up to four roots of a tree has one of them.
 _OPENING_CHUNKS: Final = 4
@@ -107,7 +109,7 @@ class _Joining:
 
     def run(self) -> Run:
         newest = self._transport.newest_round
-        least = None if newest is None else (newest + ROUNDS_APART) % ROUNDS
+        least = None if newest is None else _later(newest)
         spoiled = unlike = 0
         while True:
             self._transport.restart()
@@ -121,7 +123,7 @@ class _Joining:
                 least = self._next()
             except StaleRunError as error:
                 spoiled = 0
-                least = error.round if error.slot == 0 and error.round is not None else self._next()
+                least = self._next() if error.slot or error.round is None else _first_from(error.round)
             except (SpoiledError, OrderError) as error:
                 spoiled += 1
                 if spoiled > _SPOILED_MOST:
@@ -149,7 +151,7 @@ class _Joining:
             self._patience.waiting(0.0, None)
 
     def _next(self) -> int:
-        return (self._first + ROUNDS_APART) % ROUNDS
+        return _later(self._first)
 
     def _choose(self, least: int | None) -> int:
         """The first round of the run. ``least``: the least that it can be, if known."""
@@ -159,7 +161,7 @@ class _Joining:
             return least
         # A quorum below the workers may close the first chunk without this one. Another call's chunk is refused.
         joins = not state.contributors >> self._config.seat & 1 and (self._greeting.announces or not state.closed)
-        return state.round if joins else (state.round + ROUNDS_APART) % ROUNDS
+        return _first_from(state.round) if joins else _later(state.round)
 
     def _ask(self) -> SwitchState:
         config, questions, waited_s = self._config, 0, 0.0
@@ -235,6 +237,16 @@ class _Joining:
                 cure="start the missing workers, or give them more time: Job(config, join_s=SECONDS)",
             )
             raise error from None
+
+
+def _later(round_: int) -> int:
+    """The first round of a run that follows one which has reached ``round_``."""
+    return (-(-round_ // ROUNDS_APART) + 1) * ROUNDS_APART % ROUNDS
+
+
+def _first_from(round_: int) -> int:
+    """The first round of a run that slot 0 has in ``round_``, or of one after it if no run begins there."""
+    return _later(round_) if round_ % ROUNDS_APART else round_
 
 
 def _rounds_of(greeting: Greeting, config: JobConfig) -> int:

@@ -96,6 +96,7 @@ class Member:
             kept_from=kept_from,
             call=self.call,
             greeted=self.greeted,
+            joined=self.joined,
             halted=self.halting and not self.users,
             lost=self.lost,
             stalled=self.stalled,
@@ -113,7 +114,7 @@ class Member:
                 self.halting = True
                 self._limit = self.started
             case FallBack(operation=operation):
-                self.network = self.halting = self.sees_switch = False
+                self.network = self.halting = self.sees_switch = self.joined = False
                 self.lost = ""
                 self.first = operation
                 self._limit = None
@@ -123,7 +124,6 @@ class Member:
                 self._limit = operation
             case Return():
                 self.network = True
-                self.joined = False
                 self._limit = None
             case Fail(failure=failure):
                 self.failure = failure

@@ -49,9 +49,10 @@ class Standing:
     ``completed``, ``started``: operations of the job. The one under way, if any, has the number ``completed``, and
     ``call`` describes it. Of its results by the network the rank still has those from ``kept_from`` on.
 
-    ``greeted``: it has taken part in a greeting. ``halted``: it does not use the network, and will not before the next
-    decision. ``lost``: why it wants the fall-back. ``stalled``: its exchange has waited long without any new result.
-    ``sees_switch``: during the fall-back, the switch answers and serves this job.
+    ``greeted``: it has taken part in a greeting. ``joined``: in that of the present run. ``halted``: it does not use
+    the network, and will not before the next decision. ``lost``: why it wants the fall-back. ``stalled``: its exchange
+    has waited long without any new result. ``sees_switch``: during the fall-back, the switch answers and serves this
+    job.
 
     ``paused``: it is silent on purpose. ``closing``: it makes no more operations. ``left``: it takes part in no further
     round, and why. ``failure``: an error that ends the job on every rank.
@@ -63,6 +64,7 @@ class Standing:
     kept_from: int = 0
     call: str = ""
     greeted: bool = False
+    joined: bool = False
     halted: bool = False
     lost: str = ""
     stalled: bool = False

@@ -11,7 +11,8 @@ packets without payload: a HELLO about slot 0, and a PROBE about its oldest open
   this worker never gets a result that is there. Several copies of the packet go out before that is believed.
 * In a job with a key, whether a REFUSED is true. It has no authentication tag, so anybody on the way may have made it.
   It is believed in the place of "too narrow": when after as many questions no answer with a tag says that the switch
-  has this worker's contribution.
+  has this worker's contribution. In a tree the switch may have it, and a refusal be of the switch above. That is
+  believed only when the deadline has passed, so that who made it up has ended nothing.
 
 No answer at all to six questions in a row means that the switch is lost. Only what was really waited for counts: a
 worker that was stopped for a minute has asked once in that time.
@@ -24,11 +25,11 @@ from typing import Any, Final
 import numpy as np
 from sumwire_protocol import constants as p4
 
-from sumwire.errors import StaleRunError, SwitchLostError
+from sumwire.errors import DeadlineError, StaleRunError, SwitchLostError
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
 from sumwire.transport.hello import SwitchState
-from sumwire.transport.patience import Patience
+from sumwire.transport.patience import DeadlinePassedError, Patience
 from sumwire.transport.retries import SendKind
 from sumwire.transport.switch_errors import check_switch, forgotten_run, other_call, refused, silence, too_narrow
 from sumwire.wire.sequence import ROUNDS, Place, round_newer
@@ -68,8 +69,9 @@ class Waiting:
         self._missing: tuple[int, ...] | None = None
         self._refused_at: float | None = None
         # In a job with a key: the latest refusal since the last question (place, op and reason), and whether an answer
-        # to that question has shown that the switch has what this worker sends.
+        # to that question has shown that the switch has what this worker sends. And the latest reason in this wait.
         self._refusal: tuple[Place, int, int] | None = None
+        self._told: int | None = None
         self._proven = False
         self._rest()
 
@@ -91,7 +93,12 @@ class Waiting:
         if self._ticks % _ASK_EVERY == 0:
             self._judge(waited_s, stopped=stopped)
             self._ask()
-        self._patience.waiting(waited_s, self._missing)
+        try:
+            self._patience.waiting(waited_s, self._missing)
+        except (DeadlinePassedError, DeadlineError):
+            if self._told not in (None, *_AT_ONCE) and not self._window.had_results:
+                raise refused(self._connection.config, self._told) from None
+            raise
 
     def hello(self, state: SwitchState) -> None:
         """The answer to a HELLO. Raises StaleRunError if another run has begun, MismatchError if the switch has another
@@ -139,9 +146,9 @@ class Waiting:
         if inside:
             # What was refused before was a copy that the network had changed.
             self._refused_at = None
-        # Nothing that this worker sends is refused. A slot that waits for the switch above shows nothing of that one.
+        # Nothing that this worker sends is refused by its own switch.
         sent = window.contributes and oldest < window.filled
-        self._proven = self._proven or closed or (known and (inside or not sent))
+        self._proven = self._proven or closed or inside or not sent
         self._needed = closed or (window.contributes and not inside)
 
     def refused(self, record: Any) -> bool:
@@ -159,7 +166,7 @@ class Waiting:
             return False
         now = self._connection.clock()
         if config.key is not None:
-            self._refusal = (slot, round_), op, reason
+            self._refusal, self._told = ((slot, round_), op, reason), reason
         elif reason in _AT_ONCE or (self._refused_at is not None and now - self._refused_at >= REFUSED_AGAIN_S):
             self._refused_at = None
             self._believe((slot, round_), op, reason, now - window.progress_at)
@@ -190,7 +197,7 @@ class Waiting:
         self._asked = False
         self._heard = 0
         self._missing = None
-        self._refusal, self._proven = None, False
+        self._refusal, self._told, self._proven = None, None, False
 
     def _judge(self, waited_s: float, *, stopped: bool) -> None:
         """What became of the last question. ``stopped``: this process did not run while it should have waited."""

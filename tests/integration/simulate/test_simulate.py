@@ -96,6 +96,18 @@ def test_greetings_in_different_rounds_meet_where_chunks_are_sprayed() -> None:
     assert play(drawn(304045)).violations == []
 
 
+def test_a_rank_in_a_run_that_another_rank_has_left_for_a_new_greeting_falls_back() -> None:
+    """The job was renewed while its ranks returned to the switch. Rank 0 had joined the run, and rank 1 had not. Rank 0
+    took rank 1's next greeting for a run of other processes, and ended the job."""
+    assert play(drawn(1969)).violations == []
+
+
+def test_ranks_that_return_and_do_not_meet_fall_back_again() -> None:
+    """With a quorum of one. Two ranks that had never greeted before greeted 10 rounds away from the third, which took
+    that for its own run, and all ended because no result came."""
+    assert play(drawn(2857)).violations == []
+
+
 PAGE = Path(__file__).parents[3] / "docs" / "simulator.md"
 KEYED = replace(
     CALM,
@@ -116,9 +128,11 @@ def test_without_a_look_at_tags_changed_bits_are_found() -> None:
         assert play(KEYED).violations
 
 
+@pytest.mark.parametrize("shape", ["star3", "tree21"])
 @pytest.mark.parametrize("reason", [p4.REJECT_CALL, p4.REJECT_TOKEN, p4.REJECT_JOB])
-def test_made_up_refusals_end_no_run_of_a_job_with_a_key(reason: int) -> None:
-    outcome, sent = _with_refusals(KEYED, reason)
+def test_made_up_refusals_end_no_run_of_a_job_with_a_key(reason: int, shape: str) -> None:
+    """In the tree the workers of one leaf wait for the switch above."""
+    outcome, sent = _with_refusals(replace(KEYED, terms=replace(KEYED.terms, shape=shape)), reason)
     assert (outcome.violations, outcome.errors, outcome.runs) == ([], [], 1)
     assert outcome.virtual_s > 8.0 and sent > 100
 
@@ -131,7 +145,7 @@ def test_without_a_key_made_up_refusals_end_runs() -> None:
 def _with_refusals(schedule: Schedule, reason: int) -> tuple[Outcome, int]:
     """Play a schedule in which somebody on the way answers each contribution and question by a REFUSED too, while one
     worker is stopped for 8 s. And how many were made up."""
-    stopped = Fault("pause", 0.0, frame=60, who=1, for_s=8.0)
+    stopped = Fault("pause", 0.0, frame=60, who=2, for_s=8.0)
     run, sent = Play(replace(schedule, weather=Weather(), faults=(stopped,))), [0]
 
     def refuse(source: str, target: str, frame: bytes, delays: list[float]) -> None:

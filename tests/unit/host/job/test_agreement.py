@@ -157,6 +157,14 @@ def test_a_greeting_without_result_is_an_error() -> None:
     assert agreement(always=True).step(ranks) == Halt()
 
 
+def test_a_greeting_without_result_after_a_return_leads_to_the_fall_back_again() -> None:
+    """Also if some rank has never greeted: at its start another one lost the switch."""
+    made = agreement(phase=Phase.RETURNING)
+    assert made.step(vector(4, 4, 4)) == Return(4)
+    waiting = vector(4, 4, 4, working=True, stalled=True)
+    assert made.step([waiting[0], *(replace(rank, greeted=False) for rank in waiting[1:])]) == Halt()
+
+
 # -- many ranks, drawn schedules -----------------------------------------------------------------------
 
 

@@ -14,9 +14,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from golden import model
 from helpers.transport.processes import Node, Trouble, World, fake_link, star, tree
 from helpers.transport.udp_bridge import job_mapping
-from sumwire.job import greeting
+from sumwire.job import greeting, joining
 from sumwire.transport import udp
 
 BAD = Trouble(drop=0.03, duplicate=0.05, late=0.03, replay=0.05)
@@ -125,3 +126,85 @@ def test_a_quiet_network_needs_one_greeting_for_each_run(seed: int) -> None:
     rounds = [first.pop() for first in firsts]
     assert rounds[0] == 0
     assert all(later - earlier >= 16 for earlier, later in pairwise(rounds))
+
+
+class LateNonce(World):
+    """Spin's schedule without the rule AGAIN: worker 1 is killed, and its packet reaches the switch just before that of
+    its new process, which has been told that it is not in."""
+
+    late: bytes = b""
+
+    def send_up(self, worker: int, datagram: bytes) -> None:
+        packet = model.decode(datagram)
+        if worker == 0 or packet.kind != model.CONTRIBUTE:
+            super().send_up(worker, datagram)
+        elif self.processes[1].number == 2:
+            if not self.late:
+                self.at(self.now + 0.001, partial(self.kill, 1, 0.02))
+            self.late = self.late or datagram
+        else:
+            super().send_up(1, self.late or datagram)
+            self.late = b""
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_greeting_that_a_late_packet_has_spoiled_begins_again(again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not again:
+        monkeypatch.setattr(joining, "_SPOILED_MOST", 0)
+    mapping = mapping_of(2, 8)
+    world = LateNonce(1, mapping, star(mapping), Trouble())
+    for worker in range(2):
+        world.at(0.02 * worker, partial(world.start, worker))
+    try:
+        world.play(lambda: world.together(3), limit_s=100.0)
+    finally:
+        world.end()
+    assert world.killed == 1
+    # Without the rule processes end with an error, and somebody must start them again.
+    assert (world.started == 3) == again
+
+
+class DeadInBetween(World):
+    """Spin's schedule without the rule MULTIPLES: worker 0 has been told of round 17. Before its packet arrives, one of
+    its earlier process does in round 32, and worker 1 joins there."""
+
+    held: bytes = b""
+
+    def send_up(self, worker: int, datagram: bytes) -> None:
+        packet = model.decode(datagram)
+        if packet.kind == model.CONTRIBUTE and worker == 0 and not self.held:
+            self.held = datagram
+            dead = packet._replace(round=32, payload=b"\0\0\0\7" + packet.payload[4:])
+            super().send_up(0, dead.encode())
+            self.at(self.now + 0.02, partial(self.start, 1))
+        elif packet.kind == model.CONTRIBUTE and worker == 0 and 1 not in self.processes:
+            return
+        elif packet.kind == model.CONTRIBUTE and worker == 1 and packet.slot == 1 and self.held:
+            super().send_up(0, self.held)
+            super().send_up(1, datagram)
+        else:
+            super().send_up(worker, datagram)
+
+
+@pytest.mark.parametrize("multiples", [True, False])
+def test_greetings_in_different_rounds_meet(multiples: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not multiples:
+        monkeypatch.setattr(joining, "_later", lambda round_: round_ + joining.ROUNDS_APART)
+        monkeypatch.setattr(joining, "_first_from", lambda round_: round_)
+    mapping = mapping_of(2, 8)
+    world = DeadInBetween(1, mapping, star(mapping), Trouble())
+    for worker, config in enumerate(world.configs):
+        nonces = model.Packet(
+            model.CONTRIBUTE, model.MAX32, config.job, 0, worker, 1, 17, 0, 0, 1, 65535, 0, b"\0\0\0\5" * 32
+        )
+        World.send_up(world, worker, nonces.encode())
+    world.at(1.0, partial(world.start, 0))
+    try:
+        if multiples:
+            world.play(lambda: world.together(3), limit_s=100.0)
+            assert world.started == 2
+        else:
+            with pytest.raises(AssertionError, match="no agreement"):
+                world.play(lambda: world.together(3), limit_s=100.0)
+    finally:
+        world.end()

@@ -10,8 +10,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
-from sumwire.errors import OrderError, RefusedError
+from sumwire.errors import DeadlineError, OrderError, RefusedError
 from sumwire.transport.connection import Connection
+from sumwire.transport.patience import Alone, DeadlinePassedError
 from sumwire.transport.questions import say_hello
 from sumwire.transport.switch_errors import ForgottenRunError
 from sumwire.transport.waiting import Waiting
@@ -74,6 +75,7 @@ class Links:
         assert (datagram, tos) == (b"probe", 8)
 
 
+GREETING_ENDED = DeadlineError(job=7, slot=2, round_=3, chunk=0, open_chunks=1, waited_s=30.0)
 REFUSAL = {"count": p4.REJECT_WORDS, "op": p4.OP_THC, "bucket": 5, "token": 6, "slot": 2, "round": 3}
 
 
@@ -194,11 +196,33 @@ def test_with_a_key_a_single_refusal_is_not_believed() -> None:
         waiter.stats.packets_received += 1
 
 
-def test_with_a_key_refusals_are_believed_where_the_slot_waits_for_the_switch_above() -> None:
-    """A lower switch answers questions, whatever becomes of its partial result."""
+@pytest.mark.parametrize("reason", [p4.REJECT_WORDS, p4.REJECT_TOKEN, p4.REJECT_CALL])
+@pytest.mark.parametrize("ended", [DeadlinePassedError(), GREETING_ENDED], ids=["in a run", "in a greeting"])
+def test_with_a_key_refusals_where_the_slot_waits_for_the_switch_above_end_nothing_before_the_deadline(
+    reason: int, ended: Exception
+) -> None:
+    """A lower switch answers questions, whatever becomes of its partial result. Then the reason is told."""
     waiter = Waiter(bytes(32), workers=4)
-    with pytest.raises(RefusedError, match="WORDS"):
-        for step in range(1, 20):
+
+    def wait(waited_s: float, missing: object) -> None:
+        if waited_s >= 10.0:
+            raise ended
+
+    waiter.waiting._patience = cast(Any, SimpleNamespace(waiting=wait))
+    with pytest.raises(RefusedError if reason == p4.REJECT_WORDS else type(ended)):
+        for step in range(1, 100):
             waiter.until(0.25 * step)
             waiter.inform(0b11)
-            waiter.refuse()
+            waiter.refuse(count=reason)
+    assert waiter.now == 10.0
+
+
+def test_with_a_key_a_deadline_after_results_is_no_refusal() -> None:
+    waiter = Waiter(bytes(32), workers=4)
+    waiter.window.had_results = True
+    waiter.until(1.0)
+    waiter.inform(0b11)
+    waiter.refuse()
+    waiter.waiting._patience = Alone(2.0)
+    with pytest.raises(DeadlinePassedError):
+        waiter.until(3.0)
