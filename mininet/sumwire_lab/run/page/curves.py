@@ -22,6 +22,8 @@ _DPI: Final = 72
 _FONT: Final = 12
 _GREY: Final = "#888888"
 _POINTS_MAX: Final = 400
+# A range of so many times and more has room for the labels of powers of ten alone.
+_DECADES: Final = 100
 _MARGINS: Final = {"left": 0.105, "right": 0.975, "bottom": 0.16, "top": 0.96}
 
 
@@ -71,7 +73,7 @@ def curves(results: Sequence[SystemResult], target: float) -> list[Curve]:
         ),
         Curve("loss", "Training loss over time, workers' mean", over_time, losses, wording.seconds, "{:.4f}".format),
         Curve(
-            "bytes", "Test accuracy over bytes sent by a worker, %", "bytes", sent, wording.size, score, 100 * target,
+            "bytes", "Test accuracy over bytes sent by a worker, %", "sent so far", sent, wording.size, score, 100 * target,
             log_x=True, percent=True,
         ),
         Curve("step", "Time of each step, s", "step", times, "step {:.0f}".format, wording.seconds, counted=True),
@@ -120,7 +122,7 @@ def draw(figure: Any, curve: Curve, colours: Mapping[str, int]) -> Any:
     if curve.target is not None:
         axes.axhline(curve.target, color=_GREY, linewidth=1, linestyle="--").set_gid(f"{curve.key}-target")
     axes.set_xlabel(curve.x_label)
-    axes.set_xscale("log") if curve.log_x else axes.set_xlim(0, None)
+    _bytes_axis(axes) if curve.log_x else axes.set_xlim(0, None)
     if curve.counted:
         axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylim(0, 102 if curve.percent else None)
@@ -130,6 +132,17 @@ def draw(figure: Any, curve: Curve, colours: Mapping[str, int]) -> Any:
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(_GREY)
     return axes
+
+
+def _bytes_axis(axes: Any) -> None:
+    """A logarithmic axis of bytes, whose labels have units: each power of ten, and between them where there is room."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high > _DECADES * low else (1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.size(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _places(axes: Any, curve: Curve) -> dict[str, list[tuple[float, float, str]]]:

@@ -217,6 +217,20 @@ def test_points_of_a_plot_are_where_its_line_is() -> None:
     assert numbers[-2:] == pytest.approx(places[-1], abs=0.1)
 
 
+@pytest.mark.parametrize(("most", "labels"), [(5e6, ["1 MB", "2 MB", "5 MB"]), (2e8, ["1 MB", "10 MB", "100 MB"])])
+def test_an_axis_of_bytes_and_one_of_steps_have_labels_that_mean_something(most: float, labels: list[str]) -> None:
+    def shown(curve: curves.Curve) -> list[str]:
+        axes = curves.draw(Figure(), curve, {"thc": 1})
+        low, high = axes.get_xlim()
+        axes.figure.canvas.draw()
+        return [tick.get_text() for tick in axes.get_xticklabels() if low <= tick.get_position()[0] <= high]
+
+    made = {one.key: one for one in curves.curves(runs.results(), 0.9)}
+    assert shown(replace(made["bytes"], points={"thc": [(9e5, 1.0), (most, 2.0)]})) == labels
+    few = replace(made["step"], points={"thc": [(1.0, 1.0), (3.0, 2.0)]})
+    assert [number for number in map(float, shown(few)) if number % 1] == []
+
+
 def test_curves_of_long_runs_are_thinned() -> None:
     thin = curves._thinned([(float(k), 0.0) for k in range(1001)])
     assert (len(thin), thin[1][0]) == (334, 3.0)
