@@ -73,8 +73,8 @@ def curves(results: Sequence[SystemResult], target: float) -> list[Curve]:
         ),
         Curve("loss", "Training loss over time, workers' mean", over_time, losses, wording.seconds, "{:.4f}".format),
         Curve(
-            "bytes", "Test accuracy over bytes sent by a worker, %", "sent so far", sent, wording.size, score, 100 * target,
-            log_x=True, percent=True,
+            "bytes", "Test accuracy over bytes sent by a worker, %", "sent so far", sent, wording.size, score,
+            100 * target, log_x=True, percent=True,
         ),
         Curve("step", "Time of each step, s", "step", times, "step {:.0f}".format, wording.seconds, counted=True),
     ]  # fmt: skip
