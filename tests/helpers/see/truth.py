@@ -21,8 +21,9 @@ def key(frame: bytes) -> Key:
     up = packet.kind in (golden.CONTRIBUTE, golden.PROBE)
     asked = packet.kind in (golden.PROBE, golden.INFORM)
     ends = (source, target) if up else (target, source)
-    round_ = 0 if packet.op == golden.NO_OP else packet.round
-    return (*ends, packet.job, packet.slot, packet.worker, round_, packet.token, int(asked))
+    # The answer to a HELLO has the slot's round, and the job's generation in the token's place.
+    round_, token = (0, 0) if packet.op == golden.NO_OP else (packet.round, packet.token)
+    return (*ends, packet.job, packet.slot, packet.worker, round_, token, int(asked))
 
 
 def resent(capture: Capture) -> Counter[Place]:
