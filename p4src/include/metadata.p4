@@ -49,7 +49,7 @@ struct admission_t {
     bit<8> quorum;
     bit<16> group;      // multicast group of the job's workers
     bitmap_t worker_bit;
-    bit<1> sprays;      // rounds of a slot go to different switches above
+    spray_t sprays;
 }
 
 // A slot's payload, or a packet's: w0 is the first word on the wire.

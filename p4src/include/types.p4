@@ -22,6 +22,7 @@ typedef bit<64> tag_t;
 typedef bit<96> run_t;
 typedef bit<152> opening_t;
 typedef bit<256> state_t;
+typedef bit<2> spray_t;
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_ARP = 0x0806;
@@ -75,6 +76,11 @@ const token_t TOKEN_NONE = 0;
 const token_t TOKENS_OF_RUNS = 0x100000000;
 // bucket of the packets that open a run: they bring its token to the switch.
 const bit<16> BUCKET_OPENS_RUN = 0xFE00;
+
+// How a job's slots are divided among the switches at the top of its tree, as a switch needs to know it.
+const spray_t SPRAY_SLOT = 0;  // each slot goes to one of those above, or there are none
+const spray_t SPRAY_HASH = 1;  // the rounds of a slot go to different ones
+const spray_t SPRAY_ROOT = 2;  // this is one of them: a slot may come here in any round, when another has failed
 
 // flags
 const bit<8> FLAG_FLUSH = 0x01;       // close the slot, if as many contributors are in as the header says

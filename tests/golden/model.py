@@ -112,6 +112,11 @@ class Job:
     # Of the authentication tags; empty for none.
     key: bytes = b""
 
+    @property
+    def is_root(self) -> bool:
+        """Whether this switch is at the top of a tree, with others below."""
+        return self.parent is None and any(worker.is_switch for worker in self.workers)
+
     def sealed(self, packet: Packet, switch: bytes) -> Packet:
         """The packet with the authentication tag that it must have. ``switch``: the address of the one that it is for,
         or from."""
@@ -298,7 +303,7 @@ class GoldenSwitch:
         differs = slot is not None and slot.round == packet.round
         differs = differs and (slot.op, slot.bucket, slot.token) != (packet.op, packet.bucket, packet.token)
         if is_of_run(job, packet):
-            run = run_refusal(packet, slot, self.runs.get(job.number), lower=parent is not None)
+            run = run_refusal(packet, slot, self.runs.get(job.number), lower=parent is not None or job.is_root)
         else:
             run = generation_refusal(packet, slot, self.generation_of(job.number))
         checks = (

@@ -9,7 +9,7 @@ import random
 import pytest
 from golden import model
 from helpers.packet.play import Frames, Game, Rig, contribution, named
-from helpers.packet.star import EVERY, FULL, LEAF, QUORUM
+from helpers.packet.star import EVERY, FULL, LEAF, QUORUM, ROOT
 
 TOKEN, OTHER = 0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210
 OPENED = 40
@@ -91,6 +91,22 @@ def test_no_round_but_the_next_is_taken(rig: Rig, ahead: int) -> None:
     for slot, newest in ((0, OPENED), (1, OPENED + 1), (2, OPENED)):
         game.contribute(FULL, 1, slot, newest + 1, token=TOKEN)
     assert game.golden.rejects == {"ROUND": 3}
+    game.check_counters()
+
+
+@OPS
+@pytest.mark.parametrize("ahead", [2, 40, 2**31 - 1])
+def test_a_root_takes_over_slots_in_any_round(rig: Rig, op: int, ahead: int) -> None:
+    """Another root had them and failed: one that this one has never seen, and one that it had before. Not of another
+    run, and nothing older."""
+    game = opened(rig, ROOT)
+    for slot in (0, 5):
+        game.contribute(ROOT, 0, slot, OPENED + ahead, op=op, token=OTHER)
+        for worker in range(ROOT.quorum):
+            out = game.contribute(ROOT, worker, slot, OPENED + ahead, op=op, token=TOKEN)
+        assert len(out) == 3
+        assert answered(game.contribute(ROOT, 1, slot, OPENED + ahead - 1, op=op, token=TOKEN)) == model.STALE
+    assert game.golden.rejects == {"TOKEN": 2}
     game.check_counters()
 
 

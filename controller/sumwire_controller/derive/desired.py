@@ -9,8 +9,8 @@ from ipaddress import IPv4Address
 from itertools import cycle
 from typing import Final
 
+from sumwire_protocol import constants as p4
 from sumwire_protocol.authentication import tag_keys
-from sumwire_protocol.constants import WORD_BITS
 from sumwire_protocol.digest import NO_DIGEST, job_digest
 
 from sumwire_controller.derive.anf import coefficients
@@ -32,7 +32,7 @@ from sumwire_controller.derive.tables import (
 )
 from sumwire_controller.model.config import OP_CODES, Config, Job, WholeJob, Worker, mac_number
 
-ALL_ONES: Final = (1 << WORD_BITS) - 1
+ALL_ONES: Final = (1 << p4.WORD_BITS) - 1
 """A coefficient that is set: a mask over a whole plane."""
 ADDRESS_BITS: Final = 32
 UPLINK_PRIORITY: Final = 1
@@ -81,10 +81,17 @@ def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
 def _admission(config: Config, job: Job, generation: int) -> TableEntry:
     ops = sum(1 << OP_CODES[op] for op in job.ops)
     slots = (job.slots.base, job.slots.count)
-    last = (int(job.spray == "hash"), job.quorum_least, digest_of(config, job))
+    last = (_spray(config, job), job.quorum_least, digest_of(config, job))
     keys = None if job.key is None else tag_keys(job.key, job.id)
     derived = () if keys is None else (*keys.words, *keys.sip)
     return TableEntry(JOB.name, (job.id,), (generation, *slots, job.quorum, group_of(job), ops, *last, *derived))
+
+
+def _spray(config: Config, job: Job) -> int:
+    if job.spray == "hash":
+        return p4.SPRAY_HASH
+    has_lower = not job.parents and any(config.worker(name).is_switch for name in job.workers)
+    return p4.SPRAY_ROOT if has_lower else p4.SPRAY_SLOT
 
 
 def digest_of(config: Config, job: Job) -> int:

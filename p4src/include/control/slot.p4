@@ -364,7 +364,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
                 forget_state();
             } else if (hdr.sumwire.token < TOKENS_OF_RUNS || hdr.sumwire.bucket == BUCKET_OPENS_RUN ||
                        meta.traits & (TRAIT_FROM_ABOVE | TRAIT_ANY_CALL) != 0 ||
-                       (meta.admission.sprays == 1 && !hdr.above.isValid())) {
+                       (meta.admission.sprays == SPRAY_HASH && !hdr.above.isValid())) {
                 // What belongs to no run, what a switch sends that knows the run, and all where a slot's rounds are
                 // divided among several roots: the round alone decides.
                 if (STATE_OWNER(meta.state) != OPENING_OWNER(meta.admission.opening) ||
@@ -388,18 +388,22 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
                     is_of_another_call();
                 } else if (meta.scratch >= ROUNDS_HALF) {
                     is_older();
-                } else if (hdr.above.isValid()) {
-                    // Results that a lower switch has missed its workers may have from others.
+                } else if (hdr.above.isValid() || meta.admission.sprays == SPRAY_ROOT) {
+                    // Results that a lower switch has missed its workers may have from others. At a root the slot may
+                    // have been another root's meanwhile.
                     forget_state();
                 } else {
                     is_of_another_round();
                 }
             } else {
                 // The slot's first packet of this run, if the run is the job's: in the round of the opening or the next.
+                // A switch that has others below takes any later one, as above.
                 read_run();
                 if (STATE_RUN(meta.joined) != OPENING_RUN(meta.admission.opening)) {
                     is_of_another_run();
-                } else if (meta.scratch <= 1 || (hdr.above.isValid() && meta.scratch < ROUNDS_HALF)) {
+                } else if (meta.scratch <= 1 ||
+                           (meta.scratch < ROUNDS_HALF &&
+                            (hdr.above.isValid() || meta.admission.sprays == SPRAY_ROOT))) {
                     forget_state();
                 } else {
                     is_of_another_round();

@@ -57,7 +57,7 @@ control Uplink(inout headers_t hdr, inout metadata_t meta, in standard_metadata_
 
     apply {
         // A greeting's slots have one root whatever the round: it tells who greets there that others are further.
-        if (meta.admission.sprays == 1 &&
+        if (meta.admission.sprays == SPRAY_HASH &&
             (hdr.sumwire.token == TOKEN_NONE || hdr.sumwire.token >= TOKENS_OF_RUNS)) {
             salt();
             mix.apply(meta.scratch);

@@ -46,7 +46,7 @@ def test_a_spine_and_two_leaves_by_hand() -> None:
         "forward[dst=10.0.1.2, prefix=32] to_port(port=1)",
         "forward[dst=10.0.1.3, prefix=32] to_port(port=2)",
         "job[job=5] admit_job(generation=1, slot_base=16, job_slots=8, quorum=2, group=6, job_ops=0x8, "
-        f"spray=0, quorum_least=0, digest={digest:#x})",
+        f"spray=2, quorum_least=0, digest={digest:#x})",  # the root of a tree
         "group 6: 1#2, 2#1",  # worker 0 is leaf2, whose h3 comes first in the job
         "worker[job=5, worker=0] admit_worker(port=2, address=10.0.1.3, worker_bit=0x1, worker_weight=2, is_switch=1, "
         "mac=02:53:57:00:01:03, udp_port=21335, budget=0, budget_cell=0)",
