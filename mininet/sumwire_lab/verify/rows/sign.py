@@ -17,8 +17,8 @@ IDENTITY_MAX: Final = 1e-10
 COMM_RATIO_MIN: Final = 30.0
 ACCURACY_GAP_MAX: Final = 0.01
 BIAS_TARGET: Final = f"<= {BIAS_MAX:.4g}, and no single value beyond its threshold"
-# 1.317 of signs and numbers in whole packets, 0.005 of the packets that compare whether all gradients are finite, and in
-# this short run 0.014 of what ranks tell each other by TCP every second.
+# 1.317 of signs and numbers in whole packets, 0.005 of the packets that compare whether all gradients are finite, and
+# 0.014, in this short run, of what ranks tell each other by TCP every second.
 BITS_MAX: Final = 1.34
 # How far, in standard deviations, the fraction of signs taken from one worker may be from 1/n.
 SHARE_SIGMAS: Final = 5.0
