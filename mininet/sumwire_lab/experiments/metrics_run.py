@@ -43,6 +43,11 @@ def there() -> bool:
     return shutil.which(PROMETHEUS) is not None
 
 
+def training_of(steps: int) -> TrainOptions:
+    """So many steps: the passes over the data that the task has by default would end before."""
+    return TrainOptions(max_steps=steps, epochs=steps)
+
+
 def scraped(results: Path, folder: Path, say: Say, *, steps: int) -> dict[str, Any]:
     """What summary.json and the workers' records of a run say, and what Prometheus has of it at the end.
 
@@ -54,7 +59,7 @@ def scraped(results: Path, folder: Path, say: Say, *, steps: int) -> dict[str, A
     options = RunOptions(
         systems=(SYSTEM,),
         link=LinkOptions(mbit=50.0),
-        train=TrainOptions(max_steps=steps),
+        train=training_of(steps),
         conditions=Conditions(loss=0.02),
         metrics=str(targets),
     )

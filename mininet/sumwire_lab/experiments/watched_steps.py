@@ -17,8 +17,8 @@ from statistics import mean, median
 from typing import Final
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments.metrics_run import Top, top_beside
-from sumwire_lab.options.run_options import RunOptions, TrainOptions
+from sumwire_lab.experiments.metrics_run import Top, top_beside, training_of
+from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.records import Follower, StepRecord
 from sumwire_lab.run.training_run import run
@@ -111,7 +111,7 @@ def _in_turn(top: Top) -> Iterator[_Turns]:
 
 
 def _options(steps: int, targets: Path | None) -> RunOptions:
-    options = RunOptions(systems=(_SYSTEM,), train=TrainOptions(max_steps=steps + _COLD))
+    options = RunOptions(systems=(_SYSTEM,), train=training_of(steps + _COLD))
     if targets is None:
         return options
     targets.write_text("[]")
