@@ -18,7 +18,7 @@ from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
 from softswitch.fuzz.p4runtime.client import Client
 from softswitch.fuzz.p4runtime.elections import Elections, with_id
-from softswitch.fuzz.p4runtime.target import DEVICE_ID, Target, bmv2, folder, soft
+from softswitch.fuzz.p4runtime.target import DEVICE_ID, Target, TargetError, bmv2, folder, soft
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.run.experiment import Say
@@ -35,23 +35,30 @@ _SWITCHES: Final[dict[str, Callable[[Path], Target]]] = {
 
 
 class InsertError(LabError):
-    """A switch refused what it has to take."""
+    """A switch refused what it has to take, or did not start."""
 
 
 def by_turns(p4info: Path, count: int, say: Say) -> dict[str, float]:
     """Seconds of `count` inserts, of bmv2 and of each engine: the best of three turns, in which they follow each other.
 
-    Raises InsertError, and softswitch's TargetError.
+    Raises InsertError.
     """
     config = _config(p4info, count)
     best: dict[str, float] = {}
     for turn in range(_TURNS):
         for name, start in _SWITCHES.items():
-            with folder() as where, start(Path(where)) as target:
-                seconds = _time(target, config, count)
+            seconds = _of_a_turn(name, start, config, count)
             say(f"turn {turn + 1}: {name} {seconds:.2f} s")
             best[name] = min(seconds, best.get(name, seconds))
     return best
+
+
+def _of_a_turn(name: str, start: Callable[[Path], Target], config: Any, count: int) -> float:
+    try:
+        with folder() as where, start(Path(where)) as target:
+            return _time(target, config, count)
+    except TargetError as error:
+        raise InsertError(f"{name}: {error}") from error
 
 
 def _config(p4info: Path, count: int) -> Any:

@@ -3,19 +3,25 @@
 """Does a P4Info describe the program that came with it?
 
 The two are files of one compilation, and a controller may send those of two. The compiler drops tables and counters
-that no packet reaches, so what P4Info alone has is no fault. It also adds tables of its own, which have no key.
+that no packet reaches, so what P4Info alone has is no fault. It also adds tables of its own, which have no key or look
+up the cases of a switch statement. A table that P4 hides from control planes is not in the P4Info either. None of these
+has keys and no entries of its own.
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 from softswitch.p4runtime.data import encoder_of, numbers_of
 from softswitch.p4runtime.errors import InvalidArgumentError, UnimplementedError
 from softswitch.p4runtime.p4info import MatchKind, P4Info, Scope, Table, Value
 from softswitch.program import ir
 
+# p4c's name for the table of a switch statement, which may have the case `default` only.
+_OF_SWITCH: Final = re.compile(r"switch_\d+_table\w*")
 _CURE = "send P4Info and JSON of one compilation"
 _KINDS = {
     MatchKind.EXACT: ir.MatchKind.EXACT,
@@ -36,7 +42,7 @@ def fitted(program: ir.Program, info: P4Info) -> ir.Program:
     for table in program.tables.values():
         if table.name in described:
             _check_table(table, described[table.name], program, info)
-        elif table.keys:
+        elif table.keys and not table.entries and not _OF_SWITCH.fullmatch(table.name):
             raise _unfit(f"the JSON's table {table.name!r} is not in the P4Info")
     for counter in info.counters.values():
         declared = program.counters.get(counter.name)

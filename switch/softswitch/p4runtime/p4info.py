@@ -237,8 +237,8 @@ def _profiles(message: Any, tables: Mapping[int, Table]) -> dict[int, Profile]:
     )
     for profile in profiles.values():
         unknown = set(profile.table_ids) - tables.keys()
-        if unknown or not profile.table_ids:
-            shown = f"table id {min(unknown):#010x}, which is not there" if unknown else "no table"
+        if unknown:
+            shown = f"table id {min(unknown):#010x}, which is not there"
             raise InvalidArgumentError(f"P4Info: action profile {profile.name!r} has {shown}")
     for table in tables.values():
         if table.implementation_id and table.implementation_id not in profiles:

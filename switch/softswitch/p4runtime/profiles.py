@@ -138,6 +138,8 @@ class Profiles:
             return
         if not entry.HasField("action"):
             raise InvalidArgumentError(f"{what}: it needs an action")
+        if not profile.table_ids:
+            raise InvalidArgumentError(f"{what}: no table has this profile, so it has no actions")
         call = decode_call(info, info.table(profile.table_ids[0]), entry.action, is_default=False)
         action = p4runtime_pb2.Action.FromString(entry.action.SerializeToString())
         if known is None:

@@ -28,10 +28,15 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     (folder / "broken.p4").write_text("parser")
     words = [str(tmp_path / "p4c"), "--work", str(tmp_path / "work"), "--json", str(tmp_path / "found.json")]
     assert samples.main(words) == 0
-    assert "1 programs: 1 load; 1 packet tests: 1 pass in python" in capsys.readouterr().out
+    told = "1 programs: 1 load, 1 of them over P4Runtime; 1 packet tests: 1 pass in python"
+    assert told in capsys.readouterr().out
+    info = tmp_path / "work" / "stacks.p4info.txtpb"
+    without_width = 'match_fields { id: 1 name: "f" match_type: EXACT }'
+    info.write_text(f'{info.read_text()} tables {{ preamble {{ id: 1 name: "t" }} {without_width} }}')
     (folder / "stacks.stf").write_text(PASSES.replace("f578", "f579"))
     samples.main(words)
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["compiled"] == 1 and found["passed"] == {}
     assert "stacks, python" in found["wrong"]
+    assert found["served"] == [] and "InvalidArgumentError" in found["unserved"]["stacks"]
     assert samples.main([str(tmp_path), "--work", str(tmp_path)]) == 2

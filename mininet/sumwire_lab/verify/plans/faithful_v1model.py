@@ -90,7 +90,12 @@ def _load(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Ch
     found = record()
     if isinstance(found, str):
         return [absent(label, target, found)]
-    return [at_least(f"{label}, %, of {found['compiled']}", _share(len(found["loaded"]), found["compiled"]), SHARE_MIN)]
+    served, unserved = len(found["served"]), sorted(found["unserved"])
+    answered = f"of those with a P4Info, committed over P4Runtime and read whole, %, of {served + len(unserved)}"
+    return [
+        at_least(f"{label}, %, of {found['compiled']}", _share(len(found["loaded"]), found["compiled"]), SHARE_MIN),
+        at_least(f"{answered}, not {', '.join(unserved)}", _share(served, served + len(unserved)), SHARE_MIN),
+    ]
 
 
 def _mutated(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds both engines to p4c's v1model samples: ``python -m softswitch.fuzz.samples P4C --work FOLDER --json FILE``.
 
-Every program that p4c compiles is loaded. Where a packet test (STF) lies beside it, the test is run on each engine, and
-then mutated packets on all of them. Nothing of p4c's is kept but compiled programs in FOLDER.
+Every program that p4c compiles is loaded, and committed over P4Runtime with its P4Info. Where a packet test (STF) lies
+beside it, the test is run on each engine, and then mutated packets on all of them. Nothing of p4c's is kept but
+compiled programs in FOLDER.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from pathlib import Path
 from nativelib import NativeError, find_compiler
 
 from softswitch.fuzz.samples import bmv2
-from softswitch.fuzz.samples.checks import Findings, check_load, check_packets, compare_with_bmv2
+from softswitch.fuzz.samples.checks import Findings, check_load, check_packets, check_served, compare_with_bmv2
 from softswitch.fuzz.samples.compiled import Sample, compile_samples
+from softswitch.fuzz.samples.served import Served
 from softswitch.fuzz.samples.stf import StfError
 from softswitch.switch import EngineChoice
 
@@ -59,6 +61,17 @@ def _beside_bmv2(samples: Sequence[Sample], engine: EngineChoice, mutations: int
                 _say(f"{number} of {len(asked)} samples beside bmv2")
 
 
+def _tell(found: Findings) -> None:
+    """What went otherwise than it should."""
+    for told in (found.refused, found.unserved, found.failed, found.wrong, found.crashes):
+        for name, why in told.items():
+            _say(f"{name}: {why}")
+    for name, why in found.differences.items():
+        _say(f"{name}: engines differ: {why}")
+    for name, why in found.bmv2_differences.items():
+        _say(f"{name}: bmv2 differs: {why}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, 1 where something crashed or engines differ, 2 without compiler or checkout."""
     parser = argparse.ArgumentParser(prog="python -m softswitch.fuzz.samples", description=__doc__)
@@ -81,29 +94,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(str(error))
         return 2
     samples = [sample for sample in samples if options.only in sample.name][:: options.every]
-    found, chosen = Findings(), engines()
+    found, chosen, served = Findings(), engines(), Served()
     for number, sample in enumerate(samples, 1):
         program = check_load(sample, found)
         if program is None and sample.test is not None:
             found.tested.append(sample.name)
+        if program is not None:
+            check_served(sample, served, found)
         if program is not None and sample.test is not None:
             check_packets(sample, program, chosen, options.mutations, found)
         if number % _PROGRESS == 0:
             _say(f"{number} of {len(samples)} samples")
+    served.end()
     if options.bmv2:
         _beside_bmv2(samples, chosen[-1], options.mutations, found)
     record = {"compiled": len(samples), "engines": chosen, **asdict(found)}
     if options.json is not None:
         options.json.write_text(json.dumps(record, indent=1) + "\n")
-    for name, why in [*found.refused.items(), *found.failed.items(), *found.wrong.items(), *found.crashes.items()]:
-        _say(f"{name}: {why}")
-    for name, why in found.differences.items():
-        _say(f"{name}: engines differ: {why}")
-    for name, why in found.bmv2_differences.items():
-        _say(f"{name}: bmv2 differs: {why}")
+    _tell(found)
     passed = ", ".join(f"{len(found.passed.get(engine, ()))} pass in {engine}" for engine in chosen)
     sys.stdout.write(
-        f"{len(samples)} programs: {len(found.loaded)} load; {len(found.tested)} packet tests: {passed};"
+        f"{len(samples)} programs: {len(found.loaded)} load, {len(found.served)} of them over P4Runtime;"
+        f" {len(found.tested)} packet tests: {passed};"
         f" {found.packets} mutated packets: {len(found.differences)} differences; {len(found.crashes)} crashes\n"
     )
     return 1 if found.crashes or found.differences else 0

@@ -14,6 +14,7 @@ from softswitch.errors import DeviceError, UnsupportedProgramError
 from softswitch.fuzz.samples.bmv2 import LEAST_BYTES, PORTS, Wires, on_the_wire, running
 from softswitch.fuzz.samples.compiled import Sample
 from softswitch.fuzz.samples.runner import PacketTestError, StfRunner
+from softswitch.fuzz.samples.served import Served
 from softswitch.fuzz.samples.stf import Expect, Send, Statement, StfError, parse
 from softswitch.native.emit import emit_c
 from softswitch.program import ir
@@ -29,6 +30,7 @@ Frames = list[tuple[int, bytes]]
 @dataclass
 class Findings:
     """By sample. ``passed``: engines whose packet test passed. ``wrong``: frames that a test did not expect.
+    ``unserved``: programs that load, and why P4Runtime does not commit them, or does not answer a read of everything.
 
     ``crashes``: exceptions that no sample may cause. ``differences``: mutated packets after which engines differ.
     ``bmv2_differences``: those after which the last engine and bmv2 do.
@@ -36,6 +38,8 @@ class Findings:
 
     loaded: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    served: list[str] = field(default_factory=list)
+    unserved: dict[str, str] = field(default_factory=dict)
     tested: list[str] = field(default_factory=list)
     passed: dict[str, list[str]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -70,6 +74,21 @@ def check_load(sample: Sample, found: Findings) -> ir.Program | None:
         return None
     found.loaded.append(sample.name)
     return program
+
+
+def check_served(sample: Sample, served: Served, found: Findings) -> None:
+    """Commit a program that loads with its P4Info, where p4c makes one, and read everything."""
+    if not sample.p4info.read_text():
+        return
+    try:
+        refusal = served.refusal(sample)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what this looks for
+        found.crashes[f"{sample.name}, P4Runtime"] = _told(error)
+        return
+    if refusal:
+        found.unserved[sample.name] = refusal
+    else:
+        found.served.append(sample.name)
 
 
 def check_packets(

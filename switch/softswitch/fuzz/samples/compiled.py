@@ -23,12 +23,19 @@ _STAGES = ("-first", "-frontend", "-midend")
 
 @dataclass(frozen=True)
 class Sample:
-    """``json``: what p4c made of ``source``. ``test``: its packet test, None where there is none."""
+    """``json`` and ``p4info``: what p4c made of ``source``. ``test``: its packet test, None where there is none.
+
+    ``p4info`` is empty where p4c makes none of the program.
+    """
 
     name: str
     source: Path
     json: Path
     test: Path | None
+
+    @property
+    def p4info(self) -> Path:
+        return self.json.with_suffix(".p4info.txtpb")
 
 
 def sources(checkout: Path) -> Iterator[tuple[str, Path, Path]]:
@@ -65,7 +72,8 @@ def compile_samples(checkout: Path, into: Path, say: Callable[[str], None]) -> l
         name, source, test = entry
         target = into / f"{name.replace('/', '__')}.json"
         refused = target.with_suffix(".refused")
-        if not target.exists() and not refused.exists() and not _compile(compiler, checkout, source, target):
+        described = target.with_suffix(".p4info.txtpb").exists() and target.exists()
+        if not described and not refused.exists() and not _compile(compiler, checkout, source, target):
             refused.touch()
         done += 1
         if done % 200 == 0:
@@ -77,15 +85,21 @@ def compile_samples(checkout: Path, into: Path, say: Callable[[str], None]) -> l
 
 
 def _compile(compiler: str, checkout: Path, source: Path, target: Path) -> bool:
-    made = target.with_suffix(".made")
+    made, info = target.with_suffix(".made"), target.with_suffix(".p4info.txtpb")
     includes = ["-I", str(checkout / "p4include"), "-I", str(source.parent)]
     command = [compiler, "--std", "p4-16", "--arch", "v1model", *includes, "-o", str(made), str(source)]
+    if not _done([*command, "--p4runtime-files", str(info)]):
+        if not _done(command):
+            made.unlink(missing_ok=True)
+            return False
+        info.write_text("")
+    if made.exists():
+        made.replace(target)
+    return target.exists()
+
+
+def _done(command: list[str]) -> bool:
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+        return subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False).returncode == 0
     except subprocess.TimeoutExpired:
         return False
-    if done.returncode != 0 or not made.exists():
-        made.unlink(missing_ok=True)
-        return False
-    made.replace(target)
-    return True

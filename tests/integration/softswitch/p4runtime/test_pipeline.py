@@ -220,6 +220,26 @@ def test_what_the_compiler_dropped_and_what_is_translated_fits(program: Program)
         server.stop()
 
 
+def test_what_the_program_keeps_to_itself_fits(program: Program) -> None:
+    """Tables with entries of their own: those of switch statements, and what P4 annotates with @hidden."""
+    config = program.config()
+    config.p4info.tables.remove(_table(config.p4info, "const_t"))
+    named = config.p4_device_config.replace(b'"ingress.lpm_t"', b'"switch_0_table"')
+    config.p4_device_config = named
+    config.p4info.tables.remove(_table(config.p4info, "lpm_t"))
+    server = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID)
+    controller = Controller(server.port)
+    try:
+        controller.become(1)
+        controller.set_pipeline(config)
+        known = {table.preamble.id for table in config.p4info.tables}
+        read = controller.read(p4rt.Entity(table_entry=p4rt.TableEntry()))
+        assert {entity.table_entry.table_id for entity in read} <= known
+    finally:
+        controller.close()
+        server.stop()
+
+
 @pytest.mark.parametrize(
     ("action", "code"),
     [

@@ -280,3 +280,17 @@ def test_what_a_group_does_not_take(controller: Controller) -> None:
         assert (code_pb2.Code.Name(error.canonical_code), text in error.message) == (code, True), error.message
     assert controller.read(group(0)) == [group(7, (1, 1), max_size=4), group(8)]
     assert chosen(controller) == [1] * len(SOURCES)
+
+
+def test_a_profile_that_no_table_has(controller: Controller) -> None:
+    """p4c describes a selector that a program declares and does not use; such a profile takes no member."""
+    config = PROGRAM.config()
+    unused = config.p4info.action_profiles.add(size=4)
+    unused.preamble.id, unused.preamble.name, unused.preamble.alias = 0x11FFFFFF, "ingress.unused", "unused"
+    controller.set_pipeline(config)
+    assert controller.read(member(0, profile="members"), p4rt.Entity(action_profile_member={})) == []
+    refused = member(1, 5)
+    refused.action_profile_member.action_profile_id = unused.preamble.id
+    [error] = controller.refused(update(INSERT, refused))
+    assert code_pb2.Code.Name(error.canonical_code) == "INVALID_ARGUMENT"
+    assert "no table has this profile" in error.message

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
-from sumwire_lab.errors import OptionError
+from softswitch.fuzz.p4runtime.target import Target, TargetError
+from sumwire_lab.errors import LabError, OptionError
+from sumwire_lab.experiments import p4runtime_inserts
 from sumwire_lab.options import arguments
 from sumwire_lab.options.faithful_options import GROUPS, FaithfulOptions
 from sumwire_lab.run.experiment import Say
@@ -57,3 +59,15 @@ def test_the_page_has_every_row(tmp_path: Path) -> None:
     for group, experiments in faithful.MODULES.items():
         rows = experiments(tmp_path, lambda _: None, FaithfulOptions())
         assert [row for row in rows if f"| `{group}-{row}` |" not in page] == []
+
+
+def test_a_switch_that_does_not_start_fails_its_row_and_not_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def never(folder: Path) -> Target:
+        raise TargetError("the switch does not answer")
+
+    monkeypatch.setattr(p4runtime_inserts, "_SWITCHES", {"bmv2": never})
+    p4info = ROOT / "tests/helpers/p4runtime/programs/tables.p4info.txtpb"
+    with pytest.raises(LabError, match="bmv2: the switch does not answer"):
+        p4runtime_inserts.by_turns(p4info, 1, lambda _: None)
