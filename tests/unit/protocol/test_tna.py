@@ -36,6 +36,36 @@ def test_the_page_says_what_the_report_says() -> None:
     ]
 
 
+def test_the_page_tells_stages_containers_and_compiler_of_the_report() -> None:
+    report, page = json.loads((ROOT / tna.REPORT).read_text()), (ROOT / "docs/tofino.md").read_text()
+    stages, phv = report["stages"], report["phv_bits"]
+    assert f"places it in {stages['used']} of the chip's {stages['of']} stages" in page
+    assert f"Tofino backend {report['compiler']}:" in page
+    normal, tagalong = (f"{phv[kind]['used']} of {phv[kind]['of']}" for kind in ("normal", "tagalong"))
+    assert f"takes {normal} bits in normal containers and {tagalong} in tagalong ones" in page
+
+
+def test_the_rates_follow_from_frames_and_the_lanes_of_the_page() -> None:
+    """Ethernet, IPv4, UDP and Sumwire's header have 74 bytes, a word 8, and a frame on the wire 24 more."""
+    page = (ROOT / "docs/tofino.md").read_text()
+    packets = re.findall(r"^\| (\w+) \| (\d+): [^|]+ \| (\d+): [^|]+ \| (\d+) \|", page, re.MULTILINE)
+    number = r"([\d.]+)"
+    rates = re.compile(
+        rf"\| (\d+) \| (\d+) \| {number} million \| {number} billion \| {number}, {number} \|$", re.MULTILINE
+    )
+    shown = {row[0]: rates.search(page, page.index(f"| {row[0]} | ", page.index("frame up"))) for row in packets[:3]}
+    for op, up, down, values in packets[:3]:
+        found = shown[op]
+        assert found is not None
+        frames = [74 + 8 * int(words) for words in (up, down)]
+        assert [int(found[1]), int(found[2])] == frames
+        million = 100e9 / 8 / (max(frames) + 24) / 1e6
+        bits = [8 * (frame + 24) / int(values) for frame in frames]
+        expected = [million, million * int(values) / 1e3, *bits]
+        assert [float(one) for one in found.groups()[2:]] == pytest.approx(expected, abs=0.051)
+    assert list(shown) == ["THC", "SIGN", "SUM32"]
+
+
 def test_each_lane_has_four_values_of_all_planes() -> None:
     """Value i is bit i of its plane from the left: in pieces of 32 bits, bit 31 - i % 32 of piece i / 32."""
     text = (FOLDER / "include/control/thc.p4").read_text()
