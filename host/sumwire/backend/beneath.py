@@ -6,11 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
+from torch.torch_version import TorchVersion
+
+# From this version on, torch's groups count their calls from 0, and it warns of being told to.
+_COUNTS_FROM_ZERO: Final = "2.15"
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ def group_beneath(store: Any, rank: int, ranks: int, timeout: timedelta) -> Bene
     """A collective call of the ranks, over a store of theirs."""
     kinds: Any = dist.ProcessGroup.BackendType
     gloo: Any = c10d.ProcessGroupGloo(c10d.PrefixStore("gloo", store), rank, ranks, timeout=timeout)
-    gloo._set_sequence_number_for_group()
+    agree_on_count(gloo)
     backends = {torch.device("cpu"): (kinds.GLOO, gloo)}
     if torch.cuda.is_available():
         nccl = _nccl(store, rank, ranks, timeout) if dist.is_nccl_available() else None
@@ -40,6 +44,12 @@ def group_beneath(store: Any, rank: int, ranks: int, timeout: timedelta) -> Bene
     beneath = Beneath(made, backends)
     beneath.register(made)
     return beneath
+
+
+def agree_on_count(backend: Any) -> None:
+    """Let the ranks' backends count their calls from one number. A collective call."""
+    if TorchVersion(torch.__version__) < _COUNTS_FROM_ZERO:
+        backend._set_sequence_number_for_group()
 
 
 def _nccl(store: Any, rank: int, ranks: int, timeout: timedelta) -> Any:

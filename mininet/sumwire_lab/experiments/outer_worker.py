@@ -40,13 +40,14 @@ class OuterSteps(Exchange):
         super().__init__(job)
         self._rank = rank
         self._controls = iter(controls)
+        self._control = ""
         self._turn = 0
         self._outers: list[Outer] = []
         self._digests: list[str] = []
 
     def begin(self, size: int) -> None:
         """See Exchange."""
-        congestion_control.choose(next(self._controls))
+        self._control = next(self._controls)
         self._turn = 0
         self._outers.clear()
         draws = torch.Generator().manual_seed(self._rank)
@@ -62,7 +63,8 @@ class OuterSteps(Exchange):
                 self._outers.append(Outer(inner, None, every=1, reduce=reduce))
 
     def prepare(self) -> None:
-        """See Exchange."""
+        """Choose before each step: a group of gloo's makes its connections late, and those have the machine's kind."""
+        congestion_control.choose(self._control)
 
     def exchange(self) -> None:
         """See Exchange."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -28,22 +29,33 @@ def available(wanted: tuple[str, ...], file: Path = _AVAILABLE) -> tuple[str, ..
 
 
 def choose(name: str) -> int:
-    """Let all TCP sockets of this process have it from now on. Returns how many they are. Raises OSError."""
-    return sum(_choose(int(entry.name), name) for entry in _OPEN_FILES.iterdir())
+    """Let all TCP sockets that this process has by now have it from now on. Returns how many they are. Raises
+    OSError."""
+    count = 0
+    for connection in _connections():
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+        count += 1
+    return count
 
 
-def _choose(file: int, name: str) -> int:
+def _connections() -> Iterator[socket.socket]:
+    """This process's TCP sockets, one at a time."""
+    for entry in _OPEN_FILES.iterdir():
+        connection = _socket(int(entry.name))
+        if connection is None:
+            continue
+        with connection:
+            if connection.type == socket.SOCK_STREAM and connection.family in (socket.AF_INET, socket.AF_INET6):
+                yield connection
+
+
+def _socket(file: int) -> socket.socket | None:
     try:
         own = os.dup(file)
     except OSError:
-        return 0  # the listing's own, or one that another thread has closed
+        return None  # the listing's own, or one that another thread has closed
     try:
-        connection = socket.socket(fileno=own)
+        return socket.socket(fileno=own)
     except OSError:
         os.close(own)
-        return 0  # no socket
-    with connection:
-        if connection.type != socket.SOCK_STREAM or connection.family not in (socket.AF_INET, socket.AF_INET6):
-            return 0
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
-        return 1
+        return None  # no socket
