@@ -44,7 +44,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "softswitch": (
         "switch",
         {"nativelib", "sumwire_protocol"},
-        "errors | program | runtime | python native | switch | device metrics | p4runtime fuzz | cli",
+        "errors | program | runtime | python native | switch | device metrics | p4runtime | fuzz | cli",
     ),
     "sumwire_lab": (
         "mininet",

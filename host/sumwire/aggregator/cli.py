@@ -64,12 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if options.with_parent:
                     parent.end_with_it()
                 with metrics.served(fleet.shared, options.metrics) as place:
+                    reporter = _Reporter(fleet.shared, voice)
                     told = f", metrics: {place}" if place else ""
                     voice.say(
                         f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}{told}",
                         Event.READY(at=f"{address}:{port}"),
                     )
-                    fleet.wait(_Reporter(fleet.shared, voice).tell, options.report)
+                    fleet.wait(reporter.tell, options.report)
             voice.say(report(fleet.shared), Event.COUNTED(counters=counted(fleet.shared)))
     except (SumwireError, PrivilegeError, WatchError, OSError) as error:
         forms.Voice(options.log_format, "sumwire.aggregator", sys.stderr).say(
@@ -149,17 +150,20 @@ def _seconds(text: str) -> float:
 
 
 class _Reporter:
-    """Prints the counters when they have changed."""
+    """Prints the counters when they have changed, from its making on."""
 
     def __init__(self, shared: Shared, voice: forms.Voice) -> None:
         self._shared, self._voice = shared, voice
-        self._told = ""
+        self._told = self._now()
 
     def tell(self) -> None:
-        told = report(self._shared).partition("\n")[0]
-        if self._told and told != self._told:
+        told = self._now()
+        if told != self._told:
             self._voice.say(told, Event.COUNTED(counters=counted(self._shared)))
         self._told = told
+
+    def _now(self) -> str:
+        return report(self._shared).partition("\n")[0]
 
 
 def report(shared: Shared) -> str:
