@@ -133,13 +133,13 @@ def test_peers_are_asked_in_turn_from_the_next_number_on() -> None:
         until(lambda: recovery.answers()[0].tolist() == [5])
         # The one that had it is asked first from now on, with its nonce: once.
         assert asked(g.workers[1]) == 2
-        before, sent = [asked(g.workers[peer]) for peer in (3, 0)], recovery.counters.asked
+        sent = recovery.counters.asked
         recovery.ask([6], model.THC)
         recovery.send(1.0)
         until(lambda: recovery.answers()[0].tolist() == [6])
+        # The one question that was sent.
         assert asked(g.workers[1]) == 3
         assert recovery.counters.asked == sent + 1
-        assert [asked(g.workers[peer]) for peer in (3, 0)] == before
 
 
 def test_a_dead_peer_costs_its_time_only() -> None:
