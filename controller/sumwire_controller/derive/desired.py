@@ -88,6 +88,7 @@ def _admission(config: Config, job: Job, generation: int) -> TableEntry:
 
 
 def _spray(config: Config, job: Job) -> int:
+    """Which of the program's SPRAY_ codes the job has at this switch."""
     if job.spray == "hash":
         return p4.SPRAY_HASH
     has_lower = not job.parents and any(config.worker(name).is_switch for name in job.workers)

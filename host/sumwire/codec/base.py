@@ -83,6 +83,7 @@ class CodecRound(ABC):
         self._spoiled = np.frombuffer(self._spoiled_bytes, np.bool_)
         # What sums are divided by; None: by their own counts.
         self._workers_divided_by: int | None = None
+        # What the mean is multiplied by.
         self._times = 1
 
     @property

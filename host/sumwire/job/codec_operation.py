@@ -219,7 +219,9 @@ class CodecOperation(Operation):
         self._exact = True
         mean = partial(fallback.mean, counts=self._options.contribute)
         result = self._codec.ordinary(self._x.detach().to("cpu", torch.float32), mean)
-        return result.mul_(self._options.multiply_by).to(self._x.device)
+        if self._options.multiply_by != 1:
+            result.mul_(self._options.multiply_by)
+        return result.to(self._x.device)
 
     def like(self) -> Tensor:
         return self._x.detach().to("cpu", torch.float64 if self._x.dtype == torch.float64 else torch.float32)
