@@ -9,7 +9,6 @@ import json
 import logging
 import math
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_protocol import privileges
+from sumwire_protocol.ending import Ending
 from sumwire_protocol.logs import forms
 from sumwire_protocol.logs.events import Event as Events
 from sumwire_protocol.privileges import PrivilegeError
@@ -229,15 +229,11 @@ def _watch(options: argparse.Namespace) -> int:
         # The user may not be let into the folders of the program, which is read by now, and of Python.
         import_module("grpc._channel")
         privileges.become(account)
-    _end_by_signals()
-    try:
-        with watch:
-            roots, below = ", ".join(watch.roots), ", ".join(watch.below)
-            out = forms.Voice(options.log_format, _NAME, sys.stderr) if options.json else voice
-            out.say(f"watching {roots} for {below}", Events.READY(at=None))
-            signal.pause()
-    except KeyboardInterrupt:
-        pass  # how the command is ended
+    with Ending() as ending, watch:
+        roots, below = ", ".join(watch.roots), ", ".join(watch.below)
+        out = forms.Voice(options.log_format, _NAME, sys.stderr) if options.json else voice
+        out.say(f"watching {roots} for {below}", Events.READY(at=None))
+        ending.wait()
     return DONE
 
 
@@ -250,24 +246,13 @@ def _metrics(options: argparse.Namespace) -> int:
     configs = _deployed(options, _load(options))
     check_together(configs)
     source = SwitchesMetrics(configs, timeout=options.timeout or DEFAULT_TIMEOUT_S, build_dir=options.p4)
-    _end_by_signals()
-    try:
-        with Exposition(options.listen) as exposition:
-            exposition.add(source)
-            switches = ", ".join(config.switch.name for config in configs)
-            told = Events.METRICS_SERVED(at=str(exposition.place))
-            forms.Voice(options.log_format, _NAME).say(
-                f"metrics of {switches}: http://{exposition.place}/metrics", told
-            )
-            signal.pause()
-    except KeyboardInterrupt:
-        pass  # how the command is ended
+    with Ending() as ending, Exposition(options.listen) as exposition:
+        exposition.add(source)
+        switches = ", ".join(config.switch.name for config in configs)
+        told = Events.METRICS_SERVED(at=str(exposition.place))
+        forms.Voice(options.log_format, _NAME).say(f"metrics of {switches}: http://{exposition.place}/metrics", told)
+        ending.wait()
     return DONE
-
-
-def _end_by_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
-        signal.signal(number, signal.default_int_handler)
 
 
 def _print_json(files: Sequence[Config | Topology], switches: list[dict[str, Any]]) -> None:

@@ -8,9 +8,7 @@ import argparse
 import gc
 import logging
 import math
-import signal
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from nativelib import NativeError
 from sumwire_protocol import privileges
+from sumwire_protocol.ending import Ending
 from sumwire_protocol.logs import forms, places
 from sumwire_protocol.logs.events import Event
 from sumwire_protocol.privileges import PrivilegeError
@@ -222,47 +221,40 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
     # Rows and requests are many small objects without cycles. At the usual thresholds looking for cycles among them
     # took half of the time of long writes.
     gc.set_threshold(*_GC_THRESHOLDS)
-    ending = threading.Event()
     failures: list[BaseException] = []
+    with ExitStack() as stack:
+        ending = stack.enter_context(Ending())
 
-    def failed(error: BaseException) -> None:
-        failures.append(error)
-        ending.set()
+        def failed(error: BaseException) -> None:
+            failures.append(error)
+            ending.set()
 
-    previous = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with ExitStack() as stack:
-            trains = TrainSpec(arguments.link_mbit, not arguments.no_trains)
-            runner = switch.port_runner(dict(arguments.interfaces), arguments.impair, failed, trains=trains)
-            stack.enter_context(runner)
-            address, tls = arguments.grpc_server_addr, None
-            if arguments.grpc_server_ssl:
-                tls = Tls(
-                    arguments.grpc_server_cert,
-                    arguments.grpc_server_key,
-                    arguments.grpc_server_cacert,
-                    arguments.grpc_server_with_client_auth,
-                )
-            device_id, cpu_port = arguments.device_id, arguments.cpu_port
-            _serve_metrics(stack, switch, runner, arguments)
-            allow_connections()
-            server = serve(switch, address, device_id, cpu_port, verify=switch.verify, tls=tls, on_bound=become)
-            stack.callback(server.stop)
-            ports = " ".join(f"{number}@{name}" for number, name in arguments.interfaces) or "none"
-            _log.info("%s engine", switch.engine, extra=Event.ENGINE_CHOSEN(engine=switch.engine))
-            if arguments.impair is not None:
-                impaired = arguments.impair.ports
-                conditions = asdict(arguments.impair) | {"ports": None if impaired is None else sorted(impaired)}
-                _log.info("impaired: %s", arguments.impair, extra=Event.IMPAIRED(conditions=conditions))
-            at = address if address.startswith("unix:") else f"port {server.port}"
-            _log.info(
-                "ready: device %d, P4Runtime %s, ports %s", arguments.device_id, at, ports, extra=Event.READY(at=at)
+        trains = TrainSpec(arguments.link_mbit, not arguments.no_trains)
+        runner = switch.port_runner(dict(arguments.interfaces), arguments.impair, failed, trains=trains)
+        stack.enter_context(runner)
+        address, tls = arguments.grpc_server_addr, None
+        if arguments.grpc_server_ssl:
+            tls = Tls(
+                arguments.grpc_server_cert,
+                arguments.grpc_server_key,
+                arguments.grpc_server_cacert,
+                arguments.grpc_server_with_client_auth,
             )
-            ending.wait()
-            _report(runner.counters, dict(arguments.interfaces))
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        device_id, cpu_port = arguments.device_id, arguments.cpu_port
+        _serve_metrics(stack, switch, runner, arguments)
+        allow_connections()
+        server = serve(switch, address, device_id, cpu_port, verify=switch.verify, tls=tls, on_bound=become)
+        stack.callback(server.stop)
+        ports = " ".join(f"{number}@{name}" for number, name in arguments.interfaces) or "none"
+        _log.info("%s engine", switch.engine, extra=Event.ENGINE_CHOSEN(engine=switch.engine))
+        if arguments.impair is not None:
+            impaired = arguments.impair.ports
+            conditions = asdict(arguments.impair) | {"ports": None if impaired is None else sorted(impaired)}
+            _log.info("impaired: %s", arguments.impair, extra=Event.IMPAIRED(conditions=conditions))
+        at = address if address.startswith("unix:") else f"port {server.port}"
+        _log.info("ready: device %d, P4Runtime %s, ports %s", arguments.device_id, at, ports, extra=Event.READY(at=at))
+        ending.wait()
+        _report(runner.counters, dict(arguments.interfaces))
     return 1 if failures else 0
 
 

@@ -14,6 +14,8 @@ from torch import Tensor
 from sumwire.job.gloo_group import GlooGroup, Ranks
 from sumwire.job.standing import STANDING_BYTES, Standing
 
+#: What each rank sends each other one in a round, about once a second: room for a standing without an error.
+_ROUND_BYTES: Final = 256
 # Of the description of a result that follows: dtype and shape as JSON.
 _HEAD_BYTES: Final = 256
 
@@ -38,12 +40,22 @@ class Rounds:
     def exchange(self, own: Standing) -> list[Standing]:
         """The standings of all ranks in this round, by rank.
 
-        Each rank sends directly to every other one, so each finds out by itself if one is gone.
+        A rank whose standing needs more than _ROUND_BYTES sends spaces. All ranks see that, and exchange once more,
+        with room for the longest.
         """
-        sent = _bytes(own.encode()).repeat(self.ranks)
+        content = own.encode()
+        rows = self._to_all(content if len(content) <= _ROUND_BYTES else b"", _ROUND_BYTES)
+        if any(row.isspace() for row in rows):
+            rows = self._to_all(content, STANDING_BYTES)
+        return [Standing.decode(row) for row in rows]
+
+    def _to_all(self, content: bytes, room: int) -> list[bytes]:
+        """What every rank sends, by rank. Each rank sends directly to every other one, so each finds out by itself if
+        one is gone."""
+        sent = _bytes(content.ljust(room)).repeat(self.ranks)
         received = torch.empty_like(sent)
         self._group.run(lambda group: group.alltoall_base(received, sent, [], []), self._check)
-        return [Standing.decode(bytes(row.numpy())) for row in received.view(self.ranks, STANDING_BYTES)]
+        return [bytes(row.numpy()) for row in received.view(self.ranks, room)]
 
     def hand_out(self, giver: int, own: Tensor | None) -> Tensor:
         """The giver's tensor, on every rank; on others than the giver a new CPU tensor. ``own``: it, on the giver."""

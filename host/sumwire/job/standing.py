@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a rank tells the others in every round: how far it is, what it does, and what it wants.
 
-On the wire it is a JSON object, padded with spaces to a fixed size.
+On the wire it is a JSON object of the fields that are not as usual.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 from sumwire import errors
 from sumwire.errors import RecreateError, SumwireError, UsageError
 
+#: The most that a standing takes on the wire.
 STANDING_BYTES: Final = 4096
 
 
@@ -80,27 +81,30 @@ class Standing:
         return self.started > self.completed
 
     def encode(self) -> bytes:
-        """STANDING_BYTES bytes. Texts that are too long for them are cut."""
+        """At most STANDING_BYTES bytes. Texts that are too long for them are cut."""
         content, most = self._json(), STANDING_BYTES
         while len(content) > STANDING_BYTES:
             most //= 2
             content = self._cut(most)._json()
-        return content.ljust(STANDING_BYTES)
+        return content
 
     @classmethod
     def decode(cls, content: bytes) -> Standing:
-        """The inverse of :meth:`encode`."""
+        """The inverse of :meth:`encode`. Spaces after the content do not count."""
         data = json.loads(content)
-        failure = data.pop("failure")
+        failure = data.pop("failure", None)
         return cls(**data, failure=None if failure is None else Failure(**failure))
 
     def _json(self) -> bytes:
-        return json.dumps(asdict(self), ensure_ascii=False).encode()
+        unusual = {name: value for name, value in asdict(self).items() if value != _USUAL.get(name)}
+        return json.dumps(unusual, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _cut(self, most: int) -> Standing:
         failure = self.failure and replace(self.failure, text=self.failure.text[:most])
         return replace(self, call=self.call[:most], lost=self.lost[:most], left=self.left[:most], failure=failure)
 
+
+_USUAL: Final = {each.name: each.default for each in fields(Standing) if each.default is not MISSING}
 
 # One round: the standings of all ranks.
 Vector = Sequence[Standing]

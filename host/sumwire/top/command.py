@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from sumwire_protocol.ending import Ending
 
 from sumwire.top.endpoints import endpoints
 from sumwire.top.picture import Picture, picture
@@ -41,8 +40,8 @@ class Options:
 
 def run(options: Options, console: Console | None = None) -> None:
     """Until Ctrl-C or SIGTERM; the terminal is then as it was before. Raises UsageError."""
-    with Scraper(endpoints(options.words, options.port)) as scraper, _stopped() as stopped:
-        pictures = _pictures(scraper, options.interval_s, stopped)
+    with Scraper(endpoints(options.words, options.port)) as scraper, Ending() as ending:
+        pictures = _pictures(scraper, options.interval_s, ending)
         if options.once:
             # Rates need two scrapes.
             next(pictures)
@@ -56,10 +55,10 @@ def run(options: Options, console: Console | None = None) -> None:
             _follow(pictures, console or Console())
 
 
-def _pictures(scraper: Scraper, interval_s: float, stopped: threading.Event) -> Iterator[Picture]:
+def _pictures(scraper: Scraper, interval_s: float, ending: Ending) -> Iterator[Picture]:
     before = scraper.read()
     yield picture(before)
-    while not stopped.wait(interval_s):
+    while not ending.wait(interval_s):
         now = scraper.read()
         yield picture(now, before)
         before = now
@@ -80,16 +79,3 @@ def _follow(pictures: Iterator[Picture], console: Console) -> None:
 
 def _clock() -> str:
     return time.strftime("%H:%M:%S")
-
-
-@contextmanager
-def _stopped() -> Iterator[threading.Event]:
-    """Set by SIGINT and SIGTERM within the block."""
-    event = threading.Event()
-    stop: Callable[..., None] = lambda *_: event.set()  # noqa: E731
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
