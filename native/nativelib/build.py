@@ -174,8 +174,15 @@ def _compile(command: Sequence[str], output: Path, flags: Sequence[str]) -> None
     complete = (*command, "-o", str(output), *flags)
     done = run_compiler(complete)
     if done.returncode != 0 or not output.exists():
-        reason = first_lines(done.stderr, _STDERR_LINES) or f"it ended with status {done.returncode}"
+        reason = first_lines(_from_first_error(done.stderr), _STDERR_LINES) or f"it ended with status {done.returncode}"
         raise CompileError(f"{shlex.join(complete)}\n{reason}")
     if done.stderr.strip():
         # Another version's opinion of code that its tests passed: for those who look.
         _log.debug("%s", first_lines(done.stderr, _STDERR_LINES))
+
+
+def _from_first_error(told: str) -> str:
+    """What a compiler says from its first error on. Dozens of warnings may come before it."""
+    lines = told.splitlines()
+    first = next((number for number, line in enumerate(lines) if "error:" in line), 0)
+    return "\n".join(lines[first:])

@@ -126,12 +126,16 @@ def test_what_watch_sees(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
         def __enter__(self) -> Seen:
             for kind in kinds:
                 self._tell(kind, "spine1", 0.25, "x\ny")
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGTERM)
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
 
     monkeypatch.setattr(watch, "Watch", Seen)
-    monkeypatch.setattr(cli, "_end_by_signals", lambda: None)
     (tmp_path / "net.yaml").write_text(text(leaf_spine(2, 2, 2)))
     assert cli.main(["watch", str(tmp_path / "net.yaml")]) == 0
-    lines = lines_in(capsys.readouterr().out)
+    *lines, last = lines_in(capsys.readouterr().out)
     assert [line["event"] for line in lines] == [event.word for event in kinds.values()]
+    assert last["event"] == Event.READY.word
     assert {(line["switch"], line["reason"], line["after_s"]) for line in lines} == {("spine1", "x\ny", 0.25)}

@@ -187,6 +187,19 @@ def test_wrong_code_is_refused_with_the_command_and_the_reason(cache: Path, real
     assert [path for path in cache.iterdir() if path.suffix != ".lock"] == []
 
 
+def test_the_reason_comes_before_what_a_compiler_only_warns_of(
+    cache: Path, real: str, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clang without AVX-512 warns of every wide vector that a function returns, and gives the error last."""
+    warned_of = "a.c:1:1: warning: returning a vector changes the ABI\n" * 60
+    script = f"""case "$*" in *probe.c*|*-E*) exec {real} "$@";; esac
+printf %s '{warned_of}a.c:2:1: error: nothing is undeclared' >&2; exit 1"""
+    monkeypatch.setenv("CC", str(fake("talkative", script)))
+    with pytest.raises(CompileError) as told:
+        build("demo", [], generated={"a.c": "int a;\n"})
+    assert str(told.value).splitlines()[1:] == ["a.c:2:1: error: nothing is undeclared"]
+
+
 def test_a_compiler_that_dies_in_silence(cache: Path, real: str, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     script = f'case "$*" in *probe.c*|*-E*) exec {real} "$@";; esac; exit 4'
     monkeypatch.setenv("CC", str(fake("dying", script)))
