@@ -183,7 +183,9 @@ class Agreement:
         oldest = min(rank.completed for rank in vector)
         begun = [rank for rank in vector if rank.started > oldest]
         waiting = [rank for rank in begun if rank.completed == oldest]
-        return len(begun) >= self._needed(vector) and len(waiting) > 0 and all(rank.stalled for rank in waiting)
+        # A greeting needs every rank, whatever the quorum.
+        needed = self._needed(vector) if all(rank.joined for rank in waiting) else len(vector)
+        return len(begun) >= needed and len(waiting) > 0 and all(rank.stalled for rank in waiting)
 
     def _halting(self, vector: Vector) -> FallBack | Fail | None:
         if not all(rank.halted for rank in vector):

@@ -157,6 +157,20 @@ def test_a_greeting_without_result_is_an_error() -> None:
     assert agreement(always=True).step(ranks) == Halt()
 
 
+@pytest.mark.parametrize("greeted", [False, True])
+def test_a_greeting_waits_for_all_whatever_the_quorum(greeted: bool) -> None:
+    """Worker 2 still reads its first batch: two of three cannot end a greeting, but they can end a chunk."""
+    late = Standing(2, greeted=greeted)
+    waiting = vector(0, 0, 0, working=True, stalled=True, greeted=greeted)[:2]
+    assert agreement(quorum=2).step([*waiting, late]) is None
+    assert (
+        agreement(quorum=2).step(
+            [*(replace(rank, greeted=True, joined=True) for rank in waiting), replace(late, greeted=True, joined=True)]
+        )
+        == Halt()
+    )
+
+
 def test_a_greeting_without_result_after_a_return_leads_to_the_fall_back_again() -> None:
     """Also if some rank has never greeted: at its start another one lost the switch."""
     made = agreement(phase=Phase.RETURNING)
