@@ -107,6 +107,26 @@ def fail_without_fallback(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
     return {"raised": raised}
 
 
+def one_comes_late(rank: int, mapping: dict[str, Any], late: int) -> tuple[str, int, list[float]]:
+    """The first sum of all ranks, which ``late`` begins when the others have waited for it so long that they take
+    their exchange for stalled. Returns an error, how often the job has fallen back, and the sum's first values."""
+    text, values = "", []
+    with open_job(rank, mapping) as job:
+        try:
+            if rank == late:
+                control = job._session._control  # type: ignore[attr-defined]
+                with control._changed:
+                    others = len(mapping["addresses"]) - 1
+                    assert control._changed.wait_for(
+                        lambda: control._member.ended or sum(one.stalled for one in control._vector) == others, 50
+                    )
+            values = job.reduce(torch.full((100,), rank + 1.0))[0].tolist()[:3]
+        except sumwire.SumwireError as error:
+            text = f"{type(error).__name__}: {error}"
+        fallbacks = job.stats.fallbacks
+    return text, fallbacks, values
+
+
 class CallNumbers:
     """Which operation of a job a packet is of, by the order in which their tags are first seen."""
 

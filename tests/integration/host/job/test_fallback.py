@@ -121,6 +121,15 @@ def test_nobody_waits_for_a_worker_that_closed(ranks: Ranks) -> None:
         assert outcome["results"] == outcomes[0]["results"]
 
 
+def test_a_greeting_waits_for_the_last_worker_whatever_the_quorum(ranks: Ranks) -> None:
+    """Three of four can end a chunk, but not the greeting: worker 3 still reads its first batch."""
+    mapping = {**job_mapping(RANKS, 8), "quorum": 3}
+    with Bridge(mapping, golden_switch(mapping)):
+        outcomes = ranks.run(ddp_cases.one_comes_late, mapping, 3)
+    assert outcomes == [("", 0, outcomes[0][2])] * RANKS
+    assert 0.5 < outcomes[0][2][0] < 4.5
+
+
 @pytest.mark.parametrize(
     ("unused", "accumulate", "half", "operations"),
     [(False, False, False, 11), (True, False, False, 18), (False, True, False, 11), (False, False, True, 11)],
