@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except SumwireError as error:
-        print(f"sumwire: {error}", file=sys.stderr)
+        print(forms.printable_lines(f"sumwire: {error}"), file=sys.stderr)
         return 1
     except BrokenPipeError:
         # Whoever reads, such as `head`, has enough. Python would complain once more at its end.

@@ -332,7 +332,7 @@ def _fail(text: str) -> None:
     if _voices[-1].form is forms.Form.JSON:
         logging.getLogger(_NAME).error("%s", text, extra=Event.FAILED(reason=text))
     else:
-        print(f"sumwire-lab: {text}", file=sys.stderr)
+        print(forms.printable_lines(f"sumwire-lab: {text}"), file=sys.stderr)
 
 
 def _ended(command: Callable[[], int]) -> int:

@@ -25,7 +25,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_protocol": (
         "protocol",
         set(),
-        "version constants privileges ending | digest ops outside program tables | authentication layout logs watch"
+        "version constants privileges ending web | digest ops outside program tables | authentication layout logs watch"
         " | scapy_layer wireshark",
     ),
     "nativelib": ("native", set(), "errors | trusted | cache | prebuilt remembered | compiler | build"),

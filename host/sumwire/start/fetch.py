@@ -11,6 +11,7 @@ from ipaddress import IPv4Address
 from typing import Any, Final, Self
 
 from sumwire_protocol.outside import OutsideError, json_of, shown
+from sumwire_protocol.web.asking import get
 
 from sumwire.start.description import address_of, completed
 from sumwire.start.errors import ServiceError
@@ -54,6 +55,12 @@ class Service:
             ) from error
         if not isinstance(data, Mapping):
             raise ServiceError(f"{self} answers, but not with a job: give the address that `sumwire up` has printed")
+        # Whoever answers shall not choose a file of this machine that is then opened.
+        if "key" in data:
+            raise ServiceError(
+                f"{self} answers with a job that has a key, and no service of `sumwire up` does: bring the job file to "
+                'every server in a safe way, and give it to the script: sumwire.init(job="FILE")'
+            )
         return completed(data, where=str(self))
 
     def probe(self, ip: str, udp_port: int) -> bool:
@@ -72,19 +79,14 @@ class Service:
         return f" ({self.host} is {address} here, and `sumwire up` is at the address that others know)"
 
     def _get(self, path: str, source: tuple[str, int] | None = None) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=_ANSWER_S, source_address=source)
         try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            content = answer.read(_BYTES_MOST + 1)
+            status, content = get(self.host, self.port, path, within_s=_ANSWER_S, bytes_most=_BYTES_MOST, source=source)
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ServiceError(
                 f"no service at {self}: {reason}{self._known_as()}; start it: `sumwire up --hosts A,B`, or set "
                 "SUMWIRE_SERVICE to its address"
             ) from error
-        finally:
-            connection.close()
         if len(content) > _BYTES_MOST:
             raise ServiceError(f"{self} answers with too much: give the address that `sumwire up` has printed")
-        return answer.status, content
+        return status, content

@@ -7,7 +7,8 @@
 | ``GET /job`` | the description: a job file's content, without secrets |
 | ``GET /probe?port=N`` | 200, and one datagram to UDP port N of the caller, if a worker has that address and port |
 
-It serves a few callers at a time, each for some seconds, and reads nothing but a request's head.
+It serves a few callers at a time, each for some seconds, and reads nothing but a request's head. Its answers are for
+everybody on the network.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import contextlib
 import errno
 import json
 import socket
-import socketserver
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -25,6 +26,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from sumwire_protocol import constants as p4
+from sumwire_protocol.web.guarded import GuardedServer, is_own_name
 
 from sumwire.start.description import public
 from sumwire.start.errors import ServiceError
@@ -34,6 +36,9 @@ PORT: Final = p4.SUMWIRE_PORT - 1
 PROBE: Final = b"sumwire probe"
 _CALLERS_MOST: Final = 32
 _CALL_S: Final = 5.0
+# Lines for people about one address, and addresses that have lines.
+_LINES_MOST: Final = 64
+_NAMED_MOST: Final = 1024
 _STOP_S: Final = 0.1
 
 
@@ -44,9 +49,16 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        if asked.path == "/job":
-            self.server.tell(f"{self.client_address[0]} has asked for the job")
+        self.server.heard(self.request)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:
+            self._answer(HTTPStatus.BAD_REQUEST, b"{}")
+            return
+        if not is_own_name(self.headers.get("Host"), str(self.server.server_address[0])):
+            self._answer(HTTPStatus.FORBIDDEN, b"{}")
+        elif asked.path == "/job":
+            self.server.tell_of(self.client_address[0])
             self._answer(HTTPStatus.OK, self.server.content)
         elif asked.path == "/probe":
             known = self._probe(parse_qs(asked.query).get("port", [""])[0])
@@ -77,41 +89,20 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: whoever can connect could fill the terminal."""
 
 
-class _Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-    daemon_threads = True
-
+class _Server(GuardedServer):
     def __init__(self, address: tuple[str, int], description: Mapping[str, Any], tell: Callable[[str], object]) -> None:
         self.content = json.dumps(public(description)).encode()
         self.workers = {(entry["ip"], entry["udp_port"]) for entry in description["addresses"]}
-        self.tell = tell
-        self._places = threading.BoundedSemaphore(_CALLERS_MOST)
-        super().__init__(address, _Handler)
+        self._tell = tell
+        self._told: Counter[str] = Counter()
+        super().__init__(address, _Handler, places=_CALLERS_MOST, call_s=_CALL_S)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        # However slowly a caller sends, it has its place for so long.
-        timer = threading.Timer(_CALL_S, _shut, (request,))
-        timer.daemon = True
-        timer.start()
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            timer.cancel()
-            self._places.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a caller that goes away is no error of the service's."""
-
-
-def _shut(request: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        request.shutdown(socket.SHUT_RDWR)
+    def tell_of(self, caller: str) -> None:
+        """Say that it has asked. Whoever can connect could fill the terminal: lines are bounded."""
+        if self._told[caller] < _LINES_MOST and len(self._told) <= _NAMED_MOST:
+            self._told[caller] += 1
+            last = ", and is not named again" if self._told[caller] == _LINES_MOST else ""
+            self._tell(f"{caller} has asked for the job{last}")
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_protocol.outside import OutsideError, json_of, shown
+from sumwire_protocol.outside import OutsideError, bounded_text, json_of, shown
 
 from sumwire.config import parse_job
 from sumwire.errors import ConfigError, UsageError
@@ -20,6 +20,7 @@ _LOOPBACK: Final = "127.0.0.1"
 _WORD: Final = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9.-]{0,252}):)?(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 _PORT_MOST: Final = (1 << 16) - 1
 _MOST: Final = 1024
+_BYTES_MOST: Final = 1 << 20
 _CURE: Final = "give [ADDRESS:]PORT, [ADDRESS:]PORT-PORT, a job file, or a list of targets"
 
 
@@ -49,8 +50,8 @@ def _of(word: str, port: int) -> Iterator[str]:
 
 def _in_file(path: Path, port: int) -> Iterator[str]:
     try:
-        content = json_of(path.read_text())
-    except (OSError, UnicodeDecodeError, OutsideError) as error:
+        content = json_of(bounded_text(path, _BYTES_MOST))
+    except (OSError, OutsideError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"endpoint {shown(str(path))}: is no port, and as a file: {told}; {_CURE}") from error
     if isinstance(content, dict):

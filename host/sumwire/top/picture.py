@@ -22,6 +22,8 @@ STRAGGLER_SHARE: Final = 0.1
 _DROPS: Final = ("drop", "trim", "mark")
 # Verdicts of packets that were not admitted: counted by their reasons, too.
 _NOT_ADMITTED: Final = ("none", "reject")
+# Of a worker's number.
+_DIGITS_MOST: Final = 5
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def _workers(pair: _Two) -> Iterator[Worker]:
             endpoint=pair.endpoint,
             job=escaped(info["sumwire_job"]),
             name=escaped(info["name"]),
-            worker=int(info["worker"]) if info["worker"].isdigit() else -1,
+            worker=_seat(info["worker"]),
             sent=pair.rate(names.SENT_BYTES, **own),
             received=pair.rate(names.RECEIVED_BYTES, **own),
             line_rate=pair.value(names.HOST_LINE_RATE, **own),
@@ -162,6 +164,11 @@ def _workers(pair: _Two) -> Iterator[Worker]:
             fallen_back=bool(pair.count(names.FALLEN_BACK, **own)),
             fallbacks=pair.count(names.FALLBACKS, **own),
         )
+
+
+def _seat(text: str) -> int:
+    """A worker's number; -1 for what is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MOST else -1
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

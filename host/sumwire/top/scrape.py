@@ -5,16 +5,17 @@
 from __future__ import annotations
 
 import http.client
+import math
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
 from sumwire_protocol.outside import escaped
+from sumwire_protocol.watch import metrics
 from sumwire_protocol.watch.place import ONLOOKER
+from sumwire_protocol.web.asking import get
 
 from sumwire.errors import UsageError
 
@@ -26,9 +27,11 @@ except ImportError as error:
     ) from error
 
 _TIMEOUT_S: Final = 1.0
-_BYTES_MOST: Final = 8 << 20
+# The largest switch has a tenth.
+_BYTES_MOST: Final = 1 << 20
+_LINE_MOST: Final = 4096
 _THREADS_MOST: Final = 16
-_PREFIX: Final = "sumwire_"
+_LABELS: Final = {metric.served: {*metric.labels} for metric in metrics.metrics()}
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -66,21 +69,30 @@ class Scraper:
 
 def _read(endpoint: str) -> Scrape:
     try:
-        asked = urllib.request.Request(f"http://{endpoint}/metrics", headers={"User-Agent": ONLOOKER})
-        with urllib.request.urlopen(asked, timeout=_TIMEOUT_S) as answer:
-            text = answer.read(_BYTES_MOST).decode()
-        return Scrape(endpoint, time.monotonic(), parsed(text))
+        host, _, port = endpoint.rpartition(":")
+        asked = {"User-Agent": ONLOOKER}
+        status, content = get(host, int(port), "/metrics", within_s=_TIMEOUT_S, bytes_most=_BYTES_MOST, headers=asked)
+        if status != http.client.OK:
+            return Scrape(endpoint, time.monotonic(), error=f"answers with status {status}")
+        if len(content) > _BYTES_MOST:
+            return Scrape(endpoint, time.monotonic(), error=f"answers with more than {_BYTES_MOST} bytes")
+        return Scrape(endpoint, time.monotonic(), parsed(content.decode()))
     except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        told = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        told = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Scrape(endpoint, time.monotonic(), error=escaped(told))
 
 
 def parsed(text: str) -> dict[str, dict[Labels, float]]:
-    """Sumwire's values in Prometheus' text format. Raises ValueError for another text."""
+    """Sumwire's values in Prometheus' text format. Raises ValueError for another text.
+
+    Whoever answers may be anybody: only finite values are taken, with the labels that their metric has.
+    """
     found: dict[str, dict[Labels, float]] = {}
-    for family in text_string_to_metric_families(text):
-        if family.name.startswith(_PREFIX):
-            for sample in family.samples:
+    lines = [line for line in text.split("\n") if not line.startswith("#")]
+    if max(map(len, lines)) > _LINE_MOST:
+        raise ValueError(f"has a line of more than {_LINE_MOST} characters")
+    for family in text_string_to_metric_families("\n".join(lines)):
+        for sample in family.samples:
+            if _LABELS.get(sample.name) == sample.labels.keys() and math.isfinite(sample.value):
                 found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
     return found

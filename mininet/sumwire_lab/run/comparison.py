@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sumwire_protocol.logs.forms import printable
 from sumwire_protocol.outside import OutsideError, bounded_text, json_of, shown
 
 from sumwire_lab.errors import OptionError
@@ -17,6 +18,8 @@ from sumwire_lab.options.layout import load
 from sumwire_lab.options.recorded import SETTINGS, TOPOLOGY, settings_in
 
 _BYTES_MOST: Final = 1 << 22
+# Of one run. The lab knows fewer.
+_SYSTEMS_MOST: Final = 256
 _SUMMARY: Final = "summary.json"
 # The seed chooses which of many equal runs this is, and a run may have fewer systems than the other one.
 _FREE: Final = frozenset({"seed", "systems"})
@@ -57,6 +60,8 @@ class Recorded:
         systems = summary.get("systems") if isinstance(summary, dict) else None
         if not isinstance(systems, dict) or not all(isinstance(entry, dict) for entry in systems.values()):
             raise OptionError(f"{path}: must be an object with systems, as `sumwire-lab run` writes it")
+        if len(systems) > _SYSTEMS_MOST:
+            raise OptionError(f"{path}: has {len(systems)} systems: must be at most {_SYSTEMS_MOST}")
         known = (folder / SETTINGS).exists()
         settings = settings_in(folder) if known else {name: summary.get(name) for name in _OF_SUMMARY}
         if settings.get("topology") == TOPOLOGY and known:
@@ -142,8 +147,8 @@ def compare(first: Recorded, second: Recorded) -> Comparison:
         for key in MEASURES
         if mine[system].get(key) is not None or theirs[system].get(key) is not None
     )
-    alone = [f"{name} only in A" for name in mine if name not in theirs]
-    alone += [f"{name} only in B" for name in theirs if name not in mine]
+    alone = [f"{printable(name)} only in A" for name in mine if name not in theirs]
+    alone += [f"{printable(name)} only in B" for name in theirs if name not in mine]
     return Comparison(first.name, second.name, settings, lines, tuple(alone))
 
 
@@ -151,7 +156,7 @@ def _line(system: str, key: str, mine: Mapping[str, Any], theirs: Mapping[str, A
     values = [_checked(system, key, entry.get(key)) for entry in (mine, theirs)]
     first, second = values
     ratio = first / second if first is not None and second else None
-    return Line(system, MEASURES[key], first, second, ratio)
+    return Line(printable(system), MEASURES[key], first, second, ratio)
 
 
 def _checked(system: str, key: str, value: Any) -> float | None:
@@ -167,7 +172,8 @@ def _number(value: float | None) -> str:
 
 
 def _text(value: Any) -> str:
-    return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
+    """As a page and the terminal show it: files of others may hold anything."""
+    return "-" if value is None else printable(value if isinstance(value, str) else json.dumps(value))
 
 
 def text(found: Comparison) -> str:

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
-from urllib.parse import urlsplit
+
+from sumwire_protocol.web.guarded import GuardedServer, is_own_name
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.run_options import RunOptions
@@ -32,6 +33,9 @@ _BESIDE: Final = 15.0
 """After so many seconds without news a comment tells whether the browser is still there."""
 _LAST_S: Final = 5.0
 """A browser has so many seconds to take the last event."""
+_BROWSERS_MOST: Final = 32
+_CALL_S: Final = 10.0
+"""A browser has so many seconds for the page; it follows the events for as long as it likes."""
 _NICER: Final = 5
 """At the lowest priority the page would stand still while the workers compute."""
 
@@ -74,7 +78,7 @@ class LivePage:
             live = page
 
         try:
-            self._server = _Server((ADDRESS, port), Handler)
+            self._server = GuardedServer((ADDRESS, port), Handler, places=_BROWSERS_MOST, call_s=_CALL_S)
         except (OSError, OverflowError) as error:
             raise OptionError(f"live={port}: {error}: name another port, or none for any free one") from error
         self.address = f"http://{ADDRESS}:{self._server.server_address[1]}/"
@@ -139,21 +143,17 @@ class LivePage:
         self._server.serve_forever(poll_interval=0.1)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
-
-
 class _Handler(BaseHTTPRequestHandler):
+    server: GuardedServer
     live: LivePage
     timeout = 60
     protocol_version = "HTTP/1.0"
 
     def do_GET(self) -> None:
         """The page, or its events."""
+        self.server.heard(self.request, stays=self.path == "/events")
         # Another site's script that has made its name point here names itself.
-        if urlsplit(f"//{self.headers.get('Host', '')}").hostname not in (ADDRESS, "localhost"):
+        if not is_own_name(self.headers.get("Host"), ADDRESS):
             self.send_error(HTTPStatus.FORBIDDEN)
         elif self.path == "/":
             self._send("text/html; charset=utf-8", render.live().encode())

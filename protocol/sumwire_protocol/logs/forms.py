@@ -62,6 +62,11 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 class TextFormatter(logging.Formatter):
     """Lines for people, in a format of ``logging``. Lines of a traceback are indented."""
 
@@ -116,7 +121,8 @@ def to_stderr(form: Form, level: int, pattern: str, only: str = "") -> None:
 
 
 class Voice:
-    """What a program says on standard output: text as it is, or an event in JSON."""
+    """What a program says on standard output: text, in which names from outside are no orders to the terminal, or an
+    event in JSON."""
 
     def __init__(self, form: Form, name: str, stream: TextIO | None = None) -> None:
         self.form, self._name, self._stream = form, name, stream
@@ -129,6 +135,8 @@ class Voice:
             record = logging.LogRecord(self._name, level, "", 0, text, None, None)
             vars(record).update(extra)
             text = self._formatter.format(record)
+        else:
+            text = printable_lines(text)
         stream.write(f"{text}\n")
         stream.flush()
 

@@ -8,18 +8,19 @@ prometheus_client.
 
 from __future__ import annotations
 
-import http.server
 import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Self
 
 from sumwire_protocol.watch.errors import MetricsPackageError, MetricsPortError
 from sumwire_protocol.watch.metrics import COUNTER, Metric, Reading
 from sumwire_protocol.watch.place import ONLOOKER, Place
+from sumwire_protocol.web.guarded import GuardedServer, is_own_name
 
 try:
     from prometheus_client import CollectorRegistry, MetricsHandler
@@ -33,7 +34,9 @@ Source = Callable[[], Iterable[Reading]]
 # Seconds for which a program that ends still waits for one more scrape, so that its last numbers are not lost.
 LAST_VARIABLE: Final = "SUMWIRE_METRICS_LAST_S"
 _CLIENT_S: Final = 5.0
-# Each open connection has a thread. More than so many at a time are closed at once.
+# The whole of a connection. Prometheus waits 10 s for an answer, unless told otherwise.
+_CALL_S: Final = 30.0
+# Each open connection has a thread.
 CLIENTS_MOST: Final = 16
 
 
@@ -79,31 +82,6 @@ class _Scrapes:
         with self._changed:
             begun = self._begun
             return self._changed.wait_for(lambda: self._ended > begun, seconds)
-
-
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self._places = threading.BoundedSemaphore(CLIENTS_MOST)
-        super().__init__(*args, **options)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own, if there is room for one more."""
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The whole of one connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._places.release()
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away in the middle is not worth a traceback."""
 
 
 class Exposition:
@@ -172,10 +150,15 @@ def _seconds(text: str) -> float:
 
 def _handler(registry: CollectorRegistry, scrapes: _Scrapes) -> type[MetricsHandler]:
     class Handler(MetricsHandler):
+        server: GuardedServer
         timeout = _CLIENT_S
 
         def do_GET(self) -> None:  # noqa: N802
             """One scrape."""
+            self.server.heard(self.request)
+            if not is_own_name(self.headers.get("Host"), str(self.server.server_address[0])):
+                self.send_error(HTTPStatus.FORBIDDEN)
+                return
             number = scrapes.begin()
             super().do_GET()
             self.wfile.flush()
@@ -187,13 +170,16 @@ def _handler(registry: CollectorRegistry, scrapes: _Scrapes) -> type[MetricsHand
     return Handler
 
 
-def _opened(place: Place, handler: Any) -> http.server.ThreadingHTTPServer:
+def _opened(place: Place, handler: Any) -> GuardedServer:
+    own = place.socket is None
     try:
-        if place.socket is None:
-            return _Server((place.address, place.port), handler)
-        server = _Server((place.address, place.port), handler, bind_and_activate=False)
-        server.socket.close()
-        server.socket = socket.socket(fileno=place.socket)
+        server = GuardedServer(
+            (place.address, place.port), handler, places=CLIENTS_MOST, call_s=_CALL_S, bind_and_activate=own
+        )
+        if not own:
+            server.socket.close()
+            server.socket = socket.socket(fileno=place.socket)
+            server.server_address = server.socket.getsockname()
         return server
     except OSError as error:
         raise MetricsPortError(

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.transport.udp_bridge import addresses
-from sumwire.config import parse_job
+from sumwire.config import jobfile, parse_job
 from sumwire.errors import ConfigError
 from sumwire.start import reach, service
 from sumwire.start.description import Wanted, described
@@ -89,6 +91,46 @@ def test_callers_that_say_nothing_take_no_place_for_long(job: dict[str, Any], mo
             assert connection.recv(100) == b""
             connection.close()
         assert Service(address, port).job() == job
+
+
+def test_callers_that_say_nothing_keep_no_worker_out(job: dict[str, Any]) -> None:
+    address = job["addresses"][0]["aggregator"]
+    with serving(job, address, 0) as port, contextlib.ExitStack() as stack:
+        for _ in range(2 * service._CALLERS_MOST):
+            stack.enter_context(socket.create_connection((address, port), timeout=10)).sendall(b"GET ")
+        assert Service(address, port).job() == job
+
+
+def test_lines_for_people_are_bounded(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_LINES_MOST", 2)
+    lines: list[str] = []
+    with serving(job, "127.0.0.1", 0, lines.append) as port:
+        for _ in range(4):
+            Service("127.0.0.1", port).job()
+    assert lines == ["127.0.0.1 has asked for the job", "127.0.0.1 has asked for the job, and is not named again"]
+
+
+def test_another_site_s_name_for_a_loopback_service(job: dict[str, Any]) -> None:
+    with serving(job, "127.0.0.1", 0) as port:
+        here = Service("127.0.0.1", port)
+        assert b" 403 " in request(here, b"GET /job HTTP/1.0\r\nHost: evil.example\r\n\r\n")
+        assert b" 400 " in request(here, b"GET http://[/job HTTP/1.0\r\n\r\n")
+
+
+def test_who_answers_opens_no_file_of_this_machine(
+    job: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A key is named by its file: no answer names one that is read here."""
+    key = tmp_path / "key"
+    key.touch(0o600)
+    key.write_text("0" * 64)
+    monkeypatch.setattr(service, "public", lambda content: content)
+    monkeypatch.setattr(jobfile, "read_key", lambda _: pytest.fail("opened"))
+    with (
+        serving({**job, "key": str(key)}, "127.0.0.1", 0) as port,
+        pytest.raises(ServiceError, match=r"a job that has a key"),
+    ):
+        Service("127.0.0.1", port).job()
 
 
 def test_a_secret_is_not_served(job: dict[str, Any]) -> None:

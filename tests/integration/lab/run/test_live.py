@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +93,15 @@ def test_strangers_get_nothing(page: LivePage) -> None:
     assert get(page, "/", host="evil.example").status == 403
     assert get(page, "/events", host="evil.example:80").status == 403
     assert get(page, "/../summary.json").status == 404
+    assert get(page, "/", host="[").status == 403
+
+
+def test_callers_that_say_nothing_keep_no_browser_out(page: LivePage) -> None:
+    port = int(page.address.rsplit(":", 1)[1].strip("/"))
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 * live._BROWSERS_MOST):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)).sendall(b"GET ")
+        assert get(page, "/").status == 200
 
 
 def test_a_port_in_use_is_told(page: LivePage) -> None:

@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+
+import pytest
 from sumwire.top.picture import picture
 from sumwire.top.scrape import Scrape, parsed
 
@@ -106,3 +110,30 @@ def test_names_from_outside_are_escaped() -> None:
     text = host(1, sent=0, operation_s=0.0).replace("digits", "\x1b[2J")
     [worker] = picture([scrape("a:1", 0.0, text)]).workers
     assert "\x1b" not in worker.name and "[2J" in worker.name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'sumwire_job_info{a="1"} 1',
+        'sumwire_job_info{sumwire_job="1",worker="²",name="x",workers="2"} 1',
+        'sumwire_job_info{sumwire_job="1",worker="' + "9" * 4000 + '",name="x",workers="2"} 1',
+        'sumwire_switch_verdicts_total{switch="a"} 1',
+        'sumwire_switch_refused_packets_total{switch="a"} 1',
+        'sumwire_switch_port_sent_bytes_total{x="a"} 1',
+        host(1, sent=0, operation_s=0, extra='sumwire_job_in_flight_chunks{sumwire_job="7",worker="1"} NaN'),
+        host(1, sent=0, operation_s=0, extra='sumwire_job_left_out_chunks_total{sumwire_job="7",worker="1"} +Inf'),
+        host(1, sent=0, operation_s=0, extra='sumwire_job_line_rate_bytes_per_second{sumwire_job="7",worker="1"} NaN'),
+    ],
+)
+def test_a_hostile_endpoint_s_values_are_left_out(text: str) -> None:
+    found = picture([scrape("a:1", 1.0, text + "\n")])
+    assert all((one.in_flight, one.left_out, one.line_rate) == (0, 0, None) for one in found.workers)
+
+
+@pytest.mark.parametrize("text", ["# HELP x y\n" * 50_000, 'sumwire_job_info{a="' + "\\" * 800_000, "{" * 900_000])
+def test_a_hostile_endpoint_s_text_takes_little_time(text: str) -> None:
+    began = time.process_time()
+    with contextlib.suppress(ValueError):
+        parsed(text)
+    assert time.process_time() - began < 2

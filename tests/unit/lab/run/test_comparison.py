@@ -114,3 +114,34 @@ def test_the_page_has_every_ratio(tmp_path: Path) -> None:
     told = [json.loads(given["value"] or "") for tag, given in runs.Page(page).tags if tag == "data"]
     assert told == [line.ratio for system in ("gloo", "thc") for line in found.lines if line.system == system]
     assert 1.5 in told
+
+
+@pytest.mark.parametrize("text", ["\x1b]0;title\x07", "a\rb\nc", "\u202ecba", "\ud800", "<script>alert(1)</script>"])
+def test_text_of_a_stranger_s_run_gives_no_orders_to_terminal_or_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    first, second = folder(tmp_path, "a"), folder(tmp_path, "b")
+    summary = json.loads((first / "summary.json").read_text())
+    summary["task"] = text
+    summary["systems"][text] = {"step_s": 1.0}
+    (first / "summary.json").write_text(json.dumps(summary))
+    page = tmp_path / "page.html"
+    assert cli.main(["compare", str(first), str(second), "--html", str(page)]) == 0
+    told = capsys.readouterr()
+    for shown in (told.out + told.err, page.read_text()):
+        assert all(one.isprintable() for one in shown.replace("\n", "")), shown
+    assert "<script>alert" not in page.read_text()
+
+
+def test_a_run_of_very_many_systems_is_refused(tmp_path: Path) -> None:
+    made = folder(tmp_path, "a")
+    (made / "summary.json").write_text(json.dumps({"systems": {f"s{number}": {} for number in range(1000)}}))
+    with pytest.raises(OptionError, match="has 1000 systems: must be at most 256"):
+        comparison.Recorded.of(made)
+
+
+def test_a_setting_of_a_stranger_s_run_gives_no_orders_to_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["replay", str(folder(tmp_path, "a", {**SETTINGS, "systems": "\x1b]0;title\x07"}))]) == 2
+    assert "systems=\\x1b]0;title\\x07: known are" in capsys.readouterr().err

@@ -150,3 +150,9 @@ def test_another_form_is_wrong_usage(
         parser.parse_args(words)
     assert "--log-format: 'xml': must be text or json" in capsys.readouterr().err
     assert form_of("xml") is None
+
+
+def test_what_is_said_gives_no_orders_to_a_terminal() -> None:
+    stream = io.StringIO()
+    Voice(Form.TEXT, "sumwire", stream).say("one\n\x1b[2Jtwo\r\u202e", Event.OTHER())
+    assert stream.getvalue() == "one\n\\x1b[2Jtwo\\r\\u202e\n"

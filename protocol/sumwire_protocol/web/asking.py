@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""One question to an HTTP server that may be anybody's: its answer takes bounded time and memory.
+
+Neither proxies of the environment nor redirections are followed: what is asked is the address that was given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+def get(
+    host: str,
+    port: int,
+    path: str,
+    *,
+    within_s: float,
+    bytes_most: int,
+    headers: Mapping[str, str] = _NO_HEADERS,
+    source: tuple[str, int] | None = None,
+) -> tuple[int, bytes]:
+    """Status and content of an answer; ``source``: this machine's address and port. ``within_s``: for all of it.
+
+    Of a longer content there are ``bytes_most`` bytes and one more. Raises OSError, TimeoutError among them,
+    UnicodeError and http.client.HTTPException.
+    """
+    connection = http.client.HTTPConnection(host, port, timeout=within_s, source_address=source)
+    late = threading.Event()
+    timer = None
+    try:
+        connection.connect()
+        timer = threading.Timer(within_s, _end, (connection.sock, late))
+        timer.daemon = True
+        timer.start()
+        connection.request("GET", path, headers=dict(headers))
+        answer = connection.getresponse()
+        content = answer.read(bytes_most + 1)
+    except (OSError, http.client.HTTPException) as error:
+        if late.is_set():
+            raise _late(within_s) from error
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+        connection.close()
+    if late.is_set():
+        raise _late(within_s)
+    return answer.status, content
+
+
+def _late(within_s: float) -> TimeoutError:
+    return TimeoutError(f"no whole answer within {within_s:g} s")
+
+
+def _end(connection: socket.socket, late: threading.Event) -> None:
+    """A server that sends a byte now and then never runs into the time of one read."""
+    late.set()
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
