@@ -124,6 +124,59 @@ def test_a_tag_is_good_for_its_job_its_worker_and_its_switch_alone(rig: Rig) -> 
     game.check_counters()
 
 
+def test_a_result_that_comes_back_is_no_contribution(rig: Rig) -> None:
+    """Its tag is right for a packet of the switch. That of a worker has another kind, and the tag covers it."""
+    game = Game(rig)
+    for worker in range(4):
+        out = game.contribute(KEYED, worker, 3, 0, op=model.MAX32)
+    results = [frame[42:] for _, frame in out]
+    before = dict(game.golden.verdicts)
+    for result in results:
+        told = model.decode(result)
+        for kind in (told.kind, model.CONTRIBUTE, model.PROBE):
+            for round_ in (told.round, told.round + 1):
+                send_raw(game, encoded(told._replace(kind=kind, round=round_)))
+    assert {name: count for name, count in game.golden.verdicts.items() if name != "REJECT"} == before
+    # Nothing of it is in the next round.
+    for worker in range(4):
+        game.contribute(KEYED, worker, 3, 1, op=model.MAX32)
+    game.check_counters()
+
+
+def test_a_recorded_contribution_is_good_for_nothing_else(rig: Rig) -> None:
+    """In another slot or round its tag is wrong, and in its own it is a repetition, also once the round is closed."""
+    game = Game(rig)
+    packet = sent(game)
+    assert send_raw(game, encoded(packet)) == []
+    for other in (
+        packet._replace(slot=1),
+        packet._replace(round=1),
+        packet._replace(token=1),
+        packet._replace(chunk=1),
+    ):
+        send_raw(game, encoded(other))
+    assert game.golden.rejects == {"TAG": 4}
+    send_raw(game, encoded(packet))
+    for worker in range(1, 4):
+        out = game.contribute(KEYED, worker)
+    assert len(out) == 4
+    ((_, again),) = send_raw(game, encoded(packet))
+    assert (model.decode(again[42:]).kind, game.golden.rejects) == (model.RESULT, {"TAG": 4})
+    game.check_counters()
+
+
+def test_a_tag_is_whole(rig: Rig) -> None:
+    """The bound of 2^-64 is that of all its bits: no part of it is enough."""
+    game = Game(rig)
+    packet = sent(game)
+    whole = encoded(packet)
+    for length in (*range(8), 9, 16):
+        send_raw(game, (whole + bytes(8))[: len(whole) - 8 + length])
+    assert set(game.golden.verdicts) == {"REJECT"}
+    assert sum(game.golden.rejects.values()) == 10
+    game.check_counters()
+
+
 def test_jobs_without_a_key_take_no_tags(rig: Rig) -> None:
     game = Game(rig)
     packet = contribution(FULL, 0, 0, 0, random_payload(game.rng, model.THC))
