@@ -42,16 +42,16 @@ def completed(data: Mapping[str, Any], *, where: str) -> Mapping[str, Any]:
     return {**defaults, **given, "addresses": addresses(hosts, data["aggregator"])}
 
 
-def addresses(hosts: Sequence[str], aggregator: str) -> list[dict[str, Any]]:
+def addresses(hosts: Sequence[str], aggregator: str, first: int = p4.SUMWIRE_PORT) -> list[dict[str, Any]]:
     """The workers' entries in a job file, in the order of their hosts.
 
     Everything at one address has UDP ports of its own, with room for all lanes: the aggregator the first ones, then
-    each worker that many further on.
+    each worker that many further on. ``first``: the first port of a worker on another server.
     """
     taken = Counter([aggregator])
     found = []
     for worker, ip in enumerate(hosts):
-        port = p4.SUMWIRE_PORT + LANES_MAX * taken[ip]
+        port = first + LANES_MAX * taken[ip]
         found.append({"worker": worker, "ip": ip, "udp_port": port, "aggregator": aggregator, "seat": worker})
         taken[ip] += 1
     return found

@@ -11,6 +11,7 @@ import contextlib
 import json
 import queue
 import shlex
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
+from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.events import Event
 from sumwire_protocol.logs.forms import is_event
 from sumwire_protocol.outside import shown
@@ -46,6 +48,19 @@ def by_ssh(host: str, command: str, *options: str) -> list[str]:
         raise StartError(f"ssh = {shown(host)}: must be HOST or USER@HOST")
     words = [*shlex.split(command), "-", "--with-parent", *options]
     return ["ssh", "-T", "-o", "BatchMode=yes", "--", host, shlex.join(words)]
+
+
+def check_free(address: str, otherwise: str) -> None:
+    """Raises StartError if an aggregator could not listen at this address of this machine. ``otherwise``: what can be
+    done if the program that has the port shall stay."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            udp.bind((address, p4.SUMWIRE_PORT))
+    except OSError as error:
+        raise StartError(
+            f"UDP port {p4.SUMWIRE_PORT} of {address}: {error.strerror or error}, mostly by another `sumwire up` or "
+            f"aggregator (`ss -lunp 'sport = :{p4.SUMWIRE_PORT}'`): end that; {otherwise}"
+        ) from error
 
 
 class Aggregator:

@@ -8,16 +8,16 @@ import math
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv4Address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any, Final
 
 from sumwire_protocol import constants as p4
 from sumwire_protocol.outside import shown
 
 from sumwire.config import parse_job
-from sumwire.config.brief import DEFAULT_SLOTS
+from sumwire.config.brief import DEFAULT_SLOTS, addresses
 from sumwire.config.brief import completed as all_fields
-from sumwire.errors import UsageError
+from sumwire.errors import ConfigError, UsageError
 from sumwire.start.errors import ServiceError
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 
@@ -28,6 +28,10 @@ DEFAULT_NUMBER: Final = 1
 # A worker keeps half of the slots under way. Slots come in whole trains.
 _SLOT_STEP: Final = 64
 _RESULT_BITS: Final = 8 * (LOWER_HEADER_BYTES + HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
+_LOCALHOST: Final = "localhost"
+_EVERYBODY: Final = IPv4Address("255.255.255.255")
+_DIGITS: Final = frozenset("0123456789.")
+_NOT_OF_NAMES: Final = frozenset(":/@?#,;[]() ")
 # What a description may have that everybody may read. What is not here could be a secret.
 _PUBLIC: Final = frozenset(
     {
@@ -40,13 +44,14 @@ _PUBLIC: Final = frozenset(
 @dataclass(frozen=True)
 class Wanted:
     """What a job shall be like. ``gbit``: the rate of a worker's link in Gbit/s. ``rtt_ms``: the round trip to the
-    aggregator and back. ``bits``: of THC's indices, None for the default."""
+    aggregator and back. ``bits``: of THC's indices, None for the default. ``port``: the workers' first UDP port."""
 
     name: str = DEFAULT_NAME
     number: int = DEFAULT_NUMBER
     bits: int | None = None
     gbit: float = DEFAULT_GBIT
     rtt_ms: float = DEFAULT_RTT_MS
+    port: int = p4.SUMWIRE_PORT
 
 
 def described(hosts: Sequence[str], aggregator: str, wanted: Wanted) -> dict[str, Any]:
@@ -57,7 +62,12 @@ def described(hosts: Sequence[str], aggregator: str, wanted: Wanted) -> dict[str
     thc = {} if wanted.bits is None else {"thc": {"bits": wanted.bits}}
     slots = slots_for(wanted.gbit, wanted.rtt_ms)
     brief = {"format": 3, "name": wanted.name, "job": wanted.number, "aggregator": aggregator, "hosts": [*hosts]}
-    return completed({**brief, "slots": slots, **thc})
+    made = all_fields({**brief, "slots": slots, **thc}, where="job")
+    try:
+        return completed({**made, "addresses": addresses(hosts, aggregator, wanted.port)})
+    except ConfigError as error:
+        # There is no job file to correct.
+        raise ConfigError(error.field, error.value, error.rule, cure="give another value, or leave it out") from error
 
 
 def completed(data: Mapping[str, Any], *, where: str = "job") -> dict[str, Any]:
@@ -72,7 +82,10 @@ def slots_for(gbit: float, rtt_ms: float) -> int:
     Example: 100 Gbit/s and 0.2 ms are 20 Mbit under way, 2,277 results of 8,784 bits. So the job gets all 4096 slots.
     """
     if not (0 < gbit < math.inf and 0 < rtt_ms < math.inf):
-        raise UsageError(f"a link of {gbit:g} Gbit/s and a round trip of {rtt_ms:g} ms: both must be above 0")
+        raise UsageError(
+            f"a link of {gbit:g} Gbit/s and a round trip of {rtt_ms:g} ms: both must be above 0, and finite: leave "
+            f"them out for {DEFAULT_GBIT:g} and {DEFAULT_RTT_MS:g}"
+        )
     under_way = gbit * 1e6 * rtt_ms / _RESULT_BITS
     wanted = math.ceil(2 * under_way / _SLOT_STEP) * _SLOT_STEP
     return min(max(wanted, DEFAULT_SLOTS), p4.SLOTS_TOTAL)
@@ -90,11 +103,14 @@ def public(description: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def address_of(host: str) -> str:
-    """The IPv4 address of a host. Raises ServiceError if the name stands for none."""
+    """The IPv4 address of a host. Raises ServiceError if it has none."""
     try:
         return str(IPv4Address(host))
     except AddressValueError:
         pass  # a name
+    check_family(host, "host")
+    if not host or set(host) <= _DIGITS or set(host) & _NOT_OF_NAMES or not host.isprintable():
+        raise ServiceError(f"host {shown(host)}: must be a name or an IPv4 address, and nothing else: write 10.0.0.1")
     try:
         found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
@@ -103,12 +119,44 @@ def address_of(host: str) -> str:
     return str(found[0][4][0])
 
 
-def check_loopback(hosts: Mapping[str, str]) -> None:
-    """``hosts``: addresses by name. Raises ServiceError if some are this machine's own and others are not."""
+def check_family(host: str, what: str) -> None:
+    """Raises ServiceError for an IPv6 address, also in brackets, with a port or with an interface."""
+    text = host.removeprefix("http://").removesuffix("/")
+    bare = text[1:].partition("]")[0] if text.startswith("[") else text
+    try:
+        IPv6Address(bare)
+    except AddressValueError:
+        return
+    raise ServiceError(
+        f"{what} = {shown(host)}: is an IPv6 address, and Sumwire's packets are IPv4: give the server an IPv4 address, "
+        "and write that"
+    )
+
+
+def server_address(host: str) -> str:
+    """The IPv4 address of a host, if one server can have it. Raises ServiceError."""
+    found = IPv4Address(address_of(host))
+    if found.is_unspecified or found.is_multicast or found == _EVERYBODY:
+        named = "" if str(found) == host else f" is {found}, which"
+        raise ServiceError(f"host {shown(host)}:{named} is no address of one server: write the server's own")
+    return str(found)
+
+
+def as_others_know(hosts: Mapping[str, str]) -> dict[str, str]:
+    """``hosts``: addresses by name. A name that stands for this machine alone here, as Debian has it for its own name,
+    gets this machine's address on the way to the others.
+
+    Raises ServiceError for an address that is this machine's own alone, if others are not.
+    """
     own = sorted(host for host, address in hosts.items() if IPv4Address(address).is_loopback)
-    if own and len(own) < len(hosts):
-        named = f"host {shown(own[0])} is {hosts[own[0]]} here"
+    others = [address for host, address in hosts.items() if host not in own]
+    if not own or not others:
+        return dict(hosts)
+    fixed = [host for host in own if host in (hosts[host], _LOCALHOST)]
+    if fixed:
+        named = f"host {shown(fixed[0])} is {hosts[fixed[0]]} here"
         raise ServiceError(f"{named}, which no other server reaches: write the address that the others know it by")
+    return {**hosts, **dict.fromkeys(own, source_towards(others[0]))}
 
 
 def source_towards(address: str) -> str:

@@ -11,6 +11,10 @@ class ServiceError(UsageError):
     """No description of a job could be had from a service, or none can be served."""
 
 
+class AbsentServiceError(ServiceError):
+    """A service, or its aggregator, is not there yet. It may come, so asking it again may help."""
+
+
 class PlaceError(UsageError):
     """The ranks and the workers of a job do not fit together."""
 

@@ -5,7 +5,11 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
+import math
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any, Final, Self
@@ -13,11 +17,13 @@ from typing import Any, Final, Self
 from sumwire_protocol.outside import OutsideError, json_of, shown
 from sumwire_protocol.web.asking import get
 
-from sumwire.start.description import address_of, completed
-from sumwire.start.errors import ServiceError
+from sumwire.start.description import address_of, check_family, completed
+from sumwire.start.errors import AbsentServiceError, ServiceError
 from sumwire.start.service import PORT
 
 _ANSWER_S: Final = 5.0
+# From one question to the next, while a service is not there.
+_AGAIN_S: Final = 0.5
 _BYTES_MOST: Final = 1 << 16
 _PORT_MOST: Final = 0xFFFF
 
@@ -32,6 +38,7 @@ class Service:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read HOST or HOST:PORT, also behind ``http://``. Raises ServiceError."""
+        check_family(text, "service")
         host, colon, port = text.removeprefix("http://").removesuffix("/").partition(":")
         number = int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else 0
         number = number if colon else PORT
@@ -42,9 +49,35 @@ class Service:
     def __str__(self) -> str:
         return f"http://{self.host}:{self.port}"
 
+    def job_within(self, wait_s: float, tell: Callable[[str], object]) -> dict[str, Any]:
+        """As :meth:`job`, but a service that is not there yet has so many seconds to come. ``tell`` gets one line, if
+        it waits. Raises what :meth:`job` raises."""
+        if not 0 <= wait_s < math.inf:
+            raise ServiceError(f"wait_s = {wait_s:g}: must be 0 or more seconds: leave it out for 60")
+        end = time.monotonic() + wait_s
+        told = False
+        while True:
+            try:
+                return self.job()
+            except AbsentServiceError as error:
+                if time.monotonic() >= end:
+                    raise
+                if not told:
+                    tell(f"sumwire.init() waits up to {wait_s:g} s: {error}")
+                told = True
+                threading.Event().wait(_AGAIN_S)
+
     def job(self) -> dict[str, Any]:
-        """The description that it serves. Raises ServiceError, and ConfigError for a description that breaks a rule."""
+        """The description that it serves.
+
+        Raises ServiceError, which is an AbsentServiceError if it may come yet, and ConfigError for a description that
+        breaks a rule.
+        """
         status, content = self._get("/job")
+        if status == http.client.SERVICE_UNAVAILABLE:
+            raise AbsentServiceError(
+                f"the aggregator of {self} is not ready; ask again soon, and see the lines of `sumwire up` there"
+            )
         if status != http.client.OK:
             raise ServiceError(f"{self} answers with status {status}: give the address that `sumwire up` has printed")
         try:
@@ -83,7 +116,9 @@ class Service:
             status, content = get(self.host, self.port, path, within_s=_ANSWER_S, bytes_most=_BYTES_MOST, source=source)
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise ServiceError(
+            # A name that stands for nothing will not do so in a minute.
+            kind = ServiceError if isinstance(error, socket.gaierror | UnicodeError) else AbsentServiceError
+            raise kind(
                 f"no service at {self}: {reason}{self._known_as()}; start it: `sumwire up --hosts A,B`, or set "
                 "SUMWIRE_SERVICE to its address"
             ) from error

@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.forms import Form, add_option
 
 from sumwire.start import child, description
@@ -21,7 +22,9 @@ _BITS: Final = (1, 2, 3, 4)
 
 def add_to(start: argparse.ArgumentParser) -> None:
     """Add them to a parser."""
-    start.add_argument("--hosts", type=_names, default=(), metavar="HOST,HOST,...", help="the workers, one a server")
+    start.add_argument(
+        "--hosts", type=_names, nargs="+", default=(), metavar="HOST,HOST", help="the workers, one a server"
+    )
     start.add_argument("--bits", type=int, choices=_BITS, metavar="N", help="of THC's indices, 1 to 4 (default: 4)")
     start.add_argument("--name", default=description.DEFAULT_NAME, help="of the job (default: %(default)s)")
     start.add_argument("--number", type=int, default=description.DEFAULT_NUMBER, help="of the job (default: 1)")
@@ -34,6 +37,13 @@ def add_to(start: argparse.ArgumentParser) -> None:
         default=description.DEFAULT_RTT_MS,
         metavar="MS",
         help="round trip to the aggregator (default: %(default)g)",
+    )
+    start.add_argument(
+        "--worker-port",
+        type=int,
+        default=p4.SUMWIRE_PORT,
+        metavar="PORT",
+        help="the workers' first UDP port, for a second job on the same servers (default: %(default)s)",
     )
     start.add_argument("--aggregator", metavar="ADDRESS", help="the aggregator's (default: this machine's)")
     start.add_argument("--ssh", metavar="[USER@]HOST", help="start the aggregator there")
@@ -57,17 +67,20 @@ def add_to(start: argparse.ArgumentParser) -> None:
 
 def chosen(options: argparse.Namespace) -> Up:
     """What the parsed options want."""
-    wanted = description.Wanted(options.name, options.number, options.bits, options.gbit, options.rtt_ms)
+    wanted = description.Wanted(
+        options.name, options.number, options.bits, options.gbit, options.rtt_ms, options.worker_port
+    )
     # Another version, on another machine, may not know the option.
     logging = ("--log-format", "json") if options.log_format is Form.JSON else ()
+    hosts = tuple(host for some in options.hosts for host in some)
     return Up(
-        options.hosts, wanted, options.aggregator, options.ssh, options.remote_command, options.listen,
+        hosts, wanted, options.aggregator, options.ssh, options.remote_command, options.listen,
         options.switches, logging,
     )  # fmt: skip
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name)
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _listen(text: str) -> tuple[str, int]:

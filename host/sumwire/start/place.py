@@ -12,6 +12,7 @@ Example: two machines with four ranks each, and a job of two hosts: ranks 0 to 3
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,13 +22,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sumwire_protocol.logs.events import Event
 from sumwire_protocol.outside import OutsideError, bounded_text, json_of, shown
 
 from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.errors import SumwireError
 from sumwire.job.gloo_group import Ranks
 from sumwire.start import child, reach
-from sumwire.start.description import Wanted, address_of, completed, described, is_local, public, source_towards
+from sumwire.start.description import (
+    Wanted,
+    address_of,
+    completed,
+    described,
+    is_local,
+    public,
+    server_address,
+    source_towards,
+)
 from sumwire.start.errors import PlaceError, ServiceError
 from sumwire.start.fetch import Service
 from sumwire.start.rendezvous import Rendezvous
@@ -41,7 +52,10 @@ RANK_0: Final = "rank0"
 SERVICE: Final = "SUMWIRE_SERVICE"
 ADDRESS: Final = "SUMWIRE_ADDRESS"
 JOB: Final = "SUMWIRE_JOB"
+_LOG: Final = logging.getLogger("sumwire")
 _LOOPBACK: Final = "127.0.0.1"
+WAIT_S: Final = 60.0
+"""Seconds that a service has to come."""
 _TIMEOUT: Final = timedelta(minutes=30)
 _FILE_BYTES: Final = 1 << 16
 
@@ -49,13 +63,15 @@ _FILE_BYTES: Final = 1 << 16
 @dataclass(frozen=True)
 class Source:
     """Where the job is from, as this rank was told. ``service``: an address; ``job``: a job file; ``aggregator``:
-    "rank0" starts one there; ``address``: this machine's own, for "rank0". ``wanted``: what "rank0" makes."""
+    "rank0" starts one there; ``address``: this machine's own, for "rank0". ``wanted``: what "rank0" makes. ``wait_s``:
+    seconds that a service has to come."""
 
     service: str | None = None
     job: str | Path | None = None
     aggregator: str | None = None
     address: str | None = None
     wanted: Wanted = field(default_factory=Wanted)
+    wait_s: float = WAIT_S
 
     def checked(self) -> Source:
         """With what the environment says. Raises PlaceError."""
@@ -110,8 +126,7 @@ def job_for(
     """
     meeting = Rendezvous(store, rank, ranks, timeout)
     chosen = _telling(meeting, (source or Source()).checked)
-    own = _telling(meeting, lambda: {"machine": _machine(), "address": _own_address(chosen), "service": chosen.service})
-    told = meeting.gather(own)
+    told = _as_others_know(meeting.gather(_telling(meeting, lambda: _own(chosen))))
     aggregator: list[child.Aggregator] = []
     try:
         mine = _telling(meeting, lambda: _described(chosen, told, each_rank, aggregator)) if rank == 0 else None
@@ -148,12 +163,57 @@ def _machine(boot: str = "/proc/sys/kernel/random/boot_id", network: str = "/pro
     return f"{Path(boot).read_text().strip()}/{Path(network).stat().st_ino}"
 
 
-def _own_address(source: Source) -> str:
+def _own(source: Source) -> dict[str, Any]:
+    """What a rank tells the others. ``master``: the address of rank 0's machine as this one knows it, "" if unknown."""
+    master = _master()
+    return {
+        "machine": _machine(),
+        "address": _own_address(source, master),
+        "service": source.service,
+        "master": master,
+    }
+
+
+def _master() -> str:
+    try:
+        return address_of(os.environ.get("MASTER_ADDR", ""))
+    except ServiceError:
+        return ""
+
+
+def _own_address(source: Source, master: str) -> str:
     """The address by which this machine reaches the one of rank 0."""
     if source.address is not None:
-        return address_of(source.address)
-    master = os.environ.get("MASTER_ADDR")
-    return source_towards(address_of(master)) if master and source.aggregator else _LOOPBACK
+        own = server_address(source.address)
+        if not is_local(own):
+            raise PlaceError(
+                f"address = {shown(source.address)}: this machine does not have it; `ip address` says what it has: "
+                f"give one of those, or set {ADDRESS} to it"
+            )
+        return own
+    if not source.aggregator or "MASTER_ADDR" not in os.environ:
+        return _LOOPBACK
+    return source_towards(master or address_of(os.environ["MASTER_ADDR"]))
+
+
+def _as_others_know(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What the ranks have told, with rank 0's machine by the address that others know it by.
+
+    Debian's own name stands for 127.0.1.1 on the machine itself, and for an address on the others.
+    """
+    known = next((one["master"] for one in told if one["master"] and not _is_own_alone(one["master"])), None)
+    if known is None:
+        return [dict(one) for one in told]
+    first = told[0]["machine"]
+    return [
+        {**one, "master": known, "address": known if one["machine"] == first and _is_own_alone(one["address"]) else
+         one["address"]}
+        for one in told
+    ]  # fmt: skip
+
+
+def _is_own_alone(address: str) -> bool:
+    return IPv4Address(address).is_loopback
 
 
 def _described(
@@ -167,11 +227,14 @@ def _described(
         return {"description": kept, "found": str(source.job), "service": ""}
     if source.aggregator is not None:
         description = described(_hosts(told, each_rank), told[0]["address"], source.wanted)
+        child.check_free(
+            told[0]["address"], "a job of this script that has started it must be closed first: job.close()"
+        )
         started.append(child.Aggregator(child.here("--log-level", "warning"), description, lambda _: None))
         return {"description": description, "found": "started by rank 0", "service": ""}
     service = _service(told)
     return {
-        "description": public(service.job()),
+        "description": public(service.job_within(source.wait_s, lambda line: _tell(line, source.wait_s))),
         "found": f"found at {service}",
         "service": f"{service.host}:{service.port}",
     }
@@ -179,13 +242,18 @@ def _described(
 
 def _service(told: Sequence[Mapping[str, Any]]) -> Service:
     """That of the lowest rank that was told one, or beside rank 0's machine. Raises ServiceError."""
-    given = next((one["service"] for one in told if one["service"]), None) or os.environ.get("MASTER_ADDR")
+    given = next((one["service"] for one in told if one["service"]), None)
+    given = given or told[0]["master"] or os.environ.get("MASTER_ADDR")
     if given is None:
         raise ServiceError(
             f"no service is known: start `sumwire up --hosts A,B` and set {SERVICE} to its address, or call "
             'sumwire.init(aggregator="rank0")'
         )
     return Service.parse(given)
+
+
+def _tell(line: str, wait_s: float) -> None:
+    _LOG.warning(line, extra=Event.SERVICE_AWAITED(wait_s=wait_s, reason=line))
 
 
 def _hosts(told: Sequence[Mapping[str, Any]], each_rank: bool) -> list[str]:

@@ -4,14 +4,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import logging
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from sumwire_protocol.logs.events import Event
+
 from sumwire.errors import SumwireError
-from sumwire.job.gloo_group import Ranks, looks
+from sumwire.job.gloo_group import Ranks, first_clause, looks
 from sumwire.start.errors import PlaceError
 
 if TYPE_CHECKING:
@@ -19,6 +24,10 @@ if TYPE_CHECKING:
 else:
     from torch.distributed import PrefixStore, Store
 
+_LOG: Final = logging.getLogger("sumwire")
+# Seconds until the first warning about ranks that have not come, and from one to the next.
+_WARN_AFTER_S: Final = 10.0
+_WARN_EVERY_S: Final = 30.0
 # Numbers the starts of this process. All ranks make the same ones in the same order.
 _NUMBERS: Final = itertools.count()
 
@@ -37,8 +46,8 @@ class Rendezvous:
         """The JSON values of all ranks, by rank. Raises PlaceError for one that has failed or has not come."""
         call = next(self._calls)
         self._put(call, {"value": own})
-        end = time.monotonic() + self._timeout.total_seconds()
-        told = [self._get(call, rank, end) for rank in range(self.ranks)]
+        waiting = _Waiting(self._timeout.total_seconds())
+        told = [self._get(call, rank, waiting) for rank in range(self.ranks)]
         for rank, one in enumerate(told):
             if "error" in one:
                 raise PlaceError(f"rank {rank} cannot start: {one['error']}; mend that, then start all ranks again")
@@ -55,16 +64,64 @@ class Rendezvous:
         return Ranks(store, members.index(self.rank), len(members), self._timeout)
 
     def _put(self, call: int, content: Any) -> None:
-        self._store.set(f"{call}/{self.rank}", json.dumps(content))
+        with _reaching_store():
+            self._store.set(f"{call}/{self.rank}", json.dumps(content))
 
-    def _get(self, call: int, rank: int, end: float) -> Any:
+    def _get(self, call: int, rank: int, waiting: _Waiting) -> Any:
         key = f"{call}/{rank}"
-        for _ in looks():
-            if self._store.check([key]):
-                return json.loads(self._store.get(key))
-            if time.monotonic() > end:
-                break
+        with _reaching_store():
+            for _ in looks():
+                if self._store.check([key]):
+                    return json.loads(self._store.get(key))
+                if waiting.is_over():
+                    break
+                if waiting.is_time_to_tell():
+                    self._tell(call, waiting)
         raise PlaceError(
             f"rank {rank} has not come within {self._timeout.total_seconds():.0f} s; start all ranks, and let "
             "each call sumwire.init()"
         )
+
+    def _tell(self, call: int, waiting: _Waiting) -> None:
+        """The lowest rank that has come names those that have not."""
+        absent = [rank for rank in range(self.ranks) if not self._store.check([f"{call}/{rank}"])]
+        if absent and self.rank == min(set(range(self.ranks)) - set(absent)):
+            _LOG.warning(
+                "sumwire.init() has waited %.0f s for ranks %s: start those that do not run, or see their logs",
+                waiting.waited_s, absent,
+                extra=Event.RANKS_AWAITED(name="", waited_s=waiting.waited_s, ranks=absent),
+            )  # fmt: skip
+
+
+class _Waiting:
+    """How long a call has waited, and when to say so next."""
+
+    def __init__(self, most_s: float) -> None:
+        self._began = time.monotonic()
+        self._most_s = most_s
+        self._tell_after_s = _WARN_AFTER_S
+
+    @property
+    def waited_s(self) -> float:
+        return time.monotonic() - self._began
+
+    def is_over(self) -> bool:
+        return self.waited_s > self._most_s
+
+    def is_time_to_tell(self) -> bool:
+        if self.waited_s < self._tell_after_s:
+            return False
+        self._tell_after_s += _WARN_EVERY_S
+        return True
+
+
+@contextlib.contextmanager
+def _reaching_store() -> Iterator[None]:
+    """Raises PlaceError where torch says that the store is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise PlaceError(
+            f"the store of the ranks cannot be reached any more ({first_clause(str(error))}), so the process that has "
+            "it has ended, mostly rank 0 or its torchrun; see its log, then start all ranks again"
+        ) from error

@@ -26,7 +26,7 @@ from sumwire.job.gloo_group import available, default_timeout
 from sumwire.job.job import Job
 from sumwire.start.description import Wanted
 from sumwire.start.errors import PlaceError
-from sumwire.start.place import Place, Source, job_for
+from sumwire.start.place import WAIT_S, Place, Source, job_for
 from sumwire.training.node import AnyJob, Node, NodeJob
 
 _LOG: Final = logging.getLogger("sumwire")
@@ -40,6 +40,7 @@ def init(
     aggregator: str | None = None,
     address: str | None = None,
     bits: int | None = None,
+    wait_s: float = WAIT_S,
     quiet: bool = False,
     **options: Any,
 ) -> AnyJob:
@@ -54,14 +55,15 @@ def init(
     it, or SUMWIRE_ADDRESS; ``bits``: of THC's indices.
 
     A machine with one address in the job and several ranks gets a :class:`NodeJob`: its ranks share a worker. With
-    "rank0", ranks that are all on one machine are a worker each. ``options`` are those of :class:`sumwire.Job`.
+    "rank0", ranks that are all on one machine are a worker each. ``wait_s``: seconds that the service has to come, if
+    it is not there, and that its aggregator has to become ready. ``options`` are those of :class:`sumwire.Job`.
 
     Rank 0 says in one line on stderr what was chosen, if not ``quiet``. The job is closed when the process ends, if it
     was not before. Raises ServiceError, PlaceError, ReachError and StartError of :mod:`sumwire.start.errors`, and the
     errors of a Job.
     """
     _enter_group()
-    source = Source(service, job, aggregator, address, Wanted(bits=bits))
+    source = Source(service, job, aggregator, address, Wanted(bits=bits), wait_s)
     store = dist.distributed_c10d._get_default_store()
     check = options.get("fallback") != "always"
     place = job_for(store, dist.get_rank(), dist.get_world_size(), source, check=check, timeout=default_timeout())

@@ -4,7 +4,7 @@
 
 | request | answer |
 |---|---|
-| ``GET /job`` | the description: a job file's content, without secrets |
+| ``GET /job`` | the description: a job file's content, without secrets; 503 while the aggregator is not ready |
 | ``GET /probe?port=N`` | 200, and one datagram to UDP port N of the caller, if a worker has that address and port |
 
 It serves a few callers at a time, each for some seconds, and reads nothing but a request's head. Its answers are for
@@ -57,6 +57,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if not is_own_name(self.headers.get("Host"), str(self.server.server_address[0])):
             self._answer(HTTPStatus.FORBIDDEN, b"{}")
+        elif asked.path == "/job" and not self.server.ready.is_set():
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"{}")
         elif asked.path == "/job":
             self.server.tell_of(self.client_address[0])
             self._answer(HTTPStatus.OK, self.server.content)
@@ -90,9 +92,16 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(GuardedServer):
-    def __init__(self, address: tuple[str, int], description: Mapping[str, Any], tell: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        description: Mapping[str, Any],
+        tell: Callable[[str], object],
+        ready: threading.Event,
+    ) -> None:
         self.content = json.dumps(public(description)).encode()
         self.workers = {(entry["ip"], entry["udp_port"]) for entry in description["addresses"]}
+        self.ready = ready
         self._tell = tell
         self._told: Counter[str] = Counter()
         super().__init__(address, _Handler, places=_CALLERS_MOST, call_s=_CALL_S)
@@ -107,14 +116,22 @@ class _Server(GuardedServer):
 
 @contextlib.contextmanager
 def serving(
-    description: Mapping[str, Any], address: str, port: int = PORT, tell: Callable[[str], object] = lambda _: None
+    description: Mapping[str, Any],
+    address: str,
+    port: int = PORT,
+    tell: Callable[[str], object] = lambda _: None,
+    ready: threading.Event | None = None,
 ) -> Iterator[int]:
     """Serve the description at this address alone until the block ends. The value is the port.
 
-    ``port`` 0 is any. ``tell`` gets a line for each script that asks. Raises ServiceError.
+    ``port`` 0 is any. ``tell`` gets a line for each script that asks. ``ready``: while it is not set, scripts are told
+    to ask again. Raises ServiceError.
     """
+    if ready is None:
+        ready = threading.Event()
+        ready.set()
     try:
-        server = _Server((address, port), description, tell)
+        server = _Server((address, port), description, tell, ready)
     except OSError as error:
         cure = "end the program that has the port, or choose another one: sumwire up --listen ADDRESS:PORT"
         if error.errno == errno.EADDRNOTAVAIL:

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +19,17 @@ from typing import Any, Final
 from sumwire_protocol import constants as p4
 from sumwire_protocol.outside import OutsideError, json_of
 
+from sumwire.errors import ConfigError
 from sumwire.start import child
 from sumwire.start.child import Aggregator, Say
 from sumwire.start.description import (
     Wanted,
-    address_of,
-    check_loopback,
+    as_others_know,
     completed,
     described,
+    is_local,
     public,
+    server_address,
     source_towards,
 )
 from sumwire.start.errors import StartError
@@ -37,6 +41,9 @@ _REPORT_S: Final = 10.0
 # From the end of an aggregator to the next one, after each of several that ended one after the other.
 _WAITS_S: Final = (0.0, 1.0, 5.0, 30.0)
 _COMMAND_S: Final = 120.0
+_EVERY_ADDRESS: Final = "0.0.0.0"
+# The options that fields of a job come from.
+_OPTION_OF: Final = {"job": "--number", "name": "--name", "addresses": "--worker-port", "udp_port": "--worker-port"}
 
 
 @dataclass(frozen=True)
@@ -62,21 +69,24 @@ def up(options: Up, say: Say) -> None:
 
     Raises ServiceError, StartError, UsageError and ConfigError.
     """
+    ready = threading.Event()
     if options.switches is not None:
         job = _switches(options, options.switches, say)
-        command = [CONTROLLER, *options.logging, "watch", str(options.switches)]
+        command = [_controller_here(), *options.logging, "watch", str(options.switches)]
+        ready.set()
     else:
         job = _job(options)
         command = _command(options)
     with _until_signal(), contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
         # First: it refuses a job with a secret, and a port that is taken, before anything runs.
         address, port = options.listen or (_own_address(job), PORT)
-        port = stack.enter_context(serving(job, address, port, say))
+        port = stack.enter_context(serving(job, address, port, say, ready))
+        address = _own_address(job) if address == _EVERY_ADDRESS else address
         say(summary(job))
         say(f"the job is at http://{address}:{port}; in each script: job = sumwire.init()")
         say(_hint(address, port))
         if options.switches is None:
-            _keep_aggregator(command, job, say)
+            _keep_aggregator(command, job, say, ready)
         else:
             _keep_watch(command)
     say("stopped")
@@ -88,9 +98,13 @@ def summary(job: Mapping[str, Any]) -> str:
     hosts = ", ".join(entry["ip"] for entry in job["addresses"])
     bits = "" if thc is None else f", thc with {thc} bits"
     return (
-        f"job {job['name']} (number {job['job']}): {job['workers']} workers ({hosts}){bits}, {job['slots']} slots, "
+        f"job {job['name']} (number {job['job']}): {_workers(job['workers'])} ({hosts}){bits}, {job['slots']} slots, "
         f"aggregator {job['addresses'][0]['aggregator']}"
     )
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"
 
 
 def _hint(address: str, port: int) -> str:
@@ -100,18 +114,38 @@ def _hint(address: str, port: int) -> str:
 
 
 def _job(options: Up) -> dict[str, Any]:
-    addresses = {host: address_of(host) for host in options.hosts}
-    if not addresses:
+    found = {host: server_address(host) for host in options.hosts}
+    if not found:
         raise StartError("no hosts: name the workers: sumwire up --hosts A,B")
     if len(options.hosts) > p4.JOB_WORKERS_MAX:
         raise StartError(
             f"{len(options.hosts)} hosts: a job has at most {p4.JOB_WORKERS_MAX} workers: name fewer; several ranks "
             "of a server share its worker"
         )
-    check_loopback(addresses)
+    addresses = as_others_know(found)
     aggregator = options.aggregator or (options.ssh or "").rpartition("@")[2] or None
-    at = address_of(aggregator) if aggregator else source_towards(addresses[options.hosts[0]])
-    return described([addresses[host] for host in options.hosts], at, options.wanted)
+    at = server_address(aggregator) if aggregator else source_towards(addresses[options.hosts[0]])
+    try:
+        job = described([addresses[host] for host in options.hosts], at, options.wanted)
+    except ConfigError as error:
+        option = _OPTION_OF.get(error.field, error.field)
+        raise StartError(f"{option} = {error.value!r}: {error.rule}: give another value, or leave it out") from error
+    if not options.ssh:
+        _check_place(at)
+    return job
+
+
+def _check_place(aggregator: str) -> None:
+    """Raises StartError if no aggregator can be started here at this address."""
+    if not is_local(aggregator):
+        raise StartError(
+            f"--aggregator {aggregator}: this machine does not have the address (`ip address` says what it has): run "
+            f"`sumwire up` on the server that has it, or start the aggregator there: --ssh {aggregator}"
+        )
+    child.check_free(
+        aggregator, "or run this one on another server, or with another address of this one: --aggregator ADDRESS "
+        "--listen ADDRESS"
+    )  # fmt: skip
 
 
 def _own_address(job: Mapping[str, Any]) -> str:
@@ -123,17 +157,20 @@ def _command(options: Up) -> list[str]:
     return child.by_ssh(options.ssh, options.remote_command, *report) if options.ssh else child.here(*report)
 
 
-def _keep_aggregator(command: Sequence[str], job: Mapping[str, Any], say: Say) -> None:
+def _keep_aggregator(command: Sequence[str], job: Mapping[str, Any], say: Say, ready: threading.Event) -> None:
     """Run an aggregator, and another one whenever it ends: its slots are empty then, and workers return to it.
 
-    Raises StartError if several end one after the other, and after the first if it does not become ready.
+    ``ready`` is set while one serves. Raises StartError if several end one after the other, and after the first if it
+    does not become ready.
     """
     failures = 0
     while True:
         with Aggregator(command, job, say) as running:
+            ready.set()
             # One that has served for long starts the count anew.
             lasted = not running.ended.wait(_WAITS_S[-1])
             running.ended.wait()
+            ready.clear()
         failures = 0 if lasted else failures + 1
         if failures == len(_WAITS_S):
             raise StartError(f"the aggregator has ended {failures} times; see its lines above, then start it again")
@@ -153,10 +190,17 @@ def _switches(options: Up, file: Path, say: Say) -> dict[str, Any]:
     return completed(public(job), where=str(file))
 
 
+def _controller_here() -> str:
+    """The controller's program: that on PATH, or else that of this Python's environment, which need not be on it."""
+    beside = Path(sys.executable).with_name(CONTROLLER)
+    return shutil.which(CONTROLLER) or (str(beside) if beside.exists() else CONTROLLER)
+
+
 def _controller(*words: str) -> str:
     """What a command of the controller prints."""
+    command = [_controller_here(), *words]
     try:
-        done = subprocess.run([CONTROLLER, *words], capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
     except FileNotFoundError as error:
         raise StartError(f"{CONTROLLER} is not installed: install it with pip install 'sumwire[controller]'") from error
     except subprocess.TimeoutExpired as error:

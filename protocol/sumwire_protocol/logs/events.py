@@ -78,6 +78,7 @@ class Event(Enum):
     STEP_REVERTED = ("step_reverted", (HOST,), "step", "an outer step had NaN or infinity, and all went back")
     PATH_CHOSEN = ("path_chosen", (HOST,), "name ranks", "whether the backend sumwire goes by the job")
     JOB_FOUND = ("job_found", (HOST,), "name found workers aggregator", "`sumwire.init()` has found the job")
+    SERVICE_AWAITED = ("service_awaited", (HOST,), "wait_s reason", "`sumwire.init()` waits for `sumwire up`")
     NOTHING_TO_DO = ("nothing_to_do", (HOST,), "reason", "a framework's callback leaves the model as it is")
 
     # -- the service --

@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from sumwire.config import jobfile, parse_job
 from sumwire.errors import ConfigError
 from sumwire.start import reach, service
 from sumwire.start.description import Wanted, described
-from sumwire.start.errors import ReachError, ServiceError
+from sumwire.start.errors import AbsentServiceError, ReachError, ServiceError
 from sumwire.start.fetch import Service
 from sumwire.start.service import PROBE, serving
 
@@ -181,6 +184,45 @@ def test_no_service_there(job: dict[str, Any]) -> None:
         ServiceError, match=r"no service at http://127\.0\.0\.1.*Connection refused; start it: `sumwire up"
     ):
         Service("127.0.0.1", port).job()
+
+
+def test_a_service_whose_aggregator_is_not_ready(job: dict[str, Any]) -> None:
+    """Scripts wait for it, and say so once."""
+    ready = threading.Event()
+    said: list[str] = []
+
+    def tell(line: str) -> None:
+        said.append(line)
+        ready.set()
+
+    with serving(job, "127.0.0.1", 0, ready=ready) as port:
+        served = Service("127.0.0.1", port)
+        with pytest.raises(AbsentServiceError, match=r"the aggregator of http://127.* is not ready; ask again soon"):
+            served.job_within(0, said.append)
+        assert served.job_within(60, tell) == job
+    assert len(said) == 1 and said[0].startswith("sumwire.init() waits up to 60 s: the aggregator of")
+
+
+def test_a_service_that_comes_later(job: dict[str, Any]) -> None:
+    with serving(job, "127.0.0.1", 0) as port:
+        pass
+    with ExitStack() as stack:
+
+        def come(line: str) -> None:
+            assert "Connection refused; start it: `sumwire up --hosts A,B`" in line
+            stack.enter_context(serving(job, "127.0.0.1", port))
+
+        assert Service("127.0.0.1", port).job_within(60, come) == job
+
+
+def test_what_does_not_come_later(job: dict[str, Any]) -> None:
+    """A name that stands for nothing, and a time that is none."""
+    with pytest.raises(ServiceError) as raised:
+        Service("no-such-host.invalid").job_within(60, pytest.fail)
+    assert not isinstance(raised.value, AbsentServiceError)
+    for wait_s in (-1, math.inf, math.nan):
+        with pytest.raises(ServiceError, match=f"wait_s = {wait_s:g}: must be 0 or more seconds: leave it out for 60"):
+            Service("127.0.0.1").job_within(wait_s, pytest.fail)
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b'{"format": 3}', b"\xff", b"[" * 70_000])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -128,6 +129,11 @@ def test_by_ssh(tmp_path: Path) -> None:
             "33 hosts: a job has at most 32 workers: name fewer; several ranks",
         ),
         (["--hosts", "127.0.0.1", "--rtt-ms", "0"], "both must be above 0"),
+        (
+            ["--hosts", "127.0.0.1", "--number", "70000"],
+            "--number = 70000: must be an integer in 0..65535: give another",
+        ),
+        (["--hosts", "127.0.0.1", "--worker-port", "70000"], "--worker-port = 70008: must be an int"),
         (["--hosts", "127.0.0.1", "--aggregator", "127.0.0.1", "--ssh=-x"], "must be HOST or USER@HOST"),
         (["--switches", "x.yaml"], "sumwire-controller is not installed: install it with pip install"),
     ],
@@ -135,8 +141,27 @@ def test_by_ssh(tmp_path: Path) -> None:
 def test_what_cannot_be(options: list[str], message: str, capsys: pytest.CaptureFixture[str],
                         monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert cli.main(["up", *options]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_a_second_one_on_the_same_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its cure is whole: another port of the service would not help, since the aggregator has but one."""
+    aggregator, options = options_of(2)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first:
+        first.bind((aggregator, 21335))
+        assert cli.main(["up", *options]) == 1
+    said = capsys.readouterr().err
+    assert f"UDP port 21335 of {aggregator}: Address already in use, mostly by another `sumwire up`" in said
+    assert "on another server, or with another address of this one: --aggregator ADDRESS --listen ADDRESS" in said
+
+
+def test_hosts_with_spaces(capsys: pytest.CaptureFixture[str]) -> None:
+    """As people write lists. What stands in the way here comes after the hosts."""
+    assert cli.main(["up", "--hosts", "127.0.0.1,", "127.0.0.2 , 127.0.0.3", "--aggregator", "198.51.100.7"]) == 1
+    said = capsys.readouterr().err
+    assert "--aggregator 198.51.100.7: this machine does not have the address" in said and "--ssh 198.51.100.7" in said
 
 
 def test_no_such_bits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from sumwire.config import parse_job
 from sumwire.errors import ConfigError, UsageError
 from sumwire.start import child
-from sumwire.start.description import Wanted, check_loopback, described, public, slots_for
+from sumwire.start import description as module
+from sumwire.start.description import Wanted, as_others_know, described, public, server_address, slots_for
 from sumwire.start.errors import ServiceError, StartError
 from sumwire.start.fetch import Service
 from sumwire.start.up import _hint
@@ -34,9 +37,20 @@ def test_slots_for_a_link(gbit: float, rtt_ms: float, slots: int) -> None:
     assert slots_for(gbit, rtt_ms) == slots
 
 
-def test_no_such_link() -> None:
-    with pytest.raises(UsageError, match="must be above 0"):
-        slots_for(0, 1)
+@pytest.mark.parametrize("gbit", [0, -1, math.inf, math.nan])
+def test_no_such_link(gbit: float) -> None:
+    with pytest.raises(UsageError, match=f"a link of {gbit:g} .*must be above 0, and finite: leave them out for 10"):
+        slots_for(gbit, 1)
+
+
+def test_ports_of_a_second_job_on_the_same_servers() -> None:
+    """The aggregator is on another server, and has its own port."""
+    ports = [
+        entry["udp_port"] for entry in described(HOSTS[:2] + HOSTS[:1], "10.0.0.9", Wanted(port=22000))["addresses"]
+    ]
+    assert ports == [22000, 22000, 22008]
+    with pytest.raises(ConfigError, match=r"udp_port = 70000: .*; give another value, or leave it out"):
+        described(HOSTS, "10.0.0.9", Wanted(port=70000))
 
 
 def test_no_such_job() -> None:
@@ -53,10 +67,35 @@ def test_what_could_be_secret_is_not_served() -> None:
         public({**description, "key": "00ff"})
 
 
-def test_a_host_that_is_this_machine_s_own_only_here() -> None:
-    check_loopback({"a": "127.0.0.1", "b": "127.0.0.2"})
-    with pytest.raises(ServiceError, match=r"host 'a' is 127\.0\.1\.1 here"):
-        check_loopback({"a": "127.0.1.1", "b": "10.0.0.2"})
+def test_a_host_that_is_this_machine_s_own_only_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's own name is 127.0.1.1 on the machine itself. It gets the address on the way to the others."""
+    monkeypatch.setattr(module, "source_towards", {"10.0.0.2": "10.0.0.1"}.__getitem__)
+    alone = {"a": "127.0.0.1", "b": "127.0.0.2"}
+    assert as_others_know(alone) == alone
+    assert as_others_know({"a": "127.0.1.1", "b": "10.0.0.2"}) == {"a": "10.0.0.1", "b": "10.0.0.2"}
+    for own in ("127.0.1.1", "localhost"):
+        with pytest.raises(ServiceError, match=rf"host '{own}' is 127\.0\.1\.1 here, which no other server reaches"):
+            as_others_know({own: "127.0.1.1", "b": "10.0.0.2"})
+
+
+@pytest.mark.parametrize(
+    ("host", "rule"),
+    [
+        ("0.0.0.0", "is no address of one server: write the server's own"),
+        ("224.0.0.1", "is no address of one server"),
+        ("255.255.255.255", "is no address of one server"),
+        ("::1", "is an IPv6 address, and Sumwire's packets are IPv4: give the server an IPv4 address"),
+        ("[fe80::1]", "is an IPv6 address"),
+        ("10.0.0.300", "must be a name or an IPv4 address, and nothing else: write 10.0.0.1"),
+        ("10.0.0.1:21335", "must be a name or an IPv4 address"),
+        ("10.0.0.1/24", "must be a name or an IPv4 address"),
+        ("", "must be a name or an IPv4 address"),
+    ],
+)
+def test_no_address_of_a_server(host: str, rule: str) -> None:
+    with pytest.raises(ServiceError) as raised:
+        server_address(host)
+    assert rule in str(raised.value) and repr(host) in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +104,12 @@ def test_a_host_that_is_this_machine_s_own_only_here() -> None:
 )
 def test_addresses_of_services(text: str, host: str, port: int) -> None:
     assert Service.parse(text) == Service(host, port)
+
+
+@pytest.mark.parametrize("text", ["fd00::1", "[fd00::1]", "[fd00::1]:21334", "http://[fd00::1]:21334/"])
+def test_no_service_at_an_ipv6_address(text: str) -> None:
+    with pytest.raises(ServiceError, match="is an IPv6 address, and Sumwire's packets are IPv4"):
+        Service.parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "a:", "a:0", "a:99999", "a:1x", "a b", "user@a", "a/b", "a\nb", ":5"])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from sumwire.start import place
 from sumwire.start.errors import PlaceError
 from sumwire.start.place import Source, plan
 
@@ -56,3 +57,17 @@ def test_sources(monkeypatch: pytest.MonkeyPatch) -> None:
         Source("a", "b.json").checked()
     with pytest.raises(PlaceError, match="must be 'rank0', or left out"):
         Source(aggregator="rank1").checked()
+
+
+def test_a_name_that_is_its_machine_s_own_only_there() -> None:
+    """Rank 0's machine knows its name as 127.0.1.1, and so takes the address that the others know it by."""
+    said = [
+        {"machine": "m", "address": "127.0.0.1", "master": "127.0.1.1"},
+        {"machine": "m", "address": "10.0.0.7", "master": "127.0.1.1"},
+        {"machine": "n", "address": "10.0.0.2", "master": "10.0.0.1"},
+    ]
+    known = place._as_others_know(said)
+    assert [one["address"] for one in known] == ["10.0.0.1", "10.0.0.7", "10.0.0.2"]
+    assert [one["master"] for one in known] == ["10.0.0.1"] * 3
+    alone = said[:2]
+    assert place._as_others_know(alone) == alone

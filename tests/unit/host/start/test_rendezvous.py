@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that do not come to `sumwire.init()`, and a store that ends."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from helpers.logs import events_of
+from sumwire.start import rendezvous
+from sumwire.start.errors import PlaceError
+from sumwire.start.rendezvous import Rendezvous
+from sumwire_protocol.logs.events import Event
+from torch.distributed import HashStore
+
+SOON = timedelta(seconds=0.05)
+
+
+def test_who_has_not_come_is_named(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "_WARN_AFTER_S", 0.0)
+    with caplog.at_level(logging.WARNING, "sumwire"), pytest.raises(PlaceError, match="rank 1 has not come within 0 s"):
+        Rendezvous(HashStore(), 0, 3, SOON).gather("here")
+    assert events_of(caplog.records) == [Event.RANKS_AWAITED]
+    assert "for ranks [1, 2]: start those that do not run" in caplog.text
+
+
+def test_one_rank_tells_for_all(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 has come too, so rank 1 says nothing."""
+    monkeypatch.setattr(rendezvous, "_WARN_AFTER_S", 0.0)
+    store: Any = HashStore()
+    late = Rendezvous(store, 1, 3, SOON)
+    late._store.set("0/0", '{"value": null}')
+    with caplog.at_level(logging.WARNING, "sumwire"), pytest.raises(PlaceError, match="rank 2 has not come"):
+        late.gather(None)
+    assert not caplog.records
+
+
+def test_a_store_that_is_gone() -> None:
+    class Gone(HashStore):
+        def check(self, keys: list[str]) -> bool:
+            raise RuntimeError("Connection reset by peer. And more")
+
+    gone = Rendezvous(HashStore(), 0, 2, SOON)
+    gone._store = Gone()
+    with pytest.raises(PlaceError, match=r"store of the ranks cannot be reached any more \(Connection reset by peer\)"):
+        gone.gather(None)
