@@ -116,12 +116,14 @@ class Service:
             status, content = get(self.host, self.port, path, within_s=_ANSWER_S, bytes_most=_BYTES_MOST, source=source)
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            # A name that stands for nothing will not do so in a minute.
-            kind = ServiceError if isinstance(error, socket.gaierror | UnicodeError) else AbsentServiceError
-            raise kind(
+            text = (
                 f"no service at {self}: {reason}{self._known_as()}; start it: `sumwire up --hosts A,B`, or set "
                 "SUMWIRE_SERVICE to its address"
-            ) from error
+            )
+            # A name that stands for nothing will not do so in a minute.
+            if isinstance(error, socket.gaierror | UnicodeError):
+                raise ServiceError(text) from error
+            raise AbsentServiceError(text) from error
         if len(content) > _BYTES_MOST:
             raise ServiceError(f"{self} answers with too much: give the address that `sumwire up` has printed")
         return status, content

@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
+from helpers.logs import events_of
+from sumwire.start import place
 from sumwire.start.errors import PlaceError
+from sumwire.start.fetch import Service
 from sumwire.start.place import Source
+from sumwire_protocol.logs.events import Event
 
 
 @pytest.fixture(autouse=True)
@@ -40,3 +45,13 @@ def test_what_the_script_says_goes_before_the_environment(environment: pytest.Mo
 def test_two_sources_are_refused() -> None:
     with pytest.raises(PlaceError, match="service and job: must be one of them"):
         Source(service="a", job="b").checked()
+
+
+def test_a_wait_for_the_service_is_told(caplog: pytest.LogCaptureFixture, environment: pytest.MonkeyPatch) -> None:
+    """Rank 0 asks with the time that the script has given, and says what it waits for."""
+    environment.setattr(Service, "job_within", lambda self, wait_s, tell: tell(f"{self} for {wait_s}") or {})
+    told = [{"machine": "m", "address": "127.0.0.1", "service": "10.0.0.9", "master": ""}]
+    with caplog.at_level(logging.WARNING, "sumwire"):
+        place._described(Source(wait_s=7), told, False, [])
+    assert caplog.messages == ["http://10.0.0.9:21334 for 7"]
+    assert events_of(caplog.records) == [Event.SERVICE_AWAITED]
