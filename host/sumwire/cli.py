@@ -239,6 +239,7 @@ def _decode(options: argparse.Namespace) -> int:
         else:
             for line in show.as_text(story, wanted):
                 print(line)
+        return 1 if story.counts.damaged else 0
     return 0
 
 

@@ -22,7 +22,7 @@ from sumwire_protocol.outside import OutsideError
 KEY_BYTES: Final = 32
 """Bytes of a job's key."""
 _DIGITS: Final = re.compile(rb"[0-9a-fA-F]{64}")
-_MAKE: Final = "(umask 077; openssl rand -hex 32 > FILE)"
+_MAKE: Final = "(umask 077 && openssl rand -hex 32 > FILE)"
 _BLOCK_BYTES: Final = 64
 _SIP_BYTES: Final = 16
 
@@ -40,18 +40,19 @@ def read_key(path: str) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "no name of a file"
-        raise OutsideError(f"names a key file that cannot be read ({why}): {_MAKE}") from error
+        cure = f"copy the job's key file there, or make one for the switch and all workers: {_MAKE}"
+        raise OutsideError(f"names a key file that cannot be read ({why}); {cure}") from error
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise OutsideError(f"must name a regular file: {_MAKE}")
+            raise OutsideError(f"must name a regular file; {_MAKE}")
         if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise OutsideError("names a key file that others than its owner may open: chmod 600 FILE")
+            raise OutsideError("names a key file that others than its owner may open; chmod 600 FILE")
         digits = os.read(descriptor, 2 * KEY_BYTES + 2).strip()
     finally:
         os.close(descriptor)
     if not _DIGITS.fullmatch(digits):
-        raise OutsideError(f"names a file that must hold {2 * KEY_BYTES} hexadecimal digits: {_MAKE}")
+        raise OutsideError(f"names a file that must hold {2 * KEY_BYTES} hexadecimal digits; {_MAKE}")
     return bytes.fromhex(digits.decode())
 
 

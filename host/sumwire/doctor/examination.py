@@ -46,8 +46,6 @@ def examine(
             yield from status.findings()
         elif job_file is None:
             yield unknown("job", "none was named; a job's way to its switch is looked at with: sumwire doctor JOBFILE")
-        elif config is not None:
-            yield unknown("generation", "hosts are not told; the configuration of the switches tells: --config CONFIG")
 
 
 def _loaded(path: Path, worker: int | None) -> tuple[JobConfig | None, Finding]:
@@ -81,6 +79,6 @@ def _network(config: JobConfig) -> Iterator[Finding]:
     for lane in range(len(config.lanes)):
         own = config.for_lane(lane)
         answers = ask(own, found.device)
-        yield from judged(own, answers)
+        yield from judged(own, answers, found)
         if not answers.answered:
             return

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import importlib.util
 import os
@@ -30,6 +31,9 @@ _CLOCK: Final = Path("/sys/devices/system/clocksource/clocksource0/current_clock
 # Reading these takes microseconds, and a job reads the time for every batch of packets.
 _SLOW_CLOCKS: Final = ("acpi_pm", "hpet", "jiffies", "pit")
 _RESOLUTION_MOST_S: Final = 1e-4
+# Of the kernel, from adjtimex(2), and more bytes than its struct timex has.
+_TIME_ERROR: Final = 5
+_TIMEX_BYTES: Final = 512
 _PYTHON_LEAST: Final = (3, 11)
 # The kernel counts a received packet as more than its bytes.
 _TRUE_SIZE: Final = 2
@@ -80,11 +84,19 @@ def _compiler() -> Finding:
 def _clock() -> Finding:
     resolution = time.clock_getres(time.CLOCK_MONOTONIC)
     source = _CLOCK.read_text().strip() if _CLOCK.exists() else "not told"
-    text = f"source {source}, resolution {resolution * 1e9:.0f} ns"
+    text = f"source {source}, resolution {resolution * 1e9:.0f} ns, {_time_of_day()}"
     if source in _SLOW_CLOCKS or resolution > _RESOLUTION_MOST_S:
         cure = f"choose a quicker one of {_CLOCK.parent / 'available_clocksource'}, such as tsc or kvm-clock"
         return Finding("clock", NOTE, f"{text}: slow to read", cure)
     return good("clock", text)
+
+
+def _time_of_day() -> str:
+    """Whether the time of day is kept by NTP or the like. No job needs it, but logs of several hosts do."""
+    state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    if state == _TIME_ERROR:
+        return "time of day not synchronised: times in logs of several hosts may differ"
+    return "time of day synchronised"
 
 
 def _buffers(config: JobConfig | None) -> Finding:

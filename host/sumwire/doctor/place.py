@@ -24,18 +24,22 @@ from sumwire.transport.switch_errors import least_mtu, too_narrow
 
 _GET_FLAGS: Final = 0x8913
 _GET_MTU: Final = 0x8921
+_UP: Final = 0x1
 _RUNNING: Final = 0x40
 _COMMAND_MOST: Final = 60
 
 
 @dataclass(frozen=True)
 class Place:
-    """``here``: the worker's address is this host's. ``way``: there is a route to the switch. ``device``: towards the
-    switch; "" if not known."""
+    """``here``: the worker's address is this host's. ``way``: there is a route to the switch, and its device is
+    connected. ``device``: towards the switch; "" if not known. ``hop``: the next address on the way, a gateway's or the
+    switch's own; "" if not known. ``narrow``: the device takes no packet as long as the job's."""
 
     here: bool
     way: bool
     device: str
+    hop: str = ""
+    narrow: bool = False
 
 
 def own_worker(addresses: list[str]) -> list[int]:
@@ -54,8 +58,8 @@ def examined(config: JobConfig) -> tuple[Place, list[Finding]]:
     no_route = _no_route(config)
     if no_route is not None:
         return Place(True, False, ""), [*findings, *ports, no_route]
-    device, way = _way(config)
-    return Place(True, True, device), [*findings, *ports, *way]
+    place, way = _way(config)
+    return place, [*findings, *ports, *way]
 
 
 def _bind_error(address: str, port: int) -> OSError | None:
@@ -107,8 +111,7 @@ def _no_route(config: JobConfig) -> Finding | None:
             udp.bind((own.ip, 0))
             udp.connect((config.aggregator, p4.SUMWIRE_PORT))
         except OSError as error:
-            told = json.loads(words_of(["ip", "-json", "address", "show", "to", own.ip]) or "[]")
-            down = [str(one["ifname"]) for one in told if "ifname" in one and "UP" not in one.get("flags", ())]
+            down = [name for name, flags in devices_of(own.ip) if "UP" not in flags]
             if down:
                 text = f"no route to {config.aggregator}: {down[0]}, which has {own.ip}, is down"
                 return bad("route", text, f"ip link set dev {down[0]} up")
@@ -116,32 +119,41 @@ def _no_route(config: JobConfig) -> Finding | None:
     return None
 
 
-def _way(config: JobConfig) -> tuple[str, list[Finding]]:
-    """The device towards the switch, and findings about route, MTU and offloads."""
+def devices_of(address: str) -> list[tuple[str, list[str]]]:
+    """The devices that have an address, with their flags."""
+    told = json.loads(words_of(["ip", "-json", "address", "show", "to", address]) or "[]")
+    return [(str(one["ifname"]), one.get("flags", [])) for one in told if "ifname" in one]
+
+
+def _way(config: JobConfig) -> tuple[Place, list[Finding]]:
+    """The way to the switch, and findings about route, MTU and offloads."""
     told = words_of(["ip", "-json", "route", "get", config.aggregator, "from", config.own_address.ip])
     if told is None:
-        return "", [unknown("route", "there is one; `ip` of iproute2 is not on PATH, which would name its device")]
+        why = "there is one; `ip` of iproute2 is not on PATH, which would name its device"
+        return Place(True, True, ""), [unknown("route", why)]
     route = json.loads(told)[0]
     device = str(route.get("dev", ""))
-    mtu, running = _device(device)
+    hop = str(route.get("gateway", config.aggregator))
+    mtu, flags = _device(device)
     via = f" by {route['gateway']}" if "gateway" in route else ""
-    if not running:
-        cure = f"ip link set dev {device} up; then look at the cable and the switch's port"
-        return device, [bad("route", f"to {config.aggregator}{via} at {device}, which is down", cure)]
+    if not flags & _UP:
+        text = f"to {config.aggregator}{via} at {device}, which is down"
+        return Place(True, False, device, hop), [bad("route", text, f"ip link set dev {device} up")]
+    if not flags & _RUNNING:
+        text = f"to {config.aggregator}{via} at {device}, which has no carrier"
+        cure = "look at the cable, and whether the switch's port is up"
+        return Place(True, False, device, hop), [bad("route", text, cure)]
     need = least_mtu(config)
     width = good("mtu", f"{device} takes {mtu} bytes, the job's packets need {need}")
-    narrow = bad("mtu", too_narrow(config, mtu).partition(": ")[2])
-    return device, [
-        good("route", f"to {config.aggregator}{via} at {device}"),
-        width if mtu >= need else narrow,
-        offloads(device),
-    ]
+    narrow = bad("mtu", too_narrow(config, mtu, device).partition(": ")[2])
+    found = [good("route", f"to {config.aggregator}{via} at {device}"), width if mtu >= need else narrow]
+    return Place(True, True, device, hop, narrow=mtu < need), [*found, offloads(device)]
 
 
-def _device(name: str) -> tuple[int, bool]:
-    """A device's MTU, and whether it is up and connected."""
+def _device(name: str) -> tuple[int, int]:
+    """A device's MTU, and its flags."""
     request = struct.pack("16s16x", name.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         (mtu,) = struct.unpack_from("i", ioctl(udp, _GET_MTU, request), 16)
         (flags,) = struct.unpack_from("H", ioctl(udp, _GET_FLAGS, request), 16)
-    return mtu, bool(flags & _RUNNING)
+    return mtu, flags

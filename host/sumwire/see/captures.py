@@ -31,6 +31,8 @@ _PCAP: Final = {
     b"\x4d\x3c\xb2\xa1": ("<", 10**9),
     b"\xa1\xb2\x3c\x4d": (">", 10**9),
 }
+_GZIP: Final = b"\x1f\x8b"
+_CURE: Final = "give a capture in the format pcap or pcapng: tcpdump -i DEVICE -w run.pcap udp port 21335"
 _SECTION: Final = 0x0A0D0D0A
 _ORDERS: Final = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 _INTERFACE, _SIMPLE, _ENHANCED = 1, 3, 6
@@ -59,11 +61,13 @@ class _Interface:
 class CaptureReader:
     """The frames of one capture, in its order. ``where`` begins the errors' texts.
 
-    ``cut_short``: whether the capture has ended in the middle of a packet. Iterating raises CaptureError.
+    ``cut_short``: whether the capture has ended in the middle of a packet. Iterating raises CaptureError, and
+    ``damage`` then says at which byte, and what is wrong there.
     """
 
     def __init__(self, stream: BinaryIO, where: str) -> None:
         self.cut_short = False
+        self.damage = ""
         self._stream = stream
         self._where = where
         self._at = 0
@@ -77,6 +81,8 @@ class CaptureReader:
             yield from self._pcap(*_PCAP[magic])
         elif int.from_bytes(magic) == _SECTION:
             yield from self._pcapng()
+        elif magic.startswith(_GZIP):
+            raise self._error("a compressed file", f"gunzip it, or: gunzip -c {self._where} | sumwire decode -")
         else:
             raise self._error(f"begins with {magic.hex()}")
 
@@ -107,9 +113,9 @@ class CaptureReader:
             length -= len(piece)
         return True
 
-    def _error(self, text: str) -> CaptureError:
-        cure = "give a capture in the format pcap or pcapng: tcpdump -i DEVICE -w run.pcap udp port 21335"
-        return CaptureError(f"{self._where}: byte {self._at}: {text}; {cure}")
+    def _error(self, text: str, cure: str = _CURE) -> CaptureError:
+        self.damage = f"byte {self._at}: {text}"
+        return CaptureError(f"{self._where}: {self.damage}; {cure}")
 
     # -- the old format ----------------------------------------------------------------------------------
 

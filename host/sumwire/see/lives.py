@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from sumwire_protocol import layout
 
 from sumwire.errors import CaptureError
 from sumwire.see import wording
-from sumwire.see.captures import CaptureReader
+from sumwire.see.captures import CaptureReader, Frame
 from sumwire.see.following import AGAIN, INFORMED, LOST, REFUSED, RESENT, RESULT, SENT, STALE, Chunk, Event, Follower
 from sumwire.see.losses import losses
 from sumwire.see.packets import Counts, Seen, packets_of
@@ -99,7 +99,7 @@ def read(readers: Iterable[tuple[str, CaptureReader]], wanted: Filter) -> Story:
     counts, packets = Counts(), list[Seen]()
     several = len(readers := list(readers)) > 1
     for name, reader in readers:
-        for frame in reader:
+        for frame in _undamaged(name, reader, counts):
             point = f"{name}:{frame.point}" if several and frame.point else name if several else frame.point
             packets += [seen for seen in packets_of(frame._replace(point=point), counts) if wanted.takes(seen)]
             if len(packets) > PACKETS_MOST:
@@ -109,6 +109,19 @@ def read(readers: Iterable[tuple[str, CaptureReader]], wanted: Filter) -> Story:
             counts.cut_short.append(name)
     packets.sort(key=lambda seen: seen.at_s)
     return _told(packets, counts)
+
+
+def _undamaged(name: str, reader: CaptureReader, counts: Counts) -> Iterator[Frame]:
+    """The frames of a capture. One that is damaged further on gives those before, and is noted."""
+    some = False
+    try:
+        for frame in reader:
+            some = True
+            yield frame
+    except CaptureError:
+        if not some:
+            raise
+        counts.damaged.append(f"{name} is damaged at {reader.damage}")
 
 
 def _told(packets: list[Seen], counts: Counts) -> Story:

@@ -79,15 +79,19 @@ class Seen:
 class Counts:
     """``frames`` in all; ``others``: no Sumwire; ``malformed``: at Sumwire's port, and against the wire format.
 
-    ``behind``: packets of trains behind the bytes that were captured.
+    ``headless``: at Sumwire's port, captured without a whole header. ``behind``: packets of trains behind the bytes
+    that were captured. ``cut_short``: captures that end in the middle of a packet. ``damaged``: what is wrong in
+    captures that could be read in part.
     """
 
     frames: int = 0
     packets: int = 0
     others: int = 0
     malformed: int = 0
+    headless: int = 0
     behind: int = 0
     cut_short: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
 
 
 def packets_of(frame: Frame, counts: Counts) -> list[Seen]:
@@ -106,8 +110,9 @@ def packets_of(frame: Frame, counts: Counts) -> list[Seen]:
         return []
     pieces, whole = layout.packets_of(data), len(data) == length
     # A train that was captured in part: what is left of its last packet may be too short for a header.
-    if not whole and len(pieces) > 1 and len(pieces[-1]) < p4.SUMWIRE_BYTES:
+    if not whole and pieces and len(pieces[-1]) < p4.SUMWIRE_BYTES:
         pieces.pop()
+    counts.headless += not whole and not pieces
     seen = [_seen(frame, ends, piece, whole or piece is not pieces[-1]) for piece in pieces]
     good = [one for one in seen if one is not None]
     counts.packets += len(good)

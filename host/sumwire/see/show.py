@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from sumwire_protocol import layout
 
@@ -15,6 +15,8 @@ from sumwire.see.captures import Frame
 from sumwire.see.following import AGAIN, LOST, REFUSED, RESENT, STALE, Event, Follower
 from sumwire.see.lives import Filter, Life, Story
 from sumwire.see.packets import Counts, packets_of
+
+_WHOLE: Final = "capture whole frames (tcpdump -s 0)"
 
 
 def as_dict(story: Story, wanted: Filter) -> dict[str, Any]:
@@ -51,11 +53,16 @@ def summary(story: Story) -> Iterator[str]:
         f"{totals[STALE]} too late, {totals[REFUSED]} refused"
     )
     if counts.malformed or counts.others:
-        yield f"beside them {counts.others} frames of others, {counts.malformed} malformed ones at Sumwire's port"
+        frames = "1 frame" if counts.others == 1 else f"{counts.others} frames"
+        yield f"beside them {frames} of others, {counts.malformed} malformed at Sumwire's port"
+    if counts.headless:
+        yield f"{counts.headless} frames at Sumwire's port were captured without a whole header: {_WHOLE}"
     if counts.behind:
-        yield f"{counts.behind} packets of trains were not captured: capture whole frames (tcpdump -s 0)"
+        yield f"{counts.behind} packets of trains were not captured: {_WHOLE}"
     for name in counts.cut_short:
         yield f"{name} ends in the middle of a packet"
+    for damage in counts.damaged:
+        yield f"{damage}; what follows could not be read"
 
 
 def heading(life: Life) -> str:

@@ -68,8 +68,10 @@ def _reason(event: Event) -> str:
 
 def _workers(event: Event) -> str:
     bits = event.seen.contributors
-    named = ", ".join(str(bit) for bit in range(_BITMAP_BITS) if bits >> bit & 1)
-    return f"workers {named} are in" if named else "nobody is in"
+    named = [str(bit) for bit in range(_BITMAP_BITS) if bits >> bit & 1]
+    if not named:
+        return "nobody is in"
+    return f"worker {named[0]} is in" if len(named) == 1 else f"workers {', '.join(named)} are in"
 
 
 def _sent(event: Event) -> str:

@@ -77,13 +77,17 @@ def silence(config: JobConfig, waited_s: float, questions: int, last_failure: st
     )
 
 
-def too_narrow(config: JobConfig, mtu: int | None = None) -> str:
-    """The message about a path that short packets pass and long ones do not. ``mtu``: of the path, if known."""
+def too_narrow(config: JobConfig, mtu: int | None = None, device: str = "DEVICE") -> str:
+    """The message about a path that short packets pass and long ones do not.
+
+    ``mtu``: of the path, if known. ``device``: that is too narrow, if known.
+    """
     known = f"its MTU is {mtu} bytes" if mtu is not None else "it answers short packets, and whole ones vanish"
+    need = least_mtu(config)
     return (
         f"job {config.job}: the path between {who(config)} and the switch {config.aggregator} is too narrow: {known}; "
-        f"the job's packets need {least_mtu(config)} bytes: `ip link set dev DEVICE mtu {least_mtu(config)}`, or more, "
-        "on every device of the path"
+        f"the job's packets need {need} bytes: `ip link set dev {device} mtu {need}`, or more, on every device of the "
+        "path"
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,12 @@ from sumwire.config import JobConfig, parse_job
 from sumwire.doctor import controller, findings, machine, switch
 from sumwire.doctor.asking import Answers
 from sumwire.doctor.findings import Finding
+from sumwire.doctor.place import Place
 from sumwire.transport.hello import SwitchState
 from sumwire_protocol import constants as p4
+
+NEAR = Place(True, True, "eth0")
+GATEWAY = Place(True, True, "eth0", "192.0.2.1")
 
 
 @pytest.fixture(autouse=True)
@@ -35,14 +40,14 @@ def _state(config: JobConfig, **other: Any) -> SwitchState:
     return SwitchState(**{**given, **other})
 
 
-def _bad(config: JobConfig, answers: Answers) -> dict[str, str]:
-    found = switch.judged(config, answers)
+def _bad(config: JobConfig, answers: Answers, place: Place = NEAR) -> dict[str, str]:
+    found = switch.judged(config, answers, place)
     return {one.name: f"{one.text} -> {one.cure}" for one in found if one.state == findings.BAD}
 
 
 def test_all_is_well(config: JobConfig) -> None:
     answers = Answers(_state(config), times_s=[0.001, 0.003, 0.002], long_passes=True, long_bytes=572)
-    found = {one.name: one for one in switch.judged(config, answers)}
+    found = {one.name: one for one in switch.judged(config, answers, NEAR)}
     assert {one.state for one in found.values()} == {findings.GOOD}
     assert "after 2.00 ms (at best 1.00 ms)" in found["switch"].text
     assert found["quorum"].text == "2 of 2 workers close a chunk; slot 0 is in round 3, workers 1 are in it, open"
@@ -89,11 +94,34 @@ def test_silence(config: JobConfig, answers: Answers, name: str, words: str) -> 
     assert list(bad) == [name] and words in bad[name]
 
 
-def test_silence_to_arp_too(config: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("state", "place", "at", "name", "words"),
+    [
+        ("FAILED", NEAR, "eth0", "switch", "not even to ARP"),
+        ("FAILED", NEAR, "eth1", "route", "leave by eth0, where nobody answers ARP, and 127."),
+        ("INCOMPLETE", GATEWAY, "eth0", "route", "the gateway 192.0.2.1 at eth0"),
+        ("REACHABLE", NEAR, "eth0", "switch", "has answered ARP at eth0 lately"),
+        ("REACHABLE", GATEWAY, "eth0", "switch", "a firewall on the way"),
+        ("STALE", NEAR, "eth0", "switch", "a firewall on the way"),
+    ],
+)
+def test_silence_and_arp(
+    config: JobConfig, monkeypatch: pytest.MonkeyPatch, state: str, place: Place, at: str, name: str, words: str
+) -> None:
+    """What ARP says of the next address on the way tells a dead gateway and a wrong device from a dead switch."""
+    place = place if place.hop else replace(place, hop=config.aggregator)
+    asked = ["ip", "-json", "neigh", "show", "to", place.hop, "dev", "eth0"]
     monkeypatch.setattr(
-        switch, "words_of", lambda command: json.dumps([{"state": ["FAILED"]}]) if "ip" in command else None
+        switch, "words_of", lambda command: json.dumps([{"state": [state]}]) if command == asked else ""
     )
-    assert "not even to ARP" in _bad(config, Answers(watched=True))["switch"]
+    monkeypatch.setattr(switch, "devices_of", lambda address: [(at, ["UP"])])
+    bad = _bad(config, Answers(watched=True, seen_out=state not in ("FAILED", "INCOMPLETE")), place)
+    assert list(bad) == [name] and words in bad[name]
+
+
+def test_a_narrow_device_is_named_once(config: JobConfig) -> None:
+    answers = Answers(_state(config), times_s=[0.1], long_passes=False, long_bytes=572)
+    assert _bad(config, answers, replace(NEAR, narrow=True)) == {}
 
 
 def test_a_firewalls_rules_are_shown(config: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:

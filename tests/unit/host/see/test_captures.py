@@ -59,6 +59,11 @@ def test_a_file_that_is_cut_gives_what_is_before(kind: bytes) -> None:
     assert len(list(whole)) == len(_read(kind)) and not whole.cut_short
 
 
+def test_a_compressed_file_is_told_from_damage() -> None:
+    with pytest.raises(CaptureError, match="a compressed file; gunzip it, or: gunzip -c run.pcap | sumwire decode -"):
+        _read(b"\x1f\x8b\x08\x00 of gzip")
+
+
 def _block(kind: int, body: bytes) -> bytes:
     length = struct.pack("<I", 12 + len(body))
     return struct.pack("<I", kind) + length + body + length

@@ -157,7 +157,18 @@ def test_frames_of_others_and_malformed_ones_are_counted_apart() -> None:
     port[34:38] = bytes(4)
     for data in (good, bytes(broken), good[:60] + bytes(3), arp, bytes(tcp), bytes(port), b"", good[:20]):
         packets_of(Frame(0.0, "", 1, data), counts)
-    assert (counts.packets, counts.malformed, counts.others) == (1, 2, 5)
+    assert (counts.packets, counts.malformed, counts.headless, counts.others) == (1, 1, 1, 5)
+
+
+def test_of_a_damaged_capture_the_beginning_is_told() -> None:
+    whole = pcaps.pcap([(1.0, _frame(SENT)), (2.0, _frame(SENT._replace(slot=1)))])
+    second = len(whole) - len(_frame(SENT)) - 8  # the second packet's length
+    data = whole[:second] + b"\xff" * 4 + whole[second + 4 :]
+    story = lives.read([("run", CaptureReader(io.BytesIO(data), "run"))], ALL)
+    (told,) = [line for line in show.summary(story) if "damaged" in line]
+    assert story.counts.packets == 1 and told.startswith(f"run is damaged at byte {second + 8}: a packet of 4294967295")
+    with pytest.raises(CaptureError, match="a packet of 4294967295"):
+        lives.read([("run", CaptureReader(io.BytesIO(data[:24] + data[second - 8 :]), "run"))], ALL)
 
 
 @pytest.mark.parametrize(
