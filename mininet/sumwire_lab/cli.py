@@ -310,6 +310,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "models": _models,
     "clean": _clean,
 }
+_TORCH_LOG: Final = "TORCH_CPP_LOG_LEVEL"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -324,6 +325,8 @@ def _log_in(form: forms.Form) -> None:
     _voices[:] = [forms.Voice(form, _NAME)]
     if form is forms.Form.JSON:
         os.environ[forms.VARIABLE] = form.value
+        # PyTorch's own lines, of its C++ code, are no JSON. Its errors also come as exceptions.
+        os.environ.setdefault(_TORCH_LOG, "ERROR")
         # For people, what is said has the same.
         forms.to_stderr(form, logging.INFO, "%(message)s", only=_NAME)
 

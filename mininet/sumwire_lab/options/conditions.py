@@ -102,7 +102,7 @@ class Conditions:
             "gray failure": self.gray and f"{self.gray.value:.3%} on the link of h{self.gray.host}",
             "background": self.background and f"{self.background:.0%} of every link, or of the server's",
             "incast": self.incast_kb and f"{self.incast_kb} kB from every host to h1 at once, twice a second",
-            "slow": self.slow and f"worker {self.slow.host} computes {self.slow.value:g} times as long",
+            "slow": self.slow and f"h{self.slow.host} computes {self.slow.value:g} times as long",
         }
         return ", ".join(f"{name}: {text}" for name, text in parts.items() if text)
 

@@ -30,7 +30,7 @@ _OF_SUMMARY: Final = (
 )  # fmt: skip
 MEASURES: Final[Mapping[str, str]] = {
     "comm_s_per_step": "communication per step, s",
-    "compute_s_per_step": "the step's other time, s",
+    "compute_s_per_step": "rest of the step, s",
     "step_s": "whole step, s",
     "time_to_target_s": "time to the target accuracy, s",
     "accuracy": "test accuracy",

@@ -16,6 +16,7 @@ from sumwire_lab.options.tasks import TASKS, Task
 from sumwire_lab.run.answer import answers
 from sumwire_lab.run.records import StepRecord, WorkerRecord
 
+_FLOAT_BYTES: Final = 4
 # Counters of JobStats.
 DELIVERY: Final = (
     "missing", "left_out", "flushed", "probes", "informs", "trimmed", "ce_marks", "recovered", "ahead"
@@ -68,6 +69,7 @@ def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
         "bits_per_answer": _last(s.bits for s in first),
         "time_to_target_s": time_to_target(first, task.target),
         "comm_s_per_step": fmean(s.comm_s for s in steps),
+        "algorithm_mb_per_s": _algorithm_mb_per_s(result.workers[0].parameters, fmean(s.comm_s for s in steps)),
         "codec_s_per_step": _mean_known(s.codec_s for s in steps),
         "compute_s_per_step": fmean(s.step_s - s.comm_s for s in steps),
         "wire_bytes_per_step": fmean(s.tx_bytes + s.rx_bytes for s in steps),
@@ -92,6 +94,11 @@ def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
     if result.system != BASELINE:
         entry |= _switch_numbers(result.workers)
     return entry | result.extra
+
+
+def _algorithm_mb_per_s(parameters: int, comm_s: float) -> float | None:
+    """Megabytes of float32 gradient that are reduced in a second of communication; None without communication."""
+    return parameters * _FLOAT_BYTES / comm_s / 1e6 if comm_s else None
 
 
 def tensor_times(workers: Sequence[WorkerRecord], warm_up: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options import recorded
 from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
+from sumwire_lab.run import machine
 from sumwire_lab.run.apply_conditions import apply_conditions
 from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.link_use import LinkMeter
@@ -73,7 +74,7 @@ def run(
             tick = partial(followed.tick, tuple(done), system)
             done.append(_one(system, options, used, folder, deadline_s=left, say=say, on_tick=tick))
             # Written after each system, so that a failure of a later one loses nothing.
-            summary = run_summary(options, kind, done)
+            summary = {**run_summary(options, kind, done), "machine": machine.told()}
             render.write(folder, summary, done)
             followed.trained(done)
     return summary, folder

@@ -71,7 +71,9 @@ def curves(results: Sequence[SystemResult], target: float) -> list[Curve]:
             "accuracy", "Test accuracy over time, %", over_time, tested, wording.seconds, score, 100 * target,
             percent=True,
         ),
-        Curve("loss", "Training loss over time, workers' mean", over_time, losses, wording.seconds, "{:.4f}".format),
+        Curve(
+            "loss", "Training loss over time, workers' mean, nats", over_time, losses, wording.seconds, "{:.4f}".format
+        ),
         Curve(
             "bytes", "Test accuracy over bytes sent by a worker, %", "sent so far", sent, wording.size, score,
             100 * target, log_x=True, percent=True,

@@ -74,11 +74,11 @@ def cards(summary: Mapping[str, Any], system: str, colours: Mapping[str, int]) -
             f"{path}time_to_accuracy", found["time_to_accuracy"], wording.times(found["time_to_accuracy"]),
             _label(found["time_to_accuracy"], f"sooner to {target:.0%} test accuracy", f"{BASELINE}'s speed to it"),
             _bars(summary, system, colours, "time_to_target_s", wording.seconds),
-            "" if found["time_to_accuracy"] is not None else "Not both have reached it.",
+            "" if found["time_to_accuracy"] is not None else "At least one of them did not reach it.",
         ),
         Card(
             f"{path}accuracy_points", found["accuracy_points"], wording.points(found["accuracy_points"]),
-            f"points of test accuracy beside {BASELINE}",
+            f"points of test accuracy compared with {BASELINE}",
             _bars(summary, system, colours, "accuracy", wording.accuracy),
         ),
         Card(

@@ -17,7 +17,7 @@ from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.run import report
 from sumwire_lab.run.comparison import Comparison, Line
-from sumwire_lab.run.page import behind, curves, network, opening, timeline, wire
+from sumwire_lab.run.page import behind, curves, network, opening, timeline, wire, wording
 from sumwire_lab.run.summary import SystemResult
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
@@ -89,6 +89,7 @@ def content(summary: dict[str, Any], results: Sequence[SystemResult]) -> dict[st
         "lines": lines[1:],
         "lanes": report.lane_rows(summary),
         "baseline": BASELINE,
+        "measured": measured(summary),
         "open": _OPEN,
         "summary": json.dumps(summary, indent=1),
     }
@@ -115,8 +116,20 @@ def setting(summary: dict[str, Any]) -> list[str]:
     if summary["impair"]:
         parts.append(f"impaired: {summary['impair']}")
     conditions = summary.get("conditions") or {}
-    parts += [f"{name} {value}" for name, value in conditions.items() if value]
+    parts += [wording.condition(name, value) for name, value in conditions.items() if value]
     return parts
+
+
+def measured(summary: dict[str, Any]) -> str:
+    """When and where it was measured; empty for a run that did not record it."""
+    known = summary.get("machine")
+    if known is None:
+        return ""
+    return (
+        f"Measured at {known['measured_at']} on {known['cores']} cores of {known['processor']}, {known['kernel']}, "
+        f"Python {known['python']}, PyTorch {known['torch']}, Sumwire {known['sumwire']}. All workers and switches "
+        "share these cores."
+    )
 
 
 def write(folder: Path, summary: dict[str, Any], results: Sequence[SystemResult]) -> None:

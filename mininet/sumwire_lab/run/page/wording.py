@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 NONE: Final = "–"
 _UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
@@ -43,6 +44,19 @@ def size(value: float | None) -> str:
         return NONE
     unit, name = next(((unit, name) for unit, name in _UNITS if value >= unit), (1.0, "B"))
     return f"{value / unit:.3g} {name}" if value < 1000 * unit else f"{value / unit:.0f} {name}"
+
+
+def condition(name: str, value: Any) -> str:
+    """A condition of the run, by its key and value in summary.json."""
+    where, _, amount = str(value).partition(":")
+    forms: dict[str, Callable[[], str]] = {
+        "loss": lambda: f"{100 * value:g} % loss on every link",
+        "gray": lambda: f"{100 * float(amount):g} % loss on the link of h{where}",
+        "background": lambda: f"TCP flows ask for {100 * value:g} % of a link",
+        "incast_kb": lambda: f"incast of {value} kB twice a second",
+        "slow": lambda: f"h{where} computes {float(amount):g} times as long",
+    }
+    return forms[name]() if name in forms else f"{name}: {value}"
 
 
 def points(value: float | None) -> str:

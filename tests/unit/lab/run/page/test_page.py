@@ -83,7 +83,7 @@ def test_the_words_of_the_answer_when_sumwire_is_behind() -> None:
         "thc spends 2.00 times more time on communication than gloo and ends 1.25 points below."
     )
     notes = [card.note for card in opening.cards(summary, "thc", render.colours_of(["gloo", "thc"]))]
-    assert "Not both have reached it." in notes
+    assert "At least one of them did not reach it." in notes
 
 
 def test_where_sumwire_loses() -> None:
