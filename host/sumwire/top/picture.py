@@ -19,6 +19,7 @@ from sumwire.top.scrape import Scrape
 # A worker is marked as the straggler if the others' share of time in operations, where they wait for it, is larger by
 # this.
 STRAGGLER_SHARE: Final = 0.1
+_ROUNDING: Final = 1e-6
 _DROPS: Final = ("drop", "trim", "mark")
 # Verdicts of packets that were not admitted: counted by their reasons, too.
 _NOT_ADMITTED: Final = ("none", "reject")
@@ -29,7 +30,8 @@ _DIGITS_MOST: Final = 5
 @dataclass(frozen=True)
 class Worker:
     """A worker of a job. Rates are per second between the scrapes, ``None`` before the second one; other counts are
-    since its start. ``share``: of the time that it is in operations, waiting included."""
+    since its start. ``share``: of the time that it is in operations, waiting included. ``waiting``: chunks are in
+    flight, and since the scrape before no operation has ended, and nothing was sent but copies and questions."""
 
     endpoint: str
     job: str
@@ -48,6 +50,7 @@ class Worker:
     fallen_back: bool
     fallbacks: int
     straggler: bool = False
+    waiting: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,12 +166,22 @@ def _workers(pair: _Two) -> Iterator[Worker]:
             left_out=pair.count(names.LEFT_OUT, **own),
             fallen_back=bool(pair.count(names.FALLEN_BACK, **own)),
             fallbacks=pair.count(names.FALLBACKS, **own),
+            waiting=_waits(pair, own, _sum(resent)),
         )
 
 
 def _seat(text: str) -> int:
     """A worker's number; -1 for what is none."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MOST else -1
+
+
+def _waits(pair: _Two, own: Mapping[str, str], resent: float | None) -> bool:
+    """Whether a worker waits for results, and for nothing else."""
+    ended, sent, asked = (pair.rate(one, **own) for one in (names.OPERATIONS, names.SENT_PACKETS, names.PROBES))
+    if ended is None or sent is None or asked is None or resent is None:
+        return False
+    # Rates are quotients, so equal counts may differ by a rounding.
+    return pair.count(names.IN_FLIGHT, **own) > 0 and ended == 0 and sent - asked - resent < _ROUNDING
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

@@ -123,7 +123,7 @@ def _workers(workers: Sequence[Worker], wide: bool) -> _Section:
         columns[-1:-1] = [("resent", True), ("missing", True), ("fall-backs", True)]
     section = _Section("workers", columns)
     for number, one in enumerate(workers):
-        if one.fallen_back or one.straggler:
+        if one.fallen_back or one.straggler or one.waiting:
             section.troubled.add(number)
         row = [Text(str(one.worker)), _bits(one.sent), _bar(one.sent, one.line_rate, wide), _bits(one.received)]
         row += [_number(one.operations), _percent(one.share), Text(str(one.in_flight)), _number(one.resent)]
@@ -138,6 +138,8 @@ def _workers(workers: Sequence[Worker], wide: bool) -> _Section:
 def _state(worker: Worker) -> Text:
     if worker.fallen_back:
         return Text("fall-back", _BAD)
+    if worker.waiting:
+        return Text("waiting", _NOTE)
     return Text("straggler", _NOTE) if worker.straggler else Text("ok")
 
 

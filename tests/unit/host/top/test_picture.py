@@ -66,6 +66,30 @@ def test_the_straggler_is_whom_the_others_wait_for() -> None:
     assert shares(4.0) == [False]
 
 
+def waits(*, sent: int, probes: int = 4, flying: int = 21, operations: int = 5, resent: int = 0) -> bool:
+    """Of worker 1, after a scrape with 100 packets sent, 4 questions, 5 operations."""
+
+    def at(second: float, sent: int, probes: int, operations: int, resent: int) -> Scrape:
+        own = JOB.format(worker=1)
+        counts = {"sent_packets_total": sent, "probes_total": probes, "operations_total": operations,
+                  "in_flight_chunks": flying}  # fmt: skip
+        rows = [f"sumwire_job_{name}{{{own}}} {count}" for name, count in counts.items()]
+        told = host(1, sent=0, operation_s=1.0, extra="\n".join(rows))
+        again = f'sumwire_job_resent_packets_total{{{own},cause="timeout"}} '
+        return scrape("a:1", second, told.replace(f"{again}10", f"{again}{10 + resent}"))
+
+    [worker] = picture([at(13.0, sent, probes, operations, resent)], [at(10.0, 100, 4, 5, 0)]).workers
+    return worker.waiting
+
+
+def test_a_worker_that_only_asks_and_sends_again_waits() -> None:
+    assert waits(sent=100) and waits(sent=107, probes=8, resent=3)
+    assert not waits(sent=101)
+    assert not waits(sent=100, flying=0)
+    assert not waits(sent=100, operations=6)
+    assert not picture([scrape("a:1", 10.0, host(1, sent=0, operation_s=1.0))]).workers[0].waiting
+
+
 def test_endpoints_that_say_nothing() -> None:
     found = picture([Scrape("a:1", 1.0, error="refused"), scrape("a:2", 1.0, host(1, sent=0, operation_s=0.0))])
     assert (found.silent, found.endpoints, len(found.workers)) == ({"a:1": "refused"}, 2, 1)

@@ -77,4 +77,5 @@ def test_states_are_words_not_only_colours() -> None:
     other = replace(SWITCH, switch="s2", in_sync=False)
     picture = Picture((replace(WORKER, fallen_back=True),), (down, other), (), {}, 3)
     text = "\n".join(drawn(picture, 80, 24))
+    assert "waiting" in "\n".join(drawn(Picture((replace(WORKER, waiting=True),), (), (), {}, 1), 80, 24))
     assert "fall-back" in text and "does not answer" in text and "out of sync" in text
