@@ -39,9 +39,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case: its record, or the error that ended it."""
+    """What came of a case: its record, or the error that ended it. `killed`: after its limit."""
 
     case: Case
     seconds: float
     record: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
+    killed: bool = False

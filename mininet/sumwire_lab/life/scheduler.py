@@ -44,9 +44,10 @@ class _Running:
         record = self.folder / RECORD
         if self.process.returncode == 0 and record.exists():
             return Outcome(self.case, seconds, json.loads(record.read_text()))
-        ended = "killed after its limit" if seconds >= self.case.limit_s else f"ended with {self.process.returncode}"
+        killed = seconds >= self.case.limit_s
+        ended = "killed after its limit" if killed else f"ended with {self.process.returncode}"
         last = " / ".join(last_lines(self.folder / LOG, _LINES).splitlines())
-        return Outcome(self.case, seconds, error=f"{ended}: {last} ({self.folder})")
+        return Outcome(self.case, seconds, error=f"{ended}: {last} ({self.folder})", killed=killed)
 
 
 def carry_out(

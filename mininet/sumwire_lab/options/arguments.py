@@ -265,6 +265,9 @@ def _ways_options(ways: argparse.ArgumentParser) -> None:
 
 def _see_options(see: argparse.ArgumentParser) -> None:
     see.add_argument("--rows", default="all", help=f"with commas, of {', '.join(SEE_ROWS)}; default: %(default)s")
+    see.add_argument(
+        "--switches", default="all", help=f"of the row doctor, with commas, of {', '.join(LIFE_SWITCHES)}; %(default)s"
+    )
     see.add_argument("--quick", action="store_true", help="fewer packets and one switch, for a try of minutes")
     _results_option(see)
 
@@ -516,7 +519,9 @@ def papers_options(arguments: argparse.Namespace) -> PapersOptions:
 
 def see_options(arguments: argparse.Namespace) -> SeeOptions:
     """Options of the command `verify-see`. Raises OptionError."""
-    return SeeOptions(parse_names(arguments.rows, SEE_ROWS), arguments.quick)
+    return SeeOptions(
+        parse_names(arguments.rows, SEE_ROWS), arguments.quick, parse_names(arguments.switches, LIFE_SWITCHES)
+    )
 
 
 def ways_options(arguments: argparse.Namespace) -> WaysOptions:

@@ -27,22 +27,24 @@ ROWS: Final = (
 
 @dataclass(frozen=True)
 class SeeOptions:
-    """`quick`: a tenth of the packets, and the doctor with a software switch alone, for a try of minutes."""
+    """`quick`: a tenth of the packets, and the doctor with one switch alone, for a try of minutes. `switches`: those
+    that the doctor is tried with."""
 
     rows: tuple[str, ...] = ROWS
     quick: bool = False
+    switches: tuple[str, ...] = SWITCHES
 
     def __post_init__(self) -> None:
-        unknown = [one for one in self.rows if one not in ROWS]
-        if unknown or not self.rows:
-            raise OptionError(f"rows={','.join(self.rows)}: known are {', '.join(ROWS)}")
-        if len(set(self.rows)) != len(self.rows):
-            raise OptionError(f"rows={','.join(self.rows)}: each at most once")
+        for name, given, known in (("rows", self.rows, ROWS), ("switches", self.switches, SWITCHES)):
+            if not given or not set(given) <= set(known):
+                raise OptionError(f"{name}={','.join(given)}: known are {', '.join(known)}")
+            if len(set(given)) != len(given):
+                raise OptionError(f"{name}={','.join(given)}: each at most once")
 
     @property
-    def switches(self) -> tuple[str, ...]:
-        """Those that the doctor is tried with."""
-        return SWITCHES[:1] if self.quick else SWITCHES
+    def doctored(self) -> tuple[str, ...]:
+        """The switches that the doctor is tried with."""
+        return self.switches[:1] if self.quick else self.switches
 
     def amount(self, whole: int) -> int:
         """How many of something that a whole verification does `whole` times."""

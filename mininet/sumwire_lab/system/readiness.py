@@ -14,7 +14,8 @@ from typing import Final
 from sumwire_lab.errors import DeadlineError, ProcessDiedError
 from sumwire_lab.system.processes import last_lines, watch_fd
 
-READY_SECONDS: Final = 30.0
+# On a busy machine a switch needs many times the second that it takes else. A process that ends is seen at once.
+READY_SECONDS: Final = 120.0
 _PROBE_SECONDS: Final = 0.05
 
 

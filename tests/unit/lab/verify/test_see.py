@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ def parsed(*words: str) -> SeeOptions:
 def test_options() -> None:
     assert parsed() == SeeOptions(ROWS, quick=False)
     assert parsed("--rows", "doctor,scapy", "--quick") == SeeOptions(("doctor", "scapy"), quick=True)
+    assert parsed("--switches", "soft,bmv2").doctored == ("soft", "bmv2")
+    assert parsed("--switches", "bmv2,soft", "--quick").doctored == ("bmv2",)
+    with pytest.raises(OptionError, match="switches=hard"):
+        parsed("--switches", "hard")
     for rows in ("nothing", "doctor,doctor", ""):
         with pytest.raises(OptionError, match="rows="):
             parsed("--rows", rows)
@@ -41,6 +46,20 @@ def test_every_set_up_has_a_case_and_a_line() -> None:
     made = {case.variant for switch in life_options.SWITCHES for case in doctor.cases(switch, 1)}
     assert made == {*setups.SETUPS, doctor.RIGHT, doctor.RIGHT_TREE}
     assert see._LINES.keys() == setups.SETUPS.keys()
+
+
+def test_a_case_that_was_killed_has_one_more_try_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases, asked = doctor.cases("soft", 1)[:3], list[tuple[list[str], int]]()
+
+    def carry_out(left: list[Case], folder: Path, parallel: int) -> Iterator[Outcome]:
+        asked.append(([case.name for case in left], parallel))
+        for case in left:
+            yield Outcome(case, 120.0, error="killed after its limit", killed=case == cases[1])
+
+    monkeypatch.setattr(plans.scheduler, "carry_out", carry_out)
+    found = plans._examined(cases, tmp_path, lambda _: None)
+    assert [outcome.case for outcome in found] == cases
+    assert asked[1] == ([cases[1].name], 1) and len(asked) == 2
 
 
 def finding(name: str, state: str, text: str = "", cure: str = "") -> dict[str, str]:
