@@ -24,6 +24,7 @@ from typing import Any, Final, NoReturn, TextIO
 import torch
 import torch.distributed as dist
 from sumwire.trace import span
+from sumwire_protocol.logs import forms
 from torch.optim import Optimizer
 
 from sumwire_lab.options.priority_lanes import LanedOptions
@@ -255,6 +256,8 @@ class Worker:
 
 def main(arguments: list[str]) -> None:
     end_with_parent()
+    if os.environ.get(forms.VARIABLE) == forms.Form.JSON:
+        forms.uncaught_to_stderr()
     spec, rank = WorkerSpec.load(Path(arguments[0])), int(arguments[1])
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = spec.interfaces[rank]

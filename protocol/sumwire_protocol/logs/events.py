@@ -47,7 +47,7 @@ class Event(Enum):
     COUNTED = ("counted", (SOFT, AGGREGATOR), "counters", "the counters at the end, and with `--report` as they change")
     STOPPED = ("stopped", (SOFT,), "", "the program has ended in order")
     FAILED = ("failed", ALL, "reason", "the program ends, or does not start")
-    THREAD_FAILED = ("thread_failed", (HOST, SOFT), "reason", "an error of the program itself; `traceback` has it")
+    THREAD_FAILED = ("thread_failed", ALL, "reason", "an error of the program itself; `traceback` has it")
     KERNELS_MISSING = (
         "kernels_missing", (HOST, SOFT, AGGREGATOR), "reason",
         "compiled code is missing: all works, but slower",

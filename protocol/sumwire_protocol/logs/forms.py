@@ -10,13 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import os
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, TextIO
 
-from sumwire_protocol.logs import places
+from sumwire_protocol.logs import places, uncaught
 from sumwire_protocol.logs.events import ATTRIBUTE, PLACES, Event, Told
 
 VARIABLE: Final = "SUMWIRE_LOG_FORMAT"
@@ -100,7 +101,23 @@ class JsonFormatter(logging.Formatter):
         line |= {name: value for name, value in told.fields.items() if name not in PLACES}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return _as_json(line)
+
+
+def _as_json(line: dict[str, Any]) -> str:
+    """A line that every reader of JSON takes: numbers that JSON has not, such as nan, are words."""
+    try:
+        return json.dumps(line, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps({name: _plain(value) for name, value in line.items()}, default=str)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def formatter(form: Form, pattern: str) -> logging.Formatter:
@@ -111,13 +128,25 @@ def formatter(form: Form, pattern: str) -> logging.Formatter:
 def to_stderr(form: Form, level: int, pattern: str, only: str = "") -> None:
     """Show a program's log on standard error. ``only``: the name of the loggers that are shown; empty for all.
 
-    Has no effect where the root logger has a handler already.
+    In JSON also warnings of Python's and exceptions that nobody catches. Has no effect where the root logger has a
+    handler already.
     """
+    if logging.getLogger().handlers:
+        return
+    if form is Form.JSON:
+        uncaught_to_stderr()
     handler = logging.StreamHandler()
     if only:
         handler.addFilter(logging.Filter(only))
     handler.setFormatter(formatter(form, pattern))
     logging.basicConfig(handlers=[handler], level=level)
+
+
+def uncaught_to_stderr() -> None:
+    """Show in JSON what Python would print as text: warnings, and exceptions that nobody catches."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    uncaught.to(handler)
 
 
 class Voice:

@@ -53,6 +53,12 @@ def test_a_line_has_time_level_event_place_and_fields() -> None:
     }  # fmt: skip
 
 
+def test_numbers_that_json_has_not_are_words() -> None:
+    told = Event.COUNTED(counters={"mean": float("nan"), "all": [1.5, float("inf")]})
+    line = JsonFormatter().format(record("counted", told))
+    assert json.loads(line, parse_constant=pytest.fail)["counters"] == {"mean": "nan", "all": [1.5, "inf"]}
+
+
 def test_the_page_shows_a_line_as_it_is() -> None:
     (shown,) = re.findall(r"```json\n(.*)\n```", (ROOT / "docs" / "watch.md").read_text())
     told = Event.FALLEN_BACK(
