@@ -8,6 +8,7 @@ import json
 import re
 import runpy
 
+import yaml
 from helpers.paths import ROOT
 from sumwire_protocol.watch import metrics
 
@@ -71,6 +72,17 @@ def test_every_metric_of_the_dashboard_exists() -> None:
             assert labels <= set(served[name].labels), query
         for name in re.findall(r"rate\((\w+)", query):
             assert served[name].kind == "counter", query
+
+
+def test_alerts_are_about_metrics_and_labels_that_exist() -> None:
+    served = {one.served: one for one in metrics.metrics()}
+    rules = yaml.safe_load((ROOT / "dashboards" / "alerts.yml").read_text())["groups"][0]["rules"]
+    for rule in rules:
+        names = _NAME.findall(rule["expr"])
+        assert names and set(names) <= set(served), rule["alert"]
+        assert all(served[name].kind == "counter" for name in re.findall(r"rate\((\w+)", rule["expr"]))
+        shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        assert shown and all(shown <= set(served[name].labels) for name in names), rule["alert"]
 
 
 def test_legends_name_labels_of_their_metric() -> None:
