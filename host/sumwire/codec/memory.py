@@ -63,13 +63,13 @@ class Recycler:
             while not _LEAST_USED * len(block := self._free.pop()) <= size <= len(block):
                 others.append(block)
         except IndexError:
-            block = _new_block(size)
+            block = new_block(size)
         self._free.extendleft(others)
         return block
 
 
-def _new_block(size: int) -> NDArray[np.uint8]:
-    """Return memory of at least so many bytes."""
+def new_block(size: int) -> NDArray[np.uint8]:
+    """Return memory of at least so many bytes, on huge pages where they help. No page of it need be there yet."""
     if size < _HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.empty(size, np.uint8)
     whole = -(-size // _HUGE_PAGE) * _HUGE_PAGE

@@ -200,6 +200,8 @@ class Transport:
         """The results of the latest exchange that was opened stay valid until an exchange after the next call of this
         method."""
         self._down, self._kept = self._kept, self._down
+        # Now, in a job's first operation, and not in its second, which is likely to be as large.
+        self._down.take(self._kept.size)
 
     def drain(self) -> None:
         """Between exchanges: take in the results that have arrived for exchanges this worker has not begun."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -65,20 +66,22 @@ class Exchange(ABC):
 def timed(work: Exchange, size: int, repeats: int, switches: Sequence[int] = ()) -> dict[str, Any]:
     """Time `repeats` exchanges of `size` values, each after a barrier of all workers.
 
-    Returns seconds and CPU seconds of each, and the CPU seconds of all together: this worker's, and those of the
-    processes whose CPU clocks `switches` are.
+    Returns seconds, CPU seconds and page faults of each, and the CPU seconds of all together: this worker's, and those
+    of the processes whose CPU clocks `switches` are.
     """
-    seconds, own_s, switch_s = [], [], []
+    seconds, own_s, switch_s, faults = [], [], [], []
     work.begin(size)
     for repeat in range(work.warm_up + repeats):
         work.prepare()
         dist.barrier()
+        faults_before = page_faults()
         switch_began, own_began, began = cpu_seconds(switches), time.process_time(), time.perf_counter()
         work.exchange()
         if repeat >= work.warm_up:
             seconds.append(time.perf_counter() - began)
             own_s.append(time.process_time() - own_began)
             switch_s.append(cpu_seconds(switches) - switch_began)
+            faults.append(page_faults() - faults_before)
     work.end()
     return {
         "seconds": seconds,
@@ -86,7 +89,13 @@ def timed(work: Exchange, size: int, repeats: int, switches: Sequence[int] = ())
         "switch_cpu_s": sum(switch_s),
         "cpu_each_s": own_s,
         "switch_cpu_each_s": switch_s,
+        "faults_each": faults,
     }
+
+
+def page_faults() -> int:
+    """Pages that this process had no memory for yet. Each costs it as much time as a thousand values."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _repeats(size: int, least: int) -> int:

@@ -14,12 +14,14 @@ import sumwire
 import torch
 from golden import model
 from helpers.transport.udp_bridge import Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
+from numpy.typing import NDArray
 from sumwire.codec.base import CodecRound
 from sumwire.config import parse_job
 from sumwire.job.codec_operation import CodecOperation
 from sumwire.job.greeting import GREETING_BUCKET
 from sumwire.job.kept_results import Kept
 from sumwire.transport.udp import Transport
+from sumwire.wire.header import WORD_BYTES
 from sumwire.wire.packets import OP_WORDS
 from sumwire_protocol import constants as p4
 from torch import Tensor
@@ -152,6 +154,28 @@ def test_a_kept_result_is_not_the_callers_tensor(length: int, monkeypatch: pytes
                 assert torch.equal(result.tensor(), before)
 
     play(work)
+
+
+def test_the_first_operation_takes_the_memory_of_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are kept while the next operation has its own, in other memory."""
+    tensors, taken, results = inputs(40_000), [0], 40 * p4.SLOT_WORDS * WORD_BYTES
+
+    def take(size: int) -> NDArray[np.uint8]:
+        taken.append(size)
+        return np.empty(size, np.uint8)
+
+    monkeypatch.setattr("sumwire.transport.buffers.new_block", take)
+
+    def work(job: sumwire.Job, worker: int) -> list[int]:
+        counts = []
+        for _ in range(3):
+            sumwire.all_reduce(tensors[worker].clone(), job)
+            # Nobody is past it before all have their results.
+            job.max32(np.zeros(1, np.uint32))
+            counts.append(taken.count(results))
+        return counts
+
+    assert play(work) == [[2 * WORKERS] * 3] * WORKERS
 
 
 @pytest.mark.parametrize("options", [{}, {"feedback": "t"}])
