@@ -32,7 +32,7 @@ from sumwire.transport.stats import JobStats
 # So many operations by choice begin by comparing the calls, and of the later ones on large tensors every so many: it
 # takes as long as a small operation. Programs whose calls differ mostly do so in their first steps. In between, gloo
 # itself finds tensors that are not equally long.
-_COMPARED: Final = 16
+COMPARED: Final = 16
 
 
 @dataclass
@@ -84,8 +84,8 @@ class AgreedFallback:
         """The result of an operation that goes by the process group in every phase, and in the same way: some ranks may
         have learned of a fall-back when they begin it, and others not."""
         self.control.begin(call, by_choice=True)
-        first = self._history.count < _COMPARED
-        operation.compared = first or self._history.count % _COMPARED != 0
+        first = self._history.count < COMPARED
+        operation.compared = first or self._history.count % COMPARED != 0
         operation.tag = self._history.add(call)
         try:
             result = self._by_group(operation, call if first else None)

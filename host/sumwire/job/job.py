@@ -47,6 +47,7 @@ from sumwire.errors import (
     SumOverflowError,
     UsageError,
 )
+from sumwire.job.agreed_fallback import COMPARED
 from sumwire.job.blind_rules import check_blind, check_codec, check_ops
 from sumwire.job.call import Call
 from sumwire.job.carried_scales import CarriedScales
@@ -61,7 +62,7 @@ from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
 from sumwire.job.operations import Max32, Min32, Nothing, Operation, SignMerge, Sum32, Vote, require
 from sumwire.job.path_choice import PathChoice, Through
 from sumwire.job.session import FallbackOption, SessionOptions, check_through, is_grouped, open_session, run_of
-from sumwire.job.tuning import SIZES, measured, timed_by
+from sumwire.job.tuning import SIZES, check_sizes, let_pass, measured, timed_by
 from sumwire.job.tuning_file import save_table
 from sumwire.job.tuning_table import TuningTable
 from sumwire.logs import by_environment
@@ -501,10 +502,12 @@ class Job(Saved):
     def tune(self, sizes: Sequence[int] = SIZES) -> TuningTable:
         """Measure from which size on the switch is faster than the process group, and go by that from now on.
 
-        A collective call of some seconds. The table is kept on this machine for later jobs with these aggregators and
-        so many workers. Raises ConfigError without a process group or with a quorum below the workers, UsageError if
-        the table cannot be kept, and RetryError if the switch was lost meanwhile.
+        A collective call of some seconds, with equal ``sizes`` on all workers. The table is kept on this machine for
+        later jobs with these aggregators and so many workers. Raises ConfigError without a process group or with a
+        quorum below the workers, UsageError for sizes that do not rise and if the table cannot be kept, and RetryError
+        if the switch was lost meanwhile.
         """
+        check_sizes(sizes)
         check_through(self.config, "group", grouped=self._grouped)
         codecs: dict[str, GradientCodec] = {"sum32": self._sum32} if "sum32" in self.config.ops else {}
         if self._thc is not None:
@@ -512,6 +515,8 @@ class Job(Saved):
         fallbacks, before = self.stats.fallbacks, self._session.choice
         try:
             ways = {name: timed_by(partial(self._in_place, codec), self._choose) for name, codec in codecs.items()}
+            for timed in [*ways.values()][:1]:
+                let_pass(timed, COMPARED)
             table = measured(ways, self._slowest, sizes)
         finally:
             self._session.choice = before
@@ -522,7 +527,8 @@ class Job(Saved):
         return table
 
     def _in_place(self, codec: GradientCodec, x: Tensor) -> None:
-        self.reduce_with(codec, x, into=x)
+        # A sum: for a mean the group would take another pass.
+        self.reduce_with(codec, x, into=x, total=True)
 
     def _choose(self, through: Through) -> None:
         self._session.choice = PathChoice(through)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -12,13 +13,14 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from sumwire.errors import UsageError
 from sumwire.job.path_choice import Through
-from sumwire.job.tuning_table import Sample, TuningTable
+from sumwire.job.tuning_table import ENTRIES_MOST, Sample, TuningTable
 
 SIZES: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 _WARM_UPS: Final = 2
 # Seconds to spend on one size, and how many reductions in each way that may be.
-_SPENT_S: Final = 0.2
+_SPENT_S: Final = 0.5
 _REPEATS: Final = (5, 25)
 _WAYS: Final[tuple[Through, ...]] = ("switch", "group")
 # Larger tensors are not measured once a reduction takes longer in both ways.
@@ -40,6 +42,23 @@ def timed_by(reduce: Callable[[Tensor], object], choose: Callable[[Through], Non
         return time.monotonic() - began
 
     return timed
+
+
+def check_sizes(sizes: Sequence[int]) -> None:
+    """Raises UsageError for numbers of values that a table cannot have."""
+    rising = all(a < b for a, b in itertools.pairwise((0, *sizes)))
+    if not (rising and 0 < len(sizes) <= ENTRIES_MOST):
+        raise UsageError(
+            f"sizes = {list(sizes)}: must be 1 to {ENTRIES_MOST} numbers of values, above 0 and rising; leave them out "
+            f"to measure {SIZES[0]:,} to {SIZES[-1]:,}"
+        )
+
+
+def let_pass(timed: Timed, operations: int) -> None:
+    """So many operations by the group, which are not measured: a job's first ones compare their calls apart, so they
+    cost more than all later ones."""
+    for _ in range(operations):
+        timed(torch.zeros(1), "group")
 
 
 def measured(ways: dict[str, Timed], agree: Agree, sizes: Sequence[int] = SIZES) -> TuningTable:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sumwire_protocol.outside import escaped, shown
 
-_ENTRIES_MOST: Final = 64
+ENTRIES_MOST: Final = 64
 # Larger integers are no floats.
 _NUMBER_MOST: Final = sys.float_info.max
 
@@ -73,8 +73,8 @@ class TuningTable:
 
 
 def _samples(codec: str, rows: Any) -> tuple[Sample, ...]:
-    if not isinstance(rows, list) or not 0 < len(rows) <= _ENTRIES_MOST:
-        raise BrokenTableError(f"{escaped(codec)}: must be a list of 1 to {_ENTRIES_MOST} entries")
+    if not isinstance(rows, list) or not 0 < len(rows) <= ENTRIES_MOST:
+        raise BrokenTableError(f"{escaped(codec)}: must be a list of 1 to {ENTRIES_MOST} entries")
     samples = tuple(_sample(codec, row) for row in rows)
     if any(a.values >= b.values for a, b in pairwise(samples)):
         raise BrokenTableError(f"{escaped(codec)}: sizes must rise")

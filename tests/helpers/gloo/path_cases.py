@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from unittest.mock import patch
 
 import sumwire
 import torch
 from helpers.gloo.control_cases import log_lines, text_of
 from helpers.gloo.ddp_cases import open_job
+from sumwire.job.fallback import Fallback
 from sumwire.job.path_choice import Through
 from sumwire.job.tuning_file import save_table, tuning_path
 from sumwire.job.tuning_table import TuningTable
@@ -77,14 +79,18 @@ def sums(rank: int, mapping: dict[str, Any], through: Through, length: int) -> l
 
 
 def tuned(rank: int, mapping: dict[str, Any], cache: str, sizes: list[int]) -> dict[str, Any]:
-    """What `Job.tune` has measured and kept, and what a later job goes by."""
+    """What `Job.tune` has measured and kept, which calls were compared meanwhile, and what a later job goes by."""
     os.environ["XDG_CACHE_HOME"] = cache
-    with open_job(rank, mapping) as job:
+    compare = patch.object(Fallback, "compare", autospec=True, side_effect=Fallback.compare)
+    with open_job(rank, mapping) as job, compare as compared:
         table = job.tune(sizes)
         kept = tuning_path(job.config)
     with open_job(rank, mapping) as later:
         found = later._session.choice.table
-    return {"table": table.content(), "kept": kept.exists(), "found": None if found is None else found.content()}
+    return {
+        "table": table.content(), "kept": kept.exists(), "found": None if found is None else found.content(),
+        "compared": [each.args[1] for each in compared.call_args_list],
+    }  # fmt: skip
 
 
 def until_returned(rank: int, mapping: dict[str, Any], after: int, length: int, group: bool) -> dict[str, Any]:

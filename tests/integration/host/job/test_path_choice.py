@@ -129,6 +129,9 @@ def test_what_tune_measures_is_kept_and_found(ranks: Ranks, tmp_path: Path) -> N
             assert [row[0] for row in rows] == [100, 3000]
             assert all(seconds > 0 for row in rows for seconds in row[1:])
     assert sorted(outcomes[0]["table"]) == ["sum32", "thc"]
+    # Calls that are compared take longer than later ones of the job. None of those was measured.
+    assert len(outcomes[0]["compared"]) == 16
+    assert all(" of 1 values," in call for call in outcomes[0]["compared"])
 
 
 @pytest.mark.parametrize("group", [False, True], ids=["switch", "every second by the group"])

@@ -18,7 +18,7 @@ from helpers.logs import events_of
 from sumwire.config import JobConfig, parse_job
 from sumwire.errors import ConfigError, UsageError
 from sumwire.job.path_choice import PathChoice, Through, agreed_choice
-from sumwire.job.tuning import measured
+from sumwire.job.tuning import check_sizes, measured
 from sumwire.job.tuning_file import load_table, save_table, tuning_path
 from sumwire.job.tuning_table import BrokenTableError, Sample, TuningTable
 from sumwire_protocol.logs.events import Event
@@ -193,6 +193,13 @@ def test_medians_of_the_slowest_rank_are_kept() -> None:
     table = measured({"thc": timed}, lambda own_s: own_s + 0.25, (10, 20))
     assert table.content() == {"thc": [[10, 0.45, 0.75], [20, 0.45, 0.75]]}
     assert calls == [(size, through) for size in (10, 20) for _ in range(7) for through in ("switch", "group")]
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (-1, 5), (5, 5), (10, 1), tuple(range(1, 66))])
+def test_sizes_that_no_table_can_have_are_refused(sizes: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match=r"sizes = \[.*\]: must be 1 to 64 numbers of values, above 0 and rising"):
+        check_sizes(sizes)
+    check_sizes(range(1, 65))
 
 
 def test_larger_tensors_are_not_measured_for_minutes() -> None:
