@@ -56,12 +56,16 @@ class GroupMean(Operation):
 
     def ordinary(self, fallback: Fallback) -> Tensor:
         """See the module. Raises OrderError if the workers' calls differ."""
-        high, low = divmod(self.tag, _BYTE)
-        marks = torch.tensor([high, low, high * high, low * low], dtype=torch.float32)
-        return self._in_place(fallback, marks) if self.values >= LARGE else self._in_one(fallback, marks)
+        return self._in_place(fallback) if self.values >= LARGE else self._in_one(fallback)
 
-    def _in_one(self, fallback: Fallback, marks: Tensor) -> Tensor:
+    def _marks(self) -> Tensor:
+        """The tag's bytes and their squares."""
+        high, low = divmod(self.tag, _BYTE)
+        return torch.tensor([high, low, high * high, low * low], dtype=torch.float32)
+
+    def _in_one(self, fallback: Fallback) -> Tensor:
         """By a single collective, of a copy with the marks behind it."""
+        marks = self._marks()
         total = self._memory.empty(self.values + _MARKS, torch.float32)
         self._put(total[: self.values], fallback.ranks)
         total[self.values :] = marks
@@ -69,10 +73,11 @@ class GroupMean(Operation):
         self._check(total[self.values :], marks * fallback.ranks)
         return total[: self.values].to(self._x.device)
 
-    def _in_place(self, fallback: Fallback, marks: Tensor) -> Tensor:
+    def _in_place(self, fallback: Fallback) -> Tensor:
         """By a collective of the tensor where the result is to be; before it one of the marks, unless the calls are
         compared otherwise."""
         if not self.compared:
+            marks = self._marks()
             total = marks.clone()
             fallback.add_(total)
             self._check(total, marks * fallback.ranks)
@@ -98,13 +103,17 @@ class GroupMean(Operation):
     def kept(self, result: Tensor) -> Kept:
         """See Operation. No worker needs it: all have their own of the same collective, or get an error. So an empty
         one takes the place of what the caller may change."""
-        return super().kept(torch.zeros(0) if result is self._into else result)
+        return Kept(0, _nothing) if result is self._into else super().kept(result)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> NoReturn:
         raise NotImplementedError("a mean by the process group takes no other way")
 
     def like(self) -> Tensor:
         return torch.zeros(self.values)
+
+
+def _nothing() -> Tensor:
+    return torch.zeros(0)
 
 
 def _divided(x: Tensor, ranks: int, *, out: Tensor) -> None:
