@@ -28,6 +28,7 @@ _OF_SUMMARY: Final = (
     "workers", "link_mbit", "topology", "switch", "engine", "queue_packets", "seed", "impair", "conditions", "laned",
     "task",
 )  # fmt: skip
+_OF_MACHINE: Final = ("processor", "cores", "kernel", "python", "torch", "sumwire")
 MEASURES: Final[Mapping[str, str]] = {
     "comm_s_per_step": "communication per step, s",
     "compute_s_per_step": "rest of the step, s",
@@ -43,11 +44,22 @@ MEASURES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run's folder: its name, settings and summary."""
+    """A run's folder: its name, settings and summary. `settings` is None for a run that did not keep them."""
 
     name: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] | None
     summary: Mapping[str, Any]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The settings that its summary has."""
+        return {name: self.summary.get(name) for name in _OF_SUMMARY}
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """What decides how fast a run is besides its settings; empty for a run that did not tell it."""
+        known = self.summary.get("machine")
+        return {name: known.get(name) for name in _OF_MACHINE} if isinstance(known, dict) else {}
 
     @classmethod
     def of(cls, folder: Path) -> Recorded:
@@ -62,9 +74,8 @@ class Recorded:
             raise OptionError(f"{path}: must be an object with systems, as `sumwire-lab run` writes it")
         if len(systems) > _SYSTEMS_MOST:
             raise OptionError(f"{path}: has {len(systems)} systems: must be at most {_SYSTEMS_MOST}")
-        known = (folder / SETTINGS).exists()
-        settings = settings_in(folder) if known else {name: summary.get(name) for name in _OF_SUMMARY}
-        if settings.get("topology") == TOPOLOGY and known:
+        settings = settings_in(folder) if (folder / SETTINGS).exists() else None
+        if settings is not None and settings.get("topology") == TOPOLOGY:
             settings["topology"] = json.dumps(load(folder / TOPOLOGY).as_dict())
         return cls(str(folder), settings, summary)
 
@@ -132,12 +143,17 @@ class Comparison:
 
 
 def compare(first: Recorded, second: Recorded) -> Comparison:
-    """Compare two runs."""
-    names = [*first.settings, *(name for name in second.settings if name not in first.settings)]
+    """Compare two runs: by the settings that both have kept, or else by what their summaries say of them."""
+    ours, others = first.settings, second.settings
+    if ours is None or others is None:
+        ours, others = first.told, second.told
+    if first.machine and second.machine:
+        ours, others = {**ours, **first.machine}, {**others, **second.machine}
+    names = [*ours, *(name for name in others if name not in ours)]
     settings = tuple(
-        Setting(name, _text(first.settings.get(name)), _text(second.settings.get(name)), free=name in _FREE)
+        Setting(name, _text(ours.get(name)), _text(others.get(name)), free=name in _FREE)
         for name in names
-        if first.settings.get(name) != second.settings.get(name)
+        if ours.get(name) != others.get(name)
     )
     mine, theirs = first.summary["systems"], second.summary["systems"]
     lines = tuple(

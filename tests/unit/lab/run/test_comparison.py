@@ -51,6 +51,20 @@ def test_ratios_of_runs_with_the_same_settings(tmp_path: Path) -> None:
     assert "1.5" in told
 
 
+def test_a_run_without_settings_is_compared_by_what_its_summary_says(tmp_path: Path) -> None:
+    found = compared(folder(tmp_path, "a", SETTINGS), folder(tmp_path, "b"))
+    assert found.verdict == "Both runs have the same settings."
+
+
+def test_runs_of_unlike_machines_are_not_comparable(tmp_path: Path) -> None:
+    machines = [{"cores": cores, "torch": "2.13", "measured_at": str(cores)} for cores in (2, 16)]
+    folders = [folder(tmp_path, name, SETTINGS) for name in "ab"]
+    for one, machine in zip(folders, machines, strict=True):
+        summary = json.loads((one / "summary.json").read_text())
+        (one / "summary.json").write_text(json.dumps({**summary, "machine": machine}))
+    assert compared(*folders).verdict.startswith("Not comparable: the runs differ in cores.")
+
+
 def test_runs_of_unlike_settings_are_not_comparable(tmp_path: Path) -> None:
     first = folder(tmp_path, "a", SETTINGS)
     other = folder(tmp_path, "b", {**SETTINGS, "bw": 10.0, "seed": 2})
