@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Mutated configurations, topologies, job files, tuning tables, captures, programs: each loads or ends in a typed error
-whose text is one line of a terminal or several, in bounded time and memory.
+"""Mutated files: configurations, topologies, job files, tuning tables, captures, programs, runs of the lab, lists of
+targets and metrics. Each loads or ends in a typed error whose text is one line of a terminal or several, in bounded
+time and memory.
 
 ``python -m helpers.fuzz_files --mutations 20000 --seed 1`` with tests/ on PYTHONPATH, as `make fuzz-files` does. The
 first finding ends the run with status 1, and prints the command that repeats it.
@@ -26,6 +27,7 @@ from typing import Any
 
 from golden import packets
 from helpers.controller import config_texts, topology_texts
+from helpers.lab import runs
 from helpers.paths import ROOT
 from helpers.see import pcaps
 from softswitch.errors import UnsupportedProgramError
@@ -37,8 +39,17 @@ from sumwire.errors import UsageError
 from sumwire.job.tuning_file import load_table, tuning_path
 from sumwire.see import lives, show
 from sumwire.see.captures import CaptureReader
+from sumwire.top.endpoints import endpoints
+from sumwire.top.picture import picture
+from sumwire.top.scrape import Scrape, parsed
 from sumwire_controller.errors import ControllerError
 from sumwire_controller.parse.any_file import load_any
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options import layout
+from sumwire_lab.run import comparison
+from sumwire_lab.run.page import render
+from sumwire_protocol.outside import escaped
+from sumwire_protocol.watch import metrics
 
 #: Of one file, on a slow and busy machine.
 SECONDS_MOST = 5.0
@@ -117,6 +128,41 @@ def _decode(path: Path) -> None:
     assert all(line.isprintable() for line in lines), lines
 
 
+_LAYOUT = """switches: [{name: top}, {name: left, above: [top], mbit: 50}, {name: right, above: [top]}]
+hosts: [{switch: left, count: 3}, {switch: right, mbit: 10}]
+"""
+_TARGETS = [{"targets": ["10.0.0.1:9464", "10.0.0.2:9464"], "labels": {"job": "sumwire"}}]
+
+
+def _compare(path: Path) -> None:
+    """What terminal and page show of a run has no control characters."""
+    folder = path.parent / "run"
+    folder.mkdir(exist_ok=True)
+    (folder / "summary.json").write_bytes(path.read_bytes())
+    run = comparison.Recorded.of(folder)
+    found = comparison.compare(run, comparison.Recorded(run.name, {}, {"systems": {"thc": {"step_s": 1.0}}}))
+    shown = comparison.text(found) + render.comparison(found)
+    assert shown.replace("\n", "").isprintable(), shown
+
+
+def _metrics() -> str:
+    lines = []
+    for metric in metrics.metrics():
+        labels = ",".join(f'{label}="{number}"' for number, label in enumerate(metric.labels))
+        lines.append(f"{metric.served}{{{labels}}} {len(lines)}.5")
+    return "\n".join(lines) + "\n"
+
+
+def _top(path: Path) -> None:
+    """As `sumwire top` reads what an endpoint says, twice."""
+    try:
+        values = parsed(path.read_bytes().decode())
+    except ValueError as error:
+        # It shows why in this way.
+        raise ValueError(escaped(str(error))) from error
+    picture([Scrape("a:1", 2.0, values)], [Scrape("a:1", 1.0, values)]).as_dict()
+
+
 def kinds() -> dict[str, Kind]:
     job = json.dumps(JOB, indent=1)
     program = (ROOT / "tests/helpers/softswitch/programs/parse.json").read_text()
@@ -128,6 +174,10 @@ def kinds() -> dict[str, Kind]:
         "tuning": Kind(json.dumps(_TUNING, indent=1), _load_tuning),
         "pcap": Kind(pcaps.pcap((at_s, frame) for at_s, _, frame in _captured()), _decode, UsageError),
         "pcapng": Kind(pcaps.pcapng(_captured()), _decode, UsageError),
+        "layout": Kind(_LAYOUT, layout.load, OptionError),
+        "run": Kind(json.dumps(runs.summary()), _compare, OptionError),
+        "targets": Kind(json.dumps(_TARGETS), lambda path: endpoints([str(path)]), UsageError),
+        "metrics": Kind(_metrics(), _top, ValueError),
         "program": Kind(program, lambda path: load_program(read_program(path)), UnsupportedProgramError),
     }
 

@@ -91,8 +91,11 @@ def parsed(text: str) -> dict[str, dict[Labels, float]]:
     lines = [line for line in text.split("\n") if not line.startswith("#")]
     if max(map(len, lines)) > _LINE_MOST:
         raise ValueError(f"has a line of more than {_LINE_MOST} characters")
-    for family in text_string_to_metric_families("\n".join(lines)):
-        for sample in family.samples:
-            if _LABELS.get(sample.name) == sample.labels.keys() and math.isfinite(sample.value):
-                found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    try:
+        for family in text_string_to_metric_families("\n".join(lines)):
+            for sample in family.samples:
+                if _LABELS.get(sample.name) == sample.labels.keys() and math.isfinite(sample.value):
+                    found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    except LookupError as error:  # the parser's, for labels without a name
+        raise ValueError("is no text of Prometheus") from error
     return found

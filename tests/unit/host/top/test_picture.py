@@ -161,3 +161,8 @@ def test_a_hostile_endpoint_s_text_takes_little_time(text: str) -> None:
     with contextlib.suppress(ValueError):
         parsed(text)
     assert time.process_time() - began < 2
+
+
+def test_labels_without_a_name_are_no_text_of_prometheus() -> None:
+    with pytest.raises(ValueError, match="is no text of Prometheus"):
+        parsed('sumwire_job_info{a="1", ="2"} 1\n')
