@@ -15,6 +15,10 @@ class AbsentServiceError(ServiceError):
     """A service, or its aggregator, is not there yet. It may come, so asking it again may help."""
 
 
+class NotReadyError(AbsentServiceError):
+    """The service is there, and its aggregator is not ready."""
+
+
 class PlaceError(UsageError):
     """The ranks and the workers of a job do not fit together."""
 

@@ -18,7 +18,7 @@ from sumwire_protocol.outside import OutsideError, json_of, shown
 from sumwire_protocol.web.asking import get
 
 from sumwire.start.description import address_of, check_family, completed
-from sumwire.start.errors import AbsentServiceError, ServiceError
+from sumwire.start.errors import AbsentServiceError, NotReadyError, ServiceError
 from sumwire.start.service import PORT
 
 _ANSWER_S: Final = 5.0
@@ -75,7 +75,7 @@ class Service:
         """
         status, content = self._get("/job")
         if status == http.client.SERVICE_UNAVAILABLE:
-            raise AbsentServiceError(
+            raise NotReadyError(
                 f"the aggregator of {self} is not ready; ask again soon, and see the lines of `sumwire up` there"
             )
         if status != http.client.OK:

@@ -12,7 +12,7 @@ import pytest
 import torch.distributed as dist
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.start import finder
-from sumwire.start.errors import PlaceError, ServiceError
+from sumwire.start.errors import NotReadyError, PlaceError, ServiceError
 from sumwire.start.fetch import Service
 
 CONFIG = configs(job_mapping(2, 64))[1]
@@ -67,3 +67,19 @@ def test_a_service_on_rank_0_s_machine(told: list[str | None], monkeypatch: pyte
     assert finder.find(1, 2, store) is None
     answers.clear()
     assert finder.find(0, 2, store) is None
+
+
+def test_a_service_whose_aggregator_is_not_ready_counts(
+    told: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group waits for it, in place of going on without a job."""
+    store: Any = None
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+
+    def job(service: Service) -> dict[str, Any]:
+        raise NotReadyError("not yet")
+
+    monkeypatch.setattr(Service, "job", job)
+    monkeypatch.setattr(finder, "Rendezvous", lambda *_: SimpleNamespace(gather=lambda own: [own, None]))
+    with pytest.raises(PlaceError, match="rank 0 is on the machine of worker 1"):
+        finder.find(0, 2, store)
