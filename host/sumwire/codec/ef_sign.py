@@ -27,6 +27,7 @@ from sumwire.codec.errors import CodecError
 from sumwire.codec.fields import Fields
 from sumwire.codec.norms import magnitude_sums, total
 from sumwire.codec.values import check_kind, not_finite
+from sumwire.numeric import is_whole
 
 FIELDS: Final = Fields(6)
 WORKERS_MAX: Final = FIELDS.most // 2
@@ -39,8 +40,9 @@ class EfSignCodec(GradientCodec):
 
     def __init__(self, *, workers: int) -> None:
         super().__init__()
-        if not 1 <= workers <= WORKERS_MAX:
-            raise CodecError(f"workers = {workers}: ef-sign counts 1 to {WORKERS_MAX}")
+        if not is_whole(workers, 1, WORKERS_MAX):
+            rule = f"must be a whole number in 1..{WORKERS_MAX}, as many as a field counts"
+            raise CodecError(f"workers = {workers!r}: {rule}")
         self.levels = FIELDS.most // (2 * workers)
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> CodecRound:
@@ -97,7 +99,8 @@ class _EfSignRound(CodecRound):
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
         """Write the means; zeros for a chunk without contributors."""
-        sums = FIELDS.unpack(words, counts, 2 * self._levels)
+        FIELDS.check_counts(counts, 2 * self._levels)
+        sums = FIELDS.unpack(words)
         units = self._unit / np.maximum(self._divisors(counts), 1)
         means = np.where(counts > 0, units, 0.0)[:, None] * (sums - self._levels * counts[:, None])
         here = target[first * FIELDS.chunk_values : last * FIELDS.chunk_values]

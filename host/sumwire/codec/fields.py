@@ -56,13 +56,13 @@ class Fields:
         shaped = values.reshape(-1, self.number, _ELEMENTS)
         return pack_elements((shaped << self._shifts()).sum(axis=1, dtype=np.int32).reshape(-1))
 
-    def unpack(self, words: NDArray[np.uint8], counts: NDArray[np.int64], each: int) -> NDArray[np.int32]:
-        """Return the sums of chunks, shape (chunks, values), from workers that send at most ``each``.
-
-        Raises CodecError for a chunk of more contributors than a field has room for.
-        """
+    def check_counts(self, counts: NDArray[np.int64], each: int) -> None:
+        """Raise CodecError for a chunk of more contributors, which send at most ``each``, than a field has room for."""
         if counts.max(initial=0) * each > self.most:
             raise CodecError(f"count {counts.max()}: a field holds at most {self.most // each} contributions")
+
+    def unpack(self, words: NDArray[np.uint8]) -> NDArray[np.int32]:
+        """Return the sums of chunks, shape (chunks, values)."""
         elements = unpack_elements(words, len(words) * _ELEMENTS).reshape(-1, 1, _ELEMENTS)
         return ((elements >> self._shifts()) & self.most).reshape(len(words), -1)
 

@@ -102,6 +102,16 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
         *(c_int64, c_int64, c_int64, c_void_p, c_void_p, c_uint64),
     ),
     "codec_thc_decode": (POINTER(Blocks), c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64),
+    "codec_grid_points": (
+        *(POINTER(Blocks), c_uint64, c_uint64, c_void_p, c_uint64),
+        *(c_void_p, c_float, c_void_p),
+    ),
+    "codec_grid_return": (POINTER(Blocks), c_void_p, c_void_p, c_void_p, c_uint64),
+    "codec_fields_pack": (c_void_p, c_uint64, c_uint64, c_uint64, c_void_p, c_int64, c_uint64, c_uint64),
+    "codec_fields_values": (
+        *(c_void_p, c_int64, c_uint64, c_uint64),
+        *(c_void_p, c_void_p, c_void_p, c_uint64, c_uint64),
+    ),
     "codec_sum32_exponents": (c_void_p, c_uint64, c_uint32, c_void_p),
     "codec_sum32_encode": (c_void_p, c_uint64, c_void_p, c_double, c_void_p, c_int64, c_uint64),
     "codec_sum32_decode": (c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64, c_uint64),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.codec.errors import CodecError
+from sumwire.numeric import is_whole
 
 # Values of one THC chunk: one per bit of a plane.
 CHUNK_VALUES: Final = p4.WORD_BITS
@@ -113,8 +114,8 @@ def _clip(group: BlockGroup, first: int, last: int) -> BlockGroup:
 
 def check_block(block: int | None) -> None:
     """Raise CodecError unless `block` is None (one block of full length) or a power of two >= CHUNK_VALUES."""
-    if block is not None and (block < CHUNK_VALUES or block & (block - 1)):
-        raise CodecError(f"block={block}: must be a power of two of at least {CHUNK_VALUES} values, or None")
+    if block is not None and not (is_whole(block, CHUNK_VALUES) and block.bit_count() == 1):
+        raise CodecError(f"block={block!r}: must be a power of two of at least {CHUNK_VALUES} values, or None")
 
 
 @functools.lru_cache(maxsize=256)

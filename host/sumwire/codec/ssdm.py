@@ -29,6 +29,7 @@ from sumwire.codec.norms import total, wide_square_sums
 from sumwire.codec.seeds import RoundingStream
 from sumwire.codec.sign_bits import draw_signs
 from sumwire.codec.values import check_kind, result_dtype
+from sumwire.numeric import is_number
 
 FIELDS: Final = Fields(5)
 MOMENTUM: Final = 0.9
@@ -37,7 +38,7 @@ CHUNK_VALUES: Final = FIELDS.chunk_values
 
 def check_momentum(momentum: float) -> None:
     """Raises CodecError for a momentum that is not from 0 to below 1."""
-    if not 0 <= momentum < 1:
+    if not is_number(momentum) or not 0 <= momentum < 1:
         raise CodecError(f"momentum = {momentum!r}: must be from 0 to below 1")
 
 
@@ -91,7 +92,8 @@ class _SsdmRound(CodecRound):
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
         """Write the means of signs; zeros for a chunk without contributors."""
-        plus = FIELDS.unpack(words, counts, 1)
+        FIELDS.check_counts(counts, 1)
+        plus = FIELDS.unpack(words)
         divisors = np.maximum(self._divisors(counts), 1)[:, None]
         means = np.where(counts[:, None] > 0, (2 * plus - counts[:, None]) / divisors, 0.0)
         here = target[first * CHUNK_VALUES : last * CHUNK_VALUES]

@@ -33,8 +33,10 @@ from sumwire.codec.kernels import kernels
 from sumwire.codec.scales import ExponentScales
 from sumwire.codec.sum32_native import NativeForm
 from sumwire.codec.values import NOT_FINITE, check_kind, not_finite, runs
+from sumwire.numeric import is_whole
 
 CHUNK_VALUES: Final = SUM32.values
+WORKERS_MAX: Final = 255
 SUM_MAX: Final = (1 << (p4.ELEMENT_BITS - 1)) - 1
 # Exponents travel above 0, which stands for a block of zeros. Those of float64:
 EXPONENT_BIAS: Final = 2048
@@ -71,6 +73,8 @@ def unpack_elements(words: NDArray[np.uint8], length: int) -> NDArray[np.int32]:
 class Sum32Codec(GradientCodec):
     """The mean of up to 255 workers in full precision. float64 tensors keep their dtype, not all of their precision.
 
+    Raises CodecError for another number of workers.
+
     ``clamp`` is for jobs whose exponents may be agreed on without this worker. Its values beyond them are then sent as
     the largest possible ones, and the rest is in its residual. Without ``clamp`` such values are an error.
     """
@@ -78,6 +82,9 @@ class Sum32Codec(GradientCodec):
     info: ClassVar[CodecInfo] = CodecInfo.of("sum32", SUM32, MAX32)
 
     def __init__(self, *, workers: int, clamp: bool = False) -> None:
+        if not is_whole(workers, 1, WORKERS_MAX):
+            rule = f"must be a whole number in 1..{WORKERS_MAX}, as many as packets count"
+            raise CodecError(f"workers = {workers!r}: {rule}")
         super().__init__()
         self.workers = workers
         self.clamp = clamp

@@ -14,9 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import tables as solver
-from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, SUM_MAX
+from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, KINDS, SUM_MAX
 
 from sumwire.codec.errors import TableError
+from sumwire.numeric import is_number, is_whole
 
 BITS_MAX: Final = 8
 GRANULARITY_MAX: Final = 4095
@@ -33,8 +34,8 @@ _NORMAL: Final = NormalDist()
 
 def threshold(p: float) -> float:
     """Return t with P(|Z| > t) = p for a standard normal Z. Raises TableError unless 0 < p < 1."""
-    if not 0.0 < p < 1.0:
-        raise TableError(f"clipped share p={p}: must lie between 0 and 1")
+    if not is_number(p) or not 0.0 < p < 1.0:
+        raise TableError(f"clipped share p={p!r}: must be above 0 and below 1")
     return solver.threshold(p)
 
 
@@ -129,8 +130,13 @@ def uniform(bits: int, p: float, max_granularity: int = GRANULARITY_MAX) -> ThcT
 def for_workers(workers: int, bits: int = DEFAULT_BITS, p: float = DEFAULT_P, kind: str = AUTO) -> ThcTable:
     """Return the table that a job of so many workers has unless it is given one; `kind`: `auto` or `uniform`.
 
-    Raises TableError as `solve`.
+    Raises TableError as `solve`, for more workers than sums have room for, and for another kind.
     """
+    if not is_whole(workers, 1, SUM_MAX):
+        rule = f"must be a whole number in 1..{SUM_MAX}, the largest sum; ranks of one machine can share a worker"
+        raise TableError(f"workers={workers!r}: {rule}")
+    if kind not in KINDS:
+        raise TableError(f"kind={kind!r}: must be one of {', '.join(KINDS)}")
     _check(bits, SUM_MAX // workers)
     threshold(p)
     values = solver.made(kind, bits, p, workers)
@@ -160,7 +166,7 @@ def best_granularity(bits: int, p: float, max_granularity: int, symmetric: bool 
 
 
 def _check(bits: int, granularity: int) -> None:
-    if not 1 <= bits <= BITS_MAX:
-        raise TableError(f"bits={bits}: must be 1..{BITS_MAX}")
-    if not 1 <= granularity <= GRANULARITY_MAX:
-        raise TableError(f"granularity={granularity}: must be 1..{GRANULARITY_MAX}")
+    if not is_whole(bits, 1, BITS_MAX):
+        raise TableError(f"bits={bits!r}: must be a whole number in 1..{BITS_MAX}")
+    if not is_whole(granularity, 1, GRANULARITY_MAX):
+        raise TableError(f"granularity={granularity!r}: must be a whole number in 1..{GRANULARITY_MAX}")

@@ -36,7 +36,7 @@ from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc_native import NativeForm, usual_norms
 from sumwire.codec.thc_torch import Left, TorchForm
-from sumwire.codec.values import not_finite, residual_expected, runs
+from sumwire.codec.values import check_kind, not_finite, residual_expected, runs
 
 BLOCK_VALUES: Final = 4096
 # Norms beyond these count as not finite, or as zero: within, nothing overflows or is lost to float32 subnormals.
@@ -47,7 +47,7 @@ _NORM_MAX_BITS, _NORM_MIN_BITS = (int(np.float32(norm).view(np.uint32)) for norm
 _PLAIN_SUMS: Final = (2.0**-80, 2.0**120)
 # By chunk, see `ThcRound._shares`.
 _Shares: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
-_DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
+DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class ThcCodec(GradientCodec):
@@ -88,8 +88,7 @@ class ThcCodec(GradientCodec):
 
         A block with NaN, infinity or a norm above 2**96 becomes NaN on all workers. Raises CodecError (shape, dtype).
         """
-        if x.dim() != 1 or x.dtype not in _DTYPES:
-            raise CodecError(f"{x.dtype} tensor of shape {tuple(x.shape)}: needs a flat one of {_DTYPES}")
+        check_kind(x, DTYPES)
         return ThcRound(self, x, sequence, bucket)
 
 

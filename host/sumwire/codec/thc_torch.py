@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumwire.codec import planes
+from sumwire.codec.fields import Fields
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup
 from sumwire.codec.rotation import Hadamard, tile_rows
 from sumwire.codec.seeds import RoundingStream, SignStream
@@ -193,10 +194,32 @@ class GridForm(TorchForm):
             points.append(w.to("cpu", torch.uint8).numpy())
         return np.concatenate(points)
 
-    def write(self, values: NDArray[np.float32], part: tuple[BlockGroup, ...], target: Tensor) -> None:
-        """Write D H y of a part's values y, padding included, to its place in `target`. Overwrites the values."""
+    def write(
+        self, values: NDArray[np.float32], part: tuple[BlockGroup, ...], cells: NDArray[np.float32], target: Tensor
+    ) -> None:
+        """Write D H y of a part's values y, padding included, to its place in `target`. Overwrites the values.
+
+        y are the values times the cell of their block; `cells` are those of the tensor's blocks.
+        """
         hadamard, first = Hadamard(), part[0].first_value
         whole = torch.from_numpy(values).to(self._signs.device)
+        column = torch.from_numpy(cells).to(self._signs.device)[:, None]
         for tile in _tiles(part):
-            here = slice(tile.values.start - first, tile.values.stop - first)
-            self._unrotate(hadamard, whole[here], tile, target[tile.values])
+            y = whole[tile.values.start - first : tile.values.stop - first]
+            y.view(tile.shape).mul_(column[tile.rows])
+            self._unrotate(hadamard, y, tile, target[tile.values])
+
+    def pack(self, fields: Fields, points: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+        """Write the points of whole blocks to chunks, with zeros after them."""
+        padded = np.zeros(len(out) * fields.chunk_values, np.int32)
+        padded[: len(points)] = points
+        out[:] = fields.pack(padded)
+
+    def values(
+        self, fields: Fields, words: NDArray[np.uint8], middle: NDArray[np.float32], shares: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return the fields of chunks less their middle, times their share; both are by chunk."""
+        found = fields.unpack(words).astype(np.float32)
+        found -= middle[:, None]
+        found *= shares[:, None]
+        return found.reshape(-1)

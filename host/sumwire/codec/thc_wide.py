@@ -31,19 +31,21 @@ from sumwire.codec import tables
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
 from sumwire.codec.fields import Fields
+from sumwire.codec.kernels import kernels
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, layout
 from sumwire.codec.norms import square_sums
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import ThcTable
-from sumwire.codec.thc import BLOCK_VALUES, NORM_MIN, block_norms, refuse_norms, without_spoiled
+from sumwire.codec.thc import BLOCK_VALUES, DTYPES, NORM_MIN, block_norms, refuse_norms, without_spoiled
 from sumwire.codec.thc_torch import GridForm
-from sumwire.codec.values import not_finite
+from sumwire.codec.thc_wide_native import NativeGridForm
+from sumwire.codec.values import check_kind, not_finite
+from sumwire.numeric import is_whole
 
 WORKERS_MAX: Final = 255
 # Fewest grid cells that are worth a field of 10 bits: 16 levels, as THC has.
 _CELLS_MIN: Final = 15
 _CELLS_MAX: Final = 255
-_DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
 _SHARES: Final = tuple(2.0**-power for power in range(3, 16))
 
 
@@ -70,9 +72,7 @@ class WideThcCodec(GradientCodec):
 
         Raises CodecError for another shape or dtype than a flat float32, float16 or bfloat16 tensor.
         """
-        if x.dim() != 1 or x.dtype not in _DTYPES:
-            raise CodecError(f"{x.dtype} tensor of shape {tuple(x.shape)}: needs a flat one of {_DTYPES}")
-        return _WideRound(self, x.detach(), sequence, bucket)
+        return _WideRound(self, check_kind(x, DTYPES), sequence, bucket)
 
 
 class _ThreeToAnElement(WideThcCodec):
@@ -87,8 +87,8 @@ class _TwoToAnElement(WideThcCodec):
 
 def wide_codec(*, workers: int, job: int, worker: int) -> WideThcCodec:
     """The codec of one of ``workers``. Raises CodecError for none, or more of them than a packet can count."""
-    if not 1 <= workers <= WORKERS_MAX:
-        raise CodecError(f"workers = {workers}: thc-wide sums 1 to {WORKERS_MAX}")
+    if not is_whole(workers, 1, WORKERS_MAX):
+        raise CodecError(f"workers = {workers!r}: must be a whole number in 1..{WORKERS_MAX}, as many as packets count")
     narrow = _ThreeToAnElement.fields.most // workers >= _CELLS_MIN
     return (_ThreeToAnElement if narrow else _TwoToAnElement)(workers=workers, job=job, worker=worker)
 
@@ -120,7 +120,12 @@ class _WideRound(CodecRound):
         self._fields, self._grid = codec.fields, codec.grid
         signs = SignStream.of(codec.job, sequence, bucket, x.device)
         rounding = RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device)
-        self._form = GridForm(codec.grid, signs, rounding)
+        native = kernels(finite)
+        self._form: GridForm | NativeGridForm = (
+            GridForm(codec.grid, signs, rounding)
+            if native is None
+            else NativeGridForm(native, codec.grid, signs, rounding)
+        )
         blocks = self._cut.blocks
         self._scales = _Scales(np.zeros(blocks, np.float32), np.zeros(blocks, np.float32))
         # The grid points that were sent, padding included.
@@ -136,11 +141,10 @@ class _WideRound(CodecRound):
         left = self._new_result()
         if not self.chunks:
             return left
-        finite = np.nan_to_num(self._scales.cell, nan=0.0)
-        values = (self._sent - np.float32(self._grid.granularity / 2)) * self._by_value(finite, 0, self.chunks)
+        values = self._sent - np.float32(self._grid.granularity / 2)
         if included is not None:
             values[~np.repeat(included, self._info.chunk_values)[: len(values)]] = 0.0
-        self._form.write(values, self._cut.groups, left)
+        self._form.write(values, self._cut.groups, np.nan_to_num(self._scales.cell, nan=0.0), left)
         return torch.sub(self._x, left, out=left)
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
@@ -152,37 +156,27 @@ class _WideRound(CodecRound):
         self._take_scales(agreed, slice(groups[0].first_block, groups[-1].first_block + groups[-1].blocks))
         points = self._form.points(self._x, groups, self._scales.to_grid)
         self._sent[values] = points
-        padded = np.zeros((last - first) * self._info.chunk_values, np.int32)
-        padded[: len(points)] = points
-        out[:] = self._fields.pack(padded)
+        self._form.pack(self._fields, points, out)
 
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
         """Write the sums of grid points divided by their divisors; zeros for a packet without contributors."""
         groups, values = self._part(first, last)
-        granularity, per_packet = self._grid.granularity, self._info.chunk_values
-        sums = self._fields.unpack(words, counts, granularity).astype(np.float32)
-        sums -= (counts * (granularity / 2)).astype(np.float32)[:, None]
+        granularity = self._grid.granularity
+        self._fields.check_counts(counts, granularity)
         divisors = self._divisors(counts)
-        shares = np.divide(1.0, divisors, out=np.zeros(len(counts)), where=divisors > 0).astype(np.float32)
-        sums[counts == 0] = 0.0
-        flat = sums.reshape(-1)[: values.stop - values.start]
-        flat *= np.repeat(shares, per_packet)[: len(flat)]
-        flat *= self._by_value(self._scales.cell, first, last)
-        self._form.write(flat, groups, target)
+        some = (counts > 0) & (divisors > 0)
+        shares = np.divide(1.0, divisors, out=np.zeros(len(counts)), where=some).astype(np.float32)
+        middle = (counts * (granularity / 2)).astype(np.float32)
+        found = self._form.values(self._fields, words, middle, shares)
+        self._form.write(found[: values.stop - values.start], groups, self._scales.cell, target)
 
     def _part(self, first: int, last: int) -> tuple[tuple[BlockGroup, ...], slice]:
         """The whole blocks of packets first..last-1, and their values."""
         per_packet, padded = self._info.chunk_values, self._cut.padded_length
         values = slice(first * per_packet, min(last * per_packet, padded))
         return self._cut.part(values.start // CHUNK_VALUES, values.stop // CHUNK_VALUES), values
-
-    def _by_value(self, by_block: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
-        """What holds for the block of each value of packets first..last-1."""
-        _, values = self._part(first, last)
-        blocks = self._cut.chunk_blocks[values.start // CHUNK_VALUES : values.stop // CHUNK_VALUES]
-        return np.repeat(by_block[blocks], CHUNK_VALUES)
 
     def _take_scales(self, agreed: NDArray[np.uint32], blocks: slice) -> None:
         if agreed.dtype != np.uint32 or agreed.shape != self._norms.shape:

@@ -8,7 +8,7 @@ NaN and infinity cannot be summed by a codec. A worker tells the others that it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
@@ -27,10 +27,16 @@ _SIGN: Final = 0x80000000
 _RESIDUAL: Final = "_sumwire_residual"
 
 
-def check_kind(x: Tensor) -> Tensor:
-    """Return the flat tensor, detached. Raises CodecError for another shape or dtype."""
-    if x.dim() != 1 or x.dtype not in DTYPES:
-        raise CodecError(f"{x.dtype} tensor of shape {tuple(x.shape)}: needs a flat one of {DTYPES}")
+def check_kind(x: Tensor, dtypes: Collection[torch.dtype] = DTYPES) -> Tensor:
+    """Return the flat tensor, detached. Raises CodecError for another shape, dtype or layout, or one without values."""
+    if not isinstance(x, Tensor):
+        raise CodecError(f"{type(x).__name__}: needs a tensor")
+    if x.dim() != 1 or x.dtype not in dtypes:
+        known = ", ".join(map(str, dtypes))
+        raise CodecError(f"{x.dtype} tensor of shape {tuple(x.shape)}: needs a flat one of {known}")
+    if x.layout != torch.strided or x.is_meta:
+        rule = "needs one that is dense and has values: call to_dense() first, or to_empty() and fill it"
+        raise CodecError(f"{x.layout} tensor on {x.device}: {rule}")
     return x.detach()
 
 

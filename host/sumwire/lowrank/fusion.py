@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sumwire.errors import UsageError
+from sumwire.numeric import is_number, is_whole
 
 # Bytes of uncompressed gradient in a buffer: the default of DistributedDataParallel.
 THRESHOLD_BYTES: Final = 25 << 20
@@ -115,11 +116,12 @@ def make_plan(
 
 
 def _check(rank: int, threshold_bytes: int, min_compression: float) -> None:
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+    if not is_whole(rank, 1):
         raise UsageError(f"rank = {rank!r}: must be a whole number, 1 or more")
-    if not threshold_bytes >= 0:
-        raise UsageError(f"threshold_bytes = {threshold_bytes!r}: must be 0, for a buffer per tensor, or more")
-    if not 0 <= min_compression < math.inf:
+    if not is_whole(threshold_bytes, 0):
+        rule = "must be a whole number of bytes, 0 or more; 0 gives each tensor a buffer"
+        raise UsageError(f"threshold_bytes = {threshold_bytes!r}: {rule}")
+    if not is_number(min_compression) or min_compression < 0:
         raise UsageError(f"min_compression = {min_compression!r}: must be 0, to compress every matrix, or more")
 
 

@@ -35,6 +35,7 @@ from sumwire.errors import UsageError
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
 from sumwire.lowrank.matrices import HALVES, make_state
 from sumwire.lowrank.tuning import BufferSearch, candidates
+from sumwire.numeric import is_whole
 from sumwire.training.comm_thread import wait_for
 from sumwire.training.ddp import Reduce
 from sumwire.training.optim import GradientOptimizer, owner_state, restore_owner
@@ -121,12 +122,15 @@ class AcpSgd(GradientOptimizer):
         error_feedback: bool = True,
         reuse: bool = True,
     ) -> None:
-        if accumulation is not None and accumulation < 1:
-            raise UsageError(f"accumulation = {accumulation}: must be 1 or more backward passes, or None")
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        if accumulation is not None and not is_whole(accumulation, 1):
+            rule = "must be a whole number of backward passes, 1 or more, or None"
+            raise UsageError(f"accumulation = {accumulation!r}: {rule}")
+        if not is_whole(seed, 0):
             raise UsageError(f"seed = {seed!r}: must be a whole number, 0 or more")
+        if not callable(reduce):
+            raise UsageError(f"reduce = {reduce!r}: must be a function from a flat tensor and a number, as job.reduce")
         self.steps = 0
-        parameters = list(model.parameters() if isinstance(model, nn.Module) else model)
+        parameters = _parameters(model)
         self._parameters = [p for p in parameters if p.requires_grad and p.numel()]
         _check_parameters(self._parameters, optimizer)
         self._plan_of = partial(
@@ -404,6 +408,14 @@ def _plan_of(
     return make_plan(
         shapes, rank, threshold_bytes=threshold_bytes, min_compression=min_compression, value_bytes=value_bytes
     )
+
+
+def _parameters(model: nn.Module | Iterable[Tensor]) -> list[Tensor]:
+    if isinstance(model, nn.Module):
+        return list(model.parameters())
+    if not isinstance(model, Iterable):
+        raise UsageError(f"model = {model!r}: must be a module, or its parameters")
+    return list(model)
 
 
 def _check_parameters(parameters: list[Tensor], optimizer: Optimizer) -> None:

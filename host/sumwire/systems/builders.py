@@ -14,6 +14,7 @@ from sumwire.codec.base import GradientCodec
 from sumwire.codec.tables import ThcTable
 from sumwire.errors import UsageError
 from sumwire.job.job import Job, Residual
+from sumwire.numeric import is_number
 from sumwire.systems.kinds import AcpSystem, GradientSystem, MarsitSystem
 from sumwire.systems.spec import GROUP, SWITCH
 from sumwire.systems.system import System
@@ -90,7 +91,7 @@ def marsit_over_hops(name: str, hops: Collective, sent: Callable[[], int], setti
 
 
 def _scaled(reduce: Reduce, scale: float) -> Reduce:
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < float("inf"):
+    if not is_number(scale) or scale <= 0:
         raise UsageError(f"scale = {scale!r}: must be above 0")
     if scale == 1.0:
         return reduce

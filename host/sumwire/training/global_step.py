@@ -19,6 +19,7 @@ from sumwire_protocol.logs.events import Event
 from torch import Tensor
 
 from sumwire.errors import UsageError
+from sumwire.numeric import is_number
 
 _log = logging.getLogger(__name__)
 
@@ -52,8 +53,9 @@ class GlobalStep:
         if self.given is None:
             return self._agreed
         step = self.given(round_) if callable(self.given) else self.given
-        if not 0 < step < float("inf"):
-            raise UsageError(f"global_lr = {step!r} in round {round_}: must be above 0")
+        if not is_number(step) or step <= 0:
+            rule = "must be a finite number above 0; None follows the local updates"
+            raise UsageError(f"global_lr = {step!r} in round {round_}: {rule}")
         return step
 
     def learn(self, update: Tensor) -> None:
@@ -99,4 +101,4 @@ class GlobalStep:
 
 
 def _mean_magnitude(x: Tensor) -> float:
-    return float(torch.linalg.vector_norm(x, 1)) / x.numel()
+    return float(torch.linalg.vector_norm(x, 1)) / max(x.numel(), 1)

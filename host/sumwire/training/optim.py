@@ -26,6 +26,7 @@ from sumwire.checkpoint import OTHER, Content, Place, Saved, Shapes, check_shape
 from sumwire.codec.values import all_finite
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
+from sumwire.numeric import is_number, is_whole
 from sumwire.training.collective import Collective
 from sumwire.training.flat import FlatParameters
 from sumwire.training.global_step import GlobalStep
@@ -33,6 +34,7 @@ from sumwire.training.scaling import are_finite, expect_scaler, is_unscaled
 
 _Loss = TypeVar("_Loss")
 _REDUCTION: Final = "reduction"
+_CALLS: Final = ("sign_merge", "mean", "all_finite")
 LEAD: Final = 3.0
 """Marsit's. Chosen on the digits: docs/measurements.md."""
 
@@ -81,10 +83,12 @@ class Marsit(Saved, Optimizer):
         nonfinite: NonFinite = "propagate",
     ) -> None:
         result_check(nonfinite)
-        if full_precision_every is not None and full_precision_every < 1:
-            raise UsageError(f"full_precision_every = {full_precision_every}: must be 1 or more, or None for never")
-        if not 1 <= lead < float("inf"):
-            raise UsageError(f"lead = {lead!r}: must be 1, as published, or more")
+        if full_precision_every is not None and not is_whole(full_precision_every, 1):
+            rule = "must be a whole number of rounds, 1 or more, or None for never"
+            raise UsageError(f"full_precision_every = {full_precision_every!r}: {rule}")
+        if not is_number(lead) or lead < 1:
+            raise UsageError(f"lead = {lead!r}: must be a finite number from 1 on; 1 is as published")
+        _check_inner(optimizer)
         self.inner = optimizer
         self.lead = lead
         self._pace = GlobalStep(global_lr)
@@ -238,8 +242,19 @@ class Marsit(Saved, Optimizer):
         return None if piece is None else piece.to(self._flat.parameters[0].device, self._flat.dtype)
 
 
+def _check_inner(optimizer: object) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise UsageError(f"optimizer = {type(optimizer).__name__}: must be an optimizer of torch, as torch.optim.SGD")
+    if isinstance(optimizer, Marsit | GradientOptimizer):
+        rule = "must be one that does not communicate itself: give the optimizer that is within it"
+        raise UsageError(f"optimizer = {type(optimizer).__name__}: {rule}")
+
+
 def _carrier(collective: Collective | dist.ProcessGroup) -> Collective:
     if not (dist.is_available() and isinstance(collective, dist.ProcessGroup)):
+        if not all(callable(getattr(collective, call, None)) for call in _CALLS):
+            rule = f"must be a job, a process group, or have the calls {', '.join(_CALLS)}"
+            raise UsageError(f"collective = {type(collective).__name__}: {rule}")
         return cast(Collective, collective)
     from sumwire.multihop import RingSigns
 

@@ -16,7 +16,7 @@ from sumwire_lab.options.run_options import SWITCHES
 
 SUITES: Final = ("allreduce", "accuracy", "scaling", "codec-cost", "codec-error", "sizes")
 """In the page's order."""
-CODECS: Final = ("thc", "vote", "ef-sign", "ssdm", "sum32")
+CODECS: Final = ("thc", "thc-wide", "vote", "ef-sign", "ssdm", "sum32")
 """What bench-codec can time."""
 AGGREGATOR_SLOTS: Final = 512
 """Slots of bench-aggregator's job."""

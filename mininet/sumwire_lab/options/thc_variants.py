@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sumwire_protocol.ops import THC as THC_OP
 from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, KINDS, SUM_MAX, UNIFORM
 
 from sumwire_lab.errors import OptionError
@@ -47,8 +48,9 @@ class Variant:
             raise OptionError(f"granularity={self.granularity}: must be 1..{SUM_MAX}")
         if not 0 < self.p < 1:
             raise OptionError(f"clip={self.p}: a share is above 0 and below 1")
-        if self.block < 0 or self.block & (self.block - 1):
-            raise OptionError(f"block={self.block}: must be a power of two, or 0 for the full tensor")
+        if self.block and (self.block < THC_OP.values or self.block & (self.block - 1)):
+            rule = f"must be a power of two from {THC_OP.values} values on, a packet's, or 0 for the full tensor"
+            raise OptionError(f"block={self.block}: {rule}")
 
     def fits(self, workers: int) -> bool:
         """Whether the sums of so many workers cannot overflow."""
@@ -99,6 +101,7 @@ class ThcOptions:
         for workers in self.workers:
             if not 1 <= workers <= self.samples:
                 raise OptionError(f"workers={workers}: must be 1..{self.samples}")
+            self._check_sums(workers)
         if not 0 <= self.left_out < min(self.workers):
             raise OptionError(f"left-out={self.left_out}: fewer than the workers, {min(self.workers)}")
         if self.baselines and (self.left_out or self.loss):
@@ -108,3 +111,11 @@ class ThcOptions:
         for name, value in (("epochs", self.epochs), ("hidden", self.hidden)):
             if value < 1:
                 raise OptionError(f"{name}={value}: must be at least 1")
+
+    def _check_sums(self, workers: int) -> None:
+        """Raises OptionError if no variant can sum so many workers."""
+        if any(variant.fits(workers) for variant in self.variants.values()):
+            return
+        granularity = min(variant.granularity or 0 for variant in self.variants.values())
+        rule = f"{workers} workers reach sums of {granularity * workers}, above {SUM_MAX}"
+        raise OptionError(f"granularity={granularity}: {rule}; take {SUM_MAX // workers} or less, or fewer workers")

@@ -66,6 +66,19 @@ void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, u
 void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const float *middle,
                       const float *from_grid, float *target, uint64_t present);
 
+// Grid points 0..granularity, at most 255, of the `present` values at x, padded with zeros to whole blocks.
+void codec_grid_points(const struct codec_blocks *at, uint64_t rounding_key, uint64_t first_value, const float *x,
+                       uint64_t present, const float *to_grid, float granularity, uint8_t *points);
+// D H y to the `present` values at target; y are the values of whole blocks, times their block's cell.
+void codec_grid_return(const struct codec_blocks *at, const float *values, const float *cells, float *target,
+                       uint64_t present);
+// The `present` points as fields of so many bits, `number` to an element; zeros after them.
+void codec_fields_pack(const uint8_t *points, uint64_t present, uint64_t number, uint64_t bits, uint8_t *out,
+                       int64_t stride, uint64_t chunks, uint64_t threads);
+// (field - middle) * share, both by chunk.
+void codec_fields_values(const uint8_t *words, int64_t stride, uint64_t number, uint64_t bits, const float *middle,
+                         const float *shares, float *values, uint64_t chunks, uint64_t threads);
+
 // SUM32. Exponents of the largest magnitudes by chunk, plus `bias`; 0 for zeros, CODEC_NOT_FINITE if one is not finite.
 void codec_sum32_exponents(const float *x, uint64_t length, uint32_t bias, uint32_t *exponents);
 // Fixed point of at most `most`. Two factors by chunk, to_units and from_units, make it of values and values of it.

@@ -3,7 +3,6 @@
 """Torch's own communication hooks, with statistics, also for models without DistributedDataParallel."""
 
 # Annotations stay objects, not strings: DistributedDataParallel compares those of a hook.
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -20,6 +19,7 @@ from torch.optim import Optimizer
 from sumwire.checkpoint import Content
 from sumwire.errors import UsageError
 from sumwire.job.nonfinite import result_check
+from sumwire.numeric import is_number, is_whole
 from sumwire.training.buckets import Bucket, Buckets, Parameters
 from sumwire.training.comm_thread import CommThread
 from sumwire.training.ddp import raise_from_backward
@@ -171,12 +171,12 @@ def power_sgd(group: dist.ProcessGroup | None, *, rank: int, start_iter: int, mi
 
     The first ``start_iter`` steps, 2 or more, send whole gradients. Raises UsageError for a value out of range.
     """
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+    if not is_whole(rank, 1):
         raise UsageError(f"rank = {rank!r}: must be a whole number, 1 or more")
-    if isinstance(start_iter, bool) or not isinstance(start_iter, int) or start_iter < 2:
+    if not is_whole(start_iter, 2):
         rule = "must be 2 or more: error feedback and warm start need buckets that DDP rebuilds no more"
         raise UsageError(f"start_iter = {start_iter!r}: {rule}")
-    if not 0 < min_compression < math.inf:
+    if not is_number(min_compression) or min_compression <= 0:
         raise UsageError(f"min_compression = {min_compression!r}: must be above 0")
     state = PowerSGDState(
         process_group=group,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sumwire.errors import UsageError
 from sumwire.job.job import Residual
+from sumwire.numeric import is_number
 from sumwire.training.reductions import Peers
 
 # Positions travel as int32.
@@ -22,7 +23,7 @@ _VALUES_MAX = 1 << 31
 
 def check_fraction(k: float) -> float:
     """Return k. Raises UsageError unless it is a fraction of a tensor's values, above 0 and at most 1."""
-    if isinstance(k, bool) or not isinstance(k, int | float) or not 0 < k <= 1:
+    if not is_number(k) or not 0 < k <= 1:
         raise UsageError(f"k = {k!r}: must be a share of the values, above 0 and at most 1")
     return k
 

@@ -22,6 +22,7 @@ from sumwire.codec.ssdm import SsdmCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import PUBLISHED_GRANULARITY, solve
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
+from sumwire.codec.thc_wide import wide_codec
 from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
 
 from sumwire_lab.bench.benchmark import Context
@@ -149,6 +150,8 @@ def make_codec(name: str, block: int | None) -> GradientCodec:
         return SsdmCodec(job=1, worker=0)
     if name == "sum32":
         return Sum32Codec(workers=1)
+    if name == "thc-wide":
+        return wide_codec(workers=1, job=1, worker=0)
     return ThcCodec(solve(DEFAULT_BITS, PUBLISHED_GRANULARITY, DEFAULT_P), job=1, worker=0, block=block)
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,9 @@ import torch
 import yaml
 from sumwire.codec.tables import ThcTable, for_workers
 from sumwire.codec.thc_wide import wide_codec
+from sumwire.config import parse_job
+from sumwire.config.jobfile import FORMAT
+from sumwire.start.description import Wanted, described
 from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P, SUM_MAX
 
 from sumwire_lab.bench.thc.training import train
@@ -42,6 +46,7 @@ QUICK_STEPS: Final = 20
 # More than have 16 levels by THC's table; 68 is the last with three values to an element.
 MANY: Final = (18, 32, 68, 69, 128, 255)
 VALUES: Final = 400_000
+_SERVER: Final = "10.0.0.9"
 
 
 def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
@@ -62,7 +67,9 @@ def _tables() -> list[Check]:
     seconds = time.process_time() - begun
     errors = least_errors(DEFAULT_BITS, DEFAULT_P, SUM_MAX // WORKERS[0])
     least = {workers: min(errors[g] for g in range(1, SUM_MAX // workers + 1)) for workers in WORKERS}
-    return rows.tables({workers: chosen_table("thc", workers).mse for workers in WORKERS}, least, seconds)
+    found = {way: {workers: of(workers) for workers in WORKERS} for way, of in WAYS.items()}
+    errors_found = {workers: table.mse for workers, table in found[CONTROLLER].items()}
+    return [*rows.tables(errors_found, least, seconds), *rows.ways(found)]
 
 
 def _uniform() -> list[Check]:
@@ -111,6 +118,27 @@ def _quorum(results: Path, say: Say, options: PapersOptions) -> list[Check]:
     return rows.quorum(summary["systems"]["thc"], summary["systems"]["thc-bounded"])
 
 
+def _by_hand(workers: int) -> ThcTable:
+    """That of a job file of five fields."""
+    brief = {"format": FORMAT, "name": "hand", "job": 1, "aggregator": _SERVER, "hosts": _hosts(workers)}
+    return _of_job_file(brief)
+
+
+def _by_up(workers: int) -> ThcTable:
+    """That of a job by `sumwire up`, and of one by `sumwire.init(aggregator="rank0")`."""
+    return _of_job_file(described(_hosts(workers), _SERVER, Wanted()))
+
+
+def _hosts(workers: int) -> list[str]:
+    return [f"10.0.1.{number}" for number in range(1, workers + 1)]
+
+
+def _of_job_file(data: Mapping[str, Any]) -> ThcTable:
+    thc = parse_job(data, 0).thc
+    assert thc is not None
+    return ThcTable(thc.table, thc.bits, thc.granularity, thc.p)
+
+
 def chosen_table(system: str, workers: int) -> ThcTable:
     """The table that the controller chooses for a run of the lab with this system."""
     fabric = plan(workers, LinkOptions(), "papers")
@@ -120,3 +148,11 @@ def chosen_table(system: str, workers: int) -> ThcTable:
     [job] = config.jobs
     assert job.thc is not None
     return ThcTable(job.thc.table, job.thc.bits, job.thc.granularity, job.thc.p)
+
+
+CONTROLLER: Final = "controller and lab"
+WAYS: Final[Mapping[str, Callable[[int], ThcTable]]] = {
+    CONTROLLER: partial(chosen_table, "thc"),
+    "a job file by hand": _by_hand,
+    "sumwire up and init()": _by_up,
+}

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from sumwire.codec.tables import ThcTable
+
 from sumwire_lab.verify.check import Check, at_most, equal, reported
 
 # Relative; both sides are computed in float64, in other orders.
@@ -25,6 +27,18 @@ def tables(found: Mapping[int, float], least: Mapping[int, float], seconds: floa
         equal(f"THC's table, {span}: workers whose error is not the least over all g <= 255 // n", worse, []),
         reported(f"THC's table, {span}: seconds to solve all", seconds),
     ]
+
+
+def ways(found: Mapping[str, Mapping[int, ThcTable]]) -> list[Check]:
+    """`found`: the table of a job that is given none, by the way in which it is made and by its number of workers."""
+    first = next(iter(found.values()))
+    other = [
+        f"{way}, {workers} workers"
+        for way, tables in found.items()
+        for workers, table in tables.items()
+        if table != first[workers]
+    ]
+    return [equal(f"THC's table, jobs by {', '.join(found)}: those that have another one", other, [])]
 
 
 def against_uniform(ratios: Mapping[int, float]) -> list[Check]:

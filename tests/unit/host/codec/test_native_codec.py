@@ -23,6 +23,7 @@ from sumwire.codec.ssdm import SsdmCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable, for_workers, solve
 from sumwire.codec.thc import ThcCodec
+from sumwire.codec.thc_wide import wide_codec
 from sumwire.codec.values import expect_residual
 from sumwire.native import SWITCH
 from torch import Tensor
@@ -162,6 +163,38 @@ def test_a_large_tensor_is_the_same(length: int) -> None:
     assert all(made.data_ptr() % 64 == 0 for made in (total, left, result))
     assert np.array_equal(bits(result), bits(reference.decode(down, counts)))
     assert np.array_equal(bits(left), bits(reference.residual()))
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("workers", [32, 255])
+@settings(max_examples=4, deadline=None)
+@given(length=st.integers(1, 20_000), seed=st.integers(0, 2**32), larger=st.sampled_from([1.0, 300.0, 0.01]))
+@example(length=9_001, seed=0, larger=1.0)
+def test_thc_wide_is_the_same(kind: str, workers: int, length: int, seed: int, larger: float) -> None:
+    same_wide(VALUES[kind](length, torch.Generator().manual_seed(seed)), workers, seed, larger)
+
+
+def test_a_large_tensor_is_the_same_by_thc_wide() -> None:
+    """Its result is written past the caches."""
+    same_wide(normal(600_001, torch.Generator().manual_seed(4)), 4, 0, 1.0)
+
+
+def same_wide(x: Tensor, workers: int, seed: int, larger: float) -> None:
+    native, reference = both(wide_codec(workers=workers, job=seed, worker=3), x)
+    own = reference.preliminary()
+    agreed = np.minimum(own.view(np.float32) * np.float32(larger), np.float32(2.0**96)).view(np.uint32)
+    words = reference.encode(agreed)
+    # Into packets of an odd length.
+    packets = np.zeros((native.chunks, 8 * 128 + 61), np.uint8)
+    native.encode_into(agreed, 0, native.chunks, packets[:, 7 : 7 + 1024].reshape(-1, 8, 128))
+    assert np.array_equal(packets[:, 7 : 7 + 1024], words.reshape(-1, 1024))
+    assert not packets[:, :7].any() and not packets[:, 7 + 1024 :].any()
+    generator = np.random.default_rng(seed)
+    counts = generator.integers(0, workers + 1, native.chunks)
+    down = generator.integers(0, 1 << 30, (native.chunks, 256)).astype(">u4").view(np.uint8).reshape(-1, 8, 128)
+    assert np.array_equal(bits(native.decode(down, counts)), bits(reference.decode(down, counts)))
+    for mask in (generator.random(native.chunks) < 0.7, None):
+        assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
 
 
 def test_an_expected_residual_is_made_while_encoding() -> None:

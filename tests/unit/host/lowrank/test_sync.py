@@ -417,6 +417,7 @@ def test_closure_is_evaluated_once() -> None:
     [
         ({"rank": 0}, "rank = 0"),
         ({"accumulation": 0}, "accumulation = 0"),
+        ({"accumulation": 1.5}, "accumulation = 1.5: must be a whole number of backward passes"),
         ({"seed": -1}, "seed = -1"),
         ({"model": []}, "parameters = none"),
         ({"model": nn.Flatten()}, "parameters = none"),

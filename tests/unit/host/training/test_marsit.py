@@ -408,9 +408,16 @@ def test_a_failing_collective_leaves_the_parameters_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"global_lr": 0.0}, r"global_lr = 0.0 in round 0: must be above 0"),
+        ({"global_lr": 0.0}, r"global_lr = 0.0 in round 0: must be a finite number above 0"),
         ({"global_lr": lambda step: float("nan")}, "global_lr = nan"),
-        ({"global_lr": 0.1, "full_precision_every": 0}, "full_precision_every = 0: must be 1 or more"),
+        ({"global_lr": lambda step: None}, "global_lr = None"),
+        ({"global_lr": "0.1"}, "global_lr = '0.1'"),
+        ({"global_lr": 0.1, "full_precision_every": 0}, "full_precision_every = 0: must be a whole number of rounds"),
+        ({"full_precision_every": 2.5}, "full_precision_every = 2.5: must be a whole number of rounds"),
+        ({"full_precision_every": float("nan")}, "full_precision_every = nan"),
+        ({"full_precision_every": "100"}, "full_precision_every = '100'"),
+        ({"lead": "3"}, "lead = '3': must be a finite number"),
+        ({"lead": 0.5}, "lead = 0.5: must be a finite number from 1 on"),
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any], text: str) -> None:
@@ -419,6 +426,28 @@ def test_impossible_settings_are_refused(options: dict[str, Any], text: str) -> 
             Marsit(INNER["sgd"](net().parameters()), collective, **options)
 
     in_threads(work, workers=1)
+
+
+def test_what_is_no_optimizer_or_no_collective_is_refused() -> None:
+    inner = INNER["sgd"](net().parameters())
+    end = Threads(1).of(0)
+    with pytest.raises(UsageError, match="optimizer = Sequential: must be an optimizer of torch"):
+        Marsit(net(), end)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="optimizer = Marsit: must be one that does not communicate itself"):
+        Marsit(Marsit(inner, end), end)
+    for collective in (None, "job.json"):
+        rule = "must be a job, a process group, or have the calls sign_merge, mean, all_finite"
+        with pytest.raises(UsageError, match=rule):
+            Marsit(inner, collective)  # type: ignore[arg-type]
+
+
+def test_a_model_without_values_makes_rounds() -> None:
+    nothing = torch.nn.Parameter(torch.zeros(0))
+    marsit = Marsit(torch.optim.SGD([nothing], lr=0.1), Threads(1).of(0))
+    for _ in range(3):
+        nothing.grad = torch.zeros(0)
+        marsit.step()
+    assert marsit.round == 3
 
 
 def test_parameters_of_other_kinds_are_refused() -> None:
@@ -530,7 +559,7 @@ def test_a_lead_puts_the_new_update_before_the_compensation() -> None:
             assert float(marsit.compensation) == pytest.approx(0.7 - 0.5 - 0.5 * sign)
 
     in_threads(work, workers=2)
-    with pytest.raises(UsageError, match=r"lead = 0\.5: must be 1"):
+    with pytest.raises(UsageError, match=r"lead = 0\.5: must be a finite number from 1 on"):
         Marsit(INNER["sgd"](net().parameters()), Threads(1).of(0), lead=0.5)
 
 

@@ -157,6 +157,11 @@ def test_options() -> None:
         (["--granularity", "256"], "granularity=256"),
         (["--clip", "1"], "clip=1.0"),
         (["--block", "1000"], "power of two"),
+        (["--block", "64"], "block=64: must be a power of two from 1024 values on"),
+        (
+            ["--granularity", "30", "--workers", "8,9"],
+            "granularity=30: 9 workers reach sums of 270, above 255; take 28",
+        ),
         (["--workers", "2,x"], "whole numbers"),
         (["--left-out", "4"], "fewer than the workers"),
         (["--loss", "1"], "loss=1.0"),

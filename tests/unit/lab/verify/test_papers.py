@@ -80,6 +80,15 @@ def test_the_controller_chooses_by_the_number_of_workers(workers: int) -> None:
     assert papers_thc.chosen_table("thc-uniform", workers) == for_workers(workers, kind="uniform")
 
 
+def test_every_way_to_make_a_job_has_the_solved_table() -> None:
+    """18 workers: the largest granularity that fits, 255 // 18, has 15 levels."""
+    for of in papers_thc.WAYS.values():
+        assert of(18).values == (*range(15), 14)
+    [check] = rows.ways({"one": {2: for_workers(2), 3: for_workers(3)}, "two": {2: for_workers(2), 3: for_workers(4)}})
+    assert (check.holds, check.value) == (False, ["two, 3 workers"])
+    assert rows.ways({"one": {2: for_workers(2)}, "two": {2: for_workers(2)}})[0].holds
+
+
 def test_many_workers() -> None:
     assert [check.holds for check in rows.many({18: 0.002, 68: 0.0206})] == [True, True]
     assert not rows.many({18: 0.002, 68: 0.021})[0].holds

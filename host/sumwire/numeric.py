@@ -1,0 +1,19 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a value that a program passes in is a number of the kind that is meant: bool is none, nor is NaN."""
+
+from __future__ import annotations
+
+from math import inf
+from numbers import Integral, Real
+from typing import TypeGuard
+
+
+def is_whole(value: object, least: int, most: float = inf) -> TypeGuard[int]:
+    """Return whether it is a whole number in least..most."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and least <= value <= most
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether it is a finite number."""
+    return isinstance(value, Real) and not isinstance(value, bool) and -inf < value < inf
