@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from softswitch.program import ir
 from softswitch.program.calculations import HASH_WIDTHS, is_word_aligned, runs_of
 from softswitch.python.layout import Storage
 from softswitch.python.source_writer import Writer
 from softswitch.python.values import Value, constant
+
+# Python refuses to read more than 200 parentheses within each other.
+_NESTED_MOST: Final = 64
 
 
 def hash_value(
@@ -61,13 +66,17 @@ def _join(calculation: ir.Calculation, storage: Storage, program: ir.Program, ou
         width = sum(chunk.width for chunk in chunks)
         text = "joined"
         lengths = str(width)
-        for chunk in chunks:
+        lines = []
+        for number, chunk in enumerate(chunks, 1):
             shift = str(chunk.width)
             if chunk.length is not None:
                 shift = storage.fields[chunk.length.header, chunk.length.field]
                 lengths = f"{lengths} - {chunk.width} + {shift}"
             text = f"({text} << {shift} | {_chunk(chunk, storage)})"
-        lines = [f"joined = {text}", f"joined_bits += {lengths}"]
+            if number % _NESTED_MOST == 0:
+                lines.append(f"joined = {text}")
+                text = "joined"
+        lines += [f"joined = {text}", f"joined_bits += {lengths}"]
         if header and header != valid:
             with out.block(f"if {storage.valid(header)}:"):
                 out.extend(lines)

@@ -155,7 +155,7 @@ def _execute(source: str, name: str, space: dict[str, Any]) -> None:
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     try:
         code = compile(source, name, "exec")
-    except (RecursionError, MemoryError) as error:
+    except (RecursionError, MemoryError, SyntaxError) as error:  # the last one: too many parentheses
         raise ProgramTooLargeError(
             "the program is nested too deeply for Python; use the native engine", "the Python engine"
         ) from error

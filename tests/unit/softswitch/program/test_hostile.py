@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.paths import ROOT
 from nativelib.errors import CompileError
 from softswitch.errors import (
     InvalidEntryError,
@@ -30,6 +31,7 @@ from softswitch.program.limits import CELLS, FILE_BYTES
 from softswitch.program.load.program import load_program
 from softswitch.program.load.text import read_program
 from softswitch.python.emit import emit_program
+from softswitch.python.machine import PythonMachine
 from softswitch.runtime.entries import CounterValue
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.switch import EngineChoice, SoftSwitch
@@ -305,3 +307,12 @@ def test_code_is_made_in_time(program_text: Callable[[str], str], op: str) -> No
             emit(hostile)
         except ProgramTooLargeError as error:
             assert error.place
+
+
+def test_a_hash_of_very_many_fields_is_python() -> None:
+    """Found by the fuzzer: parentheses within each other, of which Python reads 200."""
+    root = json.loads((ROOT / "tests/helpers/softswitch/programs/corner.json").read_text())
+    inputs = root["calculations"][1]["input"]
+    inputs[:] = [*inputs[:1] * 300, *inputs[1:]]
+    machine = PythonMachine(load_program(json.dumps(root)), SplitMix(1), lambda: 0)
+    machine.process(1, bytes(60))
