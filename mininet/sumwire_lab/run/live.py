@@ -55,7 +55,9 @@ class Moment:
     ) -> Moment:
         """With the steps that all workers of the system have made. Copies what still grows."""
         made = min((len(record.steps) for record in records), default=0)
-        words = f"{system}: step {made} of {records[0].total_steps if records else 0}; its numbers are those so far"
+        words = f"{system}: its first step is not done yet"
+        if made:
+            words = f"{system}: step {made} of {records[0].total_steps}; its numbers are those so far"
         now = tuple(replace(record, steps=record.steps[:made]) for record in records)
         results = [*done, SystemResult(system, now, 0.0)] if made else [*done]
         return cls(options, kind, tuple(results), words)
