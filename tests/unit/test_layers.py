@@ -32,9 +32,9 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire": (
         "host",
         {"sumwire_protocol", "nativelib"},
-        "errors native numeric | checkpoint logs see trace | config | wire | aggregator codec | blind | transport | job"
-        " | multihop | training | backend lowrank sharded | dlcp | delivery | systems doctor top | start"
-        " | optim ddp reductions | cli",
+        "blocks errors native numeric | checkpoint logs see trace | config | wire | aggregator codec | blind"
+        " | transport | job | multihop | training | backend lowrank sharded | dlcp | delivery | systems doctor top"
+        " | start | optim ddp reductions | cli",
     ),
     "sumwire_controller": (
         "controller",

@@ -9,8 +9,6 @@ system has them: a codec touches all of a tensor, and on a virtual machine the l
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 from collections import deque
 from typing import Any, Final
 
@@ -19,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sumwire.blocks import new_block
+
 # Free blocks kept for later, the latest ones: a step frees the residuals of all of its buckets at once.
 _KEPT: Final = 16
-_HUGE_PAGE: Final = 1 << 21
 # A block serves lengths down to this fraction of its own.
 _LEAST_USED: Final = 0.5
 
@@ -66,18 +65,3 @@ class Recycler:
             block = new_block(size)
         self._free.extendleft(others)
         return block
-
-
-def new_block(size: int) -> NDArray[np.uint8]:
-    """Return memory of at least so many bytes, on huge pages where they help. No page of it need be there yet."""
-    if size < _HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return np.empty(size, np.uint8)
-    whole = -(-size // _HUGE_PAGE) * _HUGE_PAGE
-    mapped = mmap.mmap(-1, whole + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    pages = np.frombuffer(mapped, np.uint8)
-    # Huge pages begin at multiples of their size.
-    first = -pages.ctypes.data % _HUGE_PAGE
-    # A system without them refuses, and the block has common pages.
-    with contextlib.suppress(OSError):
-        mapped.madvise(mmap.MADV_HUGEPAGE, first, whole)
-    return pages[first : first + whole]

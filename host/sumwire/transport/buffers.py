@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.codec.memory import new_block
+from sumwire.blocks import new_block
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
 from sumwire.transport.retries import SendKind

@@ -64,7 +64,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines."""
+    """Text of several lines as :func:`printable` has each of them."""
     return "\n".join(map(printable, text.split("\n")))
 
 

@@ -328,14 +328,13 @@ def soft_command(interfaces: list[str], address: str) -> list[str]:
 
 def bmv2_command(interfaces: list[str], address: str) -> list[str]:
     command = soft_command(interfaces, address)
-    thrift = ["--thrift-port", str(free_port())] if _has_thrift() else []
-    return ["simple_switch_grpc", *thrift, *command[3:-1]]
+    return ["simple_switch_grpc", *thrift_port(), *command[3:-1]]
 
 
-def _has_thrift() -> bool:
-    """bmv2 may be built without Thrift, and then refuses the option."""
+def thrift_port() -> list[str]:
+    """bmv2's option for a free port. A bmv2 that was built without Thrift refuses it."""
     text = subprocess.run(["simple_switch_grpc", "--help"], capture_output=True, text=True, check=False)
-    return "--thrift-port" in text.stdout + text.stderr
+    return ["--thrift-port", str(free_port())] if "--thrift-port" in text.stdout + text.stderr else []
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from helpers.packet.rigs import thrift_port
 from helpers.softswitch.compile_programs import PROGRAMS
 from softswitch.switch import EngineChoice, SoftSwitch
 
@@ -172,8 +173,10 @@ def veths() -> Iterator[str]:
 
 @contextmanager
 def bmv2(program: Path, prefix: str, log: Path) -> Iterator[None]:
-    ports = [word for port in PORTS for word in ("-i", f"{port}@{prefix}s{port}")]
-    command = ["simple_switch_grpc", *ports, str(program), "--", "--grpc-server-addr", f"unix:{log.parent / 'p4rt'}"]
+    interfaces = [f"{port}@{prefix}s{port}" for port in PORTS]
+    ports = [word for one in interfaces for word in ("-i", one)]
+    address = f"unix:{log.parent / 'p4rt'}"
+    command = ["simple_switch_grpc", *thrift_port(), *ports, str(program), "--", "--grpc-server-addr", address]
     with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
         try:
             yield

@@ -66,7 +66,7 @@ def test_a_job_is_served_and_comes_back(tmp_path: Path) -> None:
     with started(*options, "--bits", "3", "--gbit", "100") as process:
         lines = until(process, "ready: ")
         assert "8 workers" in lines[0] and "thc with 3 bits, 4096 slots" in lines[0]
-        job = Service(aggregator).job()
+        job = Service(aggregator).job_within(60, print)
         assert (job["workers"], job["thc"]["bits"], job["slots"]) == (8, 3, 4096)
         [first] = children(process.pid)
         os.kill(first, signal.SIGKILL)
@@ -85,7 +85,7 @@ def test_all_that_it_says_in_json() -> None:
     aggregator, options = options_of(2)
     with started(*options, "--log-format", "json") as process:
         lines = [checked(line.strip()) for line in until(process, Event.READY.word)]
-        Service(aggregator).job()
+        Service(aggregator).job_within(60, print)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     assert [line["event"] for line in lines] == [Event.SERVICE_SAID.word] * 3 + [Event.READY.word]

@@ -212,7 +212,7 @@ def test_two_passes_a_step(ranks: Ranks) -> None:
 def test_refusals_name_value_and_rule(ranks: Ranks) -> None:
     words = (
         "UsageError: granularity = 64: the sum of 4 workers must fit a byte: at most 63",
-        "UsageError: system thc: granularity=0: must be 1..4095",
+        "UsageError: system thc: granularity=0: must be a whole number in 1..4095",
         "UsageError: table of 5 bits",
         "UsageError: k = 0.0: must be a share",
         "UsageError: k = 1.5: must be a share",

@@ -221,9 +221,9 @@ def test_a_job_file_names_the_key_file_and_has_no_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "mode", "words"),
     [
-        (KEY.hex(), 0o640, "others than its owner may open: chmod 600 FILE"),
+        (KEY.hex(), 0o640, "others than its owner may open; chmod 600 FILE"),
         (KEY.hex(), 0o604, "others than its owner may open"),
-        (KEY.hex()[:-1], 0o600, "must hold 64 hexadecimal digits: .*openssl rand -hex 32"),
+        (KEY.hex()[:-1], 0o600, "must hold 64 hexadecimal digits; .*openssl rand -hex 32"),
         (KEY.hex() + "0", 0o600, "must hold 64 hexadecimal digits"),
         ("x" * 64, 0o600, "must hold 64 hexadecimal digits"),
         ("", 0o600, "must hold 64 hexadecimal digits"),
