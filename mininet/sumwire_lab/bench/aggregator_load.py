@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from typing import Any, Final
@@ -18,7 +19,9 @@ from sumwire_protocol.ops import CODES
 
 from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS
 
-AGGREGATOR: Final = "127.77.0.250"
+# Addresses of this process alone: others may measure at the same time.
+_NETWORK: Final = f"127.{64 + os.getpid() // 250 % 64}.{os.getpid() % 250}"
+AGGREGATOR: Final = f"{_NETWORK}.250"
 """Address that the aggregator listens on."""
 _JOB: Final = 1
 _ANSWER_S: Final = 0.05
@@ -27,7 +30,7 @@ _ANSWER_S: Final = 0.05
 def job_mapping(workers: int) -> dict[str, Any]:
     """The content of a job file for workers on loopback."""
     addresses = [
-        {"worker": w, "ip": f"127.77.0.{1 + w}", "udp_port": p4.SUMWIRE_PORT, "aggregator": AGGREGATOR, "seat": w}
+        {"worker": w, "ip": f"{_NETWORK}.{1 + w}", "udp_port": p4.SUMWIRE_PORT, "aggregator": AGGREGATOR, "seat": w}
         for w in range(workers)
     ]
     return {
