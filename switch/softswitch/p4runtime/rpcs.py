@@ -119,11 +119,9 @@ class Rpcs:
             raw = await self._message(call, context)
             with self._turns.taking_part(call, len(raw) // _PIECE_BYTES):
                 reading, piece = await self._turns.run(call, lambda: self._begin(raw))
-                while True:
+                while piece is not None:
                     if piece:
                         await self._waiting.until(call, context.write(piece))
-                    if reading.ended:
-                        break
                     piece = await self._turns.run(call, lambda: _serialised(reading))
 
     def _begin(self, raw: bytes) -> tuple[Reading, bytes | None]:
