@@ -35,6 +35,7 @@ from sumwire.codec.kernels import kernels
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, layout
 from sumwire.codec.norms import square_sums
 from sumwire.codec.seeds import RoundingStream, SignStream
+from sumwire.codec.sum32 import WORKERS_MAX
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, DTYPES, NORM_MIN, block_norms, refuse_norms, without_spoiled
 from sumwire.codec.thc_torch import GridForm
@@ -42,7 +43,6 @@ from sumwire.codec.thc_wide_native import NativeGridForm
 from sumwire.codec.values import check_kind, not_finite
 from sumwire.numeric import is_whole
 
-WORKERS_MAX: Final = 255
 # Fewest grid cells that are worth a field of 10 bits: 16 levels, as THC has.
 _CELLS_MIN: Final = 15
 _CELLS_MAX: Final = 255

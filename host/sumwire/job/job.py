@@ -515,8 +515,8 @@ class Job(Saved):
         fallbacks, before = self.stats.fallbacks, self._session.choice
         try:
             ways = {name: timed_by(partial(self._in_place, codec), self._choose) for name, codec in codecs.items()}
-            for timed in [*ways.values()][:1]:
-                let_pass(timed, COMPARED)
+            if ways:
+                let_pass(next(iter(ways.values())), COMPARED)
             table = measured(ways, self._slowest, sizes)
         finally:
             self._session.choice = before
