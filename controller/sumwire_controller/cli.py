@@ -189,12 +189,16 @@ def _apply(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from sumwire_controller.deploy.operations import read_all_status
+    from sumwire_controller.deploy.p4info import Program
+
+    # A program that is none of ours is named before gRPC and the tables of jobs, which take longer than all of this.
+    program = Program.load(options.p4)
+    from sumwire_controller.deploy.operations import statuses
     from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S
 
     files = _load(options)
     timeout = options.timeout or DEFAULT_TIMEOUT_S
-    found = read_all_status(_deployed(options, files), build_dir=options.p4, timeout=timeout)
+    found = statuses(_deployed(options, files), program, timeout)
     if options.json:
         _print_json(files, [status.as_json() for status in found])
     else:

@@ -212,9 +212,14 @@ def _add_others(commands: Commands) -> None:
 
 def _doctor(options: argparse.Namespace) -> int:
     from sumwire.doctor import findings
-    from sumwire.doctor.examination import examine
+    from sumwire.doctor.controller import Status
 
-    found = list(examine(options.job_file, options.worker, configuration=options.config, p4=options.p4))
+    with contextlib.ExitStack() as stack:
+        # Begun before the examination is imported: on a busy machine each takes seconds.
+        status = stack.enter_context(Status(options.config, options.p4)) if options.config else None
+        from sumwire.doctor.examination import examine
+
+        found = list(examine(options.job_file, options.worker, status=status))
     if options.json:
         print(json.dumps(findings.as_dict(found)))
     else:

@@ -21,6 +21,7 @@ from helpers.docs.tutorials import blocks_of, files_of, pattern_of, shell
 from helpers.needs import missing
 from helpers.paths import ROOT
 from helpers.start.servers import servers
+from sumwire_lab.options.run_options import RunOptions
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 COPIED = ("protocol", "host", "native", "p4src", "controller", "switch", "mininet", "tests", "examples")
@@ -48,13 +49,15 @@ def lines(name: str, language: str = "") -> list[str]:
 
 @pytest.mark.root
 @pytest.mark.mininet
+@pytest.mark.timeout(2000)
 def test_first_run(tmp_path: Path) -> None:
     """`make run` is the command that make prints, without its set-up."""
     first, table = lines("first-run.md")[:2]
     told = subprocess.run(["make", "-n", *shlex.split(first)[1:]], cwd=ROOT, capture_output=True, text=True, check=True)
     command = told.stdout.replace("\\\n", " ").strip().splitlines()[-1].partition("-m sumwire_lab")[2]
     path = tutorials.bin_folder(tmp_path / "bin")
-    printed = shell(f"python -m sumwire_lab {command} --results results", tmp_path, path, patience_s=800.0)
+    patience_s = RunOptions().deadline_s + 60.0
+    printed = shell(f"python -m sumwire_lab {command} --results results", tmp_path, path, patience_s=patience_s)
     rows = {line[:34].strip() for line in printed.splitlines()}
     assert [line for line in table.splitlines()[1:] if line[:34].strip() not in rows] == []
     latest = tmp_path / "results" / "latest"

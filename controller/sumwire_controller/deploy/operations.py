@@ -230,7 +230,10 @@ def read_status(config: Config, *, build_dir: Path | str | None = None, timeout:
     :raises ConfigError, ArtifactError, SwitchError: as for `apply`.
     """
     validate(config)
-    program = Program.load(build_dir)
+    return _status(config, Program.load(build_dir), timeout)
+
+
+def _status(config: Config, program: Program, timeout: float) -> Status:
     with P4Switch(config.switch, timeout, read_only=True) as switch:
         loaded = switch.loaded(program)
         if loaded is None or not loaded.wanted:
@@ -250,8 +253,15 @@ def read_all_status(
     configs: Sequence[Config], *, build_dir: Path | str | None = None, timeout: float = DEFAULT_TIMEOUT_S
 ) -> tuple[Status, ...]:
     """`read_status` of several switches, upper switches first."""
+    return statuses(configs, Program.load(build_dir), timeout)
+
+
+def statuses(configs: Sequence[Config], program: Program, timeout: float) -> tuple[Status, ...]:
+    """`read_all_status`, with a compiled program that was read."""
+    for config in configs:
+        validate(config)
     check_together(configs)
-    return tuple(read_status(config, build_dir=build_dir, timeout=timeout) for config in upper_first(configs))
+    return tuple(_status(config, program, timeout) for config in upper_first(configs))
 
 
 def read_topology_status(

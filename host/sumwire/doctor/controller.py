@@ -11,7 +11,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 from sumwire.doctor.findings import Finding, bad, good, unknown
 
@@ -23,7 +24,11 @@ _WORDS_MOST: Final = 600
 
 
 class Status:
-    """`sumwire-controller status` under way. It runs while the host is examined."""
+    """`sumwire-controller status` under way, as a context manager. It runs while the host is examined.
+
+    ``config``: the switches' YAML file. Asking needs the way to their P4Runtime servers. ``p4``: the compiled program
+    that the controller is given.
+    """
 
     def __init__(self, config: Path, p4: Path | None) -> None:
         self._config = config
@@ -33,6 +38,14 @@ class Status:
             command = [*program, "status", str(config), "--json", "--timeout", str(_CALL_S)]
             command += ["--p4", str(p4)] if p4 else []
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
 
     def end(self) -> None:
         """Stop the program, if it still runs."""

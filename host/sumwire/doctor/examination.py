@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 from sumwire.config import JobConfig, load_job
@@ -21,31 +20,24 @@ def examine(
     job_file: Path | None = None,
     worker: int | None = None,
     *,
-    configuration: Path | None = None,
-    p4: Path | None = None,
+    status: Status | None = None,
 ) -> Iterator[Finding]:
     """All findings, as they are made; within some 3 s.
 
-    ``job_file``: of the job, as ``worker``; by default the one whose address is this host's. ``configuration``: of the
-    switches, which needs the way to their P4Runtime servers; ``p4``: the compiled program that the controller is given.
-    Nothing of a running job changes.
+    ``job_file``: of the job, as ``worker``; by default the one whose address is this host's. ``status``: what the
+    controller's program says, under way. Nothing of a running job changes.
     """
-    with ExitStack() as stack:
-        status = None
-        if configuration is not None:
-            status = Status(configuration, p4)
-            stack.callback(status.end)
-        config = None
-        if job_file is not None:
-            config, finding = _loaded(job_file, worker)
-            yield finding
-        yield from machine.examined(config)
-        if config is not None:
-            yield from _network(config)
-        if status is not None:
-            yield from status.findings()
-        elif job_file is None:
-            yield unknown("job", "none was named; a job's way to its switch is looked at with: sumwire doctor JOBFILE")
+    config = None
+    if job_file is not None:
+        config, finding = _loaded(job_file, worker)
+        yield finding
+    yield from machine.examined(config)
+    if config is not None:
+        yield from _network(config)
+    if status is not None:
+        yield from status.findings()
+    elif job_file is None:
+        yield unknown("job", "none was named; a job's way to its switch is looked at with: sumwire doctor JOBFILE")
 
 
 def _loaded(path: Path, worker: int | None) -> tuple[JobConfig | None, Finding]:

@@ -39,10 +39,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case: its record, or the error that ended it. `killed`: after its limit."""
+    """What came of a case: its record, or the error that ended it. `killed`: after its limit; `again`: it is that of a
+    second try, since the first one was killed."""
 
     case: Case
     seconds: float
     record: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     killed: bool = False
+    again: bool = False

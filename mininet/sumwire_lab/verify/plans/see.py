@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -179,7 +180,7 @@ def _docs(results: Path) -> list[Check]:
 
 def _examined(cases: Sequence[Case], folder: Path, say: Say) -> list[Outcome]:
     """The outcome of each case. One that was killed after its limit says nothing of the doctor: the machine was too
-    busy for all side by side. It has one more try, alone."""
+    busy for all side by side. It has one more try, alone, and the row tells it."""
     outcomes: dict[str, Outcome] = {}
     for again, parallel in ((False, LifeOptions().parallel), (True, 1)):
         left = [case for case in cases if not again or outcomes[case.name].killed]
@@ -187,7 +188,7 @@ def _examined(cases: Sequence[Case], folder: Path, say: Say) -> list[Outcome]:
         place.mkdir(exist_ok=True)
         with interruptible(), closing(scheduler.carry_out(left, place, parallel)) as ended:
             for outcome in ended:
-                outcomes[outcome.case.name] = outcome
+                outcomes[outcome.case.name] = replace(outcome, again=again)
                 tried = ", once more" if again else ""
                 say(f"{len(outcomes)}/{len(cases)}: {outcome.case.name} ({outcome.seconds:.0f} s{tried})")
     return list(outcomes.values())

@@ -90,6 +90,9 @@ def _check(label: str, target: str, outcomes: Sequence[Outcome]) -> Check:
     }
     bad = {name: problems for name, problems in found.items() if problems}
     slowest = max((one["seconds"] for outcome in outcomes for one in outcome.record.get("examined", ())), default=0.0)
-    value = {"right": f"{len(outcomes) - len(bad)} of {len(outcomes)}", "slowest, s": round(slowest, 2)}
+    twice = [outcome.case.name for outcome in outcomes if outcome.again]
+    value: dict[str, Any] = {"right": f"{len(outcomes) - len(bad)} of {len(outcomes)}", "slowest, s": round(slowest, 2)}
+    if twice:
+        value["tried once more, since its limit had killed it"] = twice
     why = "; ".join(f"{name}: {', '.join(map(str, problems))}" for name, problems in list(bad.items())[:_SHOWN])
     return holds(label, value, target, bool(outcomes) and not bad, why)

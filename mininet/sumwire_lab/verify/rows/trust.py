@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sumwire_lab.verify.check import Check, at_least, at_most, equal, holds
-from sumwire_lab.verify.processes import Ended
+from sumwire_lab.verify.processes import Ended, Outcomes
 
 REFUSED: Final = "refused, counted, nothing split, nobody stopped"
 STEP_RATIO_MAX: Final = 1.3
@@ -70,10 +70,11 @@ def attack(number: int, what: str, outcomes: Mapping[str, str]) -> Check:
 
 
 def tests(label: str, target: str, outcomes: Mapping[str, str]) -> Check:
-    """A row that tests show: all of them passed, and at least one ran."""
+    """A row that tests show: all of them passed, and at least one ran. Of those that failed it says why."""
     counted = Counter(outcomes.values())
-    bad = [name for name, outcome in outcomes.items() if outcome == "failed"]
-    return holds(label, dict(counted), target, bool(counted["passed"]) and not bad, ", ".join(bad[:3]))
+    said = outcomes.said if isinstance(outcomes, Outcomes) else {}
+    bad = [": ".join(filter(None, (name, said.get(name)))) for name, one in outcomes.items() if one == "failed"]
+    return holds(label, dict(counted), target, bool(counted["passed"]) and not bad, "; ".join(bad[:3]))
 
 
 def command(label: str, target: str, ended: Ended) -> Check:

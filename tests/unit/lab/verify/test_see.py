@@ -60,6 +60,9 @@ def test_a_case_that_was_killed_has_one_more_try_alone(tmp_path: Path, monkeypat
     found = plans._examined(cases, tmp_path, lambda _: None)
     assert [outcome.case for outcome in found] == cases
     assert asked[1] == ([cases[1].name], 1) and len(asked) == 2
+    assert [outcome.again for outcome in found] == [False, True, False]
+    wrong, _ = see.doctors("soft", found)
+    assert [cases[1].name] in wrong.value.values()
 
 
 def finding(name: str, state: str, text: str = "", cure: str = "") -> dict[str, str]:
@@ -103,6 +106,7 @@ def test_checks_count_cases() -> None:
 
     wrong, right = see.doctors("soft", [outcome("small-mtu", GOOD), outcome("right")])
     assert (wrong.holds, right.holds) == (True, True)
+    assert wrong.value == {"right": "1 of 1", "slowest, s": 1.0}
     wrong, right = see.doctors("soft", [outcome("small-mtu", error="it died"), outcome("right", GOOD)])
     assert (wrong.holds, right.holds) == (False, False) and "it died" in wrong.why
     assert [check.holds for check in see.doctors("soft", [])] == [False, False]

@@ -18,6 +18,7 @@ from sumwire_lab.verify import processes
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plans import sign as verify_sign
 from sumwire_lab.verify.rows import sign as sign_checks
+from sumwire_lab.verify.rows import trust
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -127,13 +128,17 @@ def test_rows_of_the_bias() -> None:
 
 JUNIT = """<testsuites><testsuite>
 <testcase classname="tests.a" name="test_ring[2]"/>
-<testcase classname="tests.a" name="test_ring[3]"><failure/></testcase>
+<testcase classname="tests.a" name="test_ring[3]"><failure message="AssertionError: 3&#10;  is not 2"/></testcase>
 <testcase classname="tests.a" name="test_torus[x]"><skipped/></testcase><testcase classname="b" name="test_more"/>
 </testsuite></testsuites>"""
 
 
 def test_outcomes_of_tests() -> None:
-    assert processes.outcomes(JUNIT) == {
+    found = processes.outcomes(JUNIT)
+    assert found.said == {"tests.a::test_ring[3]": "AssertionError: 3 is not 2"}
+    row = trust.tests("x", "y", found)
+    assert (row.holds, row.why) == (False, "tests.a::test_ring[3]: AssertionError: 3 is not 2")
+    assert found == {
         "tests.a::test_ring[2]": "passed",
         "tests.a::test_ring[3]": "failed",
         "tests.a::test_torus[x]": "skipped",
