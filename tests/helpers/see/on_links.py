@@ -4,6 +4,9 @@
 
 The lab loses packets before a packet socket of the receiver sees them. So a frame at one end alone was lost on its way
 from there.
+
+dumpcap forgets what it has not read yet when it is told to end, which on a busy machine is a lot. So a last frame goes
+into each capture, and the capture ends when it is in the file.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,21 +28,41 @@ PATIENCE_S = 60
 _HEAD, _RECORD = 24, struct.Struct("<IIII")
 _FILTER = "udp port 21335"
 _SOURCE = slice(26, 30)
+_LAST = b"the last frame of this capture"
+# To an address of RFC 5737, which nobody has.
+_LAST_FRAME = (
+    bytes.fromhex("020000000001 020000000002 0800 4500")
+    + struct.pack(">HHHBBHII", 28 + len(_LAST), 0, 0, 1, 17, 0, 0xC0000201, 0xC0000202)
+    + struct.pack(">HHHH", 21335, 21335, 8 + len(_LAST), 0)
+    + _LAST
+)
+_SEND_LAST = """
+import pathlib, socket, sys, time
+interface, path, frame, last = sys.argv[1:]
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+    raw.bind((interface, 0))
+    while bytes.fromhex(last) not in pathlib.Path(path).read_bytes():
+        raw.send(bytes.fromhex(frame))
+        time.sleep(0.1)
+"""
 
 
 @contextmanager
 def captured(network: Network, folder: Path) -> Iterator[None]:
     """For the time of the block, into a file for each end. AssertionError if a capture has dropped packets."""
-    started = []
+    started, last = [], []
     for end in network.limited_ends():
-        command = ["nsenter", "-t", str(end.node.pid), "-n", "dumpcap", "-q", "-P", "-B", "64", "-f", _FILTER]
-        command += ["-i", end.interface, "-w", str(folder / f"{end.interface}.pcap")]
+        place, path = ["nsenter", "-t", str(end.node.pid), "-n"], str(folder / f"{end.interface}.pcap")
+        command = [*place, "dumpcap", "-q", "-P", "-B", "64", "-f", _FILTER, "-i", end.interface, "-w", path]
         started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        words = [end.interface, path, _LAST_FRAME.hex(), _LAST.hex()]
+        last.append([*place, sys.executable, "-c", _SEND_LAST, *words])
     for process in started:
         assert process.stderr is not None
         assert any("File:" in line for line in iter(process.stderr.readline, ""))
     try:
         yield
+        _end_captures(last)
     finally:
         for process in started:
             process.send_signal(signal.SIGINT)
@@ -47,15 +71,29 @@ def captured(network: Network, folder: Path) -> Iterator[None]:
     assert dropped == [["0"]] * len(started), told
 
 
+def _end_captures(senders: list[list[str]]) -> None:
+    """Run them until each has seen its frame in its file."""
+    running = [subprocess.Popen(words) for words in senders]
+    try:
+        assert [sender.wait(PATIENCE_S) for sender in running] == [0] * len(running)
+    finally:
+        for sender in running:
+            sender.kill()
+            sender.wait()
+
+
 def frames(path: Path) -> list[tuple[float, bytes]]:
-    """Of a capture file of the old format."""
+    """Of a capture file of the old format, up to the last frame that the capture was given."""
     data, at, found = path.read_bytes(), _HEAD, []
     assert data[:4] == bytes.fromhex("d4c3b2a1")
     while at < len(data):
         seconds, fraction, length, whole = _RECORD.unpack_from(data, at)
         assert length == whole
         at += _RECORD.size
-        found.append((seconds + fraction / 1e6, data[at : at + length]))
+        frame = data[at : at + length]
+        if frame.endswith(_LAST):
+            break
+        found.append((seconds + fraction / 1e6, frame))
         at += length
     return found
 
