@@ -9,7 +9,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any, Final, Self
@@ -17,8 +17,10 @@ from typing import Any, Final, Self
 from sumwire_protocol.outside import OutsideError, json_of, shown
 from sumwire_protocol.web.asking import get
 
-from sumwire.start.description import address_of, check_family, completed
+from sumwire.errors import SumwireError
+from sumwire.start.description import address_of, check_family, completed, is_local
 from sumwire.start.errors import AbsentServiceError, NotReadyError, ServiceError
+from sumwire.start.interfaces import own_addresses
 from sumwire.start.service import PORT
 
 _ANSWER_S: Final = 5.0
@@ -52,20 +54,7 @@ class Service:
     def job_within(self, wait_s: float, tell: Callable[[str], object]) -> dict[str, Any]:
         """As :meth:`job`, but a service that is not there yet has so many seconds to come. ``tell`` gets one line, if
         it waits. Raises what :meth:`job` raises."""
-        if not 0 <= wait_s < math.inf:
-            raise ServiceError(f"wait_s = {wait_s:g}: must be 0 or more seconds: leave it out for 60")
-        end = time.monotonic() + wait_s
-        told = False
-        while True:
-            try:
-                return self.job()
-            except AbsentServiceError as error:
-                if time.monotonic() >= end:
-                    raise
-                if not told:
-                    tell(f"sumwire.init() waits up to {wait_s:g} s: {error}")
-                told = True
-                threading.Event().wait(_AGAIN_S)
+        return first_of([self], wait_s, tell)[1]
 
     def job(self) -> dict[str, Any]:
         """The description that it serves.
@@ -127,3 +116,44 @@ class Service:
         if len(content) > _BYTES_MOST:
             raise ServiceError(f"{self} answers with too much: give the address that `sumwire up` has printed")
         return status, content
+
+
+def beside(host: str) -> list[Service]:
+    """The service of a machine: at ``host``, or, where that is this machine, at another address of it. Raises
+    ServiceError."""
+    first = Service.parse(host)
+    try:
+        known = address_of(first.host)
+    except ServiceError:
+        return [first]
+    others = own_addresses() if is_local(known) else []
+    return [first, *(Service(address, first.port) for address in others if address != known)]
+
+
+def first_of(
+    services: Sequence[Service], wait_s: float, tell: Callable[[str], object]
+) -> tuple[Service, dict[str, Any]]:
+    """The first service that is there, and its job. They have so many seconds to come. ``tell`` gets one line, if it
+    waits. Raises what :meth:`Service.job` of the first one raises."""
+    if not 0 <= wait_s < math.inf:
+        raise ServiceError(f"wait_s = {wait_s:g}: must be 0 or more seconds: leave it out for 60")
+    end = time.monotonic() + wait_s
+    told = False
+    while True:
+        failures: list[AbsentServiceError] = []
+        for service in services:
+            try:
+                return service, service.job()
+            except AbsentServiceError as error:
+                failures.append(error)
+            except SumwireError:
+                if service is services[0]:
+                    raise
+        failure = next((one for one in failures if isinstance(one, NotReadyError)), failures[0])
+        if time.monotonic() >= end:
+            raise failure
+        if not told:
+            others = ", ".join(one.host for one in services[1:])
+            tell(f"sumwire.init() waits up to {wait_s:g} s{others and f', also at {others}'}: {failure}")
+        told = True
+        threading.Event().wait(_AGAIN_S)

@@ -13,7 +13,7 @@ from sumwire.config import JobConfig
 from sumwire.errors import SumwireError
 from sumwire.job.gloo_group import default_timeout
 from sumwire.start.errors import NotReadyError, PlaceError
-from sumwire.start.fetch import Service
+from sumwire.start.fetch import beside, first_of
 from sumwire.start.place import SERVICE, job_for
 from sumwire.start.rendezvous import Rendezvous
 
@@ -46,10 +46,10 @@ def find(rank: int, size: int, store: Store) -> JobConfig | None:
 
 
 def _beside() -> str | None:
-    """MASTER_ADDR, if a service answers there, be it that its aggregator is not ready."""
+    """MASTER_ADDR, if a service answers on that machine, be it that its aggregator is not ready."""
     master = os.environ.get("MASTER_ADDR")
     try:
-        return master if master and Service.parse(master).job() else None
+        return master if master and first_of(beside(master), 0.0, lambda _: None) else None
     except NotReadyError:
         return master
     except SumwireError:

@@ -40,7 +40,7 @@ from sumwire.start.description import (
     source_towards,
 )
 from sumwire.start.errors import PlaceError, ServiceError
-from sumwire.start.fetch import Service
+from sumwire.start.fetch import Service, beside, first_of
 from sumwire.start.rendezvous import Rendezvous
 
 if TYPE_CHECKING:
@@ -232,24 +232,26 @@ def _described(
         )
         started.append(child.Aggregator(child.here("--log-level", "warning"), description, lambda _: None))
         return {"description": description, "found": "started by rank 0", "service": ""}
-    service = _service(told)
+    service, description = first_of(_services(told), source.wait_s, lambda line: _tell(line, source.wait_s))
     return {
-        "description": public(service.job_within(source.wait_s, lambda line: _tell(line, source.wait_s))),
+        "description": public(description),
         "found": f"found at {service}",
         "service": f"{service.host}:{service.port}",
     }
 
 
-def _service(told: Sequence[Mapping[str, Any]]) -> Service:
-    """That of the lowest rank that was told one, or beside rank 0's machine. Raises ServiceError."""
+def _services(told: Sequence[Mapping[str, Any]]) -> list[Service]:
+    """That of the lowest rank that was told one, or on rank 0's machine. Raises ServiceError."""
     given = next((one["service"] for one in told if one["service"]), None)
-    given = given or told[0]["master"] or os.environ.get("MASTER_ADDR")
-    if given is None:
+    if given:
+        return [Service.parse(given)]
+    master = told[0]["master"] or os.environ.get("MASTER_ADDR")
+    if master is None:
         raise ServiceError(
             f"no service is known: start `sumwire up --hosts A,B` and set {SERVICE} to its address, or call "
             'sumwire.init(aggregator="rank0")'
         )
-    return Service.parse(given)
+    return beside(master)
 
 
 def _tell(line: str, wait_s: float) -> None:

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks tell each other before they have a job: texts in a store, as torch.distributed has it."""
+"""What the ranks tell each other before they have a job: texts in a store, as torch.distributed has it.
+
+torchrun keeps its store when it starts all ranks again, and what an earlier attempt has said still stands there.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import contextlib
 import itertools
 import json
 import logging
+import os
 import time
+import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -28,17 +33,19 @@ _LOG: Final = logging.getLogger("sumwire")
 # Seconds until the first warning about ranks that have not come, and from one to the next.
 _WARN_AFTER_S: Final = 10.0
 _WARN_EVERY_S: Final = 30.0
+# torchrun says by it that its own process has the store.
+_KEPT_STORE: Final = ("TORCHELASTIC_USE_AGENT_STORE", "True")
 # Numbers the starts of this process. All ranks make the same ones in the same order.
 _NUMBERS: Final = itertools.count()
 
 
 class Rendezvous:
-    """The ranks of one start. All of them make the same calls in the same order."""
+    """The ranks of one start. All of them make it, and then the same calls in the same order."""
 
     def __init__(self, store: Store, rank: int, ranks: int, timeout: timedelta) -> None:
         self.rank = rank
         self.ranks = ranks
-        self._store = PrefixStore(f"sumwire/start{next(_NUMBERS)}", store)
+        self._store = fresh(PrefixStore(f"sumwire/start{next(_NUMBERS)}", store), rank, ranks, timeout)
         self._timeout = timeout
         self._calls = itertools.count()
 
@@ -77,20 +84,75 @@ class Rendezvous:
                     break
                 if waiting.is_time_to_tell():
                     self._tell(call, waiting)
-        raise PlaceError(
-            f"rank {rank} has not come within {self._timeout.total_seconds():.0f} s; start all ranks, and let "
-            "each call sumwire.init()"
-        )
+        raise _not_come(rank, self._timeout)
 
     def _tell(self, call: int, waiting: _Waiting) -> None:
         """The lowest rank that has come names those that have not."""
         absent = [rank for rank in range(self.ranks) if not self._store.check([f"{call}/{rank}"])]
         if absent and self.rank == min(set(range(self.ranks)) - set(absent)):
-            _LOG.warning(
-                "sumwire.init() has waited %.0f s for ranks %s: start those that do not run, or see their logs",
-                waiting.waited_s, absent,
-                extra=Event.RANKS_AWAITED(name="", waited_s=waiting.waited_s, ranks=absent),
-            )  # fmt: skip
+            _tell_of(absent, waiting)
+
+
+def fresh(store: Store, rank: int, ranks: int, timeout: timedelta) -> Store:
+    """The store, without what an earlier attempt of torchrun's has left in it: a collective call of all ranks.
+
+    Machines may count the attempts differently, so rank 0 names its own. It answers every rank that it sees, also one
+    that is long dead, and goes on when all of them have taken the name, which none of the dead does. Raises PlaceError
+    for a rank that does not come.
+    """
+    if os.environ.get(_KEPT_STORE[0]) != _KEPT_STORE[1]:
+        return store
+    with _reaching_store():
+        name = _named(store, ranks, timeout) if rank == 0 else _taken(store, rank, timeout)
+    return PrefixStore(f"sumwire/{name}", store)
+
+
+def _named(store: Store, ranks: int, timeout: timedelta) -> str:
+    """On rank 0: the name of this attempt, which all ranks have taken."""
+    name, missing, waiting = uuid.uuid4().hex, list(range(1, ranks)), _Waiting(timeout.total_seconds())
+    for _ in looks():
+        missing = [rank for rank in missing if not store.check([f"{name}/{rank}"])]
+        for rank in missing:
+            if store.check([f"here/{rank}"]):
+                store.set(f"answer/{store.get(f'here/{rank}').decode()}", name)
+        if not missing:
+            break
+        if waiting.is_over():
+            raise _not_come(missing[0], timeout)
+        if waiting.is_time_to_tell():
+            _tell_of(missing, waiting)
+    return name
+
+
+def _taken(store: Store, rank: int, timeout: timedelta) -> str:
+    """On another rank: the name that rank 0 has answered with."""
+    own, waiting = uuid.uuid4().hex, _Waiting(timeout.total_seconds())
+    store.set(f"here/{rank}", own)
+    for _ in looks():
+        if store.check([f"answer/{own}"]):
+            break
+        if waiting.is_over():
+            raise _not_come(0, timeout)
+        if waiting.is_time_to_tell():
+            _tell_of([0], waiting)
+    name = store.get(f"answer/{own}").decode()
+    store.set(f"{name}/{rank}", "taken")
+    return name
+
+
+def _not_come(rank: int, timeout: timedelta) -> PlaceError:
+    return PlaceError(
+        f"rank {rank} has not come within {timeout.total_seconds():.0f} s; start all ranks, and let each call "
+        "sumwire.init()"
+    )
+
+
+def _tell_of(absent: list[int], waiting: _Waiting) -> None:
+    _LOG.warning(
+        "sumwire.init() has waited %.0f s for ranks %s: start those that do not run, or see their logs",
+        waiting.waited_s, absent,
+        extra=Event.RANKS_AWAITED(name="", waited_s=waiting.waited_s, ranks=absent),
+    )  # fmt: skip
 
 
 class _Waiting:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 from sumwire_protocol.logs.events import Event
+from torch.distributed.rendezvous import rendezvous
 
 from sumwire import logs
 from sumwire.job.gloo_group import available, default_timeout
@@ -27,6 +28,7 @@ from sumwire.job.job import Job
 from sumwire.start.description import Wanted
 from sumwire.start.errors import PlaceError
 from sumwire.start.place import WAIT_S, Place, Source, job_for
+from sumwire.start.rendezvous import fresh
 from sumwire.training.node import AnyJob, Node, NodeJob
 
 _LOG: Final = logging.getLogger("sumwire")
@@ -89,7 +91,12 @@ def _enter_group() -> None:
             f"no process group, and no {', '.join(missing)} in the environment: start the script by torchrun, or call "
             "torch.distributed.init_process_group first"
         )
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    timeout = dist.default_pg_timeout
+    store, rank, ranks = next(rendezvous("env://", timeout=timeout))
+    # Addresses that gloo's ranks have left there at an earlier attempt lead nowhere.
+    store = fresh(store, rank, ranks, timeout)
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
 
 
 def _job_of(place: Place, options: dict[str, Any]) -> AnyJob:

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,10 +19,11 @@ import pytest
 from helpers.transport.udp_bridge import addresses
 from sumwire.config import jobfile, parse_job
 from sumwire.errors import ConfigError
-from sumwire.start import reach, service
+from sumwire.start import fetch, reach, service
 from sumwire.start.description import Wanted, described
 from sumwire.start.errors import AbsentServiceError, ReachError, ServiceError
 from sumwire.start.fetch import Service
+from sumwire.start.interfaces import own_addresses
 from sumwire.start.service import PROBE, serving
 
 
@@ -213,6 +216,26 @@ def test_a_service_that_comes_later(job: dict[str, Any]) -> None:
             stack.enter_context(serving(job, "127.0.0.1", port))
 
         assert Service("127.0.0.1", port).job_within(60, come) == job
+
+
+def test_a_service_at_another_address_of_the_machine(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """MASTER_ADDR is in one network of it, and the job's hosts are in another."""
+    monkeypatch.setattr(fetch, "own_addresses", lambda: ["127.0.0.1", "127.0.0.91", "127.0.0.92"])
+    with serving(job, "127.0.0.92", 0) as port:
+        places = fetch.beside(f"127.0.0.1:{port}")
+        assert [one.host for one in places] == ["127.0.0.1", "127.0.0.91", "127.0.0.92"]
+        assert fetch.first_of(places, 0, pytest.fail) == (Service("127.0.0.92", port), job)
+    said: list[str] = []
+    with pytest.raises(AbsentServiceError, match=r"no service at http://127\.0\.0\.1:"):
+        fetch.first_of(places, 0.1, said.append)
+    assert "waits up to 0.1 s, also at 127.0.0.91, 127.0.0.92: no service" in said[0]
+    assert [one.host for one in fetch.beside("192.0.2.77")] == ["192.0.2.77"], "another machine's addresses"
+
+
+def test_addresses_of_this_machine() -> None:
+    told = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, check=True).stdout
+    shown = [one["local"] for link in json.loads(told) for one in link["addr_info"]]
+    assert own_addresses() == [address for address in shown if not address.startswith("127.")]
 
 
 def test_what_does_not_come_later(job: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     place = SimpleNamespace(config=CONFIG)
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(finder, "beside", lambda host: [Service(host)])
     monkeypatch.setattr(finder, "default_timeout", lambda: timedelta(seconds=1))
     monkeypatch.setattr(finder, "Rendezvous", lambda *_: SimpleNamespace(gather=lambda own: services))
     monkeypatch.setattr(finder, "job_for", lambda *_, each_rank, **rest: place if each_rank else None)

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that do not come to `sumwire.init()`, and a store that ends."""
+"""Ranks that do not come to `sumwire.init()`, a store that ends, and one that an earlier attempt has used."""
 
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from helpers.logs import events_of
 from sumwire.start import rendezvous
 from sumwire.start.errors import PlaceError
-from sumwire.start.rendezvous import Rendezvous
+from sumwire.start.rendezvous import Rendezvous, fresh
 from sumwire_protocol.logs.events import Event
 from torch.distributed import HashStore
 
@@ -47,3 +48,31 @@ def test_a_store_that_is_gone() -> None:
     gone._store = Gone()
     with pytest.raises(PlaceError, match=r"store of the ranks cannot be reached any more \(Connection reset by peer\)"):
         gone.gather(None)
+
+
+def attempt(store: Any, ranks: int) -> list[Any]:
+    """The ranks' stores, of one attempt of torchrun's."""
+    with ThreadPoolExecutor(ranks) as pool:
+        return list(pool.map(lambda rank: fresh(store, rank, ranks, timedelta(seconds=60)), range(ranks)))
+
+
+def test_an_earlier_attempt_of_torchruns_has_left_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun's own process has the store, and keeps it when it starts the ranks again."""
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    store: Any = HashStore()
+    for rank in (1, 2):
+        with pytest.raises(PlaceError, match="rank 0 has not come"):
+            fresh(store, rank, 3, SOON)
+    with pytest.raises(PlaceError, match="rank 1 has not come"):
+        fresh(store, 0, 3, SOON)
+    for number in range(2):
+        stores = attempt(store, 3)
+        assert not any(one.check(["said"]) for one in stores), number
+        stores[number].set("said", str(number))
+        assert [one.get("said").decode() for one in stores] == [str(number)] * 3
+
+
+def test_without_torchrun_a_store_is_one_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    store: Any = HashStore()
+    assert fresh(store, 1, 3, SOON) is store

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.logs import events_of
 from sumwire.start import place
+from sumwire.start.child import Say
 from sumwire.start.errors import PlaceError
 from sumwire.start.fetch import Service
 from sumwire.start.place import Source
@@ -49,7 +50,12 @@ def test_two_sources_are_refused() -> None:
 
 def test_a_wait_for_the_service_is_told(caplog: pytest.LogCaptureFixture, environment: pytest.MonkeyPatch) -> None:
     """Rank 0 asks with the time that the script has given, and says what it waits for."""
-    environment.setattr(Service, "job_within", lambda self, wait_s, tell: tell(f"{self} for {wait_s}") or {})
+
+    def first_of(services: list[Service], wait_s: float, tell: Say) -> tuple[Service, dict[str, str]]:
+        tell(f"{', '.join(map(str, services))} for {wait_s}")
+        return services[0], {}
+
+    environment.setattr(place, "first_of", first_of)
     told = [{"machine": "m", "address": "127.0.0.1", "service": "10.0.0.9", "master": ""}]
     with caplog.at_level(logging.WARNING, "sumwire"):
         place._described(Source(wait_s=7), told, False, [])
