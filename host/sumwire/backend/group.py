@@ -31,6 +31,7 @@ from sumwire.backend.name import NAME
 from sumwire.backend.network import Network, Ranked, Reduction, opener, reduced, written_by
 from sumwire.backend.options import Options
 from sumwire.backend.seats import Seat, seat_of
+from sumwire.backend.untraced import untraced
 from sumwire.backend.work import JointWork, NetworkWork
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
@@ -77,6 +78,7 @@ class Place:
         return len(self.ranks)
 
 
+@untraced
 @delegating
 class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
     """One group, made by :func:`create`. ``has_part``: whether it may have a job."""

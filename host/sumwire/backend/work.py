@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.futures import Future
 
+from sumwire.backend.untraced import untraced
 from sumwire.training.comm_thread import wait_for
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ else:
     from torch.distributed import Work
 
 
+@untraced
 class NetworkWork(Work):
     """A collective through the network. Its future holds the list of its output tensors."""
 
@@ -62,6 +64,7 @@ class NetworkWork(Work):
         return self._future
 
 
+@untraced
 class JointWork(Work):
     """Several collectives as one."""
 
