@@ -24,17 +24,20 @@ def switched_off() -> bool:
     return os.environ.get(SWITCH) == "0"
 
 
+def constants_header(constants: Mapping[str, int]) -> str:
+    """The text of a constants.h."""
+    lines = [f"#define {constant} {value}" for constant, value in constants.items()]
+    return "\n".join(("#pragma once", *lines, ""))
+
+
 def load_folder(name: str, folder: Path, constants: Mapping[str, int], without: str) -> CDLL | None:
     """Compile the C files of a folder, with ``constants`` in their constants.h, and load them.
 
     Without a compiler it returns None, and logs ``without``, what that means.
     """
-    lines = [f"#define {constant} {value}" for constant, value in constants.items()]
-    header = "\n".join(("#pragma once", *lines, ""))
+    generated = {"constants.h": constants_header(constants)}
     try:
-        built = nativelib.build(
-            name, sorted(folder.glob("*.c")), generated={"constants.h": header}, includes=[folder], flags=["-O3"]
-        )
+        built = nativelib.build(name, sorted(folder.glob("*.c")), generated=generated, includes=[folder], flags=["-O3"])
         return nativelib.load(built)
     except nativelib.NativeError as error:
         _LOG.warning("%s: %s", without, error, extra=Event.KERNELS_MISSING(reason=str(error)))

@@ -9,6 +9,7 @@ import errno
 import math
 import os
 import socket
+import struct
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +26,7 @@ POLLOUT: Final = 4
 # Offsets in C's struct mmsghdr, iovec and cmsghdr.
 _VECTORS_AT, _CONTROL_AT, _CONTROL_LENGTH_AT, _LENGTH_AT, _MESSAGE_BYTES = 16, 32, 40, 56, 64
 _VALUE_AT: Final = 16
+_CONTROL_BYTES: Final = 24
 # A socket holds so many datagrams; more are lost.
 _QUEUE_MOST: Final = 4096
 _TRAIN_MOST: Final = 40
@@ -96,9 +98,9 @@ class Udp(File):
         super().__init__(machine)
         self.address: Address = ("0.0.0.0", 0)
         self.peer: Address | None = None
-        self.queue: deque[tuple[bytes, Address]] = deque()
+        self.queue: deque[tuple[bytes, Address, int]] = deque()
         self.segment = 0
-        self.gro = False
+        self.gro = self.tells_tos = False
         self._room_at = -math.inf
 
     @property
@@ -118,6 +120,8 @@ class Udp(File):
                 self.segment = int(value)
             else:
                 self.gro = True
+        elif (level, option) == (socket.IPPROTO_IP, socket.IP_RECVTOS):
+            self.tells_tos = bool(value)
 
     def getsockopt(self, level: int, option: int) -> int:
         return 1500
@@ -154,7 +158,7 @@ class Udp(File):
     def recvfrom(self, size: int) -> tuple[bytes, Address]:
         if not self.queue:
             raise BlockingIOError(errno.EAGAIN, "nothing is there")
-        data, sender = self.queue.popleft()
+        data, sender, _ = self.queue.popleft()
         return data[:size], sender
 
     def recvfrom_into(self, buffer: Any) -> tuple[int, Address]:
@@ -194,10 +198,10 @@ class Udp(File):
         if self.is_full():
             raise BlockingIOError(errno.EAGAIN, "no room")
 
-    def deliver(self, data: bytes, sender: Address) -> None:
+    def deliver(self, data: bytes, sender: Address, tos: int) -> None:
         """A datagram has arrived."""
         if (self.peer is None or sender == self.peer) and len(self.queue) < _QUEUE_MOST:
-            self.queue.append((data, sender))
+            self.queue.append((data, sender, tos))
             self.changed()
 
 
@@ -260,10 +264,10 @@ class Machine:
         for file in list(process.files):
             file.close()
 
-    def deliver(self, target: Address, data: bytes, sender: Address) -> None:
+    def deliver(self, target: Address, data: bytes, sender: Address, tos: int) -> None:
         found = self.bound.get(target)
         if found is not None:
-            found.deliver(data, sender)
+            found.deliver(data, sender, tos)
 
     def pipe(self) -> tuple[int, int]:
         reader = Pipe(self)
@@ -295,7 +299,7 @@ class Machine:
         return count
 
     def recvmmsg(self, number: int, address: int, most: int, flags: int, timeout: int | None) -> int:
-        """As Linux's; trains are made of datagrams of one size that lie behind each other."""
+        """As Linux's; trains are made of datagrams of one size and TOS that lie behind each other."""
         udp, world = self.files[number], self.world
         assert isinstance(udp, Udp)
         if not flags:
@@ -307,12 +311,14 @@ class Machine:
         count = 0
         while udp.queue and count < most:
             message = address + count * _MESSAGE_BYTES
-            data, size = self._train(udp)
+            data, size, tos = self._train(udp)
             base, room = _vector(message)
             ctypes.memmove(base, data, min(len(data), room))
             ctypes.c_uint32.from_address(message + _LENGTH_AT).value = min(len(data), room)
-            if udp.gro:
-                ctypes.c_int32.from_address(_word64(message + _CONTROL_AT) + _VALUE_AT).value = size
+            told = [(socket.IPPROTO_UDP, UDP_GRO, struct.pack("@i", size))] if size else []
+            if udp.tells_tos:
+                told.append((socket.IPPROTO_IP, socket.IP_TOS, bytes([tos])))
+            _tell(message, told)
             count += 1
         if not count:
             ctypes.set_errno(errno.EAGAIN)
@@ -320,12 +326,27 @@ class Machine:
         return count
 
     @staticmethod
-    def _train(udp: Udp) -> tuple[bytes, int]:
-        parts = [udp.queue.popleft()[0]]
-        size = len(parts[0])
-        while udp.gro and udp.queue and len(parts) < _TRAIN_MOST and len(udp.queue[0][0]) == size:
-            parts.append(udp.queue.popleft()[0])
-        return (b"".join(parts), size) if len(parts) > 1 else (parts[0], 0)
+    def _train(udp: Udp) -> tuple[bytes, int, int]:
+        """The next datagram or train: its bytes, those of each datagram in it (0 if it is a single one), the TOS."""
+        data, _, tos = udp.queue.popleft()
+        parts, size = [data], len(data)
+        while udp.gro and udp.queue and len(parts) < _TRAIN_MOST:
+            following, _, its_tos = udp.queue[0]
+            if (len(following), its_tos) != (size, tos):
+                break
+            parts.append(following)
+            udp.queue.popleft()
+        return b"".join(parts), size if len(parts) > 1 else 0, tos
+
+
+def _tell(message: int, told: list[tuple[int, int, bytes]]) -> None:
+    """Write control messages, (level, type, value), behind each other, as far as there is room."""
+    at, room = _word64(message + _CONTROL_AT), _word64(message + _CONTROL_LENGTH_AT) // _CONTROL_BYTES
+    for index, (level, kind, value) in enumerate(told[:room]):
+        octets = struct.pack("@Qii", _VALUE_AT + len(value), level, kind) + value
+        ctypes.memmove(at + index * _CONTROL_BYTES, octets, len(octets))
+    used = ctypes.c_uint64.from_address(message + _CONTROL_LENGTH_AT)
+    used.value = min(len(told), room) * _CONTROL_BYTES
 
 
 def _word64(address: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import nativelib
 import sumwire.wire.kernels
+from sumwire.native import constants_header
 
 from simulate.machine import Machine
 
@@ -31,7 +32,7 @@ def _library() -> ctypes.CDLL:
     built = nativelib.build(
         "sumwire-wire-simulated",
         sorted(_FOLDER.glob("*.c")),
-        generated={"constants.h": "#pragma once\n", "calls.c": _CALLS},
+        generated={"constants.h": constants_header(sumwire.wire.kernels.CONSTANTS), "calls.c": _CALLS},
         includes=[_FOLDER],
         flags=["-O1", "-Drecvmmsg=simulated_recvmmsg"],
     )

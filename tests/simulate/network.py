@@ -323,7 +323,7 @@ class Network:
             return
         source = socket.inet_ntoa(frame[26:30]), int.from_bytes(frame[34:36])
         target = socket.inet_ntoa(frame[30:34]), int.from_bytes(frame[36:38])
-        self.machine.deliver(target, frame[42 : 34 + int.from_bytes(frame[38:40])], source)
+        self.machine.deliver(target, frame[42 : 34 + int.from_bytes(frame[38:40])], source, frame[15])
 
 
 def _end(place: Place) -> str:

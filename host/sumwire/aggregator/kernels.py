@@ -22,6 +22,7 @@ from sumwire.aggregator import draws, marks
 from sumwire.native import SWITCH, switched_off
 from sumwire.wire.authentication.kernels import FOLDER
 from sumwire.wire.header import HEADER_BYTES
+from sumwire.wire.kernels import CONTROLS_FOLDER
 from sumwire.wire.packets import headers
 from sumwire.wire.trains import TRAIN_BYTES
 
@@ -182,6 +183,7 @@ def _build() -> Path:
     lines.append(f"#define OP_TABLE {{{', '.join(words)}}}")
     text = "\n".join(("#pragma once", *lines, ""))
     sources = sorted(_FOLDER.glob("*.c"))
+    includes = [_FOLDER, FOLDER, CONTROLS_FOLDER]
     return nativelib.build(
-        "sumwire-aggregator", sources, generated={"constants.h": text}, includes=[_FOLDER, FOLDER], flags=["-O3"]
+        "sumwire-aggregator", sources, generated={"constants.h": text}, includes=includes, flags=["-O3"]
     )

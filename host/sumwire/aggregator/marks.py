@@ -12,7 +12,9 @@ from typing import Final
 
 from sumwire_protocol import constants as p4
 
+from sumwire.wire import controls
+
 PRIORITY_BITS: Final = p4.DSCP_PRIORITY << 2
-ECN_BITS: Final = 0x03
+ECN_BITS: Final = controls.ECN_BITS
 # Of replies to packets without tags.
 PLAIN_REPLY: Final = p4.ECN_ECT

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import OPS, SUM32, Op
 
-from sumwire.aggregator import draws, folds, marks
+from sumwire.aggregator import draws, folds
 from sumwire.aggregator.admission import are_hellos, lost_planes, refusals
 from sumwire.aggregator.answers import CLOSES, Answers, Numbers
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.state import State
+from sumwire.wire.controls import are_marked
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import headers
 
@@ -190,7 +191,7 @@ class _Step:
         slots["contributors"] |= np.uint32(1) << packets["worker"].astype(np.uint32)
         slots["count"] += 1
         slots["flags"] |= packets["flags"] & _FLAGS_KEPT
-        marked = self._batch.tos[self.rows[folding]] & marks.ECN_BITS == p4.ECN_CE
+        marked = are_marked(self._batch.tos[self.rows[folding]])
         slots["flags"] |= np.where(marked, p4.FLAG_CE, 0).astype(np.uint8)
         slots["cut"] += np.where(self._trimmed[folding], _LOST_PLANES, 0).astype(np.uint8)
         self.slots[folding] = slots

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.kernels import DatagramArrays
 from sumwire.wire.batch import receive_trains
+from sumwire.wire.controls import CONTROLS_BYTES, ReceivedControls, ask_for_tos
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.messages import (
     MESSAGE,
     NOTHING_THERE,
-    UDP_GRO,
     VECTOR,
     address_of,
     calls,
@@ -30,23 +30,8 @@ from sumwire.wire.trains import TRAIN_ROWS, Arrivals
 _NAME_BYTES: Final = 16
 _PORT_AT: Final = 2
 _ADDRESS_AT: Final = 4
-# struct cmsghdr with a number, padded, as it comes: the TOS (8 bits) of a message, or the size (32 bits) of a train's
-# datagrams.
-CONTROL: Final = np.dtype(
-    {
-        "names": ["length", "level", "type", "size", "tos"],
-        "formats": [np.uintp, np.int32, np.int32, np.int32, np.uint8],
-        "offsets": [0, 8, 12, 16, 16],
-        "itemsize": 24,
-    }
-)
 # More datagrams of one message than any kernel joins; what does not fit is lost.
 _TRAIN_MOST: Final = 2 * TRAIN_ROWS
-# A message may have both.
-_CONTROLS: Final = 2
-_NO_TYPE: Final = -1
-# Of a number: the type of its control message.
-_KINDS: Final = {"size": UDP_GRO, "tos": socket.IP_TOS}
 # Precedes each datagram that is handed over.
 _ORIGIN: Final = np.dtype([("source", np.uint32), ("port", ">u2"), ("tos", np.uint8), ("", np.uint8)])
 
@@ -62,7 +47,7 @@ class Datagrams:
         self.batch = Batch(heads, sizes, sources, ports, tos, 0, at=at)
         self.arrays = DatagramArrays(
             room=room,
-            control_bytes=_CONTROLS * CONTROL.itemsize,
+            control_bytes=CONTROLS_BYTES,
             data=address_of(at),
             heads=address_of(heads),
             sizes=address_of(sizes),
@@ -90,7 +75,7 @@ class UdpReceiver:
 
     def __init__(self, udp: socket.socket, messages: int, library: ctypes.CDLL | None = None) -> None:
         self._socket = udp
-        udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        ask_for_tos(udp)
         self.receives_trains, self.messages = receive_trains(udp), messages
         self._receive = calls()[1]
         self._messages = np.zeros(messages, MESSAGE)
@@ -107,11 +92,7 @@ class UdpReceiver:
         header["vectors"] = address_of(self._vectors) + np.arange(messages) * VECTOR.itemsize
         header["vectors_length"] = 1
         self.address = address_of(self._messages)
-        self._controls = np.zeros((messages, _CONTROLS), CONTROL)
-        header["control"] = address_of(self._controls) + np.arange(messages) * self._controls.strides[0]
-        header["control_length"] = self._controls.strides[0]
-        self._controls["type"] = _NO_TYPE
-        self._control_lengths = header["control_length"]
+        self._controls = ReceivedControls(header)
         self._sources = names[:, _ADDRESS_AT:][:, :4].view(np.uint32)[:, 0]
         self._ports = names[:, _PORT_AT:][:, :2].view(">u2")[:, 0]
 
@@ -125,23 +106,15 @@ class UdpReceiver:
 
     def _copied(self, count: int) -> Batch:
         """The datagrams of the first messages, taken apart by numpy."""
-        arrivals, origins = self._arrivals, [self._sources[:count], self._ports[:count], self._control(count, "tos")]
-        arrivals.take_apart(self._messages["length"][:count], self._control(count, "size"))
+        arrivals, origins = self._arrivals, [self._sources[:count], self._ports[:count], self._controls.tos(count)]
+        arrivals.take_apart(self._messages["length"][:count], self._controls.sizes(count))
         longest = 1
         if arrivals.counts is not None:
             longest = int(arrivals.counts.max())
             origins = [np.repeat(array, arrivals.counts) for array in origins]
         sources, ports, tos = origins
-        # The kernel has written how much it used, and no type where there was nothing to tell.
-        self._control_lengths[:count] = self._controls.strides[0]
-        self._controls["type"][:count] = _NO_TYPE
+        self._controls.renew(count)
         return Batch(arrivals.rows, arrivals.sizes, sources, ports, tos, len(arrivals.sizes), longest)
-
-    def _control(self, count: int, field: str) -> NDArray[Any]:
-        """The numbers that control messages bring, (count,): 0 where there is none of the kind."""
-        controls = self._controls[:count]
-        of_kind = controls["type"] == _KINDS[field]
-        return np.asarray((controls[field] * of_kind).max(axis=1))
 
 
 class HandOver:

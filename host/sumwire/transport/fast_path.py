@@ -67,7 +67,7 @@ class FastPath:
         if compiled is None or runs is None:
             return False
         on, state = self._socket, self._state
-        on.collect, on.arrivals, on.filled, on.cut, on.trains, on.out, on.collect_ns = compiled
+        on.collect, on.arrivals, on.filled, on.marked, on.cut, on.trains, on.out, on.collect_ns = compiled
         on.row_bytes, on.batch, on.polled = link.packet_bytes, link.socket.batch, Polled(link.socket.fileno(), _POLLIN)
         state.messages, state.run = ctypes.pointer(runs.messages), ctypes.pointer(runs.exchange)
         self._result_bytes = runs.datagram_bytes

@@ -123,6 +123,7 @@ class FastPathSocket(ctypes.Structure):
         ("collect", c_void_p),
         ("arrivals", c_void_p),
         ("filled", c_void_p),
+        ("marked", c_void_p),
         ("cut", c_void_p),
         ("trains", c_void_p),
         ("out", c_void_p),

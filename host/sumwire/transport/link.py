@@ -28,7 +28,7 @@ from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 from sumwire.wire.kernels import Compiled
 from sumwire.wire.messages import NO_TRAINS, NOTHING_THERE, MessagePlaces
-from sumwire.wire.packets import headers, heads
+from sumwire.wire.packets import first_byte, headers, heads
 
 _LOG: Final = logging.getLogger("sumwire")
 # Messages per system call, each a packet or a train of them.
@@ -36,6 +36,7 @@ _BATCH: Final = 256
 _LONGEST_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
 # A longer packet shows as too long.
 _ROW_BYTES: Final = _LONGEST_BYTES + 8
+_RESULT: Final = first_byte(p4.KIND_RESULT)
 _NO_ROUTE: Final = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH})
 # From linux/in.h. Older Pythons have no names for these.
 _IP_MTU_DISCOVER: Final = 10
@@ -72,18 +73,24 @@ class Link:
     the same headers as 64-bit numbers, ``sizes`` the bytes in each row, without an authentication
     tag. ``last_failure``: a text about the last passing
     error, or "". ``packet_bytes``: of each loaded packet.
+    ``reads_marks``: a result that a queue has marked on its way here (ECN of its IP header) has the flag CE in
+    ``records``, as one of marked contributions has; ``marked``: whether the latest call brought such messages.
     Raises AddressError if the worker's address cannot be used here, JobBusyError if its port is taken, UsageError on a
     system that is not Linux.
     """
 
-    def __init__(self, config: JobConfig, stats: JobStats) -> None:
+    def __init__(self, config: JobConfig, stats: JobStats, *, reads_marks: bool = False) -> None:
         self.udp = _open_socket(config)
         extra = config.tag_bytes
         key = key_record(config.key, config.job, config.aggregator)
         self._tags = None if config.key is None else Tags(key)
         self._rows = np.zeros((0, 0), np.uint8)
         self.socket = BatchSocket(
-            self.udp, row_bytes=_ROW_BYTES + extra, batch=_BATCH, usual_bytes=_LONGEST_BYTES + extra
+            self.udp,
+            row_bytes=_ROW_BYTES + extra,
+            batch=_BATCH,
+            usual_bytes=_LONGEST_BYTES + extra,
+            tells_marks=reads_marks,
         )
         self.places: MessagePlaces | None = self.socket.places
         self._show_received()
@@ -175,6 +182,11 @@ class Link:
             self._stats.forged += self._tags.check_messages(self.places, messages)
         return messages
 
+    @property
+    def marked(self) -> bool:
+        """Whether a queue has marked any of the latest messages."""
+        return self.socket.marked_messages > 0
+
     def take_apart(self) -> int:
         """Take the messages of the latest call apart. Returns how many datagrams lie in ``received`` now."""
         count = self.socket.take_apart()
@@ -234,6 +246,15 @@ class Link:
                 self._stats.forged += self._tags.check(self.received, self.sizes)
             self.sizes = without_tags(self.received, self.sizes)
         self.records, self.heads = headers(self.received), heads(self.received)
+        if self.marked:
+            self._show_marks()
+
+    def _show_marks(self) -> None:
+        """Only now: an authentication tag covers the flags as the switch has sent them."""
+        marked = self.socket.marked
+        if marked is not None:
+            records = self.records[: len(marked)]
+            records["flags"][marked & (records["version_kind"] == _RESULT)] |= p4.FLAG_CE
 
     def _note_trains(self) -> None:
         """Count and log, once each way, that packets go one by one."""

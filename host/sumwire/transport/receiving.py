@@ -50,7 +50,7 @@ class Receiver:
         connection, link = self._connection, self._link
         began = connection.clock()
         messages = link.collect(wanted)
-        run = self.runs.take(messages) if self.runs is not None and messages else None
+        run = self.runs.take(messages) if self.runs is not None and messages and not link.marked else None
         count = link.stored(run) if run is not None else link.take_apart() if messages else 0
         now = connection.clock()
         connection.pace.arrived(count, began, now, drained=link.drained)

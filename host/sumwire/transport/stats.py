@@ -43,7 +43,8 @@ class JobStats:
     otherwise.
 
     Chunks: ``left_out``, results without this worker's contribution; ``trimmed``, results that lack planes;
-    ``ce_marks``, results with a contribution that met a long queue; ``recovered``, results from other workers;
+    ``ce_marks``, results that met a long queue where the window follows marks, or with a contribution that did;
+    ``recovered``, results from other workers;
     ``ahead``, results that arrived before this worker began their exchange. ``missing`` counts the contributions that
     results lack, over all workers. ``refused_questions`` came to the recovery port from no worker's address, were
     malformed, or above the rate of their address.

@@ -75,7 +75,7 @@ class Transport:
         self._exchange: Exchange | None = None
         self.masks: Masks | None = None
         self._token = p4.TOKEN_NONE
-        self.link = Link(config, self.stats)
+        self.link = Link(config, self.stats, reads_marks=_follows_marks(options))
         try:
             self.catch_up = CatchUp(config, options.kept_chunks) if _closes_early(config, options) else None
         except OSError as error:
@@ -300,5 +300,8 @@ def _window_options(config: JobConfig, options: TransportOptions, catch_up: Catc
 
 
 def _limit(config: JobConfig, options: TransportOptions) -> WindowLimit | None:
-    congestion = options.delivery is not None and options.delivery.congestion
-    return WindowLimit(config.slots // 2) if congestion else None
+    return WindowLimit(config.slots // 2) if _follows_marks(options) else None
+
+
+def _follows_marks(options: TransportOptions) -> bool:
+    return options.delivery is not None and options.delivery.congestion

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
+from sumwire.wire.controls import CONTROLS_BYTES, ReceivedControls, are_marked, ask_for_tos
 from sumwire.wire.kernels import ArrivalsIn, Compiled, TrainsOut, compiled, kernels
 from sumwire.wire.messages import (
     CONTROL,
@@ -49,22 +50,47 @@ SOCKET_BUFFER_BYTES: Final = p4.SLOTS_TOTAL * 2 * p4.SLOT_WORDS * p4.WORD_BYTES
 
 
 class _Messages:
-    """The messages of a call, each of one piece of memory, with room for one control message."""
+    """The messages of a call, each of one piece of memory."""
 
-    def __init__(self, count: int, control_type: int) -> None:
+    def __init__(self, count: int) -> None:
         self.vectors = np.zeros(count, VECTOR)
         self._messages = np.zeros(count, MESSAGE)
-        self._messages["header"]["vectors"] = address_of(self.vectors) + np.arange(count) * VECTOR.itemsize
-        self._messages["header"]["vectors_length"] = 1
+        self.headers: NDArray[Any] = self._messages["header"]
+        self.headers["vectors"] = address_of(self.vectors) + np.arange(count) * VECTOR.itemsize
+        self.headers["vectors_length"] = 1
         self.lengths: NDArray[np.uint32] = self._messages["length"]
         self.address = address_of(self._messages)
+
+
+class _Outbox(_Messages):
+    """Messages to be sent, each with room for a TOS byte."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
         controls = np.zeros(count, CONTROL)
         controls["length"] = CONTROL_BYTES
         controls["level"] = socket.IPPROTO_IP
-        controls["type"] = control_type
+        controls["type"] = socket.IP_TOS
         self.controls: NDArray[np.int32] = controls["value"]
-        self._messages["header"]["control"] = address_of(controls) + np.arange(count) * CONTROL.itemsize
-        self.control_lengths: NDArray[np.uintp] = self._messages["header"]["control_length"]
+        self.headers["control"] = address_of(controls) + np.arange(count) * CONTROL.itemsize
+        self.control_lengths: NDArray[np.uintp] = self.headers["control_length"]
+
+
+class _Inbox(_Messages):
+    """Messages that are received. ``segments``: the bytes of each datagram in a message, 0 if it is a single one;
+    ``marks``: whether a queue on its way has marked it."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.controls = ReceivedControls(self.headers)
+        self.segments = np.zeros(count, np.int32)
+        self.marks = np.zeros(count, np.bool_)
+
+    def note(self, count: int) -> int:
+        """So many were received, by Python. Returns how many were marked."""
+        self.segments[:count] = self.controls.sizes(count)
+        self.marks[:count] = are_marked(self.controls.tos(count))
+        return int(np.count_nonzero(self.marks[:count]))
 
 
 class BatchSocket:
@@ -76,28 +102,41 @@ class BatchSocket:
     ``messages_received`` count them. ``sends_trains`` and ``receives_trains``: False where the kernel, or the device on
     the way, turned out to take none; all rows then go one by one.
 
-    ``usual_bytes``: where all datagrams have this size, rows have it too.
+    ``usual_bytes``: where all datagrams have this size, rows have it too. ``tells_marks``: whether ``marked`` is told,
+    the datagrams of the latest call that a queue on their way has marked (ECN).
     Raises UsageError on a system without sendmmsg.
     """
 
-    def __init__(self, sock: socket.socket, *, row_bytes: int, batch: int, usual_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        row_bytes: int,
+        batch: int,
+        usual_bytes: int | None = None,
+        tells_marks: bool = False,
+    ) -> None:
         self._sendmmsg, self._recvmmsg = calls()
         self._socket = sock
         self.batch = batch
         self.messages_sent = self.messages_received = 0
         self.sends_trains, self.receives_trains = True, receive_trains(sock)
+        if tells_marks:
+            ask_for_tos(sock)
         sock.setblocking(True)
         whole, part = divmod(_COLLECT_S, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", int(whole), int(part * 1e6)))
         self._collect = np.zeros(2, np.int_)
         self._collect_at = address_of(self._collect)
-        self._out, self._in = _Messages(batch, socket.IP_TOS), _Messages(batch, UDP_GRO)
+        self._out, self._in = _Outbox(batch), _Inbox(batch)
         usual_bytes = usual_bytes or row_bytes
         self._arrivals = Arrivals(batch, row_bytes=row_bytes, usual_bytes=usual_bytes, trains=self.receives_trains)
         memory = self._arrivals.memory
         self._in.vectors["base"] = address_of(memory) + np.arange(batch) * memory.strides[0]
         self._in.vectors["length"] = memory.shape[1]
         self._filled = batch
+        # Messages of the latest call that were marked.
+        self.marked_messages = 0
         # Datagrams of the longest train of late.
         self.longest_in = 1
         self._kernels = kernels()
@@ -109,8 +148,9 @@ class BatchSocket:
         )
         self._messages_in = ArrivalsIn(
             messages=self._in.address,
-            controls=address_of(self._in.controls),
-            control_bytes=self._in.controls.strides[0],
+            control_bytes=CONTROLS_BYTES,
+            segments=address_of(self._in.segments),
+            marks=address_of(self._in.marks),
             room=batch,
             filled=batch,
         )
@@ -135,7 +175,7 @@ class BatchSocket:
         self.messages_sent += sent
         self.messages_received += received
         self.longest_in = longest
-        self._filled = self._messages_in.filled
+        self._filled, self.marked_messages = self._messages_in.filled, self._messages_in.marked
 
     def train(self, joined: int) -> int:
         """The most rows of a train, a power of two, if no more than ``joined`` are wanted."""
@@ -156,6 +196,14 @@ class BatchSocket:
     def sizes(self) -> NDArray[np.uint32]:
         """The bytes of each datagram of the latest call."""
         return self._arrivals.sizes
+
+    @property
+    def marked(self) -> NDArray[np.bool_] | None:
+        """Which datagrams of the latest call were marked, (n,), after :meth:`take_apart`; None if none was."""
+        if not self.marked_messages:
+            return None
+        marks, counts = self._in.marks[: self._filled], self._arrivals.counts
+        return marks if counts is None else np.repeat(marks, counts)
 
     def load(
         self,
@@ -234,7 +282,7 @@ class BatchSocket:
     @property
     def places(self) -> MessagePlaces:
         """Where the messages of a call lie."""
-        memory, lengths, segments = self._arrivals.memory, self._in.lengths, self._in.controls
+        memory, lengths, segments = self._arrivals.memory, self._in.lengths, self._in.segments
         return MessagePlaces(
             *(address_of(memory), memory.strides[0]),
             *(address_of(lengths), lengths.strides[0]),
@@ -258,7 +306,7 @@ class BatchSocket:
         else:
             arrivals = self._messages_in
             error = self._kernels.arrivals_collect(arrivals, self.fileno(), messages, int(_COLLECT_S * _NANO))
-            self._filled = arrivals.filled
+            self._filled, self.marked_messages = arrivals.filled, arrivals.marked
             if error:
                 raise OSError(error, os.strerror(error))
         self.messages_received += self._filled
@@ -267,7 +315,7 @@ class BatchSocket:
     def take_apart(self) -> int:
         """Take the messages of the latest call apart. Returns the number of datagrams, and fills ``received``."""
         arrivals, count = self._arrivals, self._filled
-        datagrams = arrivals.take_apart(self._in.lengths[:count], self._in.controls[:count])
+        datagrams = arrivals.take_apart(self._in.lengths[:count], self._in.segments[:count])
         self.note_longest(1 if arrivals.counts is None else int(arrivals.counts.max()))
         return datagrams
 
@@ -277,14 +325,13 @@ class BatchSocket:
 
     def _collect_by_python(self, wanted: int) -> None:
         """Receive the messages that have arrived; before these up to ``wanted``, for which it waits."""
-        # The kernel has overwritten those that it used.
-        self._in.control_lengths[: self._filled] = CONTROL.itemsize
-        self._in.controls[: self._filled] = 0
-        self._filled = 0
+        self._in.controls.renew(self._filled)
+        self._filled = self.marked_messages = 0
         # The kernel overwrites it with the time left.
         self._collect[:] = 0, int(_COLLECT_S * _NANO)
         self._filled = self._receive(wanted, 0, self._collect_at)
         self._filled += self._receive(self.batch - self._filled, socket.MSG_DONTWAIT, None)
+        self.marked_messages = self._in.note(self._filled)
 
     def _receive(self, most: int, flags: int, collect: int | None) -> int:
         """Receive messages behind those that are filled. Returns how many."""

@@ -11,9 +11,18 @@ from ctypes import POINTER, c_int, c_int64, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from sumwire_protocol import constants as p4
+
 from sumwire.native import load_folder, switched_off
+from sumwire.wire.controls import ECN_BITS
 
 _FOLDER: Final = Path(__file__).parent / "native"
+CONTROLS_FOLDER: Final = _FOLDER
+"""Where controls.h is."""
+
+
+CONSTANTS: Final = {"ECN_BITS": ECN_BITS, "ECN_CE": p4.ECN_CE}
+"""What the code takes from Python."""
 
 
 class TrainsOut(ctypes.Structure):
@@ -37,21 +46,24 @@ class ArrivalsIn(ctypes.Structure):
 
     _fields_ = [
         ("messages", c_void_p),
-        ("controls", c_void_p),
         ("control_bytes", c_uint64),
+        ("segments", c_void_p),
+        ("marks", c_void_p),
         ("room", c_uint64),
         ("filled", c_uint64),
+        ("marked", c_uint64),
     ]
 
 
 class Compiled(NamedTuple):
     """Addresses of functions and structures: ``arrivals_collect`` and what it works on, the number of messages that it
-    has filled; ``trains_cut`` and what it works on, the messages of a sending call. ``collect_ns``: how long a receive
-    waits."""
+    has filled, and of those of them that were marked; ``trains_cut`` and what it works on, the messages of a sending
+    call. ``collect_ns``: how long a receive waits."""
 
     collect: int
     arrivals: int
     filled: int
+    marked: int
     cut: int
     trains: int
     out: int
@@ -64,6 +76,7 @@ def compiled(library: ctypes.CDLL, arrivals: ArrivalsIn, trains: TrainsOut, out:
         _function(library.arrivals_collect),
         ctypes.addressof(arrivals),
         ctypes.addressof(arrivals) + ArrivalsIn.filled.offset,
+        ctypes.addressof(arrivals) + ArrivalsIn.marked.offset,
         _function(library.trains_cut),
         ctypes.addressof(trains),
         out,
@@ -82,7 +95,9 @@ def kernels() -> ctypes.CDLL | None:
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    found = load_folder("sumwire-wire", _FOLDER, {}, "numpy cuts what is sent into trains, at a higher price than C")
+    found = load_folder(
+        "sumwire-wire", _FOLDER, CONSTANTS, "numpy cuts what is sent into trains, at a higher price than C"
+    )
     return None if found is None else declared(found)
 
 

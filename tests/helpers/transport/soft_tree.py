@@ -27,6 +27,7 @@ from helpers.transport.udp_bridge import (
     in_frames,
     mac_of,
     on_loopback,
+    send_tagged,
     to_loopback,
 )
 from softswitch.p4runtime.server import serve
@@ -89,8 +90,8 @@ class InProcess:
         return [(out, bytes(sent)) for out, sent in self._device.process(port, frame)]
 
 
-def topology_yaml(shape: Shape, grpc: Mapping[str, str], jobs: Mapping[str, int]) -> str:
-    """`jobs`: name -> slots; every job has all ops and all hosts."""
+def topology_yaml(shape: Shape, grpc: Mapping[str, str], jobs: Mapping[str, int], queues: str = "") -> str:
+    """`jobs`: name -> slots; every job has all ops and all hosts. `queues`: virtual queues, as in the file."""
     _, ips = addresses(shape.workers)
     prefix = ips[0].rsplit(".", 1)[0]
     lines = ["switches:"]
@@ -121,6 +122,7 @@ def topology_yaml(shape: Shape, grpc: Mapping[str, str], jobs: Mapping[str, int]
             f"    slots: {{base: {200 * number}, count: {slots}}}",
             f"    thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}",
         ]
+    lines.append(f"queues: [{queues}]")
     return "\n".join(lines) + "\n"
 
 
@@ -152,8 +154,8 @@ class TreeRig:
 
 
 @contextmanager
-def soft_tree(shape: Shape, jobs: Mapping[str, int]) -> Iterator[TreeRig]:
-    """Running soft switches with an empty pipeline each; `jobs`: name -> slots."""
+def soft_tree(shape: Shape, jobs: Mapping[str, int], queues: str = "") -> Iterator[TreeRig]:
+    """Running soft switches with an empty pipeline each; see :func:`topology_yaml`."""
     with ExitStack() as stack:
         devices = {name: SoftSwitch(seed=1 + number) for number, name in enumerate(shape.switches)}
         grpc = {}
@@ -161,7 +163,7 @@ def soft_tree(shape: Shape, jobs: Mapping[str, int]) -> Iterator[TreeRig]:
             server = serve(device, "127.0.0.1:0", number + 1)
             stack.callback(server.stop)
             grpc[name] = f"127.0.0.1:{server.port}"
-        topology = parse_any(topology_yaml(shape, grpc, jobs))
+        topology = parse_any(topology_yaml(shape, grpc, jobs, queues))
         assert isinstance(topology, Topology)
         controls = {}
         for node in topology.switches:
@@ -234,7 +236,8 @@ class TreeBridge:
                     return
                 for fd in ready:
                     name, udp = by_fd[fd]
-                    self._hear(name, *udp.recvfrom(4096))
+                    datagram, [(_, _, tos)], _, sender = udp.recvmsg(4096, socket.CMSG_SPACE(1))
+                    self._hear(name, datagram, sender, tos[0])
         except Exception as error:  # noqa: BLE001 - reported by __exit__ in the test's own thread
             self.error = error
 
@@ -243,13 +246,13 @@ class TreeBridge:
             self._impairers[way, place] = Impairer(self._impairment, random.Random(self._rng.random()))
         return self._impairers[way, place].pass_on(item)
 
-    def _hear(self, leaf: str, datagram: bytes, sender: tuple[str, int]) -> None:
+    def _hear(self, leaf: str, datagram: bytes, sender: tuple[str, int], tos: int) -> None:
         if sender[0] not in self._hosts:
             return
         place, sent_by = self._hosts[sender[0]]
         assert place == leaf, f"{sender[0]} of {place} sends to {leaf}"
         for data in self._impaired("up", (leaf, sent_by.port), datagram):
-            self._carry(leaf, sent_by.port, model.udp_frame(sent_by, self._aggregators[leaf], data))
+            self._carry(leaf, sent_by.port, model.udp_frame(sent_by, self._aggregators[leaf], data, dscp_ecn=tos))
 
     def _carry(self, switch: str, port: int, frame: bytes) -> None:
         """A frame into a switch, and all that follows from it."""
@@ -271,12 +274,13 @@ class TreeBridge:
         ip, udp_port = on_loopback(socket.inet_ntoa(frame[30:34])), int.from_bytes(frame[36:38])
         place, receiver = self._hosts[ip]
         assert (place, receiver.port) == (leaf, port), f"frame to {ip} left {leaf} by port {port}"
-        self._sockets[leaf].sendto(frame[42:], (ip, udp_port))
+        send_tagged(self._sockets[leaf], frame, (ip, udp_port))
 
 
 def _bound(ip: str) -> socket.socket:
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
     udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+    udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
     udp.bind((ip, model.UDP_PORT))
     return udp

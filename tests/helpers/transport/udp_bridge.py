@@ -244,7 +244,12 @@ class Bridge:
         for out_port, out in self._down.pass_on((port, frame)):
             ip, udp_port = on_loopback(socket.inet_ntoa(out[30:34])), int.from_bytes(out[36:38])
             assert self._hosts[ip].port == out_port, f"frame to {ip} left by port {out_port}"
-            self._socket.sendto(out[42:], (ip, udp_port))
+            send_tagged(self._socket, out, (ip, udp_port))
+
+
+def send_tagged(udp: socket.socket, frame: bytes, to: tuple[str, int]) -> None:
+    """Send a frame's datagram, with the frame's TOS byte."""
+    udp.sendmsg([frame[42:]], [(socket.IPPROTO_IP, socket.IP_TOS, frame[15:16])], 0, to)
 
 
 def run_workers(work: Callable[[int], Any], workers: int, timeout_s: float = 60.0) -> list[Any]:

@@ -25,6 +25,7 @@ from simulate.play import Outcome, Play, play
 from simulate.schedule import Fault, Schedule, Step, drawn, with_key, with_masks, with_restarts
 from simulate.switches import Frames
 from simulate.world import WRONG_SUM
+from sumwire.transport.congestion import WindowLimit
 from sumwire_lab.verify.rows import papers_dlcp
 from sumwire_protocol import constants as p4
 
@@ -157,10 +158,33 @@ def _with_refusals(schedule: Schedule, reason: int) -> tuple[Outcome, int]:
         worker, switch = ((socket.inet_ntoa(frame[at : at + 4]), int.from_bytes(frame[port : port + 2]))
                           for at, port in ((26, 34), (30, 36)))  # fmt: skip
         sent[0] += 1
-        run.world.after(0.0001, lambda: run.machine.deliver(worker, data, switch))
+        run.world.after(0.0001, lambda: run.machine.deliver(worker, data, switch, tos=0))
 
     run.network.on_wire = refuse
     return run.play(), sent[0]
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["c", "python"])
+def test_marks_of_queues_reach_the_windows_of_simulated_hosts(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every third datagram to a host is marked on its way, in trains and between them."""
+    run = Play(replace(CALM, loss_bound=0.05, trains=True, native=native, steps=(Step("reduce", 60_000, 7),)))
+    deliver, count, seen = run.machine.deliver, [0], [0]
+
+    def marked(target: tuple[str, int], data: bytes, sender: tuple[str, int], tos: int) -> None:
+        count[0] += 1
+        deliver(target, data, sender, tos | p4.ECN_CE if count[0] % 3 == 0 else tos)
+
+    results = WindowLimit.results
+
+    def observed(limit: WindowLimit, count: int, now: float, *, marked: int) -> None:
+        seen[0] += marked
+        results(limit, count, now, marked=marked)
+
+    monkeypatch.setattr(WindowLimit, "results", observed)
+    monkeypatch.setattr(run.machine, "deliver", marked)
+    assert run.play().violations == []
+    # Nearly all that hosts get are results.
+    assert 0.9 * count[0] / 3 < seen[0] <= count[0] / 3
 
 
 @pytest.mark.parametrize("seed", [2, 5, 13])

@@ -2,28 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Received messages become datagrams: a message is one, or a train of them.
 #define _GNU_SOURCE
-#include <netinet/in.h>
-#include <netinet/udp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "aggregator.h"
-
-// What the control messages of a message say: the bytes of each datagram, 0 if it is a single one; and the TOS.
-struct told {
-  uint32_t segment;
-  uint8_t tos;
-};
-
-static struct told read_controls(struct msghdr *message) {
-  struct told told = {0, 0};
-  for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
-    if (head->cmsg_level == SOL_UDP && head->cmsg_type == UDP_GRO) memcpy(&told.segment, CMSG_DATA(head), sizeof(int));
-    else if (head->cmsg_level == SOL_IP && head->cmsg_type == IP_TOS) told.tos = *CMSG_DATA(head);
-  }
-  return told;
-}
+#include "controls.h"
 
 // Appends datagram number `at`.
 static void append(const struct aggregator_datagrams *out, uint64_t at, const uint8_t *data, uint32_t size) {

@@ -3,9 +3,9 @@
 """The thread that answers other workers' questions for results, from the results this worker keeps.
 
 A question is the header of a PROBE for (job, slot, round, op, token), with the asker's seat as its worker, and a
-nonce. The answer is the RESULT that the switch would have sent to the asker. Where the nonce is not that of the
-sender's address and port, it is the question again, with the right one (:mod:`sumwire.transport.catchup.askers`). A
-question for a result that is not here is not answered.
+nonce. The answer is the RESULT that the switch would have sent to the asker, without the flag CE. Where the nonce is
+not that of the sender's address and port, it is the question again, with the right one
+(:mod:`sumwire.transport.catchup.askers`). A question for a result that is not here is not answered.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sumwire.transport.catchup.kept_results import KeptResults
 from sumwire.wire.authentication.keys import key_record
 from sumwire.wire.authentication.tags import Tags
 from sumwire.wire.header import HEADER_BYTES
-from sumwire.wire.packets import OP_WORDS, TOKEN_AT, first_byte
+from sumwire.wire.packets import FLAGS_AT, OP_WORDS, TOKEN_AT, first_byte
 
 # A worker's port for other workers is so far above its port for the switch.
 PORT_OFFSET: Final = 1000
@@ -158,6 +158,8 @@ class RecoveryService:
             self.counters.unknown += 1
             return None
         answer[_WORKER_AT] = seat
+        # Queues on the way to this worker say nothing about the way to the asker.
+        answer[FLAGS_AT] &= ~p4.FLAG_CE
         self.counters.answered += 1
         return answer
 

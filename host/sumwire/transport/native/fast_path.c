@@ -17,6 +17,7 @@ struct fast_path_socket {
   int (*collect)(void *arrivals, int socket, uint64_t wanted, int64_t nanoseconds);
   void *arrivals;
   const uint64_t *filled;
+  const uint64_t *marked;
   uint64_t (*cut)(void *trains, const int64_t *rows, uint64_t count, uint64_t longest);
   void *trains;
   struct mmsghdr *out;
@@ -106,7 +107,8 @@ static int receive(struct fast_path *path, int *outcome) {
   if (path->error) return 0;
   path->messages_in += *on->filled;
   path->drained = *on->filled < on->batch;
-  const uint64_t count = *on->filled ? runs_take(path->messages, *on->filled, path->run) : 0;
+  // Marks of queues are for the congestion window, which Python keeps.
+  const uint64_t count = *on->filled && !*on->marked ? runs_take(path->messages, *on->filled, path->run) : 0;
   *outcome = OTHER_MESSAGES;
   if (!count) return 0;
   const uint64_t kept = path->longest_in * 7 / 8;

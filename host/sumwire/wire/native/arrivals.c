@@ -4,27 +4,36 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 
-// The messages of a receiving call. The values of their control messages (int32_t) lie `control_bytes` apart, the room
-// for one control message. `filled`: how many messages the latest call has used.
+#include "constants.h"
+#include "controls.h"
+
+// The messages of a receiving call. Each has room for `control_bytes` of control messages. Of those that the latest call
+// has `filled`: the bytes of each datagram (`segments`, 0 if the message is a single one), and whether a queue has marked
+// it (`marks`); `marked` counts these.
 struct arrivals_in {
   struct mmsghdr *messages;
-  uint8_t *controls;
   uint64_t control_bytes;
+  uint32_t *segments;
+  uint8_t *marks;
   uint64_t room;
   uint64_t filled;
+  uint64_t marked;
 };
 
-// The kernel has overwritten those that it used.
+// The kernel has written how much it used.
 static void renew(struct arrivals_in *in) {
-  for (uint64_t i = 0; i < in->filled; i++) {
-    in->messages[i].msg_hdr.msg_controllen = in->control_bytes;
-    memset(in->controls + i * in->control_bytes, 0, sizeof(int32_t));
-  }
-  in->filled = 0;
+  for (uint64_t i = 0; i < in->filled; i++) in->messages[i].msg_hdr.msg_controllen = in->control_bytes;
+  in->filled = in->marked = 0;
+}
+
+static void note(struct arrivals_in *in, uint64_t message) {
+  const struct told told = read_controls(&in->messages[message].msg_hdr);
+  in->segments[message] = told.segment;
+  in->marks[message] = (told.tos & ECN_BITS) == ECN_CE;
+  in->marked += in->marks[message];
 }
 
 // Receives up to `most` messages behind those that are filled. Returns 0, or the number of an error.
@@ -32,7 +41,7 @@ static int receive(struct arrivals_in *in, int socket, uint64_t most, int flags,
   if (!most) return 0;
   const int received = recvmmsg(socket, in->messages + in->filled, (unsigned)most, flags, timeout);
   if (received < 0) return errno == EAGAIN || errno == EINTR ? 0 : errno;
-  in->filled += (uint64_t)received;
+  for (int i = 0; i < received; i++) note(in, in->filled++);
   return 0;
 }
 

@@ -100,6 +100,13 @@ def test_a_peer_gives_what_the_switch_would_have_sent_to_the_asker() -> None:
         assert g.workers[1].service.counters.answered >= 3
 
 
+def test_a_peer_does_not_tell_of_its_own_queues() -> None:
+    """CE may be of the way to the peer, and the asker's window follows its own way."""
+    with group() as g:
+        keep(g.kept[1], {3: result(3, 1, flags=0x40 | model.CE), 4: result(4, 1)})
+        assert collect(g.workers[0], [3, 4]) == {k: result(k, 0).encode() for k in (3, 4)}
+
+
 @pytest.mark.parametrize("op", sorted(model.WORDS_DOWN))
 def test_results_of_every_op(op: int) -> None:
     with group() as g:

@@ -353,3 +353,52 @@ def test_c_cuts_as_numpy_does(seed: int) -> None:
             end._out.vectors[:], end._out.controls[:] = 0, 7
             assert end._cut_by_numpy(numbers, longest) == (count, taken)
             assert (end._out.vectors[:count].tolist(), end._out.controls[:count].tolist()) == messages
+
+
+@pytest.fixture(params=["0", "1"], ids=["python", "c"])
+def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BatchSocket, BatchSocket]]:
+    """(sender, receiver that tells marks) over loopback."""
+    monkeypatch.setenv(SWITCH, request.param)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as near,
+    ):
+        far.bind(("127.0.0.1", 0))
+        near.connect(far.getsockname())
+        receiver = BatchSocket(far, row_bytes=2 * ROW_BYTES, batch=BATCH, usual_bytes=ROW_BYTES, tells_marks=True)
+        yield BatchSocket(near, row_bytes=ROW_BYTES, batch=BATCH), receiver
+
+
+@pytest.mark.parametrize("joined", [1, TRAIN_ROWS])
+@pytest.mark.parametrize("seed", range(3))
+def test_marks_are_told_of_the_datagrams_that_have_them(
+    told: tuple[BatchSocket, BatchSocket], joined: int, seed: int
+) -> None:
+    """In trains, in single datagrams between them, and in one after a call that had marks."""
+    sender, receiver = told
+    rows, rng = rows_of(), random.Random(seed)
+    tos = np.array([rng.choice([0xE2, 0xE3, 0xE0, 0xE1]) for _ in range(ROWS)], np.uint8)
+    tos[20:60], tos[60:100] = 0xE3, 0xE2
+    sender.load(rows, joined=joined, tos=tos)
+    for first in (0, 30, 60, 10):
+        chosen = np.arange(first, first + 40)
+        assert sender.send(chosen) == len(chosen)
+        got = 0
+        while got < len(chosen):
+            count = receiver.receive()
+            here = chosen[got : got + count]
+            assert (receiver.received[:count, :ROW_BYTES] == rows[here]).all()
+            wanted = tos[here] & 3 == 3
+            assert (receiver.marked is None) == (not wanted.any())
+            if receiver.marked is not None:
+                assert receiver.marked.tolist() == wanted.tolist()
+            got += count
+
+
+def test_who_does_not_ask_is_told_no_marks(pair: tuple[BatchSocket, BatchSocket]) -> None:
+    sender, receiver = pair
+    rows = rows_of()
+    sender.load(rows, tos=np.full(ROWS, 0xE3, np.uint8))
+    assert sender.send(np.arange(40)) == receiver.receive() == 40
+    assert (took(receiver, 40) == rows[:40]).all()
+    assert receiver.marked is None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sumwire.transport.buffers import Buffers, Pool
 from sumwire.transport.kernels import kernels
 from sumwire.transport.runs import Run, Runs
-from sumwire.wire.messages import CONTROL, MESSAGE, MessagePlaces, address_of
+from sumwire.wire.messages import MESSAGE, MessagePlaces, address_of
 from sumwire.wire.packets import headers, heads
 from sumwire_protocol import constants as p4
 
@@ -42,13 +42,13 @@ class Rig:
         self.buffers.results.words[:] = 0
         self.flying = np.ones(CHUNKS, np.bool_)
         self.memory = np.zeros((8, ROOM), np.uint8)
-        self.messages, self.controls = np.zeros(8, MESSAGE), np.zeros(8, CONTROL)
+        self.messages, self.segments = np.zeros(8, MESSAGE), np.zeros(8, np.int32)
         found = kernels()
         assert found is not None
         places = MessagePlaces(
             *(address_of(self.memory), ROOM),
             *(address_of(self.messages["length"]), MESSAGE.itemsize),
-            *(address_of(self.controls["value"]), CONTROL.itemsize),
+            *(address_of(self.segments), self.segments.itemsize),
         )
         self.runs = Runs(found, places, self.buffers, self.flying)
         self.rng = np.random.default_rng(1)
@@ -67,7 +67,7 @@ class Rig:
         for i, train in enumerate(trains):
             self.memory[i, : train.size] = train.reshape(-1)
             self.messages["length"][i] = train.size
-            self.controls["value"][i] = BYTES if len(train) > 1 else 0
+            self.segments[i] = BYTES if len(train) > 1 else 0
         return len(trains)
 
     def stored(self) -> list[Any]:
@@ -151,7 +151,7 @@ def test_other_sizes_are_left_to_numpy(length: int, segment: int, place: int) ->
     rig = Rig()
     before = rig.stored()
     count = rig.put(rig.results(10, 12), rig.results(12, 14))
-    rig.messages["length"][place], rig.controls["value"][place] = length, segment
+    rig.messages["length"][place], rig.segments[place] = length, segment
     assert rig.runs.take(count) is None
     assert rig.stored() == before
 
