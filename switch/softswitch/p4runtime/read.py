@@ -68,6 +68,9 @@ class Reading:
         self._snapshot = Snapshot(device)
         self._requests = iter(requests)
         self._allowed = allowed
+        self._checked = False
+        self.ended = False
+        """Whether there is no further piece."""
         self._entities = chain.from_iterable(part.entities() for part in self._parts)
 
     def _plan(self, request: Any) -> P4RuntimeError | None:
@@ -89,16 +92,23 @@ class Reading:
             raise ResourceExhaustedError(f"{rule}: split it, by table, counter or index")
 
     def piece(self) -> Any | None:
-        """The next ReadResponse, which may be empty; None at the end. All requests are checked before the first entity.
+        """The next ReadResponse, which may be empty; None after the end. All requests are checked before the first
+        entity. A read of little is one piece: each further one waits for those of all other reads.
 
         Raises ResourceExhaustedError where the requests together look at more than MAX_STEPS, AbortedError where the
         program has been replaced since the read began, BatchError at the end where requests were refused.
         """
         response, size, steps = p4runtime_pb2.ReadResponse(), 0, 0
-        planned = [self._plan(request) for request in islice(self._requests, PIECE_STEPS)]
-        if planned:
+        if self.ended:
+            return None
+        if not self._checked:
+            planned = [self._plan(request) for request in islice(self._requests, PIECE_STEPS)]
             self._outcomes += planned
-            return response
+            steps = len(planned)
+            if steps == PIECE_STEPS:
+                return response
+            self._checked = True
+        whole = False
         try:
             for entity in self._entities:
                 steps += 1
@@ -107,15 +117,19 @@ class Reading:
                     size += entity.ByteSize()
                 if steps >= PIECE_STEPS or size >= PIECE_BYTES:
                     break
+            else:
+                whole = True
         except (P4RuntimeError, DeviceError):
             self._require_program()
             raise
         self._require_program()
-        if steps:
-            return response
-        if any(self._outcomes):
+        if whole and any(self._outcomes):
+            # What is read goes out before that.
+            if response.entities:
+                return response
             raise BatchError("requests", self._outcomes)
-        return None
+        self.ended = whole
+        return response
 
     def _require_program(self) -> None:
         if self._device.loads != self._pipeline.loads:

@@ -117,11 +117,14 @@ class Rpcs:
     async def Read(self, _requests: Any, context: Any) -> None:  # noqa: N802
         async with _refusals(context) as call:
             raw = await self._message(call, context)
+            await _open(context)
             with self._turns.taking_part(call, len(raw) // _PIECE_BYTES):
                 reading, piece = await self._turns.run(call, lambda: self._begin(raw))
-                while piece is not None:
+                while True:
                     if piece:
                         await self._waiting.until(call, context.write(piece))
+                    if reading.ended:
+                        break
                     piece = await self._turns.run(call, lambda: _serialised(reading))
 
     def _begin(self, raw: bytes) -> tuple[Reading, bytes | None]:
@@ -134,6 +137,7 @@ class Rpcs:
 
     async def StreamChannel(self, _requests: Any, context: Any) -> None:  # noqa: N802
         async with _refusals(context) as call:
+            await _open(context)
             channel = Channel(self._service, context, call, self._waiting, self._stream_threads)
             self._channels.add(channel)
             channel.ending.add_done_callback(lambda _: self._channels.discard(channel))
@@ -164,6 +168,15 @@ class Rpcs:
             await asyncio.get_running_loop().run_in_executor(self._write_threads, work)
         finally:
             self._writes -= 1
+
+
+async def _open(context: Any) -> None:
+    """Send the initial metadata of an answer of many parts, while nothing can end the call yet.
+
+    Else they go with the first part. A call that is ended before that part has gone gets no status then, since grpc.aio
+    would send the metadata once more with it, and its caller waits for ever.
+    """
+    await context.send_initial_metadata(())
 
 
 def _serialised(reading: Reading) -> bytes | None:

@@ -33,6 +33,8 @@ READ = "/p4.v1.P4Runtime/Read"
 STREAM = "/p4.v1.P4Runtime/StreamChannel"
 UNARY = ("Write", "SetForwardingPipelineConfig", "GetForwardingPipelineConfig", "Capabilities")
 NO_SHARING = (("grpc.use_local_subchannel_pool", 1),)
+#: Of a client that takes no more than it has asked for: what comes before that stays with the server.
+TAKES_LITTLE = (*NO_SHARING, ("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
 
 
 class Vast(FakeDevice):
@@ -186,6 +188,27 @@ def test_readers_that_do_not_read(
         call.cancel()
     for thread in threads:
         thread.join(TIMEOUT_SECONDS)
+
+
+def test_a_read_that_is_ended_in_its_first_part(server: Server, primary: Controller, program: Program) -> None:
+    """Its caller has not taken that part yet, and is told all the same why it ends."""
+    entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
+    entry.metadata = bytes(400_000)
+    primary.write(insert(entry))
+    request = p4rt.ReadRequest(device_id=DEVICE_ID, entities=[p4rt.Entity(table_entry=program.entry("exact_t"))])
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}", options=TAKES_LITTLE) as channel:
+        read = channel.unary_stream(READ)
+        calls = []
+        for _ in range(MAX_READS + 1):
+            calls.append(read(request.SerializeToString(), timeout=TIMEOUT_SECONDS))
+            # This one has its turn after that one's first.
+            assert primary.read_entries(p4rt.TableEntry(table_id=program.id("tables", "lpm_t"))) == []
+        with pytest.raises(grpc.RpcError) as ended:
+            list(calls[0])
+        assert ended.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert ended.value.details().endswith("this one was the longest: read again, or less at a time")
+        for call in calls[1:]:
+            call.cancel()
 
 
 def test_a_program_replaced_during_a_read(primary: Controller, vast: Vast, program: Program) -> None:

@@ -12,6 +12,8 @@ import pytest
 from google.rpc import code_pb2
 from helpers.p4runtime.client import Controller, Program, code_of, insert
 from p4.v1 import p4runtime_pb2 as p4rt
+from softswitch.p4runtime import rpcs
+from softswitch.p4runtime.read import Reading
 
 
 def keyed(entry: Any) -> bytes:
@@ -182,6 +184,22 @@ def test_batch_reads_what_it_can(primary: Controller, program: Program, rows: di
 
 def test_empty_batch(primary: Controller) -> None:
     assert primary.read() == []
+
+
+def test_a_read_of_little_takes_one_turn(
+    primary: Controller, program: Program, rows: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads take turns, piece by piece: a second piece would wait for one of every other read in progress."""
+    pieces: list[bytes | None] = []
+    serialised = rpcs._serialised
+
+    def counted(reading: Reading) -> bytes | None:
+        pieces.append(serialised(reading))
+        return pieces[-1]
+
+    monkeypatch.setattr(rpcs, "_serialised", counted)
+    assert len(primary.read_entries(p4rt.TableEntry())) == len(rows) + len(program_entries(program))
+    assert len(pieces) == 1
 
 
 def test_a_long_answer_comes_in_parts(primary: Controller, program: Program) -> None:
