@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
+import operator
 import re
 import signal
 import socket
@@ -315,8 +315,8 @@ def test_a_process_that_dies_is_told_with_its_signal_and_seeds(
         return submit(pool, signal.raise_signal, signal.SIGKILL)
 
     submit = ProcessPoolExecutor.submit
-    # Any function of nothing that a process finds.
-    monkeypatch.setattr(many, "begin_process", os.getpid)
+    # Any function of two arguments that a process finds.
+    monkeypatch.setattr(many, "begin_process", operator.is_)
     monkeypatch.setattr(ProcessPoolExecutor, "submit", submitted)
     assert cli.main(["--first", "7", "--seeds", "30", "--jobs", "1"]) == 2
     assert "ended by SIGKILL in one of the seeds 7 to 26, 27 to 36" in capsys.readouterr().err
