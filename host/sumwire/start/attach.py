@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from typing import Any, Final
 
 import torch.distributed as dist
@@ -14,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sumwire.job.gloo_group import available
-from sumwire.start.script import init
+from sumwire.start.script import check_options, init
 from sumwire.training.ddp import DdpState, ddp_hook
 from sumwire.training.node import AnyJob
 
@@ -24,10 +23,11 @@ _LOG: Final = logging.getLogger("sumwire")
 class Attachment:
     """The job and the hook of one training. ``options``: those of :func:`sumwire.init`, and of Job.
 
-    :meth:`attach` and :meth:`close` may be called more than once.
+    :meth:`attach` and :meth:`close` may be called more than once. Raises UsageError for an option that there is not.
     """
 
     def __init__(self, **options: Any) -> None:
+        check_options(options)
         self._options = options
         self._hooked: nn.Module | None = None
         self.job: AnyJob | None = None
@@ -60,14 +60,13 @@ class Attachment:
 
 def reason_for_nothing(model: object) -> str:
     """Why there is nothing to do for a model; "" if there is."""
+    if not available() or dist.get_world_size() == 1:
+        return "there is one rank only: start several, with the strategy ddp"
     if not isinstance(model, DistributedDataParallel):
         return f"the model is a {type(model).__name__}, not a DistributedDataParallel: choose the strategy ddp"
-    if not available() or dist.get_world_size() == 1:
-        return "there is one rank only: start several"
     return ""
 
 
 def _tell(line: str) -> None:
+    # Python shows a warning on stderr where the script has chosen no log.
     _LOG.warning(line, extra=Event.NOTHING_TO_DO(reason=line))
-    if not _LOG.hasHandlers():
-        sys.stderr.write(line + "\n")

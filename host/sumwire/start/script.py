@@ -14,15 +14,20 @@ import atexit
 import logging
 import os
 import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 from sumwire_protocol.logs.events import Event
+from sumwire_protocol.outside import shown
 from torch.distributed.rendezvous import rendezvous
 
 from sumwire import logs
+from sumwire.errors import UsageError
 from sumwire.job.gloo_group import available, default_timeout
 from sumwire.job.job import Job
 from sumwire.start.description import Wanted
@@ -62,8 +67,9 @@ def init(
 
     Rank 0 says in one line on stderr what was chosen, if not ``quiet``. The job is closed when the process ends, if it
     was not before. Raises ServiceError, PlaceError, ReachError and StartError of :mod:`sumwire.start.errors`, and the
-    errors of a Job.
+    errors of a Job; UsageError for an option that there is not.
     """
+    check_options(options)
     _enter_group()
     source = Source(service, job, aggregator, address, Wanted(bits=bits), wait_s)
     store = dist.distributed_c10d._get_default_store()
@@ -80,6 +86,16 @@ def init(
     _close_at_exit(made)
     _say(place, made, quiet=quiet)
     return made
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Raises UsageError for an option that neither :func:`init` nor a Job has, before ranks wait for each other."""
+    known = (signature(init).parameters.keys() | signature(Job).parameters.keys()) - {"options", "config", "ranks"}
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            which = near[0] if near else f"one of {', '.join(sorted(known))}"
+            raise UsageError(f"sumwire.init has no option {shown(name)}: give {which}, or leave it out")
 
 
 def _enter_group() -> None:

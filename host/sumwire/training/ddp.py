@@ -341,12 +341,18 @@ def ddp_hook(state: DdpState, bucket: GradBucket, *rest: Tensor) -> Future[Tenso
     """DDP communication hook: ``model.register_comm_hook(DdpState(job), ddp_hook)``.
 
     The bucket's gradients become their mean over the job's workers, in the bucket's dtype. ``backward()`` raises the
-    job's errors. Raises UsageError where FullyShardedDataParallel calls it, which gives whole gradients and shards.
+    job's errors. Raises UsageError where FullyShardedDataParallel calls it, which gives whole gradients and shards, and
+    for a state that is none.
     """
     if rest or isinstance(bucket, Tensor):
         raise UsageError(
             "the DDP hook was given a gradient of FullyShardedDataParallel: leave out register_comm_hook, and call "
             "sumwire.sharded.attach(model, job)"
+        )
+    if not isinstance(state, DdpState):
+        kind = type(state).__name__
+        raise UsageError(
+            f"the DDP hook was given a {kind} for its state: call `register_comm_hook(DdpState(job), ddp_hook)`"
         )
     return state.submit(bucket)
 

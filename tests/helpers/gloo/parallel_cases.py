@@ -66,13 +66,6 @@ def _ddp(rank: int, group: Any) -> Tensor:
     return train(DistributedDataParallel(net(), process_group=group), rank)
 
 
-def _compiled(rank: int, group: Any) -> Tensor:
-    """The whole of DDP under torch's tracer, which then watches while DDP calls the group. "eager": without the
-    compiler, which takes minutes."""
-    model = DistributedDataParallel(net(), process_group=group)
-    return train(torch.compile(model, backend="eager"), rank)
-
-
 def _zero(rank: int, group: Any) -> Tensor:
     model = DistributedDataParallel(net(), process_group=group)
     sharded = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, process_group=group, lr=0.1)
@@ -113,7 +106,6 @@ def _pipeline(rank: int, group: Any) -> Tensor:
 
 TRAININGS: dict[str, Callable[[int, Any], Tensor]] = {
     "ddp": _ddp,
-    "compiled": _compiled,
     "zero": _zero,
     "fsdp2": _fsdp2,
     "tensor parallel": _tensor_parallel,

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,3 +165,10 @@ def test_no_service(ranks: Ranks) -> None:
     errors = ranks.run(start_cases.raised, {})
     assert errors[0].startswith("ServiceError: no service is known: start `sumwire up")
     assert all(error.startswith("PlaceError: rank 0 cannot start: ServiceError: no service") for error in errors[1:])
+
+
+def test_under_a_framework_it_is_said_once_that_nothing_happens() -> None:
+    """Where the script has chosen no log, Python shows the warning."""
+    code = "from torch import nn; from sumwire.start.attach import Attachment; Attachment().attach(nn.Linear(2, 2))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.count("sumwire does nothing: there is one rank only: start several") == 1

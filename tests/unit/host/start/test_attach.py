@@ -8,8 +8,10 @@ import logging
 from typing import Any
 
 import pytest
+import sumwire
 import torch.distributed as dist
 from helpers.logs import events_of
+from sumwire.errors import UsageError
 from sumwire.start import attach
 from sumwire.start.attach import Attachment, reason_for_nothing
 from sumwire_protocol.logs.events import Event
@@ -24,7 +26,10 @@ def wrapped(monkeypatch: pytest.MonkeyPatch, ranks: int) -> DistributedDataParal
     return DistributedDataParallel.__new__(DistributedDataParallel)
 
 
-def test_a_plain_model_gets_nothing_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plain_model_gets_nothing_and_that_is_said(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapped(monkeypatch, 2)
     with caplog.at_level(logging.WARNING, "sumwire"):
         assert not Attachment().attach(nn.Linear(2, 2))
     assert "sumwire does nothing: the model is a Linear, not a DistributedDataParallel" in caplog.text
@@ -32,7 +37,26 @@ def test_a_plain_model_gets_nothing_and_that_is_said(caplog: pytest.LogCaptureFi
 
 
 def test_one_rank_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A framework wraps no model then, and more ranks are the cure."""
     assert "one rank only" in reason_for_nothing(wrapped(monkeypatch, 1))
+    assert "one rank only" in reason_for_nothing(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("option", "words"), [("silense_s", "give silence_s, or"), ("precision", "give one of address, aggregator, ")]
+)
+def test_a_misspelt_option_is_named_before_any_rank_waits(option: str, words: str) -> None:
+    for call in (Attachment, sumwire.init):
+        with pytest.raises(UsageError, match=f"sumwire.init has no option '{option}': {words}"):
+            call(**{option: 4})  # type: ignore[operator]
+
+
+def test_a_job_is_no_state_of_the_hook() -> None:
+    job: Any = object()
+    with pytest.raises(
+        UsageError, match=r"given a object for its state: call `register_comm_hook\(DdpState\(job\), ddp_hook\)"
+    ):
+        sumwire.ddp_hook(job, job)
 
 
 def test_the_hook_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
