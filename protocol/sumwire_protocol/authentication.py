@@ -31,7 +31,9 @@ def read_key(path: str) -> bytes:
     """A job's key from a file with 64 hexadecimal digits.
 
     Raises OutsideError, whose message is the rule that the file breaks, and never what is in it: it must have an
-    absolute name, be a regular file, and be closed to all but its owner.
+    absolute name, be a regular file, and be closed to all but its owner. A credential that systemd has handed to this
+    service may be open to its group: an entry for the service's user in the file's access list looks like that, and the
+    folder is closed to all others.
     """
     if not Path(path).is_absolute():
         raise OutsideError("must be the absolute name of a file with the key")
@@ -46,7 +48,7 @@ def read_key(path: str) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OutsideError(f"must name a regular file; {_MAKE}")
-        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if status.st_mode & (stat.S_IRWXO if _is_credential(path) else stat.S_IRWXG | stat.S_IRWXO):
             raise OutsideError("names a key file that others than its owner may open; chmod 600 FILE")
         digits = os.read(descriptor, 2 * KEY_BYTES + 2).strip()
     finally:
@@ -54,6 +56,11 @@ def read_key(path: str) -> bytes:
     if not _DIGITS.fullmatch(digits):
         raise OutsideError(f"names a file that must hold {2 * KEY_BYTES} hexadecimal digits; {_MAKE}")
     return bytes.fromhex(digits.decode())
+
+
+def _is_credential(path: str) -> bool:
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    return folder is not None and Path(path).parent == Path(folder)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,15 @@ def test_services_start_with_options_that_the_programs_have() -> None:
 def test_the_unit_starts_the_aggregator_at_its_port() -> None:
     text = (ROOT / "packaging" / "systemd" / "sumwire-aggregator@.service").read_text()
     [command] = re.findall(r"^ExecStart=\S+/sumwire-aggregator (.*)$", text, re.MULTILINE)
-    assert aggregator._parser().parse_args(command.split()).report == 60.0
+    options = aggregator._parser().parse_args(command.split())
+    assert (options.report, options.jobs, options.key) == (60.0, ["%d/job.json"], "%d/job.key")
+    # The service's user cannot open them itself.
+    assert re.findall(r"^LoadCredential=(\S+):(\S+)$", text, re.MULTILINE) == [
+        ("job.json", "/etc/sumwire/%i.json"),
+        ("job.key", "/etc/sumwire/%i.key"),
+    ]
+    # By systemd.exec(5) a credential with such a default need not be there.
+    assert re.findall(r"^SetCredential=(\S+?):", text, re.MULTILINE) == ["job.key"]
     assert f"SocketBindAllow=ipv4:udp:{p4.SUMWIRE_PORT}" in text
 
 

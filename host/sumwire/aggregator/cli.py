@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     voice = forms.Voice(options.log_format, "sumwire.aggregator")
     try:
         account = None if options.user is None else privileges.account_of(options.user)
-        jobs = load_jobs(options.jobs)
+        jobs = load_jobs(options.jobs, key_file=options.key)
         if account is not None:
             privileges.prepare()
         address, port = options.listen or (aggregator_of(jobs), p4.SUMWIRE_PORT)
@@ -100,6 +100,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--processes", metavar="N", type=_processes, default=1, help="divide the slots among N processes"
+    )
+    parser.add_argument(
+        "--key", metavar="FILE", help="read this file, and not the one that a job file names as the job's key"
     )
     parser.add_argument("--user", metavar="NAME", help="become this user once the port is open; needs root")
     parser.add_argument(

@@ -21,21 +21,25 @@ STDIN: Final = "-"
 _LINE_BYTES_MOST: Final = 1 << 16
 
 
-def load_jobs(paths: Sequence[str | Path]) -> tuple[JobConfig, ...]:
-    """The jobs of job files. "-" is one line of standard input.
+def load_jobs(paths: Sequence[str | Path], *, key_file: str | None = None) -> tuple[JobConfig, ...]:
+    """The jobs of job files. "-" is one line of standard input. ``key_file``: read in place of the file that each job
+    with a key names.
 
     Raises ConfigError for a file that breaks a rule, or for two that do not fit together, JobFileError for one that
     cannot be read.
     """
     # The aggregator needs no worker's own part of it, so any worker's will do.
-    jobs = tuple(job_of_line(sys.stdin.buffer) if path == STDIN else load_job(path, 0) for path in paths)
+    jobs = tuple(
+        job_of_line(sys.stdin.buffer, key_file=key_file) if path == STDIN else load_job(path, 0, key_file=key_file)
+        for path in paths
+    )
     for job, path in zip(jobs, paths, strict=True):
         _check_one_level(job, where=str(path))
     check_together(jobs, [str(path) for path in paths])
     return jobs
 
 
-def job_of_line(stream: BinaryIO) -> JobConfig:
+def job_of_line(stream: BinaryIO, *, key_file: str | None = None) -> JobConfig:
     """The job of a line of JSON. Raises ConfigError."""
     line = stream.readline(_LINE_BYTES_MOST + 1)
     cure = "give a job file's content in one line, or name a job file"
@@ -47,7 +51,7 @@ def job_of_line(stream: BinaryIO) -> JobConfig:
         raise ConfigError("line", STDIN, str(error), where="standard input", cure=cure) from error
     if not isinstance(data, dict):
         raise ConfigError("line", STDIN, "must hold one JSON object", where="standard input", cure=cure)
-    return parse_job(data, 0, where="standard input")
+    return parse_job(data, 0, where="standard input", key_file=key_file)
 
 
 def lanes_of(jobs: Sequence[JobConfig]) -> tuple[JobConfig, ...]:

@@ -44,8 +44,9 @@ _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum",
 _FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min", "blind", "key"})
 
 
-def load_job(path: str | Path, worker: int) -> JobConfig:
-    """Read a job file as worker ``worker`` (0..workers-1).
+def load_job(path: str | Path, worker: int, *, key_file: str | None = None) -> JobConfig:
+    """Read a job file as worker ``worker`` (0..workers-1). ``key_file``: read in place of the one that a job with a key
+    names.
 
     Raises ConfigError naming file, field, value and rule; JobFileError, an OSError, if the file cannot be read.
     """
@@ -58,11 +59,12 @@ def load_job(path: str | Path, worker: int) -> JobConfig:
         raise ConfigError("file", where, str(error), where=where, cure=_WRITE) from error
     if not isinstance(data, dict):
         raise ConfigError("file", type(data).__name__, "must hold one JSON object", where=where, cure=_WRITE)
-    return parse_job(data, worker, where=where)
+    return parse_job(data, worker, where=where, key_file=key_file)
 
 
-def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> JobConfig:
+def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job", key_file: str | None = None) -> JobConfig:
     """Check the content of a job file. Raises ConfigError at the first broken rule; ``where`` begins its message.
+    ``key_file``: as of :func:`load_job`.
 
     One of five fields is completed first (:mod:`sumwire.config.brief`).
     """
@@ -92,7 +94,7 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> Jo
         paths=_paths(fields) if "paths" in data else 1,
         workers_min=_workers_min(fields, workers, addresses) if "workers_min" in data else workers,
         blind=fields.boolean("blind") if "blind" in data else False,
-        key=_key(fields) if "key" in data else None,
+        key=_key(fields, key_file) if "key" in data else None,
     )
 
 
@@ -198,9 +200,9 @@ def _lanes(fields: _Fields, first: Lane) -> tuple[Lane, ...]:
     return tuple(lanes)
 
 
-def _key(fields: _Fields) -> bytes:
-    """The key in the file that is named."""
-    name = fields.text("key")
+def _key(fields: _Fields, key_file: str | None) -> bytes:
+    """The key in the file that is named, or in another one."""
+    name = fields.text("key") if key_file is None else key_file
     try:
         return read_key(name)
     except OutsideError as error:

@@ -103,3 +103,44 @@ def test_coefficients_are_the_table(table: tuple[int, ...]) -> None:
         monomials = [m for m in range(16) if m & index == m]
         got = sum((sum(plane >> m & 1 for m in monomials) & 1) << k for k, plane in enumerate(planes))
         assert got == value
+
+
+DIGITS = bytes(range(32)).hex()
+
+
+def keyed(tmp_path: Path, name: str) -> Path:
+    return Path(write_job({**job_mapping(2, 8), "format": 3, "key": name}, tmp_path / "keyed.json"))
+
+
+def test_a_key_in_another_file_than_the_job_names(tmp_path: Path) -> None:
+    """A service's user may not open that file, and is handed the key."""
+    own = tmp_path / "own.key"
+    own.touch(0o600)
+    own.write_text(DIGITS)
+    path = keyed(tmp_path, "/not/there.key")
+    with pytest.raises(ConfigError, match="key file that cannot be read"):
+        load_jobs([path])
+    [job] = load_jobs([path], key_file=str(own))
+    assert job.key == bytes(range(32))
+    [job] = load_jobs([write_job(job_mapping(2, 8), tmp_path / "plain.json")], key_file="/not/there.key")
+    assert job.key is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "handed", "taken"),
+    [(0o440, True, True), (0o440, False, False), (0o444, True, False), (0o400, False, True)],
+)
+def test_a_credential_of_systemd_may_have_an_access_list(
+    mode: int, handed: bool, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mode then shows the list's mask as the group's. The folder is closed to all others."""
+    file = tmp_path / "job.key"
+    file.write_text(DIGITS)
+    file.chmod(mode)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path if handed else tmp_path.parent))
+    path = keyed(tmp_path, str(file))
+    if taken:
+        assert load_jobs([path])[0].key == bytes(range(32))
+    else:
+        with pytest.raises(ConfigError, match="others than its owner may open"):
+            load_jobs([path])
