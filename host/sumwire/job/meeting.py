@@ -107,6 +107,9 @@ class _Meeting:
         if now - self._warned >= _WARN_EVERY_S:
             self._warned = now
             absent = self._absent(self._read())
+            # On a busy machine the collective itself takes long.
+            if not absent:
+                return
             _LOG.warning(
                 "job %s: waits %.0f s for ranks %s to make it", self._job, now - self._began, absent,
                 extra=Event.RANKS_AWAITED(name=self._job, waited_s=now - self._began, ranks=absent),
