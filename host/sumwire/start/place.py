@@ -22,8 +22,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.events import Event
 from sumwire_protocol.outside import OutsideError, bounded_text, json_of, shown
+from sumwire_protocol.version import __version__
 
 from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.errors import SumwireError
@@ -127,6 +129,7 @@ def job_for(
     meeting = Rendezvous(store, rank, ranks, timeout)
     chosen = _telling(meeting, (source or Source()).checked)
     told = _as_others_know(meeting.gather(_telling(meeting, lambda: _own(chosen))))
+    _telling(meeting, lambda: check_versions([one.get("version", "an older one") for one in told]))
     aggregator: list[child.Aggregator] = []
     try:
         mine = _telling(meeting, lambda: _described(chosen, told, each_rank, aggregator)) if rank == 0 else None
@@ -171,7 +174,18 @@ def _own(source: Source) -> dict[str, Any]:
         "address": _own_address(source, master),
         "service": source.service,
         "master": master,
+        "version": f"{__version__}, program revision {p4.PROGRAM_REVISION}",
     }
+
+
+def check_versions(versions: Sequence[str]) -> None:
+    """Of sumwire, by rank. Raises PlaceError if they differ: workers must compute the same bits."""
+    by_version: dict[str, list[int]] = {}
+    for rank, version in enumerate(versions):
+        by_version.setdefault(version, []).append(rank)
+    if len(by_version) > 1:
+        listed = "; ".join(f"{shown(version)} on ranks {ranks}" for version, ranks in by_version.items())
+        raise PlaceError(f"versions of sumwire differ: {listed}: install the same one on all machines")
 
 
 def _master() -> str:

@@ -59,7 +59,8 @@ def _socket_of(config: JobConfig) -> Iterator[socket.socket]:
             raise ReachError(
                 f"job {config.name}: worker {config.worker} cannot use {own.ip}:{own.udp_port}: "
                 f"{error.strerror or error}; a job of this script that has the port must be closed first: job.close(); "
-                "another program that has it must end: `ss -ulnp`"
+                "another program that has it must end: `ss -ulnp`; a second job on these servers needs its own ports: "
+                "`sumwire up --worker-port`"
             ) from error
         yield udp
 

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
+from unittest import mock
 
 import sumwire
 import torch
 import torch.distributed as dist
 from helpers.gloo.ddp_cases import Net, flat_grads
 from helpers.transport.udp_bridge import SILENCE_S
+from sumwire.start import place
 from sumwire.training.node import AnyJob, Node
 from torch.nn.parallel import DistributedDataParallel
 
@@ -77,6 +80,14 @@ def raised(rank: int, options: dict[str, Any]) -> str:
     except sumwire.SumwireError as error:
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def raised_beside_another_version(rank: int, options: dict[str, Any]) -> str:
+    """As :func:`raised`, with another version of sumwire on the last rank."""
+    with contextlib.ExitStack() as stack:
+        if rank == dist.get_world_size() - 1:
+            stack.enter_context(mock.patch.object(place, "__version__", "0.0.9"))
+        return raised(rank, options)
 
 
 def in_local_groups(rank: int, mapping: dict[str, Any], size: int) -> dict[str, Any]:

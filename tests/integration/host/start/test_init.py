@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -165,6 +166,13 @@ def test_no_service(ranks: Ranks) -> None:
     errors = ranks.run(start_cases.raised, {})
     assert errors[0].startswith("ServiceError: no service is known: start `sumwire up")
     assert all(error.startswith("PlaceError: rank 0 cannot start: ServiceError: no service") for error in errors[1:])
+
+
+def test_another_version_on_one_machine(ranks: Ranks) -> None:
+    said = ranks.run(start_cases.raised_beside_another_version, {"aggregator": "rank0", "address": addresses(1)[0]})
+    assert all(
+        re.match(r"PlaceError: versions of sumwire differ: .* on ranks \[0, 1, 2\]; '0.0.9", one) for one in said
+    )
 
 
 def test_under_a_framework_it_is_said_once_that_nothing_happens() -> None:

@@ -71,3 +71,11 @@ def test_a_name_that_is_its_machine_s_own_only_there() -> None:
     assert [one["master"] for one in known] == ["10.0.0.1"] * 3
     alone = said[:2]
     assert place._as_others_know(alone) == alone
+
+
+def test_versions_that_differ_are_named_by_rank() -> None:
+    place.check_versions(["1.0"] * 3)
+    with pytest.raises(
+        PlaceError, match=r"differ: '1.0' on ranks \[0, 2\]; '0.9' on ranks \[1\]: install the same one"
+    ):
+        place.check_versions(["1.0", "0.9", "1.0"])
