@@ -22,6 +22,7 @@ from sumwire.job.job import Job
 from sumwire.training.comm_thread import CommThread
 from sumwire.training.integers import extreme, sum_integers
 from sumwire.training.precision import Precision, mean_at
+from sumwire.training.streams import queued
 
 _MEETING: Final = "sumwire job"
 
@@ -69,7 +70,7 @@ class Network:
 
     def submit(self, call: Call, device: torch.device) -> Future[list[Tensor]]:
         """Carry out a call after those before it. Its tensors are on ``device``."""
-        filled = _filled(device)
+        filled = queued(device)
 
         def carry_out() -> list[Tensor]:
             if filled is not None:
@@ -109,12 +110,3 @@ def reduced(what: Reduction, job: Job, x: Tensor, into: Tensor | None = None) ->
 def written_by(x: Tensor) -> Tensor | None:
     """The flat memory of a tensor in which a mean can be written; None if there is none."""
     return x.detach().view(-1) if x.dtype == torch.float32 and x.device.type == "cpu" and x.is_contiguous() else None
-
-
-def _filled(device: torch.device) -> Any:
-    """On a GPU: when what has been queued for the tensors is done."""
-    if device.type != "cuda":
-        return None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(device))
-    return event

@@ -66,11 +66,11 @@ class NetworkWork(Work):
 
 @untraced
 class JointWork(Work):
-    """Several collectives as one."""
+    """Several collectives as one. NCCL has none to wait for where a call is not asynchronous: None."""
 
     def __init__(self, works: Sequence[Any]) -> None:
         super().__init__()
-        self._works = list(works)
+        self._works = [work for work in works if work is not None]
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait for the end of all."""

@@ -69,6 +69,8 @@ class CodecRound(ABC):
         self._info = codec.info
         self._memory = codec.memory
         self._x = x
+        # Of a tensor on a GPU, where the result goes too (sumwire.codec.staging).
+        self._pinned = x.is_pinned()
         self.length = len(x)
         self.chunks = chunks
         self.grain = grain
@@ -294,6 +296,8 @@ class CodecRound(ABC):
     def _new_result(self) -> Tensor:
         """Return a tensor for the result or for a residual, not filled."""
         dtype = result_dtype(self._x)
+        if self._pinned:
+            return torch.empty(self.length, dtype=dtype, pin_memory=True)
         if self._x.is_cpu:
             return self._memory.empty(self.length, dtype)
         return torch.empty(self.length, dtype=dtype, device=self._x.device)
@@ -352,10 +356,12 @@ def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int6
 class GradientCodec(ABC):
     """Makes rounds. It keeps no state of them but memory for reuse, so several threads may use it.
 
-    `scales`: how it carries scales from one tensor to the next; None if it does not.
+    `scales`: how it carries scales from one tensor to the next; None if it does not. `staged`: whether its kernels do
+    so much more than torch that tensors of GPUs are brought to them (:mod:`sumwire.codec.staging`).
     """
 
     info: ClassVar[CodecInfo]
+    staged: ClassVar[bool] = False
     scales: Scales | None = None
 
     def __init__(self) -> None:

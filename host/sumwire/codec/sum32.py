@@ -80,6 +80,7 @@ class Sum32Codec(GradientCodec):
     """
 
     info: ClassVar[CodecInfo] = CodecInfo.of("sum32", SUM32, MAX32)
+    staged: ClassVar[bool] = True
 
     def __init__(self, *, workers: int, clamp: bool = False) -> None:
         if not is_whole(workers, 1, WORKERS_MAX):

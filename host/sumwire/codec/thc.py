@@ -61,6 +61,7 @@ class ThcCodec(GradientCodec):
     """
 
     info: ClassVar[CodecInfo] = CodecInfo.of("thc", THC, MAX32)
+    staged: ClassVar[bool] = True
 
     def __init__(self, table: ThcTable, *, job: int, worker: int, block: int | None = BLOCK_VALUES) -> None:
         check_block(block)

@@ -53,6 +53,7 @@ class WideThcCodec(GradientCodec):
     """One worker's part of a job of ``workers``; :func:`wide_codec` makes it, with as many fields as fit."""
 
     fields: ClassVar[Fields]
+    staged: ClassVar[bool] = True
 
     def __init__(self, *, workers: int, job: int, worker: int) -> None:
         super().__init__()

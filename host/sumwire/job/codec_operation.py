@@ -22,6 +22,7 @@ from torch import Tensor
 
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
+from sumwire.codec.staging import staged
 from sumwire.config import JobConfig
 from sumwire.errors import RecreateError, UsageError
 from sumwire.job.call import tag_in_one_trip
@@ -77,7 +78,10 @@ class CodecOperation(Operation):
         self, codec: GradientCodec, x: Tensor, *, sequence: int, bucket: int, stats: JobStats, options: CodecOptions
     ) -> None:
         began = time.monotonic()
+        # Where the result is to be.
+        self._device = x.device
         with span("prepare"):
+            x = staged(codec, x)
             self._round: CodecRound = codec.begin(x, sequence, bucket)
         stats.encode_s += time.monotonic() - began
         if options.divide_by is not None:
@@ -106,6 +110,9 @@ class CodecOperation(Operation):
     def residual(self) -> Tensor:
         """This worker's compression error, and its contributions to chunks whose sums lack them: shape (length,). To be
         called after the result is there."""
+        return self._left().to(self._device)
+
+    def _left(self) -> Tensor:
         if self._exact:
             return torch.zeros_like(self._x, dtype=self.like().dtype)
         if self._left_out:
@@ -115,6 +122,9 @@ class CodecOperation(Operation):
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         """See the module."""
+        return self._summed(transport, config, stats).to(self._device)
+
+    def _summed(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         self._config = config
         round_, info, options = self._round, self._codec.info, self._options
         packing = packing_of(info.op, config, masked=transport.masks is not None)
@@ -221,7 +231,7 @@ class CodecOperation(Operation):
         result = self._codec.ordinary(self._x.detach().to("cpu", torch.float32), mean)
         if self._options.multiply_by != 1:
             result.mul_(self._options.multiply_by)
-        return result.to(self._x.device)
+        return result.to(self._device)
 
     def like(self) -> Tensor:
         return self._x.detach().to("cpu", torch.float64 if self._x.dtype == torch.float64 else torch.float32)
@@ -234,7 +244,7 @@ class CodecOperation(Operation):
         if config is not None and config.addresses[handed_out.worker].aggregator == config.aggregator:
             contributors = handed_out.contributors.numpy().astype(np.uint32)
             self._included = _included(contributors, config) if len(contributors) else None
-        return handed_out.tensor.to(self._x.device)
+        return handed_out.tensor.to(self._device)
 
 
 def mean_by(codec: GradientCodec) -> str:

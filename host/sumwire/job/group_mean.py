@@ -119,9 +119,9 @@ def _nothing() -> Tensor:
 def _divided(x: Tensor, ranks: int, *, out: Tensor) -> None:
     """``out`` (float32) = ``x`` / ``ranks``, rounded once.
 
-    In one pass where ``x`` is float32 itself. torch would divide half precision in half precision.
+    In one pass where ``x`` is float32 itself, on a processor. torch would divide half precision in half precision.
     """
-    if x.dtype == torch.float32:
+    if x.dtype == torch.float32 and x.device == out.device:
         torch.div(x, ranks, out=out)
     else:
         out.copy_(x).div_(ranks)

@@ -39,6 +39,7 @@ from sumwire.numeric import is_whole
 from sumwire.training.comm_thread import wait_for
 from sumwire.training.ddp import Reduce
 from sumwire.training.optim import GradientOptimizer, owner_state, restore_owner
+from sumwire.training.streams import queued
 
 # Runs calls one after the other, in the order given, and never in the middle of another.
 Submit = Callable[[Callable[[], None]], Future[None]]
@@ -217,7 +218,7 @@ class AcpSgd(GradientOptimizer):
             return None
         own = torch.tensor(search.slower(self.phase), dtype=torch.float32, device=self._parameters[0].device)
         # No group has this number.
-        flight = _Flight(2 * len(self._now.groups) + self.phase, (), own, _event(own))
+        flight = _Flight(2 * len(self._now.groups) + self.phase, (), own, queued(own.device))
         self._now.flights.append(flight)
         flight.future = self._submit(partial(self._carry, self._now, flight))
         wait_for(flight.future)
@@ -344,7 +345,7 @@ class AcpSgd(GradientOptimizer):
             if any(piece is None for piece in pieces):
                 return
             x = _joined(cast(list[Tensor], pieces))
-            flight = _Flight(2 * len(now.flights) + self.phase, members, x, _event(x))
+            flight = _Flight(2 * len(now.flights) + self.phase, members, x, queued(x.device))
             now.flights.append(flight)
             flight.future = self._submit(partial(self._carry, now, flight))
 
@@ -361,7 +362,7 @@ class AcpSgd(GradientOptimizer):
             residual = residual_of()
             _check_result("mean", mean, flight.x)
             _check_result("residual", residual, flight.x)
-            flight.mean, flight.residual, flight.done = mean, residual, _event(mean)
+            flight.mean, flight.residual, flight.done = mean, residual, queued(mean.device)
         except Exception as error:  # noqa: BLE001 - raised again by synchronize, whatever it is
             now.failure = error
 
@@ -446,15 +447,6 @@ def _check_result(name: str, result: Tensor, x: Tensor) -> None:
         raise UsageError(
             f"reduce: {name} of shape {tuple(result.shape)}: must be {tuple(x.shape)}, as what it was given"
         )
-
-
-def _event(tensor: Tensor) -> torch.cuda.Event | None:
-    """Return the current point in the stream of a GPU's work; None on other devices."""
-    if not tensor.is_cuda:
-        return None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(tensor.device))
-    return event
 
 
 def _await(event: torch.cuda.Event | None, tensor: Tensor) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ class _Hops:
         self.rank = dist.get_rank(group)
         if self.rank < 0:
             raise ScheduleError("this process is not in the group: call it on the ranks of the group only")
+        _check_for_processors(dist.group.WORLD if group is None else group)
         self.traffic = Traffic()
         self._head_bytes = head_bytes
 
@@ -73,6 +74,16 @@ class _Hops:
 
     def _global(self, rank: int) -> int:
         return rank if self.group is None else dist.get_global_rank(self.group, rank)
+
+
+def _check_for_processors(group: Any) -> None:
+    """Hops are made by processors, also of tensors of a GPU."""
+    kinds = [device.type for device in group._device_types]
+    if "cpu" not in kinds:
+        raise ScheduleError(
+            f"a process group for {', '.join(kinds)} alone: hops need one for processors too: "
+            'init_process_group("cpu:gloo,cuda:nccl")'
+        )
 
 
 class _Drawing(Saved):

@@ -27,6 +27,7 @@ from sumwire.job.job import Job, Residual
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.node import AnyJob, Mean
 from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
+from sumwire.training.streams import queued
 
 _NO_PASS: Final = -1
 # From how a worker makes the mean to this rank's shard of it.
@@ -114,7 +115,7 @@ class ShardedState(Saved):
         """
         self._check_whole(exchange)
         passing, inside = self._current_pass()
-        filled = _filled(exchange.x)
+        filled = queued(exchange.x.device)
         begun = self._begun(exchange) if filled is None else None
         future = self._thread.submit(partial(self._carry_out, exchange, passing, filled, begun), exchange.into.device)
         if later and inside:
@@ -260,12 +261,3 @@ def called(name: str) -> str:
 
 def _shown(units: list[list[Any]]) -> str:
     return ", ".join(f"{name or 'model'}: {values} on {ranks} ranks" for name, values, ranks in units) or "none"
-
-
-def _filled(x: Tensor) -> torch.cuda.Event | None:
-    """On a GPU: when the gradient is there."""
-    if not x.is_cuda:
-        return None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(x.device))
-    return event

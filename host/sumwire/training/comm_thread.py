@@ -17,6 +17,7 @@ import torch
 from torch.futures import Future
 
 from sumwire.errors import ClosedError
+from sumwire.training.streams import on
 
 _Result = TypeVar("_Result")
 
@@ -29,7 +30,9 @@ class CommThread:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any], torch.device | None] | None] = (
+            queue.SimpleQueue()
+        )
         self._thread: threading.Thread | None = None
         self._closed = False
         # Guards the attributes above: no call may be queued after the end.
@@ -43,7 +46,8 @@ class CommThread:
     def submit(self, call: Callable[[], _Result], device: torch.device | None = None) -> Future[_Result]:
         """Queue a call. Its future holds what the call returns, or raises its error; later calls run in either case.
 
-        ``device`` is that of the result's tensors, if it is a GPU. Raises ClosedError after :meth:`close`.
+        ``device`` is that of the result's tensors; if it is a GPU it is the call's current one. Raises ClosedError
+        after :meth:`close`.
         """
         future: Future[_Result] = Future(devices=[device] if device is not None and device.type == "cuda" else None)
         with self._lock:
@@ -52,7 +56,7 @@ class CommThread:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="sumwire", daemon=True)
                 self._thread.start()
-            self._calls.put((call, future))
+            self._calls.put((call, future, device))
         return future
 
     def close(self) -> None:
@@ -66,9 +70,10 @@ class CommThread:
 
     def _work(self) -> None:
         while (task := self._calls.get()) is not None:
-            call, future = task
+            call, future, device = task
             try:
-                result = call()
+                with on(device):
+                    result = call()
             except Exception as error:  # noqa: BLE001 - any error goes to the future, or its owner would wait for ever
                 future.set_exception(error)
             else:

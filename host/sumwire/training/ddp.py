@@ -41,6 +41,7 @@ from sumwire.training.buckets import Buckets, Model, Parameters
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.node import AnyJob, Node, NodeJob
 from sumwire.training.steps import Step
+from sumwire.training.streams import queued
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -145,7 +146,9 @@ class DdpState(Saved):
         """Queue a bucket whose values are in ``buffer``; the future holds that, filled with the mean gradient."""
         # Begun here, in the order of the buckets: the node's ranks sum this one while the last one is in the network.
         summed = None if self._node is None else self._node.sum_up(buffer)
-        task = Task(buffer, bucket.index(), self._parts(bucket), self._step_of(bucket), _filled(buffer), summed=summed)
+        task = Task(
+            buffer, bucket.index(), self._parts(bucket), self._step_of(bucket), queued(buffer.device), summed=summed
+        )
         try:
             return self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
         except Exception:
@@ -380,11 +383,3 @@ def raise_from_backward(future: Future[Tensor]) -> None:
 
 def _wait(future: Future[Tensor]) -> None:
     wait_for(future)
-
-
-def _filled(buffer: Tensor) -> torch.cuda.Event | None:
-    if not buffer.is_cuda:
-        return None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(buffer.device))
-    return event

@@ -27,6 +27,7 @@ from sumwire.checkpoint import Content, Saved
 from sumwire.codec import planes
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.errors import CodecError
+from sumwire.codec.staging import staged
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.errors import GroupError, UsageError
@@ -183,10 +184,10 @@ class _ThcOverGroup(Saved):
         if x.numel() == 0:
             return x.to(torch.float32, copy=True), lambda: torch.zeros_like(x, dtype=torch.float32)
         sequence, self._calls = self._calls, self._calls + 1
-        round_ = self._codec.begin(x, sequence, number)
+        round_ = self._codec.begin(staged(self._codec, x), sequence, number)
         words = round_.encode(self._agree(x, round_.norms()))
         counts = np.full(round_.chunks, self._peers.workers)
-        return round_.decode(self._sums(x, words), counts), round_.residual
+        return round_.decode(self._sums(x, words), counts).to(x.device), lambda: round_.residual().to(x.device)
 
     def _agree(self, x: Tensor, norms: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Return the largest norm of every block, as float32 bits."""

@@ -41,5 +41,6 @@ def tell(job: Job, source: int, state: dict[str, Any] | None) -> dict[str, Any]:
     words = np.zeros(-(-size // _WORD), np.int32)
     words.view(np.uint8)[: len(content)] = np.frombuffer(content, np.uint8)
     told = job.sum32(words, _BUCKET)
-    found: dict[str, Any] = torch.load(io.BytesIO(told.tobytes()[:size]), weights_only=True)
+    # Not on the source's GPU, by a number that may be another worker's here, or nobody's.
+    found: dict[str, Any] = torch.load(io.BytesIO(told.tobytes()[:size]), map_location="cpu", weights_only=True)
     return found

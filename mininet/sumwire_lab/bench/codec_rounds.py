@@ -20,6 +20,7 @@ from sumwire.codec import kernels
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.feedback import ErrorFeedback
 from sumwire.codec.oracles import sum_words
+from sumwire.codec.staging import staged
 from sumwire.codec.thc import ThcCodec
 from sumwire.native import SWITCH
 
@@ -33,16 +34,18 @@ Timed = list[dict[str, float]]
 """By round: milliseconds of every stage, and of CPU time."""
 
 
-def available_forms(device: str = "cpu") -> tuple[str, ...]:
-    """Forms that can run on a device, the one in use first: native, torch."""
-    return (TORCH,) if kernels.kernels(torch.zeros(1, device=device)) is None else (NATIVE, TORCH)
+def available_forms(codec: GradientCodec, device: str = "cpu") -> tuple[str, ...]:
+    """Forms that can take tensors of a device, the one in use first: native, torch. Native kernels are the processor's:
+    of a GPU's tensors, the copies both ways are part of the round."""
+    fits = device == "cpu" or codec.staged
+    return (NATIVE, TORCH) if fits and kernels.kernels(torch.zeros(1)) is not None else (TORCH,)
 
 
 def time_rounds(codec: GradientCodec, values: int, rounds: int, warmup: int, device: str = "cpu") -> dict[str, Timed]:
     """By form: milliseconds of every stage, and of CPU time, of each round after the first `warmup` ones."""
     generator = torch.Generator().manual_seed(7)
     gradient = torch.randn(values, generator=generator).to(device)
-    forms = available_forms(device)
+    forms = available_forms(codec, device)
     feedback = {form: ErrorFeedback() for form in forms}
     timed: dict[str, Timed] = {form: [] for form in forms}
     for sequence in range(warmup + rounds):
@@ -82,12 +85,12 @@ def _one_round(
         return result
 
     x = stage("feedback add", lambda: feedback.compensate(0, gradient))
-    round_ = stage("begin", lambda: codec.begin(x, sequence, 0))
+    round_ = stage("begin", lambda: codec.begin(staged(codec, x), sequence, 0))
     words = stage("encode", lambda: round_.encode(round_.preliminary()))
     summed = _of_one_worker(codec, words)
     counts = np.ones(len(summed), np.int64)
-    stage("decode", lambda: round_.decode(summed, counts))
-    stage("residual", lambda: feedback.store(0, round_.residual()))
+    stage("decode", lambda: round_.decode(summed, counts).to(gradient.device))
+    stage("residual", lambda: feedback.store(0, round_.residual().to(gradient.device)))
     return spent
 
 

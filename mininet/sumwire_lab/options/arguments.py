@@ -21,6 +21,7 @@ from sumwire_lab.options import layout as layouts
 from sumwire_lab.options.acp_options import PARTS, AcpOptions
 from sumwire_lab.options.bench_options import (
     CODECS,
+    DEVICES,
     SUITES,
     AggregatorOptions,
     BenchOptions,
@@ -332,6 +333,7 @@ def _codec_options(codec: argparse.ArgumentParser) -> None:
     codec.add_argument("--block", type=int, help="THC: rotation length; 0 for the full tensor")
     codec.add_argument("--rounds", type=int, default=own.rounds, help="rounds that are timed, %(default)s")
     codec.add_argument("--warmup", type=int, default=own.warmup, help="rounds before them, %(default)s")
+    codec.add_argument("--device", choices=DEVICES, default=own.device, help="where the tensor is, %(default)s")
     codec.add_argument("--json", type=Path, help="write the summary here")
 
 
@@ -536,7 +538,9 @@ def faithful_options(arguments: argparse.Namespace) -> FaithfulOptions:
 
 def codec_options(arguments: argparse.Namespace) -> CodecOptions:
     """Options of the command `bench-codec`. Raises OptionError."""
-    return CodecOptions(arguments.codec, arguments.values, arguments.block, arguments.rounds, arguments.warmup)
+    return CodecOptions(
+        arguments.codec, arguments.values, arguments.block, arguments.rounds, arguments.warmup, arguments.device
+    )
 
 
 def aggregator_options(arguments: argparse.Namespace) -> AggregatorOptions:

@@ -16,6 +16,7 @@ from sumwire_lab.options.run_options import SWITCHES
 
 SUITES: Final = ("allreduce", "accuracy", "scaling", "codec-cost", "codec-error", "sizes")
 """In the page's order."""
+DEVICES: Final = ("cpu", "cuda")
 CODECS: Final = ("thc", "thc-wide", "vote", "ef-sign", "ssdm", "sum32")
 """What bench-codec can time."""
 AGGREGATOR_SLOTS: Final = 512
@@ -64,10 +65,14 @@ class CodecOptions:
     rounds: int = 30
     warmup: int = 5
     """Rounds before those that are timed."""
+    device: str = "cpu"
+    """Where the tensor is: cpu, or cuda."""
 
     def __post_init__(self) -> None:
         if self.codec not in CODECS:
             raise OptionError(f"codec={self.codec}: known are {', '.join(CODECS)}")
+        if self.device not in DEVICES:
+            raise OptionError(f"device={self.device}: known are {', '.join(DEVICES)}")
         for name, value, least in (("values", self.values, 1), ("rounds", self.rounds, 1), ("warmup", self.warmup, 0)):
             if value < least:
                 raise OptionError(f"{name}={value}: must be at least {least}")

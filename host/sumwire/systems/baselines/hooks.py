@@ -24,6 +24,7 @@ from sumwire.training.buckets import Bucket, Buckets, Parameters
 from sumwire.training.comm_thread import CommThread
 from sumwire.training.ddp import raise_from_backward
 from sumwire.training.optim import GradientOptimizer
+from sumwire.training.streams import queued
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -39,9 +40,9 @@ class TimedHook:
     ``seconds`` are those in which at least one bucket was communicated. ``sent_bytes`` is what this rank has handed to
     collectives; ``bytes_of(bucket)``, called after the hook, gives it for one bucket.
 
-    ``thread`` runs buckets on processors one after the other. A hook that makes collectives in callbacks needs one:
-    gloo leaves the order of callbacks open, and they could block the thread that they wait for. ``memory``: what the
-    hook keeps from step to step, by bucket; None for nothing.
+    ``thread`` runs buckets one after the other where gloo reduces those of ``group``. A hook that makes collectives in
+    callbacks needs one: gloo leaves the order of callbacks open, and they could block the thread that they wait for.
+    ``memory``: what the hook keeps from step to step, by bucket; None for nothing.
     """
 
     def __init__(
@@ -49,13 +50,16 @@ class TimedHook:
         hook: Hook,
         state: object,
         bytes_of: Callable[[GradBucket], int],
+        *,
         thread: CommThread | None = None,
         memory: "PowerSgdMemory | None" = None,
+        group: dist.ProcessGroup | None = None,
     ) -> None:
         self._hook = hook
         self._state = state
         self._bytes_of = bytes_of
         self._thread = thread
+        self._group = group
         self._memory = memory
         self._parameters = Parameters()
         self._buckets = Buckets(self._parameters)
@@ -101,10 +105,17 @@ class TimedHook:
             self._under_way += 1
             if self._under_way == 1:
                 self._since = time.monotonic()
-        if self._thread is None or bucket.buffer().is_cuda:
+        device = bucket.buffer().device
+        if self._thread is None or not by_gloo(self._group, device):
             return self._begun(bucket).then(self._landed)
-        kept = cast(GradBucket, Bucket.of(bucket))
-        return self._thread.submit(lambda: self._begun(kept).wait()).then(self._landed)
+        kept, filled = cast(GradBucket, Bucket.of(bucket)), queued(device)
+
+        def run() -> Tensor:
+            if filled is not None:
+                filled.synchronize()
+            return self._begun(kept).wait()
+
+        return self._thread.submit(run, device).then(self._landed)
 
     def refuse_nonfinite(self) -> None:
         """Let the future of a bucket whose result has NaN or infinity raise NonFiniteError, and DDP's backward pass."""
@@ -193,7 +204,14 @@ def power_sgd(group: dist.ProcessGroup | None, *, rank: int, start_iter: int, mi
         values, counted = state.total_numel_after_compression - counted, state.total_numel_after_compression
         return bucket.buffer().element_size() * (values or bucket.buffer().numel())
 
-    return TimedHook(powerSGD_hook, state, bytes_of, CommThread("system powersgd"), PowerSgdMemory(state))
+    thread, memory = CommThread("system powersgd"), PowerSgdMemory(state)
+    return TimedHook(powerSGD_hook, state, bytes_of, thread=thread, memory=memory, group=group)
+
+
+def by_gloo(group: dist.ProcessGroup | None, device: torch.device) -> bool:
+    """Return whether gloo reduces a group's tensors on a device; None is the default group."""
+    chosen: Any = dist.group.WORLD if group is None else group
+    return bool(chosen._get_backend(device).name() == "gloo")
 
 
 class PowerSgdMemory:

@@ -28,6 +28,7 @@ from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
 from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.codec_rounds import CPU, NATIVE, STAGES, TORCH, Timed, time_rounds
 from sumwire_lab.bench.command import Command
+from sumwire_lab.errors import OptionError
 from sumwire_lab.options.bench_options import CodecOptions
 
 # CPU milliseconds per million values, by form; other codecs have no target.
@@ -40,10 +41,11 @@ class Case:
 
     codec: str
     values: int
+    device: str
 
     @property
     def label(self) -> str:
-        return f"{self.codec}, {self.values:,} values"
+        return f"{self.codec}, {self.values:,} values, {self.device}"
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,12 @@ class Row:
     holds: bool
 
     @classmethod
-    def of(cls, timed: Timed, form: str, name: str, values: int) -> Row:
-        """Out of the rounds of one form."""
+    def of(cls, timed: Timed, form: str, case: Case) -> Row:
+        """Out of the rounds of one form. Targets are for tensors of a processor."""
         totals = [sum(one[stage] for stage in STAGES) for one in timed]
         cpu = statistics.median(one[CPU] for one in timed)
-        target = THC_TARGETS_MS[form] * max(1.0, values / 1e6) if name == "thc" else None
+        targets = THC_TARGETS_MS if (case.codec, case.device) == ("thc", "cpu") else {}
+        target = targets[form] * max(1.0, case.values / 1e6) if targets else None
         by_stage = {stage: [one[stage] for one in timed] for stage in STAGES}
         return cls(
             form=form,
@@ -96,21 +99,25 @@ class CodecCommand(Command[Case, Row]):
 
     def plan(self) -> list[Case]:
         """See Command."""
-        return [Case(self._options.codec, self._options.values)]
+        return [Case(self._options.codec, self._options.values, self._options.device)]
 
     def measure(self, case: Case, context: Context) -> list[Row]:
-        """See Benchmark. This process stays on one core and one thread afterwards."""
+        """See Benchmark. This process stays on one core and one thread afterwards. Raises OptionError without the
+        device."""
+        if case.device == "cuda" and not torch.cuda.is_available():
+            raise OptionError("device=cuda: torch finds none here: take a torch with CUDA and a GPU, or leave it out")
         self._pinned = _pin_to_one_core()
         torch.set_num_threads(1)
         codec = make_codec(case.codec, self._block)
-        timed = time_rounds(codec, case.values, self._options.rounds, self._options.warmup)
-        return [Row.of(rounds, form, case.codec, case.values) for form, rounds in timed.items()]
+        timed = time_rounds(codec, case.values, self._options.rounds, self._options.warmup, case.device)
+        return [Row.of(rounds, form, case) for form, rounds in timed.items()]
 
     def record(self, rows: Sequence[Row]) -> dict[str, Any]:
         """The row of the form in use, and all rows in `forms`."""
         return {
             "codec": self._options.codec,
             "values": self._options.values,
+            "device": self._options.device,
             "block": self._block,
             "threads": torch.get_num_threads(),
             "pinned_to_one_core": self._pinned,
@@ -132,7 +139,8 @@ class CodecCommand(Command[Case, Row]):
             values = self._options.values
             lines.append(f"{values} values on one core, {row.form}: {row.cpu_median_ms:.2f} ms of CPU time{verdict}")
         if len(rows) > 1:
-            lines.append(f"torch / native: {rows[1].cpu_median_ms / rows[0].cpu_median_ms:.1f}")
+            native, other = ((row.cpu_median_ms if self._options.device == "cpu" else row.median_ms) for row in rows)
+            lines.append(f"torch / native: {other / native:.1f}")
         return "\n".join(lines)
 
     def holds(self, rows: Sequence[Row]) -> bool:

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from sumwire_lab import cli
 from sumwire_lab.bench.codec_rounds import time_rounds
 from sumwire_lab.bench.commands import codec as codec_command
@@ -47,6 +48,12 @@ def test_benchmark_leaves_the_choice_of_form_alone(monkeypatch: pytest.MonkeyPat
             timed = time_rounds(codec_command.make_codec("thc", 1024), 2000, rounds=1, warmup=0)
             assert os.environ.get("SUMWIRE_NATIVE") == before
             assert "native" not in timed or before != "0"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench-codec", "--values", "5000", "--device", "cuda"]) == 2
+    assert "device=cuda: torch finds none here: " in capsys.readouterr().err
 
 
 def test_wrong_options_are_an_error_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
