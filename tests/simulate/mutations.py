@@ -262,7 +262,6 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "return-does-not-hold": _method(Agreement, "_fallback", _without_holding),
     "fall-back-from-the-least": _method(Agreement, "_halting", _from_the_least),
     "ranks-keep-no-results": _method(Member, "standing", _keeps_nothing),
-    "newer-greetings-end-the-job": lambda: mock.patch.object(Control, "all_joined", True),
     "return-without-greeting": _method(Member, "apply", _without_greeting),
     "workers-check-no-tags": _all_of(_method(Tags, "check", _zero), _method(Tags, "check_messages", _zero)),
 }

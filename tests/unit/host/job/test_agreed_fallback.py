@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a rank makes of a newer run that it meets in its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+import torch
+from sumwire.errors import StaleRunError
+from sumwire.job.agreed_fallback import AgreedFallback
+from sumwire.job.control import Control
+from sumwire.transport.stats import JobStats
+
+
+@dataclass
+class Ranks:
+    """The job's control, as far as an operation asks it."""
+
+    greeted: bool
+    all_joined: bool
+    fell_back: list[str] = field(default_factory=list)
+
+    def await_fallback(self, lost: str = "") -> None:
+        self.fell_back.append(lost)
+
+
+def overtaken() -> torch.Tensor:
+    raise StaleRunError("another run has begun", slot=0, round_=32)
+
+
+def carried(ranks: Ranks, **options: Any) -> torch.Tensor | None:
+    fallback = AgreedFallback(cast(Control, ranks), JobStats(), **{"always": False, "never": False, **options})
+    return fallback._through_switch(overtaken)
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_while_a_rank_still_greets_the_newer_run_is_its_greeting(always: bool) -> None:
+    ranks = Ranks(greeted=True, all_joined=False)
+    assert carried(ranks, always=always) is None
+    assert ranks.fell_back == ["another run has begun"]
+
+
+@pytest.mark.parametrize(
+    ("greeted", "all_joined", "never"), [(True, True, False), (False, False, False), (True, False, True)]
+)
+def test_else_it_is_that_of_other_processes(greeted: bool, all_joined: bool, never: bool) -> None:
+    ranks = Ranks(greeted, all_joined)
+    with pytest.raises(StaleRunError):
+        carried(ranks, never=never)
+    assert ranks.fell_back == []
