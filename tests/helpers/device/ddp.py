@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import sumwire
 import torch
@@ -49,7 +49,7 @@ class Way:
     clipped: bool = False
     spare_always: bool = True
     side_stream: bool = False
-    compiled: bool = False
+    compiled: Literal["within", "around"] | None = None
     ddp: Mapping[str, Any] = field(default_factory=lambda: {"bucket_cap_mb": 0.1})
 
 
@@ -65,19 +65,21 @@ WAYS = {
     "bucket view": Way(ddp={"bucket_cap_mb": 0.1, "gradient_as_bucket_view": True}),
     "static graph": Way(ddp={"bucket_cap_mb": 0.1, "static_graph": True}),
     # Dynamo takes no buckets that are smaller than DDP's first.
-    "compiled": Way(compiled=True, ddp={}),
+    "compiled": Way(compiled="within", ddp={}),
+    "compiled with DDP": Way(compiled="around", ddp={}),
 }
 
 
 def trained(rank: int, device: str, way: Way, job: AnyJob | None) -> dict[str, Any]:
     """Losses, and the digest of the replica. Without ``job`` DDP reduces by itself."""
     plain = Net().to(device, way.model)
-    made = cast(nn.Module, torch.compile(plain)) if way.compiled else plain
+    made = cast(nn.Module, torch.compile(plain)) if way.compiled == "within" else plain
     model = DistributedDataParallel(made, **way.ddp)
     scaler = torch.amp.GradScaler(device, init_scale=SCALE, enabled=way.scaled)
     if job is not None:
         state = sumwire.DdpState(job, model=model, scaler=scaler if way.scaled else None)
         model.register_comm_hook(state, sumwire.ddp_hook)
+    called = cast(DistributedDataParallel, torch.compile(model)) if way.compiled == "around" else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     side = torch.cuda.Stream() if way.side_stream and device == "cuda" else None
     if side is not None:
@@ -86,7 +88,7 @@ def trained(rank: int, device: str, way: Way, job: AnyJob | None) -> dict[str, A
     with contextlib.nullcontext() if side is None else torch.cuda.stream(side):
         for step in range(STEPS):
             optimizer.zero_grad()
-            losses.append(_gradients(model, rank, step, device, way, scaler))
+            losses.append(_gradients(called, rank, step, device, way, scaler))
             if way.clipped:
                 nn.utils.clip_grad_norm_(model.parameters(), 0.05)
             scaler.step(optimizer)
