@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from itertools import count
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from softswitch.p4runtime.errors import P4RuntimeError, ResourceExhaustedError
 
@@ -53,6 +53,33 @@ class Waiting:
             return await done
         finally:
             self._calls.pop(call, None)
+
+
+class Answers:
+    """Long answers that their callers have not taken yet: so many bytes in all, or one answer.
+
+    What is sent stays in memory until its caller takes it or goes, and ending the call does not free it: so one more is
+    refused before it is sent. Answers of up to SHORT_BYTES do not count, so that nobody can keep others from those.
+    """
+
+    SHORT_BYTES: Final = 128 << 10
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Within it an answer of this size is on its way. Raises ResourceExhaustedError."""
+        size = 0 if size <= self.SHORT_BYTES else size
+        if size and self._held and self._held + size > self._limit:
+            rule = f"more than {self._limit} bytes of answers wait for their callers to read them"
+            raise ResourceExhaustedError(f"{rule}: ask again, or for less (P4INFO_AND_COOKIE)")
+        self._held += size
+        try:
+            yield
+        finally:
+            self._held -= size
 
 
 class Turns:

@@ -24,7 +24,7 @@ import grpc.aio
 from p4.v1 import p4runtime_pb2
 from sumwire_protocol.logs.events import Event
 
-from softswitch.p4runtime.calls import Call, Turns, Waiting
+from softswitch.p4runtime.calls import Answers, Call, Turns, Waiting
 from softswitch.p4runtime.channel import Channel
 from softswitch.p4runtime.errors import (
     BatchError,
@@ -46,6 +46,8 @@ T = TypeVar("T")
 MAX_WAITING = 128
 MAX_READS = 32
 MAX_WRITES = 256
+#: Of programs that callers have asked for and not taken yet. The committed one has 6 MiB.
+MAX_ANSWER_BYTES = 32 << 20
 _WRITE_THREADS = 8
 #: A ReadRequest is taken apart in one piece of work, which takes as long as a piece of reading for each so many bytes.
 _READ_REQUEST_BYTES = 256 << 10
@@ -66,6 +68,7 @@ class Rpcs:
         self._stream_threads = ThreadPoolExecutor(MAX_CONTROLLERS, "p4runtime-stream")
         self._waiting = Waiting(MAX_WAITING)
         self._turns = Turns(self._read_thread, MAX_READS)
+        self._answers = Answers(MAX_ANSWER_BYTES)
         self._writes = 0
         self._channels: set[Channel] = set()
 
@@ -78,7 +81,7 @@ class Rpcs:
                 "Write": unary(self.Write),
                 "Read": streamed(self.Read),
                 "SetForwardingPipelineConfig": unary(self.SetForwardingPipelineConfig),
-                "GetForwardingPipelineConfig": unary(self.GetForwardingPipelineConfig),
+                "GetForwardingPipelineConfig": streamed(self.GetForwardingPipelineConfig),
                 "StreamChannel": streamed(self.StreamChannel),
                 "Capabilities": unary(self.Capabilities),
             },
@@ -97,16 +100,22 @@ class Rpcs:
             await self._write(lambda: self._service.set_pipeline(parse(kind, raw)))
         return bytes(p4runtime_pb2.SetForwardingPipelineConfigResponse().SerializeToString())
 
-    async def GetForwardingPipelineConfig(self, _requests: Any, context: Any) -> bytes:  # noqa: N802
-        kind = p4runtime_pb2.GetForwardingPipelineConfigRequest
-        answer = b""
+    async def GetForwardingPipelineConfig(self, _requests: Any, context: Any) -> None:  # noqa: N802
+        """Its one message is sent as of a stream, to see when the caller has taken it."""
         async with _refusals(context) as call:
-            raw = await self._message(call, context)
-            with self._turns.taking_part(call):
-                answer = await self._turns.run(
-                    call, lambda: bytes(self._service.get_pipeline(parse(kind, raw)).SerializeToString())
-                )
-        return answer
+            await self._send_pipeline(call, context, await self._message(call, context))
+
+    # What has an answer is not the RPC's own coroutine: grpc.aio keeps that one's frame with the error of an abort
+    # until garbage is collected.
+
+    async def _send_pipeline(self, call: Call, context: Any, raw: bytes) -> None:
+        kind = p4runtime_pb2.GetForwardingPipelineConfigRequest
+        with self._turns.taking_part(call):
+            answer = await self._turns.run(
+                call, lambda: bytes(self._service.get_pipeline(parse(kind, raw)).SerializeToString())
+            )
+        with self._answers.holding(len(answer)):
+            await context.write(answer)
 
     async def Capabilities(self, _requests: Any, context: Any) -> bytes:  # noqa: N802
         async with _refusals(context) as call:
@@ -118,14 +127,17 @@ class Rpcs:
         async with _refusals(context) as call:
             raw = await self._message(call, context)
             await _open(context)
-            with self._turns.taking_part(call, len(raw) // _PIECE_BYTES):
-                reading, piece = await self._turns.run(call, lambda: self._begin(raw))
-                while True:
-                    if piece:
-                        await self._waiting.until(call, context.write(piece))
-                    if reading.ended:
-                        break
-                    piece = await self._turns.run(call, lambda: _serialised(reading))
+            await self._send_read(call, context, raw)
+
+    async def _send_read(self, call: Call, context: Any, raw: bytes) -> None:
+        with self._turns.taking_part(call, len(raw) // _PIECE_BYTES):
+            reading, piece = await self._turns.run(call, lambda: self._begin(raw))
+            while True:
+                if piece:
+                    await self._waiting.until(call, context.write(piece))
+                if reading.ended:
+                    break
+                piece = await self._turns.run(call, lambda: _serialised(reading))
 
     def _begin(self, raw: bytes) -> tuple[Reading, bytes | None]:
         """A reading and its first piece."""
@@ -207,7 +219,8 @@ async def _refusals(context: Any) -> AsyncIterator[Call]:
             raise
         error = call.reason
     except P4RuntimeError as refusal:
-        error = refusal
+        # The traceback has the frames of the call, which would keep its answer as long.
+        error = refusal.with_traceback(None)
     except grpc.aio.BaseError:  # the caller has gone
         return
     _say_refused(error, str(context.peer()), time.monotonic())

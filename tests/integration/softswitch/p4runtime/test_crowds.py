@@ -18,7 +18,7 @@ from helpers.p4runtime.fake_device import FakeDevice
 from helpers.p4runtime.messages import cell
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.p4runtime.read import MAX_STEPS
-from softswitch.p4runtime.rpcs import MAX_READS, MAX_WAITING
+from softswitch.p4runtime.rpcs import MAX_ANSWER_BYTES, MAX_READS, MAX_WAITING
 from softswitch.p4runtime.server import Server, serve
 from softswitch.runtime.entries import CounterValue, Entry
 
@@ -30,6 +30,7 @@ CROWD = 30
 #: Far longer than the server takes to end what is too much; after it a call that nobody ended fails.
 CROWD_SECONDS = 40.0
 READ = "/p4.v1.P4Runtime/Read"
+PIPELINE = "/p4.v1.P4Runtime/GetForwardingPipelineConfig"
 STREAM = "/p4.v1.P4Runtime/StreamChannel"
 UNARY = ("Write", "SetForwardingPipelineConfig", "GetForwardingPipelineConfig", "Capabilities")
 NO_SHARING = (("grpc.use_local_subchannel_pool", 1),)
@@ -208,6 +209,29 @@ def test_a_read_that_is_ended_in_its_first_part(server: Server, primary: Control
         assert ended.value.details().endswith("this one was the longest: read again, or less at a time")
         for other in others:
             other.cancel()
+
+
+def test_callers_that_do_not_take_the_program(server: Server, primary: Controller, program: Program) -> None:
+    """A request of some 20 bytes has an answer of megabytes, which stays in memory until its caller takes it."""
+    config, most = program.config(), 3
+    config.p4_device_config += b" " * (MAX_ANSWER_BYTES // (most + 1))
+    primary.set_pipeline(config)
+    request = p4rt.GetForwardingPipelineConfigRequest(device_id=DEVICE_ID)
+    with grpc.insecure_channel(
+        f"127.0.0.1:{server.port}", options=(*TAKES_LITTLE, ("grpc.max_receive_message_length", -1))
+    ) as channel:
+        ask = channel.unary_stream(PIPELINE)
+        calls = [ask(request.SerializeToString(), timeout=TIMEOUT_SECONDS) for _ in range(2 * most)]
+        assert [call.code() for call in calls[most:]] == [grpc.StatusCode.RESOURCE_EXHAUSTED] * most
+        assert calls[most].details().endswith("ask again, or for less (P4INFO_AND_COOKIE)")
+        # What a controller asks for is short.
+        request.response_type = p4rt.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
+        primary.stub.GetForwardingPipelineConfig(request, timeout=TIMEOUT_SECONDS)
+        for call in calls[:most]:
+            [answer] = call
+            assert p4rt.GetForwardingPipelineConfigResponse.FromString(answer).config == config
+        request.response_type = p4rt.GetForwardingPipelineConfigRequest.ALL
+        assert len(list(ask(request.SerializeToString(), timeout=TIMEOUT_SECONDS))) == 1
 
 
 def test_a_program_replaced_during_a_read(primary: Controller, vast: Vast, program: Program) -> None:
