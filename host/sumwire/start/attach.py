@@ -2,20 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sumwire under a training framework: the hook of a model that the framework has wrapped, and its end."""
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: DDP reads the types of its hook.
 import logging
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch.distributed as dist
 from sumwire_protocol.logs.events import Event
-from torch import nn
+from torch import Tensor, nn
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from sumwire.job.gloo_group import available
 from sumwire.start.script import check_options, init
 from sumwire.training.ddp import DdpState, ddp_hook
 from sumwire.training.node import AnyJob
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+else:
+    from torch.distributed import GradBucket
 
 _LOG: Final = logging.getLogger("sumwire")
 
@@ -31,6 +36,7 @@ class Attachment:
         self._options = options
         self._hooked: nn.Module | None = None
         self.job: AnyJob | None = None
+        self.state: DdpState | None = None
 
     def attach(self, model: object) -> bool:
         """Register the hook, if ``model`` is a DistributedDataParallel of several ranks; else say why nothing happens.
@@ -46,8 +52,11 @@ class Attachment:
         assert isinstance(model, DistributedDataParallel)
         if self.job is None:
             self.job = init(**self._options)
-        model.register_comm_hook(DdpState(self.job), ddp_hook)
-        self._hooked = model
+        self.state = DdpState(self.job)
+        # torch takes one hook for a model's life, and a framework may train the same model again.
+        if model is not self._hooked:
+            model.register_comm_hook(self, _hook_of_now)
+            self._hooked = model
         return True
 
     def close(self, *, agree: bool = True) -> None:
@@ -55,7 +64,12 @@ class Attachment:
         if self.job is not None:
             self.job.close(agree=agree)
             self.job = None
-            self._hooked = None
+
+
+def _hook_of_now(attachment: Attachment, bucket: GradBucket) -> Future[Tensor]:
+    """DDP communication hook of the training that is under way. After its end it raises the closed job's error."""
+    assert attachment.state is not None
+    return ddp_hook(attachment.state, bucket)
 
 
 def reason_for_nothing(model: object) -> str:

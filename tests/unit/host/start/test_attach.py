@@ -16,6 +16,7 @@ from sumwire.start import attach
 from sumwire.start.attach import Attachment, reason_for_nothing
 from sumwire_protocol.logs.events import Event
 from torch import nn
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -73,7 +74,14 @@ def test_the_hook_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = wrapped(monkeypatch, 2)
     attachment = Attachment(aggregator="rank0")
     assert attachment.attach(model) and attachment.attach(model)
-    assert given == [{"aggregator": "rank0"}, (("state", attachment.job), attach.ddp_hook)]
+    assert given == [{"aggregator": "rank0"}, (attachment, attach._hook_of_now)]
     attachment.close(agree=False)
     attachment.close()
     assert closed == [False] and attachment.job is None
+    # A framework trains the same model again: torch takes no second hook, so the first one finds the new job.
+    assert attachment.attach(model)
+    assert given[2:] == [{"aggregator": "rank0"}]
+    monkeypatch.setattr(attach, "ddp_hook", lambda state, bucket: (state, bucket))
+    hook: Any = given[1][1]
+    assert hook.__annotations__["bucket"] is GradBucket, "torch looks at it"
+    assert hook(attachment, "bucket") == (("state", attachment.job), "bucket")
