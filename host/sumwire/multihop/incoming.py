@@ -8,7 +8,7 @@ otherwise its neighbour sends it again.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from sumwire.multihop.errors import HopError
 from sumwire.multihop.frames import WINDOW_MAX, Flags, Numbers, State
 from sumwire.transport.fast_retransmit import REORDER_TOLERANCE
-
-_MARKED: Final = 3
+from sumwire.wire.controls import are_marked
 
 
 class Sink(Protocol):
@@ -65,7 +64,7 @@ class Incoming:
                 f"{self._length}; make the same calls on all ranks, then start all workers again"
             )
         self._arrived += len(packets)
-        self._marked += int(np.count_nonzero(tos & _MARKED == _MARKED))
+        self._marked += int(np.count_nonzero(are_marked(tos)))
         numbers = packets["number"].astype(np.int64)
         inside = np.flatnonzero(numbers < len(self._settled))
         _, first = np.unique(numbers[inside], return_index=True)

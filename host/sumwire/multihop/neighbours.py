@@ -26,6 +26,7 @@ from sumwire.multihop.frames import DATA, DONE, HEAD, MAGIC, PACKET, STATE_MAX, 
 from sumwire.multihop.incoming import Incoming
 from sumwire.multihop.outgoing import Outgoing, Path
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
+from sumwire.wire.controls import ask_for_tos
 
 SILENCE_S: Final = 10.0
 """Default: seconds without a word from a neighbour after which it counts as gone."""
@@ -42,8 +43,6 @@ _ANCILLARY_BYTES: Final = socket.CMSG_SPACE(4)
 _PASSING: Final = frozenset(
     {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPERM, errno.ENOBUFS, errno.EAGAIN}
 )
-# From linux/in.h. Older Pythons have no name for it.
-_IP_RECVTOS: Final = 13
 
 Address = tuple[str, int]
 
@@ -108,7 +107,7 @@ class Neighbours:
         self._silence_s = silence_s
         self._clock = clock
         self._before, self._after = _bound(host), _bound(host)
-        self._before.setsockopt(socket.IPPROTO_IP, _IP_RECVTOS, 1)
+        ask_for_tos(self._before)
         self.ports = Ports(host, self._before.getsockname()[1], self._after.getsockname()[1])
         self._batch = BatchSocket(self._after, row_bytes=STATE_MAX, batch=_BATCH)
         self._room = np.zeros(_BATCH, PACKET)
