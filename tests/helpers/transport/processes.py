@@ -74,7 +74,7 @@ class FakeLink:
         self.last_failure = ""
         # Its datagrams lie in rows: numpy takes them in.
         self.places = None
-        self.drained = True
+        self.drained, self.marked = True, False
         self.asked_at = -math.inf
         self._process = process
         self._stats = stats
@@ -117,8 +117,8 @@ class FakeLink:
         return bool(self._process.inbox)
 
 
-def fake_link(config: JobConfig, stats: JobStats) -> FakeLink:
-    """The link of the process that is running."""
+def fake_link(config: JobConfig, stats: JobStats, *, reads_marks: bool) -> FakeLink:
+    """The link of the process that is running. Its network has no queues, so it marks nothing."""
     return FakeLink(_LOCAL.process, stats)
 
 
