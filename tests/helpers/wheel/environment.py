@@ -19,6 +19,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CODE = PROJECT["tool"]["setuptools"]["packages"]["find"]["where"]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "p4src/build", *CODE)
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
+# A build takes seconds, and minutes on a busy machine.
+_BUILD_S = 300.0
 
 
 def build_wheel(folder: Path) -> Path:
@@ -37,7 +39,7 @@ def build_wheel(folder: Path) -> Path:
     run([sys.executable, "-c", backend, str(folder)], checkout)
     (sdist,) = folder.glob("*.tar.gz")
     options = ["--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    run([sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(sdist)], folder)
+    run([sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(sdist)], folder, _BUILD_S)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
