@@ -4,6 +4,7 @@
 
 # Without `from __future__ import annotations`: DDP reads the types of its hook.
 import logging
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import torch.distributed as dist
@@ -25,6 +26,15 @@ else:
 _LOG: Final = logging.getLogger("sumwire")
 
 
+class _Now:
+    """What a model's hook has for its state: that of the training under way, or of the last one.
+
+    It knows no model: torch's C++ has the hook, so Python could never free a model that its hook leads back to.
+    """
+
+    state: DdpState | None = None
+
+
 class Attachment:
     """The job and the hook of one training. ``options``: those of :func:`sumwire.init`, and of Job.
 
@@ -34,16 +44,17 @@ class Attachment:
     def __init__(self, **options: Any) -> None:
         check_options(options)
         self._options = options
-        self._hooked: nn.Module | None = None
+        self._hooked: weakref.ref[nn.Module] | None = None
+        self._now = _Now()
         self.job: AnyJob | None = None
-        self.state: DdpState | None = None
 
     def attach(self, model: object) -> bool:
         """Register the hook, if ``model`` is a DistributedDataParallel of several ranks; else say why nothing happens.
 
         A collective call of all ranks. Returns whether gradients go through the job from now on.
         """
-        if model is self._hooked and self.job is not None:
+        hooked = self._hooked is not None and self._hooked() is model
+        if hooked and self.job is not None:
             return True
         why = reason_for_nothing(model)
         if why:
@@ -52,11 +63,11 @@ class Attachment:
         assert isinstance(model, DistributedDataParallel)
         if self.job is None:
             self.job = init(**self._options)
-        self.state = DdpState(self.job)
+        self._now.state = DdpState(self.job)
         # torch takes one hook for a model's life, and a framework may train the same model again.
-        if model is not self._hooked:
-            model.register_comm_hook(self, _hook_of_now)
-            self._hooked = model
+        if not hooked:
+            model.register_comm_hook(self._now, _hook_of_now)
+            self._hooked = weakref.ref(model)
         return True
 
     def close(self, *, agree: bool = True) -> None:
@@ -66,10 +77,10 @@ class Attachment:
             self.job = None
 
 
-def _hook_of_now(attachment: Attachment, bucket: GradBucket) -> Future[Tensor]:
+def _hook_of_now(now: _Now, bucket: GradBucket) -> Future[Tensor]:
     """DDP communication hook of the training that is under way. After its end it raises the closed job's error."""
-    assert attachment.state is not None
-    return ddp_hook(attachment.state, bucket)
+    assert now.state is not None
+    return ddp_hook(now.state, bucket)
 
 
 def reason_for_nothing(model: object) -> str:

@@ -74,7 +74,7 @@ def test_the_hook_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = wrapped(monkeypatch, 2)
     attachment = Attachment(aggregator="rank0")
     assert attachment.attach(model) and attachment.attach(model)
-    assert given == [{"aggregator": "rank0"}, (attachment, attach._hook_of_now)]
+    assert given == [{"aggregator": "rank0"}, (attachment._now, attach._hook_of_now)]
     attachment.close(agree=False)
     attachment.close()
     assert closed == [False] and attachment.job is None
@@ -84,4 +84,4 @@ def test_the_hook_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attach, "ddp_hook", lambda state, bucket: (state, bucket))
     hook: Any = given[1][1]
     assert hook.__annotations__["bucket"] is GradBucket, "torch looks at it"
-    assert hook(attachment, "bucket") == (("state", attachment.job), "bucket")
+    assert hook(attachment._now, "bucket") == (("state", attachment.job), "bucket")
