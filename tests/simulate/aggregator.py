@@ -11,6 +11,7 @@ import numpy as np
 from golden.model import Host, udp_frame
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.core import Aggregator
+from sumwire.aggregator.parts import part_of
 from sumwire.aggregator.state import State
 from sumwire.config import JobConfig
 from sumwire_protocol import constants as p4
@@ -37,7 +38,7 @@ class AggregatorSwitch:
 
     def clear(self, seed: int) -> None:
         """A new process."""
-        self._aggregator = Aggregator(State([self._configs[0]], seed=seed % (1 << 32)), batch=1)
+        self._aggregator = Aggregator(State([part_of(self._configs[0])], seed=seed % (1 << 32)), batch=1)
 
     def process(self, port: int, frame: bytes) -> Frames:
         if frame[30:34] != self._own.ip:

@@ -48,15 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     voice = forms.Voice(options.log_format, "sumwire.aggregator")
     try:
         account = None if options.user is None else privileges.account_of(options.user)
-        jobs = load_jobs(options.jobs, key_file=options.key)
+        jobs = load_jobs(options.jobs, options.at, key_file=options.key)
         if account is not None:
             privileges.prepare()
-        address, port = options.listen or (aggregator_of(jobs), p4.SUMWIRE_PORT)
+        address, port = options.listen or (options.at or aggregator_of(jobs), p4.SUMWIRE_PORT)
         places.is_switch(f"{address}:{port}")
         metrics.prepare(options.metrics)
         named_in = "--listen" if options.listen else options.jobs[0]
         with signals_held():
-            fleet = Fleet(jobs, address, port, options.processes, named_in=named_in)
+            fleet = Fleet(jobs, address, port, options.processes, named_in=named_in, at=options.at)
             if account is not None:
                 privileges.become(account)
             with fleet:
@@ -66,10 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 with metrics.served(fleet.shared, options.metrics) as place:
                     reporter = _Reporter(fleet.shared, voice)
                     told = f", metrics: {place}" if place else ""
-                    voice.say(
-                        f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}{told}",
-                        Event.READY(at=f"{address}:{port}"),
-                    )
+                    if not fleet.is_stopped:
+                        voice.say(
+                            f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}{told}",
+                            Event.READY(at=f"{address}:{port}"),
+                        )
                     fleet.wait(reporter.tell, options.report)
             voice.say(report(fleet.shared), Event.COUNTED(counters=counted(fleet.shared)))
     except (SumwireError, PrivilegeError, WatchError, OSError) as error:
@@ -97,6 +98,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--listen", metavar="ADDRESS[:PORT]", type=_listen, help="default: the aggregator's address in the job files"
+    )
+    parser.add_argument(
+        "--at",
+        metavar="ADDRESS",
+        type=_address,
+        help="which aggregator this is, where the job files have a tree of them",
     )
     parser.add_argument(
         "--processes", metavar="N", type=_processes, default=1, help="divide the slots among N processes"
@@ -127,6 +134,13 @@ def _listen(text: str) -> tuple[str, int]:
     if not 0 < number < 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r}: must be an IPv4 address, or one with a port in 1..65535")
     return address, number
+
+
+def _address(text: str) -> str:
+    try:
+        return str(IPv4Address(text))
+    except AddressValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be an IPv4 address") from error
 
 
 def _place(text: str) -> Place:

@@ -15,6 +15,7 @@ from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.kernels import BatchArrays, ReplyArrays, StateArrays, kernels
 from sumwire.aggregator.refusals import Refuser
 from sumwire.aggregator.state import State
+from sumwire.aggregator.upward import Upward
 from sumwire.errors import UsageError
 from sumwire.wire.messages import address_of
 
@@ -31,7 +32,7 @@ class Aggregator:
     def __init__(self, state: State, *, batch: int = BATCH, native: bool = True) -> None:
         self.state = state
         self.batch = batch
-        self.replies = Replies(batch * state.most_workers)
+        self.replies = Replies(batch * max(1, state.most_seats))
         self._library = kernels() if native else None
         self.state_arrays = _state_arrays(state)
         self.reply_arrays = reply_arrays(self.replies)
@@ -39,6 +40,7 @@ class Aggregator:
         self._loaded: Batch | None = None
         self._addresses = np.zeros(0, np.uintp)
         self._refuser, self._refused = Refuser(state), int(state.verdicts[p4.VERDICT_REJECT])
+        self.upward = Upward(state.parts, state.shared)
 
     @property
     def is_native(self) -> bool:
@@ -62,9 +64,18 @@ class Aggregator:
 
     def refuse(self, batch: Batch, now: float) -> None:
         """Answer those packets of a batch that were refused."""
+        if self.upward:
+            self._hear(batch)
         replies, refused = self.replies, int(self.state.verdicts[p4.VERDICT_REJECT])
         replies.refused, self._refused = refused - self._refused, refused
         replies.refusals = self._refuser.answers(batch, replies.reasons[: batch.count], now) if replies.refused else []
+
+    def _hear(self, batch: Batch) -> None:
+        """What the aggregator above answers to a HELLO is of a kind that no worker sends, and no refused packet."""
+        state, heard = self.state, self.upward.hear(batch, self.replies.reasons)
+        state.verdicts[p4.VERDICT_KNOWN] += np.uint64(heard)
+        for refused in (state.verdicts[p4.VERDICT_REJECT :], state.rejects[p4.REJECT_KIND :]):
+            refused[0] -= np.uint64(heard)
 
     def _process_native(self, library: ctypes.CDLL, batch: Batch) -> None:
         self.load(batch)

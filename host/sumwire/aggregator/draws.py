@@ -41,9 +41,9 @@ def keys(seed: int, slot: NDArray[Any], round_: NDArray[Any], held: NDArray[Any]
     return mix64((key ^ _joined(round_, held)) + golden)
 
 
-def draws(keys_: Words, count: int, words: int) -> Words:
-    """Draws (n, words) for keys (n,), 64 in a word, each 1 with probability 1 / count. ``count`` is at least 2."""
-    probability = ((1 << PROBABILITY_BITS) + count // 2) // count
+def draws(keys_: Words, count: int, words: int, weight: int = 1) -> Words:
+    """Draws (n, words) for keys (n,), 64 in a word, each 1 with probability weight / count, below 1."""
+    probability = ((weight << PROBABILITY_BITS) + count // 2) // count
     drawn = np.zeros((len(keys_), words), np.uint64)
     lowest = (probability & -probability).bit_length() - 1
     for bit in range(lowest, PROBABILITY_BITS):

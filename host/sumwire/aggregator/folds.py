@@ -24,6 +24,8 @@ Planes = NDArray[np.uint8]
 # Two counters of votes to a slot, each of half of its planes.
 VOTE_COUNTERS: Final = p4.VOTE_WORDS_UP
 VOTE_PLANES: Final = p4.SLOT_WORDS // VOTE_COUNTERS
+# Planes of a counter in a partial result: the low ones.
+_VOTE_PLANES_PARTIAL: Final = p4.VOTE_WORDS_PARTIAL // VOTE_COUNTERS
 # For the lowest two planes of an index or a sum that are missing: half of the values get 2 there, and half 1.
 FILL: Final = np.array([[p4.CUT_FILL_BYTE], [0xFF ^ p4.CUT_FILL_BYTE]], np.uint8)
 _ELEMENT: Final = np.dtype(">u4")
@@ -34,14 +36,18 @@ _SIGN_BIT: Final = np.uint32(1 << 31)
 class Contributions:
     """Contributions of one op, each to another slot.
 
-    ``payload`` is (n, words up, 128), ``coefficients`` (n, 8) the jobs' tables for THC, ``counts`` (n,) how many
-    contributors the slots have with these, and ``keys`` (n,) the slots' streams of random bits for SIGN.
+    ``payload`` is (n, words up, 128), or where they are ``partial`` results of lower aggregators (n, words of a partial
+    result, 128). ``coefficients`` (n, 8) are the jobs' tables for THC, ``counts`` (n,) how many workers are in the
+    slots with these, ``weights`` (n,) for how many each of these stands, and ``keys`` (n,) the slots' streams of
+    random bits for SIGN.
     """
 
     payload: Planes
     coefficients: NDArray[np.uint32]
     counts: NDArray[np.uint8]
     keys: draws.Words
+    weights: NDArray[np.uint8]
+    partial: bool = False
 
 
 def _wide(planes: Planes) -> NDArray[np.uint64]:
@@ -79,6 +85,19 @@ def count_votes(payload: Planes) -> Planes:
     return counters
 
 
+def _counters_taken(partial: Planes) -> Planes:
+    """VOTE: counters (n, 8, 128) of partial results (n, 6, 128), whose top planes are 0."""
+    counters = np.zeros((len(partial), VOTE_COUNTERS, VOTE_PLANES, p4.WORD_BYTES), np.uint8)
+    counters[:, :, -_VOTE_PLANES_PARTIAL:] = partial.reshape(len(partial), VOTE_COUNTERS, -1, p4.WORD_BYTES)
+    return counters.reshape(len(partial), p4.SLOT_WORDS, p4.WORD_BYTES)
+
+
+def counters_passed(counters: Planes) -> Planes:
+    """VOTE: the partial results (n, 6, 128) of counters (n, 8, 128)."""
+    split = counters.reshape(len(counters), VOTE_COUNTERS, VOTE_PLANES, p4.WORD_BYTES)
+    return split[:, :, -_VOTE_PLANES_PARTIAL:].reshape(len(counters), p4.VOTE_WORDS_PARTIAL, p4.WORD_BYTES)
+
+
 def add_planes(held: Planes, added: Planes, counters: int) -> Planes:
     """Sums of planes. A slot's 8 planes are ``counters`` numbers of equal width; a carry ripples within its number."""
     first, second = _wide(held), _wide(added)
@@ -110,25 +129,31 @@ def overflows(held: Planes, added: Planes, total: Planes) -> NDArray[np.bool_]:
 
 
 def merge_signs(held: Planes, new: Contributions) -> Planes:
-    """SIGN: the contribution's sign replaces the held one with probability 1 / count."""
+    """SIGN: the contribution's sign replaces the held one with probability weight / count."""
     a, b = (_wide(x).reshape(len(x), -1) for x in (held, new.payload))
     drawn = np.empty_like(a)
-    for count in np.unique(new.counts):
-        drawn[new.counts == count] = draws.draws(new.keys[new.counts == count], int(count), a.shape[1])
+    for count, weight in sorted(set(zip(new.counts.tolist(), new.weights.tolist(), strict=True))):
+        which = (new.counts == count) & (new.weights == weight)
+        drawn[which] = draws.draws(new.keys[which], count, a.shape[1], weight)
     return (a ^ ((a ^ b) & drawn)).view(np.uint8).reshape(held.shape)
 
 
-STARTS: Final[Mapping[int, Callable[[Contributions], Planes]]] = {
-    p4.OP_THC: lambda new: look_up(new.payload, new.coefficients),
-    p4.OP_VOTE: lambda new: count_votes(new.payload),
-}
+def _sums(new: Contributions) -> Planes:
+    return new.payload if new.partial else look_up(new.payload, new.coefficients)
+
+
+def _counters(new: Contributions) -> Planes:
+    return _counters_taken(new.payload) if new.partial else count_votes(new.payload)
+
+
+STARTS: Final[Mapping[int, Callable[[Contributions], Planes]]] = {p4.OP_THC: _sums, p4.OP_VOTE: _counters}
 # Of what a slot holds and a contribution; as many words as STARTS makes of one, or as the contribution has.
 FOLDS: Final[Mapping[int, Callable[[Planes, Contributions], Planes]]] = {
-    p4.OP_THC: lambda held, new: add_planes(held, look_up(new.payload, new.coefficients), 1),
+    p4.OP_THC: lambda held, new: add_planes(held, _sums(new), 1),
     p4.OP_MAX32: lambda held, new: _as_planes(np.maximum(_elements(held), _elements(new.payload))),
     p4.OP_SUM32: lambda held, new: _as_planes(_elements(held).astype(np.uint32) + _elements(new.payload)),
     p4.OP_SIGN: merge_signs,
-    p4.OP_VOTE: lambda held, new: add_planes(held, count_votes(new.payload), VOTE_COUNTERS),
+    p4.OP_VOTE: lambda held, new: add_planes(held, _counters(new), VOTE_COUNTERS),
     p4.OP_MIN32: lambda held, new: _as_planes(np.minimum(_elements(held), _elements(new.payload))),
 }
 

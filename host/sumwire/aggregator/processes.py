@@ -27,6 +27,8 @@ from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOver
 from sumwire.aggregator.state import Shared, State
+from sumwire.aggregator.upward import Upward
+from sumwire.aggregator.waiting import wait_for_above
 from sumwire.config import JobConfig
 from sumwire.wire.batch import enlarge_buffers
 
@@ -96,16 +98,27 @@ def _steer_by_slot(sockets: Sequence[socket.socket]) -> None:
 
 
 class Fleet:
-    """The processes of an aggregator, from start to stop. A context manager.
+    """The processes of an aggregator, from start to stop. A context manager, which waits for the aggregator above, or
+    for a signal to stop.
 
-    ``named_in``: the job file or option that names the address, for messages.
+    ``named_in``: the job file or option that names the address, for messages. ``at``: which aggregator it is of those
+    that the jobs have.
     """
 
     def __init__(
-        self, jobs: Sequence[JobConfig], address: str, port: int, processes: int, *, named_in: str = ""
+        self,
+        jobs: Sequence[JobConfig],
+        address: str,
+        port: int,
+        processes: int,
+        *,
+        named_in: str = "",
+        at: str | None = None,
     ) -> None:
         self.jobs = jobs
-        self._lanes = lanes_of(jobs)
+        self._lanes = lanes_of(jobs, at)
+        # By a signal, before it was ready.
+        self.is_stopped = False
         self.shared = Shared(self._lanes, processes)
         self._sockets = listen(address, port, processes, named_in)
         self._inboxes = [HandOver() for _ in range(processes)] if processes > 1 else []
@@ -119,6 +132,7 @@ class Fleet:
         ]
 
     def __enter__(self) -> Self:
+        wait_for_above(Upward(self._lanes, self.shared), self._sockets, self._is_stopped_within)
         for process in self._processes:
             process.start()
         for udp in self._sockets:
@@ -154,10 +168,14 @@ class Fleet:
             self._stop_reader
         )
 
+    def _is_stopped_within(self, seconds: float) -> bool:
+        self.is_stopped = self.is_stopped or _signal_within(seconds) in _STOP
+        return self.is_stopped
+
     def wait(self, tell: Callable[[], object] = lambda: None, every_s: float | None = None) -> None:
         """Wait for a signal to stop. ``tell`` is called every so many seconds. Raises ProcessError if a process ends
         without a signal."""
-        while (caught := _signal_within(every_s)) not in _STOP:
+        while not self.is_stopped and (caught := _signal_within(every_s)) not in _STOP:
             if caught is None:
                 tell()
                 continue

@@ -17,19 +17,20 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import OPS, SUM32, Op
 
 from sumwire.aggregator import draws, folds
-from sumwire.aggregator.admission import are_hellos, lost_planes, refusals
+from sumwire.aggregator.admission import PARTIAL_WORDS, UP_WORDS, are_hellos, from_above, lost_planes, refusals
 from sumwire.aggregator.answers import CLOSES, Answers, Numbers
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.state import State
 from sumwire.wire.controls import are_marked
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
-from sumwire.wire.packets import headers
+from sumwire.wire.packets import cuts_of, headers
 
 _FOLDS = (p4.VERDICT_FIRST, p4.VERDICT_ADD, p4.VERDICT_LAST)
 # Flags of a contribution that become flags of the result.
 _FLAGS_KEPT = p4.FLAG_INCOMPLETE | p4.FLAG_OVERFLOW | p4.FLAG_TRIMMED | p4.FLAG_CE | p4.FLAG_MISSING
 _LOST_PLANES = p4.THC_INDEX_PLANES - p4.THC_WORDS_TRIMMED
 _HALF_CIRCLE = 1 << 31
+_ALL = slice(None)
 
 
 def process(state: State, batch: Batch, replies: Replies) -> None:
@@ -75,34 +76,43 @@ class _Step:
     def __init__(self, state: State, batch: Batch, rows: Numbers, index: NDArray[np.int32]) -> None:
         self._state, self._batch = state, batch
         self.rows = rows
+        self._index = index
         self._packets = headers(batch.rows)[rows]
-        self._jobs = state.jobs[index]
-        self._probes = self._packets["version_kind"] & 0xF == p4.KIND_PROBE
+        self._kinds = self._packets["version_kind"] & 0xF
+        self._probes = self._kinds == p4.KIND_PROBE
+        self._above = from_above(self._packets)
+        self._results = self._kinds == p4.KIND_RESULT
+        self._has_above = self._job("above") >= 0
+        self._partial = self._are_partial()
         self._hellos = are_hellos(self._packets)
         self._trimmed = lost_planes(self._packets)
         has_run = self._packets["token"] >= p4.TOKENS_OF_RUNS
         self._opens = has_run & (self._packets["bucket"] == p4.BUCKET_OPENS_RUN)
-        self._of_run = has_run & ~self._opens & ~self._hellos
-        self.numbers = self._jobs["first_slot"] + self._packets["slot"]
+        self._of_run = has_run & ~self._opens & ~self._hellos & ~self._above
+        self.numbers = self._job("first_slot") + self._packets["slot"]
         self.slots = state.slots[self.numbers]
         self._fresh = np.zeros(len(rows), np.bool_)
         self.verdicts = np.zeros(len(rows), np.uint8)
         # Why slots refuse packets.
         self.reasons = np.full(len(rows), p4.REJECT_NONE, np.uint8)
-        self._index = index
+
+    def _job(self, name: str, which: Numbers | slice = _ALL) -> NDArray[Any]:
+        """A field of the packets' jobs. Records of jobs are long, so they are not copied whole."""
+        return np.asarray(self._state.jobs[name][self._index[which]])
 
     def run(self) -> None:
         """Decide on the verdicts, and update slots and words."""
         self._decide()
-        folding = np.isin(self.verdicts, _FOLDS)
-        changed = folding | (self.verdicts == p4.VERDICT_FLUSH)
+        folding, down = np.isin(self.verdicts, _FOLDS), self.verdicts == p4.VERDICT_DOWN
+        changed = folding | down | (self.verdicts == p4.VERDICT_FLUSH)
         self._take_in(folding)
+        self._take_down(np.flatnonzero(down))
         closing = np.isin(self.verdicts, CLOSES)
-        self.slots["closed"][closing] = 1
-        self._open_runs(np.flatnonzero(closing & self._opens))
+        self.slots["phase"][closing] = np.where(self._has_above, p4.PHASE_WAITING, p4.PHASE_CLOSED)[closing]
+        self._open_runs(np.flatnonzero((closing | down) & self._opens))
         flushed = np.where(self._packets["contributors"] == 0, p4.FLAG_INCOMPLETE, p4.FLAG_MISSING).astype(np.uint8)
         self.slots["flags"] |= np.where(self.verdicts == p4.VERDICT_FLUSH, flushed, 0).astype(np.uint8)
-        self._close_votes(np.flatnonzero(closing & (self._packets["op"] == p4.OP_VOTE)))
+        self._close_votes(np.flatnonzero(closing & ~self._has_above & (self._packets["op"] == p4.OP_VOTE)))
         self._close_cut(np.flatnonzero(closing & self._trimmed))
         self._state.slots[self.numbers[changed]] = self.slots[changed]
 
@@ -113,25 +123,35 @@ class _Step:
         newer = (ahead != 0) & (ahead < _HALF_CIRCLE) & ~self._hellos
         others = self._of_run & (slots["token"] != packets["token"])
         older = (slots["used"] != 0) & (ahead != 0) & ~newer & ~others
-        self._refuse_runs(others, newer & (ahead != 1))
-        self._refuse_generations((slots["used"] == 0) | newer)
-        refused = self.reasons != p4.REJECT_NONE
-        self._fresh = ((slots["used"] == 0) | newer | others) & ~refused
+        # In a tree a round may be any newer one: the workers may have results from others that this aggregator missed.
+        self._refuse_runs(others, newer & (ahead != 1) & (self._job("in_tree") == 0))
+        begins = (slots["used"] == 0) | newer
+        self._refuse_generations(begins)
+        refused, notices = self.reasons != p4.REJECT_NONE, self._above & ~self._results
+        passes = self._pass_on(begins, ahead == 0)
+        self._fresh = (begins | others) & ~refused & ~notices
         self._forget()
         call = (slots["op"] != packets["op"]) | (slots["bucket"] != packets["bucket"])
         call |= slots["token"] != packets["token"]
-        self.reasons[~refused & ~older & ~self._hellos & call] = p4.REJECT_CALL
+        self.reasons[~refused & ~older & ~self._hellos & ~notices & call] = p4.REJECT_CALL
         bit = np.uint32(1) << packets["worker"].astype(np.uint32)
         # A flush names the fewest contributions that are enough for its sender; 0 is any number.
-        flush = (packets["flags"] & p4.FLAG_FLUSH != 0) & (slots["count"] >= packets["contributors"])
-        last = slots["count"] + np.uint32(1) >= self._quorums()
+        arrived = self._arrived()
+        flush = (packets["flags"] & p4.FLAG_FLUSH != 0) & (arrived >= packets["contributors"])
+        last = arrived + np.uint32(1) >= self._quorums()
+        closed = slots["phase"] == p4.PHASE_CLOSED
         rules = [
             (self._hellos, p4.VERDICT_INFORM),
+            (passes, p4.VERDICT_RELAY),
+            (notices | self._results & older, p4.VERDICT_KNOWN),
             (older, p4.VERDICT_STALE),
             (self.reasons != p4.REJECT_NONE, p4.VERDICT_REJECT),
+            (self._results & closed, p4.VERDICT_KNOWN),
+            (self._results, p4.VERDICT_DOWN),
             (self._probes, p4.VERDICT_INFORM),
             (self._too_short(), p4.VERDICT_INFORM),
-            (slots["closed"] != 0, p4.VERDICT_DUPLICATE),
+            (closed, p4.VERDICT_DUPLICATE),
+            (slots["phase"] == p4.PHASE_WAITING, p4.VERDICT_ASK),
             ((slots["contributors"] & bit != 0) & flush, p4.VERDICT_FLUSH),
             (slots["contributors"] & bit != 0, p4.VERDICT_REPEAT),
             (last, p4.VERDICT_LAST),
@@ -140,20 +160,41 @@ class _Step:
         self.verdicts = np.select([rule for rule, _ in rules], [verdict for _, verdict in rules], p4.VERDICT_ADD)
         self.verdicts = self.verdicts.astype(np.uint8)
 
+    def _pass_on(self, begins: NDArray[np.bool_], level: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which notices of the aggregator above go on to the workers, (n,): a STALE that tells of a newer round, a
+        REFUSED of the slot's round while there is no result. ``begins``: of a newer round than the slot's, ``level``:
+        of the same."""
+        waits = self.slots["phase"] != p4.PHASE_CLOSED
+        stale, refused = self._kinds == p4.KIND_STALE, self._kinds == p4.KIND_REFUSED
+        return np.asarray(stale & begins | refused & ~begins & level & waits)
+
+    def _arrived(self) -> NDArray[np.uint32]:
+        """How many contributions are in each slot, each of a worker or of all below a lower aggregator."""
+        octets = np.ascontiguousarray(self.slots["contributors"]).view(np.uint8).reshape(-1, 4)
+        return np.asarray(np.unpackbits(octets, axis=1).sum(axis=1, dtype=np.uint32))
+
+    def _are_partial(self) -> NDArray[np.bool_]:
+        """Which packets hold sums or counters of a lower aggregator where a host's would hold indices or votes,
+        (n,)."""
+        op, seat = self._packets["op"], self._packets["worker"].astype(np.uint32)
+        lower = self._job("lower") >> np.minimum(seat, np.uint32(p4.JOB_WORKERS_MAX - 1)) & 1 != 0
+        return np.asarray(lower & (UP_WORDS[op] != PARTIAL_WORDS[op]))
+
     def _refuse_runs(self, others: NDArray[np.bool_], far: NDArray[np.bool_]) -> None:
         """Refuse packets for their run. ``others``: whose slot has another run's. ``far``: which are of a newer round
         than their slot's next one."""
         packets, runs = self._packets, self._state.shared.runs[self._index]
-        first = packets["round"].astype(np.uint32) - runs["round"] <= 1
+        ahead = packets["round"].astype(np.uint32) - runs["round"]
+        first = (ahead <= 1) | ((self._job("in_tree") != 0) & (ahead < _HALF_CIRCLE))
         self.reasons[np.where(others, ~first, self._of_run & far)] = p4.REJECT_ROUND
         self.reasons[others & (runs["token"] != packets["token"])] = p4.REJECT_TOKEN
 
     def _refuse_generations(self, begins: NDArray[np.bool_]) -> None:
         """Refuse packets that greet or open a run for another generation. ``begins``: a new round of the slot."""
         named = np.where(self._opens, self._first_elements(), self._packets["token"])
-        named = np.where(self._packets["token"] == p4.TOKEN_NONE, self._jobs["generation"], named)
-        looked_at = begins & ~self._of_run & ~self._hellos & ~self._probes
-        self.reasons[looked_at & (named != self._jobs["generation"])] = p4.REJECT_TOKEN
+        named = np.where(self._packets["token"] == p4.TOKEN_NONE, self._job("generation"), named)
+        looked_at = begins & ~self._of_run & (self._kinds == p4.KIND_CONTRIBUTE)
+        self.reasons[looked_at & (named != self._job("generation"))] = p4.REJECT_TOKEN
 
     def _first_elements(self) -> NDArray[np.uint64]:
         """The first element of each payload."""
@@ -167,14 +208,16 @@ class _Step:
 
     def _quorums(self) -> NDArray[np.uint32]:
         """How many contributions complete each slot: the job's quorum, or that of the run if the packet names one."""
-        jobs, named = self._jobs, self._packets["contributors"].astype(np.uint32)
-        allowed = (jobs["quorum_least"] != 0) & (jobs["quorum_least"] <= named) & (named < jobs["quorum"])
-        return np.where(allowed & (self._packets["flags"] & p4.FLAG_FLUSH == 0), named, jobs["quorum"])
+        named = self._packets["contributors"].astype(np.uint32)
+        allowed = (
+            (self._job("quorum_least") != 0) & (self._job("quorum_least") <= named) & (named < self._job("quorum"))
+        )
+        return np.where(allowed & (self._packets["flags"] & p4.FLAG_FLUSH == 0), named, self._job("quorum"))
 
     def _too_short(self) -> NDArray[np.bool_]:
         """Trimmed packets to a closed slot with a whole result, which has no room in so short a packet."""
         whole = self.slots["cut"] & p4.CUT_RESULT == 0
-        return np.asarray((self.slots["closed"] != 0) & self._trimmed & whole)
+        return np.asarray((self.slots["phase"] == p4.PHASE_CLOSED) & self._trimmed & whole)
 
     def _forget(self) -> None:
         """Clear the slots that are unused, or of an older round."""
@@ -189,7 +232,7 @@ class _Step:
     def _take_in(self, folding: NDArray[np.bool_]) -> None:
         slots, packets = self.slots[folding], self._packets[folding]
         slots["contributors"] |= np.uint32(1) << packets["worker"].astype(np.uint32)
-        slots["count"] += 1
+        slots["count"] += packets["count"]
         slots["flags"] |= packets["flags"] & _FLAGS_KEPT
         marked = are_marked(self._batch.tos[self.rows[folding]])
         slots["flags"] |= np.where(marked, p4.FLAG_CE, 0).astype(np.uint8)
@@ -197,8 +240,26 @@ class _Step:
         self.slots[folding] = slots
         for op in OPS:
             of_op = folding & (self._packets["op"] == op.code)
-            self._start(op, np.flatnonzero(of_op & self._fresh))
-            self._fold(op, np.flatnonzero(of_op & ~self._fresh))
+            for form in (of_op & ~self._partial, of_op & self._partial):
+                self._start(op, np.flatnonzero(form & self._fresh))
+                self._fold(op, np.flatnonzero(form & ~self._fresh))
+
+    def _take_down(self, which: Numbers) -> None:
+        """Results of aggregators above replace what is here. Their contributors are aggregators: a worker is in the
+        result if it is in this one's partial result, and this one is in the result."""
+        slots, packets = self.slots[which], self._packets[which]
+        is_in = packets["contributors"].astype(np.uint32) >> self._job("above_seat", which).astype(np.uint32) & 1
+        slots["contributors"] *= is_in
+        slots["count"], slots["flags"] = packets["count"], slots["flags"] | packets["flags"]
+        slots["cut"], slots["phase"] = cuts_of(packets), p4.PHASE_CLOSED
+        self.slots[which] = slots
+        words = packets["words"]
+        for count in np.unique(words):
+            of = which[words == count]
+            payload = self._batch.rows[self.rows[of], HEADER_BYTES:][:, : int(count) * WORD_BYTES]
+            self._state.words[self.numbers[of], : int(count)] = payload.reshape(len(of), -1, WORD_BYTES)
+        cut = which[(packets["op"] == p4.OP_THC) & (words == p4.THC_WORDS_CUT)]
+        self._state.words[self.numbers[cut], p4.THC_WORDS_CUT :] = folds.FILL
 
     def _start(self, op: Op, which: Numbers) -> None:
         if len(which):
@@ -216,14 +277,17 @@ class _Step:
         self._state.words[numbers, : words.shape[1]] = words
 
     def _contributions(self, op: Op, which: Numbers) -> folds.Contributions:
-        rows = self._batch.rows[self.rows[which], HEADER_BYTES:][:, : op.up.words * WORD_BYTES]
+        partial = bool(self._partial[which[0]])
+        words = op.partial.words if partial else op.up.words
+        rows = self._batch.rows[self.rows[which], HEADER_BYTES:][:, : words * WORD_BYTES]
         payload = rows.reshape(len(which), -1, WORD_BYTES)
         trimmed = np.flatnonzero(self._trimmed[which])
         if len(trimmed):
             payload[trimmed, p4.THC_WORDS_TRIMMED :] = folds.FILL
         slots = self.slots[which]
         keys = draws.keys(self._state.seed, self.numbers[which], slots["round"], slots["count"])
-        return folds.Contributions(payload, self._jobs["coefficients"][which], slots["count"], keys)
+        coefficients, weights = self._job("coefficients", which), self._packets["count"][which]
+        return folds.Contributions(payload, coefficients, slots["count"], keys, weights, partial)
 
     def _close_votes(self, which: Numbers) -> None:
         if len(which):

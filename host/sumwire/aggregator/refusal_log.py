@@ -15,9 +15,9 @@ from sumwire_protocol.logs.events import Event
 from sumwire_protocol.ops import OPS
 
 from sumwire.aggregator.batches import Batch
+from sumwire.aggregator.parts import Part, Seat
 from sumwire.aggregator.senders import unpacked_address
 from sumwire.aggregator.state import State
-from sumwire.config import JobConfig
 from sumwire.wire.packets import headers
 
 GAP_S: Final = 10.0
@@ -28,9 +28,9 @@ _FIELDS: Final = ("version_kind", "op", "job", "slot", "worker", "count", "round
 _SAME_VERSION: Final = "install one version of Sumwire on workers and aggregator (sumwire-aggregator --version)"
 _SAME_FILE: Final = "give the workers and the aggregator one and the same job file: sumwire-aggregator JOB.json"
 _DOCTOR: Final = "nothing is wrong if `sumwire doctor` has asked there"
-_NO_TREE: Final = (
-    "send to it from workers only, a tree needs switches: sumwire-controller apply, with `aggregator` in the job file "
-    "that of each worker's own switch"
+_SAME_TREE: Final = (
+    "in a tree of aggregators give all of them one job file, with `tree`, and each its own address: sumwire-aggregator "
+    "JOB.json --at ADDRESS"
 )
 
 
@@ -39,7 +39,7 @@ class RefusalLog:
 
     def __init__(self, state: State) -> None:
         self._senders, self._logged_at = state.shared.senders, state.shared.logged_at
-        self._jobs = {job.job: job for job in state.configs}
+        self._parts = {part.job.job: part for part in state.parts}
 
     def note(self, batch: Batch, reasons: NDArray[np.uint8], now: float) -> None:
         """Log what is new of a batch whose datagrams were refused for ``reasons``, at ``now`` in seconds."""
@@ -55,11 +55,11 @@ class RefusalLog:
     def _tell(self, batch: Batch, row: int, reason: int) -> None:
         head = headers(batch.rows[row : row + 1])
         fields = {name: int(head[name][0]) for name in _FIELDS}
-        refused = _Refused(unpacked_address(batch.sources[row]), int(batch.sizes[row]), fields, self._jobs)
+        refused = _Refused(unpacked_address(batch.sources[row]), int(batch.sizes[row]), fields, self._parts)
         said = fields if reason != p4.REJECT_LENGTH else dict.fromkeys(fields)
-        job = self._jobs.get(said["job"] or 0)
+        part = self._parts.get(said["job"] or 0)
         told = Event.REFUSED(
-            job=said["job"], worker=job and job.seats.get(fields["worker"]), name=job and job.name,
+            job=said["job"], worker=part and part.worker(fields["worker"]), name=part and part.job.name,
             sender=refused.sender, reason=_REASONS[reason], op=said["op"] and refused.op, slot=said["slot"],
             round=said["round"],
         )  # fmt: skip
@@ -72,16 +72,20 @@ class _Refused(NamedTuple):
     sender: str
     size: int
     fields: Mapping[str, int]
-    jobs: Mapping[int, JobConfig]
+    parts: Mapping[int, Part]
 
     @property
     def job(self) -> str:
         number = self.fields["job"]
-        return f"job {number} ({self.jobs[number].name!r})"
+        return f"job {number} ({self.part.job.name!r})"
 
     @property
-    def config(self) -> JobConfig:
-        return self.jobs[self.fields["job"]]
+    def part(self) -> Part:
+        return self.parts[self.fields["job"]]
+
+    @property
+    def seat(self) -> Seat:
+        return self.part.seats[self.fields["worker"]]
 
     @property
     def op(self) -> str:
@@ -110,11 +114,11 @@ def _op(of: _Refused) -> str:
 
 
 def _words(of: _Refused) -> str:
-    return f"op {of.op} from {of.sender} with a payload that no worker sends: {_DOCTOR}; {_SAME_VERSION}; {_NO_TREE}"
+    return f"op {of.op} from {of.sender} with a payload that no worker sends: {_DOCTOR}; {_SAME_VERSION}; {_SAME_TREE}"
 
 
 def _unknown_job(of: _Refused) -> str:
-    serves = ", ".join(map(str, sorted(of.jobs)))
+    serves = ", ".join(map(str, sorted(of.parts)))
     return (
         f"unknown job {of.fields['job']} from {of.sender}: this aggregator serves jobs {serves}; start it with that "
         "job's file: sumwire-aggregator JOB.json ..."
@@ -122,25 +126,23 @@ def _unknown_job(of: _Refused) -> str:
 
 
 def _worker(of: _Refused) -> str:
-    seats = ", ".join(str(seat) for seat in sorted(of.config.seats))
+    seats = ", ".join(str(seat) for seat in sorted(of.part.seats))
     return f"{of.job}: seat {of.fields['worker']} from {of.sender}, the job file has seats {seats}: {_SAME_FILE}"
 
 
 def _address(of: _Refused) -> str:
     seat = of.fields["worker"]
-    expected = of.config.addresses[of.config.seats[seat]].ip
     return (
-        f"{of.job}: seat {seat} from {of.sender}, the job file says {expected}: start that worker there, or correct "
+        f"{of.job}: seat {seat} from {of.sender}, the job file says {of.seat.ip}: start that worker there, or correct "
         f"its `ip` in the job file of all workers and of sumwire-aggregator JOB.json"
     )
 
 
 def _udp_port(of: _Refused) -> str:
     seat = of.fields["worker"]
-    expected = of.config.addresses[of.config.seats[seat]].udp_port
     return (
-        f"{of.job}: seat {seat} from {of.sender}, from another UDP port than the job file's {expected}: end the "
-        f"program there that sends in the worker's name, or correct `udp_port` in the job file of all"
+        f"{of.job}: seat {seat} from {of.sender}, from another UDP port than {of.seat.udp_port}, the job file's: end "
+        f"the program there that sends in the worker's name, or correct `udp_port` in the job file of all"
     )
 
 
@@ -149,16 +151,16 @@ def _flags(of: _Refused) -> str:
 
 
 def _slot(of: _Refused) -> str:
-    return f"{of.job}: slot {of.fields['slot']} from {of.sender}, the job file has {of.config.slots}: {_SAME_FILE}"
+    return f"{of.job}: slot {of.fields['slot']} from {of.sender}, the job file has {of.part.job.slots}: {_SAME_FILE}"
 
 
 def _job_op(of: _Refused) -> str:
-    ops = ", ".join(of.config.ops)
+    ops = ", ".join(of.part.job.ops)
     return f"{of.job}: op {of.op} from {of.sender}, the job file has {ops}: add it to `ops` there, then {_SAME_FILE}"
 
 
 def _count(of: _Refused) -> str:
-    return f"{of.job}: a sum of {of.fields['count']} from {of.sender}: {_NO_TREE}"
+    return f"{of.job}: a sum of {of.fields['count']} from {of.sender}, which stands for fewer: {_SAME_TREE}"
 
 
 def _call(of: _Refused) -> str:
@@ -191,7 +193,9 @@ def _tag(of: _Refused) -> str:
 
 
 def _parent(of: _Refused) -> str:
-    return f"{of.job}: from {of.sender} as from a switch above, this aggregator has none: {_NO_TREE}"
+    above = of.part.above
+    expected = f"this aggregator's is {above.ip}:{above.udp_port}" if above else "this aggregator has none"
+    return f"{of.job}: from {of.sender} as from an aggregator above, {expected}: {_SAME_TREE}"
 
 
 _LINES: Final[Mapping[int, Callable[[_Refused], str]]] = {

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends: the workers of all jobs by their addresses, and strangers."""
+"""Who sends: the workers and lower aggregators of all jobs by their addresses, and strangers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sumwire.config import JobConfig
+from sumwire.aggregator.parts import Part
 
 # Strangers share so many rows, so that forged addresses take no memory.
 _STRANGERS: Final = 16
 
 
 class Senders:
-    """A row number for each sender. The first ``known`` of ``rows`` are workers' addresses, one each."""
+    """A row number for each sender. The first ``known`` of ``rows`` are the addresses of seats, one each."""
 
-    def __init__(self, jobs: Sequence[JobConfig]) -> None:
-        ips = {address.ip for job in jobs for address in job.addresses}
+    def __init__(self, parts: Sequence[Part]) -> None:
+        ips = {seat.ip for part in parts for seat in part.seats.values()}
         self._addresses = np.sort(np.array([packed_address(ip) for ip in ips], np.uint32))
         self.known = len(self._addresses)
         self.rows = self.known + _STRANGERS

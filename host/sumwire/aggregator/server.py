@@ -22,6 +22,8 @@ from sumwire.aggregator.sharing import owners
 from sumwire.aggregator.sockets import HandOver, HandOverReceiver, UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
 
+# Seconds between looks at whether the aggregator above is to be asked.
+_LOOK_S: Final = 0.5
 # Messages of a receiving call, each a datagram or a train of them.
 _MESSAGES: Final = 256
 
@@ -49,12 +51,21 @@ class Server:
         poll = select.poll()
         for descriptor in (stop, *self._receivers):
             poll.register(descriptor, select.POLLIN)
+        upward = self._aggregator.upward
         while True:
-            ready = [descriptor for descriptor, _ in poll.poll()]
+            ready = [descriptor for descriptor, _ in poll.poll(_LOOK_S * 1000 if upward else None)]
+            if upward:
+                self._look_up(time.monotonic())
             if stop in ready:
                 return
             for descriptor in ready:
                 self._serve(self._receivers[descriptor])
+
+    def _look_up(self, now: float) -> None:
+        """Ask the aggregators above, from one of the processes, and do what they have told."""
+        if self._process == 0:
+            self._sender.tell(list(self._aggregator.upward.questions(now)))
+        self._state.adopt()
 
     def _in_one_call(self) -> OneCall | None:
         """For what needs no look in between."""

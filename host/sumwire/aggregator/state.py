@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
 
+from sumwire.aggregator.parts import Above, Part
 from sumwire.aggregator.senders import Senders, packed_address
-from sumwire.config import JobConfig
 from sumwire.wire.authentication.keys import KEY, key_record
 
-# struct aggregator_slot. A contributor counts as one.
+# struct aggregator_slot. ``phase``: PHASE_*.
 SLOT: Final = np.dtype(
     [
         ("round", np.uint32),
@@ -29,15 +29,16 @@ SLOT: Final = np.dtype(
         ("count", np.uint8),
         ("flags", np.uint8),
         ("op", np.uint8),
-        ("closed", np.uint8),
+        ("phase", np.uint8),
         ("cut", np.uint8),
         ("used", np.uint8),
         ("bucket", np.uint16),
         ("token", np.uint64),
     ]
 )
-# struct aggregator_run: of a job's latest run, its token and the round in which it was opened.
-RUN: Final = np.dtype([("token", np.uint64), ("round", np.uint32), ("unused", np.uint32)])
+# struct aggregator_run: of a job's latest run, its token and the round in which it was opened; and the generation that
+# the aggregator above has told, 0 before that.
+RUN: Final = np.dtype([("token", np.uint64), ("round", np.uint32), ("generation", np.uint32)])
 # struct aggregator_job.
 JOB: Final = np.dtype(
     [
@@ -48,13 +49,19 @@ JOB: Final = np.dtype(
         ("ops", np.uint32),
         ("digest", np.uint32),
         ("generation", np.uint32),
-        # C aligns the key.
-        ("unused", np.uint32),
+        ("in_tree", np.uint32),
         ("coefficients", np.uint32, (p4.SLOT_WORDS,)),
         ("places", np.int32, (p4.JOB_WORKERS_MAX,)),
         ("addresses", np.uint32, (p4.JOB_WORKERS_MAX,)),
         ("udp_ports", ">u2", (p4.JOB_WORKERS_MAX,)),
+        ("weights", np.uint8, (p4.JOB_WORKERS_MAX,)),
+        ("lower", np.uint32),
+        ("above", np.int32),
+        ("above_address", np.uint32),
+        ("above_port", ">u2"),
+        ("above_seat", np.uint16),
         ("key", KEY),
+        ("above_key", KEY),
     ]
 )
 MONOMIALS: Final = 1 << p4.THC_INDEX_PLANES
@@ -72,13 +79,16 @@ class Shared:
     has another one.
     """
 
-    def __init__(self, jobs: Sequence[JobConfig], processes: int = 1, generation: int | None = None) -> None:
+    def __init__(self, jobs: Sequence[Part], processes: int = 1, generation: int | None = None) -> None:
         counters = p4.VERDICTS + p4.REJECTS + _SOCKET_COUNTERS
         self.senders = Senders(jobs)
         self.counters = _shared((processes, counters), np.uint64)
         self.generation = generation or 1 + secrets.randbelow(_GENERATION_MAX)
         # A run is opened in one slot, and so in one process.
         self.runs = _shared((len(jobs),), RUN)
+        # By job, the slot that the aggregator above was asked for; -1 once it has answered.
+        self.asked = _shared((len(jobs),), np.int32)
+        self.asked[:] = -1
         # By sender, and of the log also by reason.
         self.told_at = _shared((self.senders.known,), np.float64)
         self.logged_at = _shared((self.senders.rows, p4.REJECTS), np.float64)
@@ -95,48 +105,70 @@ def _shared(shape: tuple[int, ...], kind: npt.DTypeLike) -> NDArray[Any]:
 class State:
     """The slots of all jobs and the tables for admission, in process number ``process``.
 
-    ``configs``: the jobs. ``places``: the addresses and ports that replies go to, one for each worker of each job.
-    ``seed``: for SIGN's draws, and for a generation of its own.
+    ``parts``: what it does for each job. ``places``: the addresses and ports that replies go to, one for each seat of
+    each job, and behind them the one above. ``seed``: for SIGN's draws, and for a generation of its own.
     """
 
     def __init__(
-        self, jobs: Sequence[JobConfig], shared: Shared | None = None, process: int = 0, seed: int | None = None
+        self, jobs: Sequence[Part], shared: Shared | None = None, process: int = 0, seed: int | None = None
     ) -> None:
-        self.configs = tuple(jobs)
+        self.parts = tuple(jobs)
         self.shared = shared or Shared(jobs, generation=None if seed is None else 1 + seed % _GENERATION_MAX)
         self.seed = int.from_bytes(os.urandom(8)) if seed is None else seed
         self.places: list[tuple[str, int]] = []
         self.job_of: NDArray[np.int32] = np.full(_JOB_NUMBERS, -1, np.int32)
         self.jobs = np.zeros(len(jobs), JOB)
         slots = 0
-        for index, job in enumerate(jobs):
-            self.job_of[job.job] = index
-            self.jobs[index] = self._job(job, slots)
-            slots += job.slots
-        self.most_workers = max(job.workers for job in jobs)
+        for index, part in enumerate(jobs):
+            self.job_of[part.job.job] = index
+            self.jobs[index] = self._job(part, slots)
+            slots += part.job.slots
+        self.most_seats = max(len(part.seats) for part in jobs)
         self.slots: NDArray[Any] = np.zeros(slots, SLOT)
         self.words: NDArray[np.uint8] = np.zeros((slots, p4.SLOT_WORDS, p4.WORD_BYTES), np.uint8)
         counters = self.shared.counters[process]
         self.verdicts = counters[: p4.VERDICTS]
         self.rejects = counters[p4.VERDICTS :][: p4.REJECTS]
         self.sockets = counters[p4.VERDICTS + p4.REJECTS :]
+        self.adopt()
 
-    def _job(self, job: JobConfig, first_slot: int) -> Any:
-        entry = np.zeros((), JOB)
-        entry["first_slot"], entry["slots"], entry["quorum"] = first_slot, job.slots, job.quorum
+    def adopt(self) -> None:
+        """Take the generations that the aggregators above have told. A job that has another one now has empty slots."""
+        told = self.shared.runs["generation"]
+        for index in np.flatnonzero((told != 0) & (told != self.jobs["generation"])):
+            job = self.jobs[index]
+            job["generation"] = told[index]
+            self.slots[job["first_slot"] :][: job["slots"]] = 0
+
+    def _job(self, part: Part, first_slot: int) -> Any:
+        entry, job = np.zeros((), JOB), part.job
+        entry["first_slot"], entry["slots"], entry["quorum"] = first_slot, job.slots, part.quorum
         entry["quorum_least"] = job.quorum_least
         entry["ops"] = sum(1 << CODES[op] for op in job.ops)
         entry["digest"], entry["generation"] = job.digest, self.shared.generation
-        entry["key"] = key_record(job.key, job.job, job.aggregator)
+        entry["in_tree"] = part.in_tree
+        entry["key"] = key_record(job.key, job.job, part.aggregator)
         if job.thc is not None:
             entry["coefficients"] = coefficients(job.thc.table)
         entry["places"] = -1
-        for address in job.addresses:
-            entry["places"][address.seat] = len(self.places)
-            entry["addresses"][address.seat] = packed_address(address.ip)
-            entry["udp_ports"][address.seat] = address.udp_port
-            self.places.append((address.ip, address.udp_port))
+        for number, seat in part.seats.items():
+            entry["places"][number] = len(self.places)
+            entry["addresses"][number] = packed_address(seat.ip)
+            entry["udp_ports"][number] = seat.udp_port
+            entry["weights"][number] = seat.weight
+            entry["lower"] |= seat.is_lower << number
+            self.places.append((seat.ip, seat.udp_port))
+        entry["above"] = -1
+        if part.above is not None:
+            self._set_above(entry, part, part.above)
         return entry
+
+    def _set_above(self, entry: NDArray[Any], part: Part, above: Above) -> None:
+        entry["above"] = len(self.places)
+        entry["above_address"], entry["above_port"] = packed_address(above.ip), above.udp_port
+        entry["above_seat"] = above.seat
+        entry["above_key"] = key_record(part.job.key, part.job.job, above.ip)
+        self.places.append((above.ip, above.udp_port))
 
 
 def coefficients(table: Sequence[int]) -> list[int]:

@@ -38,6 +38,15 @@ class Address:
 
 
 @dataclass(frozen=True)
+class Branch:
+    """A lower aggregator, the address of the one above it, and its seat there."""
+
+    aggregator: str
+    above: str
+    seat: int
+
+
+@dataclass(frozen=True)
 class ThcParameters:
     """THC's lookup table: ``bits`` per index, the clipped share ``p``, and 2**bits integers that rise strictly from 0.
 
@@ -72,7 +81,8 @@ class JobConfig:
     ``workers_min``: the fewest workers that a run may have; by default all of them. ``job_workers``, ``job_quorum``:
     those of the whole job, where ``workers`` and ``quorum`` are those of a smaller run (:meth:`for_run`). ``blind``:
     the switch gets masked contributions (:mod:`sumwire.blind`). ``key``: 32 bytes, with which packets get
-    authentication tags (:mod:`sumwire.wire.authentication`); None for none.
+    authentication tags (:mod:`sumwire.wire.authentication`); None for none. ``tree``: the lower ones of several
+    software aggregators; empty for one aggregator, and for switches, whose tree the controller knows.
 
     Example: with two lanes, jobs 7 and 8, lane 1 sends as job 8 and from the UDP port after lane 0's.
     """
@@ -93,6 +103,7 @@ class JobConfig:
     job_quorum: int = 0
     blind: bool = False
     key: bytes | None = field(default=None, repr=False)
+    tree: tuple[Branch, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.lanes:

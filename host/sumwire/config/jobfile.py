@@ -24,10 +24,12 @@ from sumwire.config.job_config import (
     SLOTS_MIN,
     WORKERS_MAX,
     Address,
+    Branch,
     JobConfig,
     Lane,
     ThcParameters,
 )
+from sumwire.config.tree import TreeError, check_tree
 from sumwire.errors import ConfigError, UsageError
 
 FORMAT: Final = 3
@@ -41,7 +43,7 @@ _BYTES_MOST: Final = 1 << 16
 _WRITE: Final = "write the file again: sumwire-controller job-file CONFIG --job NAME -o FILE"
 
 _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
-_FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min", "blind", "key"})
+_FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min", "blind", "key", "tree"})
 
 
 def load_job(path: str | Path, worker: int, *, key_file: str | None = None) -> JobConfig:
@@ -95,6 +97,7 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job", key_f
         workers_min=_workers_min(fields, workers, addresses) if "workers_min" in data else workers,
         blind=fields.boolean("blind") if "blind" in data else False,
         key=_key(fields, key_file) if "key" in data else None,
+        tree=_tree(fields, addresses, ops) if "tree" in data else (),
     )
 
 
@@ -221,7 +224,7 @@ def _paths(fields: _Fields) -> int:
 
 def _quorum(fields: _Fields, workers: int, addresses: tuple[Address, ...]) -> int:
     quorum = fields.integer("quorum", 1, workers)
-    if quorum < workers and _in_tree(addresses):
+    if quorum < workers and _in_tree(fields, addresses):
         rule = (
             f"must be {workers}, all workers: in a tree a lower switch sends its partial result once, when all are in"
         )
@@ -229,13 +232,13 @@ def _quorum(fields: _Fields, workers: int, addresses: tuple[Address, ...]) -> in
     return quorum
 
 
-def _in_tree(addresses: tuple[Address, ...]) -> bool:
-    return len({address.aggregator for address in addresses}) > 1
+def _in_tree(fields: _Fields, addresses: tuple[Address, ...]) -> bool:
+    return fields.has("tree") or len({address.aggregator for address in addresses}) > 1
 
 
 def _workers_min(fields: _Fields, workers: int, addresses: tuple[Address, ...]) -> int:
     least = fields.integer("workers_min", 1, workers)
-    if least < workers and _in_tree(addresses):
+    if least < workers and _in_tree(fields, addresses):
         raise fields.error("workers_min", f"must be {workers}, all workers: fewer need one switch, not a tree")
     return least
 
@@ -262,6 +265,24 @@ def _addresses(fields: _Fields, workers: int, lanes: int) -> tuple[Address, ...]
     if len({(a.aggregator, a.seat) for a in addresses}) != workers:
         raise fields.error("addresses", "two workers must not share aggregator and seat")
     return tuple(addresses)
+
+
+def _tree(fields: _Fields, addresses: tuple[Address, ...], ops: tuple[str, ...]) -> tuple[Branch, ...]:
+    branches = []
+    for number, entry in enumerate(fields.items("tree")):
+        where = f"{fields.where}: tree[{number}]"
+        if not isinstance(entry, dict):
+            raise ConfigError("entry", entry, "must be an object", where=where, cure=_WRITE)
+        one = _Fields(entry, where)
+        one.only(frozenset({"aggregator", "above", "seat"}))
+        seat = one.integer("seat", 0, p4.JOB_WORKERS_MAX - 1)
+        branches.append(Branch(one.ip("aggregator"), one.ip("above"), seat))
+    try:
+        check_tree(branches, addresses, ops)
+    except TreeError as error:
+        cure = "correct `tree` in the job file of all workers and aggregators"
+        raise ConfigError("tree", error.value, error.rule, where=fields.where, cure=cure) from error
+    return tuple(branches)
 
 
 def _thc(fields: _Fields, workers: int) -> ThcParameters:

@@ -36,7 +36,7 @@ _NOT_OF_NAMES: Final = frozenset(":/@?#,;[]() ")
 _PUBLIC: Final = frozenset(
     {
         "format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc", "lanes", "paths",
-        "workers_min", "blind",
+        "workers_min", "blind", "tree",
     }
 )  # fmt: skip
 

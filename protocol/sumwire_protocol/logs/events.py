@@ -92,6 +92,12 @@ class Event(Enum):
         "refused", (AGGREGATOR,), "name sender reason op slot round",
         "a packet was refused; one line a sender, reason and 10 s",
     )
+    ABOVE_SILENT = ("above_silent", (AGGREGATOR,), "name reason", "the aggregator above does not answer")
+    ABOVE_HEARD = (
+        "above_heard", (AGGREGATOR,), "name generation",
+        "the aggregator above has told a new generation: all slots are empty",
+    )
+    ABOVE_UNFIT = ("above_unfit", (AGGREGATOR,), "name reason", "the aggregator above does not fit the job file")
     PROCESSES_UNSTEERED = ("processes_unsteered", (AGGREGATOR,), "reason", "the kernel does not pick processes by slot")
     ENGINE_CHOSEN = ("engine_chosen", (SOFT,), "engine", "which engine runs")
     IMPAIRED = ("impaired", (SOFT, LAB), "conditions", "loss, delay or other traffic was set")

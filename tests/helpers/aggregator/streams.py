@@ -11,13 +11,24 @@ from typing import NamedTuple
 import numpy as np
 from golden import model
 from golden.model import Job, udp_frame
-from helpers.packet.aggregator_rig import SERVED, TREE_JOBS, job_config
-from helpers.packet.play import contribution, random_payload
-from helpers.packet.star import AGGREGATOR, EVERY, FULL, HOSTS, QUORUM, SINGLE, golden_switch
+from helpers.packet.aggregator_rig import OTHER_JOBS, PLAIN, TREE_JOBS, job_config, state_of
+from helpers.packet.play import contribution, random_partial, random_payload
+from helpers.packet.star import (
+    AGGREGATOR,
+    EVERY,
+    FULL,
+    HOSTS,
+    JOBS,
+    PARENT,
+    QUORUM,
+    SINGLE,
+    WORKERS,
+    golden_switch,
+)
 from numpy.typing import NDArray
 from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal
 from sumwire.aggregator.core import Aggregator
-from sumwire.aggregator.state import Shared, State
+from sumwire.aggregator.state import Shared
 from sumwire_protocol.digest import job_digest
 
 # Runs of these may have fewer workers.
@@ -31,7 +42,8 @@ def _elastic(job: Job) -> Job:
     return replace(job, quorum_least=config.quorum_least, digest=job_digest(*of))
 
 
-ELASTIC = [_elastic(job) for job in SERVED]
+ELASTIC = [_elastic(job) for job in PLAIN]
+TREES = [job for job in JOBS if job.number in TREE_JOBS]
 # Without tags; of two priorities, protected or not; marked on the way.
 TOS = (0x00, 0x02, 0xE2, 0x58, 0xE3, 0x03)
 
@@ -45,6 +57,7 @@ class Datagram(NamedTuple):
 
 # Of the jobs of an aggregator with this seed.
 SEED, GENERATION = 99, 100
+UP = -1
 
 
 class Reply(NamedTuple):
@@ -62,8 +75,12 @@ class Played(NamedTuple):
 
 def aggregator(*, native: bool, room: int = 64, shared: Shared | None = None) -> Aggregator:
     """With the star's jobs that are of one level, some elastic; the draws are always the same."""
-    state = State([job_config(job) for job in ELASTIC], shared, seed=SEED)
-    return Aggregator(state, batch=room, native=native)
+    return Aggregator(state_of(ELASTIC, shared, seed=SEED), batch=room, native=native)
+
+
+def tree_aggregator(*, native: bool, room: int = 64) -> Aggregator:
+    """With the star's jobs of several levels: at a leaf, in between, and at the root."""
+    return Aggregator(state_of(TREES, seed=SEED), batch=room, native=native)
 
 
 def load(datagrams: Sequence[Datagram], rng: np.random.Generator) -> Batch:
@@ -145,33 +162,111 @@ def _sent(rng: np.random.Generator, packet: model.Packet) -> model.Packet:
     return packet
 
 
+def tree_network(rng: np.random.Generator, rounds: int = 8, slots: int = 2) -> list[Datagram]:
+    """As :func:`bad_network`, of the jobs of several levels: lower aggregators send partial results, and from above
+    come results and notices, some of them wrong."""
+    due: list[tuple[float, Datagram]] = []
+    for round_ in range(rounds):
+        for job in TREES:
+            for slot in range(min(slots, job.slots)):
+                due += _tree_round(rng, job, slot, round_)
+    return [datagram for _, datagram in sorted(due, key=lambda entry: entry[0])]
+
+
+def _tree_round(rng: np.random.Generator, job: Job, slot: int, round_: int) -> Iterator[tuple[float, Datagram]]:
+    # With a tag behind them signs that are drawn cannot be compared.
+    ops = sorted(job.ops - ({model.SIGN} if job.key else set()))
+    op = ops[(slot + round_) % len(ops)]
+    for worker, host in enumerate(job.workers):
+        payload = random_partial(rng, op, host.weight) if host.is_switch else random_payload(rng, op)
+        count = int(rng.choice([host.weight, host.weight - 1, host.weight + 1], p=[0.9, 0.05, 0.05]))
+        packet = contribution(job, worker, slot, round_, payload, op, count=max(count, 1))
+        for _ in range(1 + rng.binomial(2, 0.4)):
+            late = 2.5 * rng.random() if rng.random() < 0.1 else 0.4 * rng.random()
+            if rng.random() > 0.1:
+                yield round_ + late, _sealed(rng, job, host, _sent(rng, packet), AGGREGATOR.ip)
+    if job.parent is None:
+        return
+    for packet in _from_above(rng, job, slot, round_, op):
+        sender = PARENT if rng.random() < 0.95 else HOSTS[3]
+        yield round_ + 0.2 + 0.5 * rng.random(), _sealed(rng, job, sender, packet, PARENT.ip)
+
+
+def _from_above(rng: np.random.Generator, job: Job, slot: int, round_: int, op: int) -> Iterator[model.Packet]:
+    assert job.parent is not None
+    words = model.WORDS_DOWN[op]
+    cut = op == model.THC and rng.random() < 0.3
+    payload = random_payload(rng, op, model.WORDS_CUT if cut else words)
+    seats = 0xFF & ~(int(rng.random() < 0.2) << job.parent.worker)
+    packet = contribution(job, job.parent.worker, slot, round_, payload, op, count=9, contributors=seats)
+    packet = packet._replace(
+        cut=model.CUT_RESULT | 2 if cut else 0, flags=int(rng.choice([0, model.CE, model.MISSING]))
+    )
+    for _ in range(1 + rng.binomial(2, 0.3)):
+        if rng.random() > 0.1:
+            yield packet._replace(kind=model.RESULT, bucket=8 if rng.random() < 0.05 else packet.bucket)
+    if rng.random() < 0.4:
+        kind = model.STALE if rng.random() < 0.5 else model.REFUSED
+        yield packet._replace(kind=kind, words=0, payload=b"", round=round_ + int(rng.integers(-1, 2)) & 0xFFFFFFFF)
+
+
+def _sealed(rng: np.random.Generator, job: Job, host: model.Host, packet: model.Packet, switch: bytes) -> Datagram:
+    if rng.random() > 0.03:
+        packet = job.sealed(packet, switch)
+    return Datagram(host.ip, packet.encode(), int(rng.choice(TOS)))
+
+
 def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.GoldenSwitch, Played]:
     """What the golden model says; signs are taken from the replies in `got` where the model allows them."""
     golden, played = golden_switch(), Played([], [])
     golden.generation_of = lambda job: GENERATION
-    golden.jobs = (*ELASTIC, *(job for job in golden.jobs if job.number in TREE_JOBS))
+    golden.jobs = (*ELASTIC, *(job for job in golden.jobs if job.number in OTHER_JOBS))
     golden.refusals.senders = frozenset((host.port, host.mac, host.ip) for host in HOSTS)
-    places, out = places_by_job(), played.replies
+    places = places_by_job(PLAIN)
+    _play_golden(golden, stream, got, played, places)
+    return golden, played
+
+
+def expected_in_tree(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.GoldenSwitch, Played]:
+    """As :func:`expected`, of :func:`tree_aggregator`."""
+    golden, played = golden_switch(), Played([], [])
+    golden.generation_of = lambda job: GENERATION
+    golden.refusals.senders = frozenset((host.port, host.mac, host.ip) for host in WORKERS)
+    _play_golden(golden, stream, got, played, places_by_job(TREES))
+    return golden, played
+
+
+def _play_golden(
+    golden: model.GoldenSwitch,
+    stream: Sequence[Datagram],
+    got: Sequence[Reply],
+    played: Played,
+    places: dict[int, dict[int, int]],
+) -> None:
+    out = played.replies
     for source, data, tos, port in stream:
-        sender = replace(next(host for host in golden.hosts if host.ip == source), udp_port=port)
+        sender = replace(next(host for host in (*golden.hosts, PARENT) if host.ip == source), udp_port=port)
         for _, frame in sorted(golden.receive(sender.port, udp_frame(sender, AGGREGATOR, data, dscp_ecn=tos))):
             packet = model.decode(frame[42:])
-            if packet.kind == model.REFUSED:
+            if packet.kind == model.REFUSED and data[0] & 0xF != model.REFUSED:
                 played.refusals.append(Refusal(frame[42:], (".".join(map(str, source)), port), frame[15]))
                 continue
-            reply = Reply(places[packet.job][packet.worker], frame[42:], frame[15])
+            seat = UP if packet.kind == model.CONTRIBUTE else packet.worker
+            reply = Reply(places[packet.job][seat], frame[42:], frame[15])
             if packet.op == model.SIGN and packet.payload and len(got) > len(out):
                 drawn = got[len(out)].data[model.HEADER :]
                 golden.settle(packet.job, packet.slot, drawn)
                 reply = reply._replace(data=packet._replace(payload=drawn).encode())
             out.append(reply)
-    return golden, played
 
 
-def places_by_job() -> dict[int, dict[int, int]]:
-    """Job, worker: place, counted as State does."""
+def places_by_job(jobs: Sequence[Job]) -> dict[int, dict[int, int]]:
+    """Job, worker: place, counted as State does. The place above is that of worker UP."""
     numbers = iter(range(1000))
-    return {job.number: {worker: next(numbers) for worker in range(len(job.workers))} for job in SERVED}
+    return {
+        job.number: {worker: next(numbers) for worker in (*range(len(job.workers)), *((UP,) if job.parent else ()))}
+        for job in jobs
+    }
 
 
 def counted(cells: NDArray[np.uint64], names: dict[int, str]) -> dict[str, int]:

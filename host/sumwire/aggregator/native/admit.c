@@ -8,9 +8,6 @@ enum { OPS = sizeof OP_WORDS / sizeof *OP_WORDS };
 
 static int from_worker(int kind) { return kind == KIND_CONTRIBUTE || kind == KIND_PROBE; }
 
-// Kinds that only a switch above would send.
-static int from_above(int kind) { return kind == KIND_RESULT || kind == KIND_STALE || kind == KIND_REFUSED; }
-
 // Whether a packet of this kind has the number of words that its op asks for.
 static int words_fit(int kind, const uint8_t *row) {
   const struct op_words known = OP_WORDS[row[AT_OP]];
@@ -24,7 +21,7 @@ static int words_fit(int kind, const uint8_t *row) {
 static int malformed(const uint8_t *row, uint32_t size) {
   if (size < SUMWIRE_BYTES) return REJECT_LENGTH;
   if (row[AT_VERSION_KIND] >> 4 != SUMWIRE_VERSION) return REJECT_VERSION;
-  const int kind = row[AT_VERSION_KIND] & 0xF, op = row[AT_OP], words = row[AT_WORDS];
+  const int kind = kind_of(row), op = row[AT_OP], words = row[AT_WORDS];
   if (!from_worker(kind) && !from_above(kind)) return REJECT_KIND;
   if (!is_hello(row) && (op >= OPS || OP_WORDS[op].up == 0)) return REJECT_OP;
   if (!words_fit(kind, row)) return REJECT_WORDS;
@@ -44,28 +41,46 @@ static int unknown_sender(const struct aggregator_job *job, const uint8_t *row, 
   return udp_port == job->udp_ports[seat] ? REJECT_NONE : REJECT_UDP_PORT;
 }
 
+static int is_from_above(const struct aggregator_job *job, const uint8_t *source, const uint8_t *port) {
+  uint32_t address;
+  uint16_t udp_port;
+  memcpy(&address, source, sizeof address);
+  memcpy(&udp_port, port, sizeof udp_port);
+  return has_above(job) && address == job->above_address && udp_port == job->above_port;
+}
+
+// Whether the payload is of the form that its sender has: sums and counters of lower aggregators, indices and votes of
+// hosts. Other ops have one form.
+static int form_fits(const uint8_t *row, int is_lower) {
+  const struct op_words known = OP_WORDS[row[AT_OP]];
+  return row[AT_WORDS] == 0 || known.up == known.partial || (row[AT_WORDS] == known.partial) == is_lower;
+}
+
 static int not_admitted(const struct aggregator_job *job, const uint8_t *row, const uint8_t *source,
                         const uint8_t *port) {
-  const int to_lower = from_above(row[AT_VERSION_KIND] & 0xF), op = row[AT_OP];
+  const int to_lower = from_above(kind_of(row)), op = row[AT_OP];
   const int sender = to_lower ? REJECT_NONE : unknown_sender(job, row, source, port);
   if (sender != REJECT_NONE) return sender;
   if (load16(row + AT_SLOT) >= job->slots) return REJECT_SLOT;
   if (!is_hello(row) && !(job->ops >> op & 1)) return REJECT_JOB_OP;
-  // There is no switch above.
-  if (to_lower) return REJECT_PARENT;
-  if (row[AT_COUNT] != 1) return REJECT_COUNT;
-  // Other well-formed packets are a lower switch's.
-  const int from_host = row[AT_WORDS] == OP_WORDS[op].up || row[AT_WORDS] == 0 || lost_planes(row);
-  if (!from_host) return REJECT_WORDS;
-  return row[AT_FLAGS] & FLAGS_OF_SWITCHES ? REJECT_FLAGS : REJECT_NONE;
+  if (to_lower) return is_from_above(job, source, port) ? REJECT_NONE : REJECT_PARENT;
+  const uint32_t seat = row[AT_WORKER];
+  const int is_lower = job->lower >> seat & 1;
+  if (row[AT_COUNT] - 1u >= job->weights[seat]) return REJECT_COUNT;
+  if (!form_fits(row, is_lower)) return REJECT_WORDS;
+  if (row[AT_FLAGS] & FLAGS_OF_SWITCHES && !is_lower) return REJECT_FLAGS;
+  // Missing planes are made up at the root only.
+  return lost_planes(row) && has_above(job) ? REJECT_WORDS : REJECT_NONE;
 }
 
 // Whether a well-formed packet has the tag that it must have, or none where the job has no key.
 static int has_right_tag(const struct aggregator_job *job, const uint8_t *row, uint32_t size) {
   const uint32_t payload = (uint32_t)row[AT_WORDS] * WORD_BYTES;
   const uint8_t *words = row + SUMWIRE_BYTES;
-  if (size != SUMWIRE_BYTES + payload + tag_bytes(job)) return 0;
-  return !job->key.present || tags_of(&job->key, row, words, payload) == tags_load(words + payload);
+  const uint32_t tag = tag_bytes(job, row);
+  if (size != SUMWIRE_BYTES + payload + tag) return 0;
+  const struct tags_key *key = from_above(kind_of(row)) ? &job->above_key : &job->key;
+  return !tag || tags_of(key, row, words, payload) == tags_load(words + payload);
 }
 
 int packet_admit(const struct aggregator_state *state, const struct aggregator_batch *batch, uint64_t i,

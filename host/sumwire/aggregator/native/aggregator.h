@@ -28,7 +28,8 @@ struct aggregator_slot {
   uint8_t count;
   uint8_t flags;
   uint8_t op;
-  uint8_t closed;
+  // PHASE_OPEN, PHASE_WAITING for the aggregator above, or PHASE_CLOSED.
+  uint8_t phase;
   // As in a result's header: the planes that contributions lack, and CUT_RESULT.
   uint8_t cut;
   // Nobody has sent anything to it if 0.
@@ -38,13 +39,15 @@ struct aggregator_slot {
   uint64_t token;
 };
 
-// A job's latest run, and the round in which it was opened.
+// A job's latest run, and the round in which it was opened; and the generation that the aggregator above has told.
 struct aggregator_run {
   uint64_t token;
   uint32_t round;
-  uint32_t unused;
+  uint32_t generation;
 };
 
+// A job's part at this aggregator. At a leaf and in between there is one above, at the root and in between lower ones
+// have seats.
 struct aggregator_job {
   uint32_t first_slot;
   uint32_t slots;
@@ -54,14 +57,26 @@ struct aggregator_job {
   uint32_t ops;
   uint32_t digest;
   uint32_t generation;
-  uint32_t unused;
+  // Whether the job has more than one aggregator.
+  uint32_t in_tree;
   // Of plane k of the table's values, the least significant first: bit m is the coefficient of monomial m.
   uint32_t coefficients[SLOT_WORDS];
-  // By seat: where the worker's replies go, or -1; and its address and UDP port as they stand in a packet.
+  // By seat: where the worker's replies go, or -1; its address and UDP port as they stand in a packet; and how many
+  // workers it stands for.
   int32_t places[JOB_WORKERS_MAX];
   uint32_t addresses[JOB_WORKERS_MAX];
   uint16_t udp_ports[JOB_WORKERS_MAX];
+  uint8_t weights[JOB_WORKERS_MAX];
+  // The seats of lower aggregators, a bit each.
+  uint32_t lower;
+  // The aggregator above: where partial results go, or -1; its address and UDP port; and this one's seat there.
+  int32_t above;
+  uint32_t above_address;
+  uint16_t above_port;
+  uint16_t above_seat;
   struct tags_key key;
+  // Of packets to and from the aggregator above.
+  struct tags_key above_key;
 };
 
 struct aggregator_state {
@@ -173,11 +188,14 @@ int aggregator_serve(const struct aggregator_socket *udp, const struct aggregato
                      struct aggregator_replies *replies, const struct aggregator_messages *out,
                      struct aggregator_served *served);
 
+// A contribution that is folded in. `count`: of the slot's workers with those that it stands for, `weight`.
 struct fold {
   const struct aggregator_job *job;
   // Of the stream of random bits for SIGN.
   uint64_t key;
-  uint32_t count;
+  uint32_t count, weight;
+  // A lower aggregator's: sums or counters, not indices or votes.
+  int partial;
 };
 
 // Makes up the low index planes of a trimmed contribution: of the quarter q half of the values get the index 4q + 2, the
@@ -188,13 +206,16 @@ void fold_fill_index(const uint8_t *payload, uint8_t *filled);
 void fold_fill_sum(uint8_t *words);
 
 // Writes a slot's words from its first contribution.
-void fold_first(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, uint8_t *words);
+void fold_first(uint8_t op, const struct fold *fold, const uint8_t *payload, uint8_t *words);
 
-// Folds contribution number `fold->count` into a slot's words. Returns the flags that the slot gets for it.
+// Folds a contribution into a slot's words. Returns the flags that the slot gets for it.
 uint8_t fold_next(uint8_t op, const struct fold *fold, const uint8_t *payload, uint8_t *words);
 
 // Replaces the counters of `count` votes by the majority, in the first words.
 void fold_close_votes(uint32_t count, uint8_t *words);
+
+// Writes the counters of votes as a partial result has them, without their top planes.
+void fold_pass_votes(const uint8_t *words, uint8_t *partial);
 
 static inline uint64_t mix64(uint64_t word) {
   word = (word ^ word >> 30) * MIX_1;

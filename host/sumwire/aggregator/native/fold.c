@@ -9,6 +9,8 @@
 // Signs in words of 64.
 enum { SIGN_BYTES = SIGN_WORDS * WORD_BYTES, SIGNS = SIGN_BYTES / 8 };
 enum { VOTE_COUNTERS = VOTE_WORDS_UP, VOTE_PLANES = SLOT_WORDS / VOTE_COUNTERS };
+// Planes of a counter in a partial result.
+enum { VOTE_PLANES_PARTIAL = VOTE_WORDS_PARTIAL / VOTE_COUNTERS };
 enum { MONOMIALS = 1 << THC_INDEX_PLANES };
 
 typedef uint64_t plane[PLANE_WORDS];
@@ -55,6 +57,21 @@ static void count_votes(const uint8_t *payload, plane *counters) {
   memset(counters, 0, SLOT_BYTES);
   for (int k = 0; k < VOTE_COUNTERS; k++)
     memcpy(counters[(k + 1) * VOTE_PLANES - 1], payload + k * WORD_BYTES, WORD_BYTES);
+}
+
+// The low planes of counter k, in a slot's words.
+static int low_planes(int k) { return (k + 1) * VOTE_PLANES - VOTE_PLANES_PARTIAL; }
+
+static void take_counters(const uint8_t *payload, plane *counters) {
+  memset(counters, 0, SLOT_BYTES);
+  for (int k = 0; k < VOTE_COUNTERS; k++)
+    memcpy(counters[low_planes(k)], payload + k * VOTE_PLANES_PARTIAL * WORD_BYTES, VOTE_PLANES_PARTIAL * WORD_BYTES);
+}
+
+void fold_pass_votes(const uint8_t *words, uint8_t *partial) {
+  for (int k = 0; k < VOTE_COUNTERS; k++)
+    memcpy(partial + k * VOTE_PLANES_PARTIAL * WORD_BYTES, words + low_planes(k) * WORD_BYTES,
+           VOTE_PLANES_PARTIAL * WORD_BYTES);
 }
 
 static void add_planes(plane *sum, const plane *added, int counters) {
@@ -111,10 +128,10 @@ static void draw_signs(uint64_t key, uint32_t p, uint64_t *draws) {
   }
 }
 
-// The incoming sign replaces the held one where a draw says so, with probability 1 / count.
+// The incoming sign replaces the held one where a draw says so, with probability weight / count.
 static void merge_signs(const struct fold *fold, const uint8_t *payload, uint8_t *words) {
   uint64_t draws[SIGNS];
-  draw_signs(fold->key, ((1u << PROBABILITY_BITS) + fold->count / 2) / fold->count, draws);
+  draw_signs(fold->key, ((fold->weight << PROBABILITY_BITS) + fold->count / 2) / fold->count, draws);
   for (int i = 0; i < SIGNS; i++) {
     uint64_t held, incoming;
     memcpy(&held, words + 8 * i, 8);
@@ -137,25 +154,27 @@ void fold_fill_index(const uint8_t *payload, uint8_t *filled) {
 void fold_fill_sum(uint8_t *words) { fill(words + THC_WORDS_CUT * WORD_BYTES); }
 
 // A whole slot: a table value or counters, from a contribution.
-static void as_planes(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, plane *planes) {
-  if (op == OP_THC) look_up(job, payload, planes);
+static void as_planes(uint8_t op, const struct fold *fold, const uint8_t *payload, plane *planes) {
+  if (op == OP_THC && fold->partial) memcpy(planes, payload, SLOT_BYTES);
+  else if (op == OP_THC) look_up(fold->job, payload, planes);
+  else if (fold->partial) take_counters(payload, planes);
   else count_votes(payload, planes);
 }
 
-void fold_first(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, uint8_t *words) {
+void fold_first(uint8_t op, const struct fold *fold, const uint8_t *payload, uint8_t *words) {
   if (op == OP_THC || op == OP_VOTE) {
     plane planes[SLOT_WORDS];
-    as_planes(op, job, payload, planes);
+    as_planes(op, fold, payload, planes);
     memcpy(words, planes, SLOT_BYTES);
   } else {
     memcpy(words, payload, OP_WORDS[op].up * WORD_BYTES);
   }
 }
 
-static void fold_planes(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, uint8_t *words) {
+static void fold_planes(uint8_t op, const struct fold *fold, const uint8_t *payload, uint8_t *words) {
   plane sum[SLOT_WORDS], added[SLOT_WORDS];
   memcpy(sum, words, SLOT_BYTES);
-  as_planes(op, job, payload, added);
+  as_planes(op, fold, payload, added);
   add_planes(sum, added, op == OP_THC ? 1 : VOTE_COUNTERS);
   memcpy(words, sum, SLOT_BYTES);
 }
@@ -163,7 +182,7 @@ static void fold_planes(uint8_t op, const struct aggregator_job *job, const uint
 uint8_t fold_next(uint8_t op, const struct fold *fold, const uint8_t *payload, uint8_t *words) {
   switch (op) {
     case OP_THC:
-    case OP_VOTE: fold_planes(op, fold->job, payload, words); return 0;
+    case OP_VOTE: fold_planes(op, fold, payload, words); return 0;
     case OP_MAX32: keep_larger(payload, words); return 0;
     case OP_SUM32: return add_elements(payload, words);
     case OP_SIGN: merge_signs(fold, payload, words); return 0;

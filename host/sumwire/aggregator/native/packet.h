@@ -39,12 +39,21 @@ static inline int lost_planes(const uint8_t *row) {
   return row[AT_OP] == OP_THC && row[AT_WORDS] == THC_WORDS_TRIMMED;
 }
 
-// Of every packet of a job.
-static inline uint32_t tag_bytes(const struct aggregator_job *job) { return job->key.present ? TAG_BYTES : 0; }
+static inline int kind_of(const uint8_t *row) { return row[AT_VERSION_KIND] & 0xF; }
+
+// Kinds that the aggregator above sends.
+static inline int from_above(int kind) { return kind == KIND_RESULT || kind == KIND_STALE || kind == KIND_REFUSED; }
+
+// Of every packet of a job, but of none that says why another one is refused.
+static inline uint32_t tag_bytes(const struct aggregator_job *job, const uint8_t *row) {
+  return job->key.present && kind_of(row) != KIND_REFUSED ? TAG_BYTES : 0;
+}
+
+static inline int has_above(const struct aggregator_job *job) { return job->above >= 0; }
 
 // A question that every job answers: how the slot is, and what the switch holds the job for.
 static inline int is_hello(const uint8_t *row) {
-  return (row[AT_VERSION_KIND] & 0xF) == KIND_PROBE && row[AT_OP] == OP_NONE && row[AT_WORDS] == 0;
+  return kind_of(row) == KIND_PROBE && row[AT_OP] == OP_NONE && row[AT_WORDS] == 0;
 }
 
 // A packet, with its job and its slot.

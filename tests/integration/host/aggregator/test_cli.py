@@ -20,6 +20,7 @@ import sumwire
 import torch
 from golden import model
 from helpers.aggregator.served import every_op_mapping
+from helpers.aggregator.tree import tree_mapping
 from helpers.logs import checked, lines_in
 from helpers.paths import ROOT
 from helpers.rights import assert_no_rights_left
@@ -262,3 +263,42 @@ def test_wrong_usage(options: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main([*options, "job.json"] if options else [])
     assert ended.value.code == 2
+
+
+def test_a_tree_of_programs(tmp_path: Path) -> None:
+    """In any order: a lower one is ready once the one above has answered. A leaf of two processes among them."""
+    mapping = tree_mapping((1, 1, 2, 2), (0, 0), slots=256)
+    path = str(write_job(mapping, tmp_path / "tree.json"))
+    root, first, second = mapping["tree"][0]["above"], *(entry["aggregator"] for entry in mapping["tree"])
+    with program(path, "--at", first, "--processes", "2") as one, program(path, "--at", second) as other:
+        # It waits for a root, and says so.
+        assert f"no answer from the aggregator above, {root}:21335" in line_of(one.stderr)
+        with program(path, "--at", root) as top:
+            for process, at in ((top, root), (one, first), (other, second)):
+                assert line_of(process.stdout).startswith(f"ready: {at}:21335, processes: ")
+            reduce_once(mapping)
+            for process in (one, other, top):
+                process.send_signal(signal.SIGTERM)
+                told = process.communicate(timeout=60)[0]
+                assert process.returncode == 0 and "rejected: none" in told
+
+
+def test_a_leaf_that_waits_ends_by_a_signal(tmp_path: Path) -> None:
+    mapping = tree_mapping((1, 1), (0,))
+    path = str(write_job(mapping, tmp_path / "tree.json"))
+    with program(path, "--at", mapping["tree"][0]["aggregator"]) as leaf:
+        assert "no answer" in line_of(leaf.stderr)
+        leaf.send_signal(signal.SIGTERM)
+        assert leaf.wait(60) == 0
+
+
+def test_each_of_a_tree_is_told_which_one_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mapping = tree_mapping((1, 1, 2, 2), (0, 0))
+    path = str(write_job(mapping, tmp_path / "tree.json"))
+    root = mapping["tree"][0]["above"]
+    for words, said in (
+        ((), f"--at = None: must be one of .*{re.escape(root)}"),
+        (("--at", "10.9.9.9"), "10.9.9.9.*one of"),
+    ):
+        assert cli.main([path, *words]) == 1
+        assert re.search(said, capsys.readouterr().err)

@@ -13,6 +13,7 @@ from golden import model
 from helpers.aggregator.served import every_op_mapping, running, serving
 from helpers.transport.udp_bridge import aggregator_of, configs
 from sumwire.aggregator import sharing
+from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOver
@@ -107,9 +108,10 @@ def test_marks_stay_with_datagrams_that_are_handed_over(
     mapping: dict[str, Any], workers: list[Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sharing, "attach", lambda *_: None)
-    shared, inboxes = Shared(configs(mapping)[:1], processes=2), [HandOver(), HandOver()]
+    parts = lanes_of(configs(mapping)[:1])
+    shared, inboxes = Shared(parts, processes=2), [HandOver(), HandOver()]
     sockets = listen(aggregator_of(mapping), model.UDP_PORT, 2)
-    states = [State(configs(mapping)[:1], shared, number, seed=1) for number in range(2)]
+    states = [State(parts, shared, number, seed=1) for number in range(2)]
     servers = [Server(udp, states[number], inboxes, number) for number, udp in enumerate(sockets)]
     with running(servers):
         # Slots of both processes, and all of a worker's packets come to one.

@@ -18,6 +18,7 @@ from helpers.aggregator.served import every_op_mapping, running, serving
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers
 from helpers.waiting import until
 from sumwire.aggregator.core import BATCH
+from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.state import SENT, UNSENT, State
@@ -146,7 +147,7 @@ def test_runs_of_fewer_workers_and_of_all(form: str) -> None:
 def test_more_than_a_batch_at_once_is_answered(form: str) -> None:
     """The packets are there before the aggregator looks: two batches and a part of one."""
     mapping, chunks, words = every_op_mapping(slots=512), 320, OP_WORDS[p4.OP_SIGN]
-    state = State(configs(mapping)[:1], seed=3)
+    state = State(lanes_of(configs(mapping)[:1]), seed=3)
     with contextlib.ExitStack() as stack:
         (udp,) = listen(aggregator_of(mapping), model.UDP_PORT, 1)
         stack.enter_context(udp)

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.transport.udp_bridge import TABLE, job_mapping, write_job
+from helpers.aggregator.tree import tree_mapping
+from helpers.transport.udp_bridge import TABLE, configs, job_mapping, write_job
 from sumwire.aggregator.jobs import lanes_of, load_jobs
+from sumwire.aggregator.parts import Above, part_of
 from sumwire.aggregator.state import State, coefficients
+from sumwire.config import parse_job
 from sumwire.errors import ConfigError
 
 
@@ -24,7 +27,7 @@ def test_jobs_share_one_aggregator(tmp_path: Path) -> None:
     first = job_mapping(3, 8, job=1)
     second = {**first, "job": 2, "name": "other", "slots": 5}
     jobs = load_jobs([write_job(first, tmp_path / "a.json"), write_job(second, tmp_path / "b.json")])
-    state = State(jobs)
+    state = State(lanes_of(jobs))
     assert [(int(j["first_slot"]), int(j["slots"])) for j in state.jobs] == [(0, 8), (8, 5)]
     assert len(state.places) == 6
 
@@ -32,13 +35,15 @@ def test_jobs_share_one_aggregator(tmp_path: Path) -> None:
 def test_seats_need_not_be_worker_numbers(tmp_path: Path) -> None:
     mapping = job_mapping(2, 8)
     mapping["addresses"][0]["seat"], mapping["addresses"][1]["seat"] = 31, 4
-    (entry,) = State(load_jobs([write_job(mapping, tmp_path / "a.json")])).jobs
+    (entry,) = State(lanes_of(load_jobs([write_job(mapping, tmp_path / "a.json")]))).jobs
     assert {seat: int(place) for seat, place in enumerate(entry["places"]) if place >= 0} == {31: 0, 4: 1}
 
 
-def test_a_tree_is_refused(tmp_path: Path) -> None:
+def test_several_aggregators_without_a_tree_are_refused(tmp_path: Path) -> None:
     path = write_job(elsewhere(job_mapping(4, 8), 2), tmp_path / "tree.json")
-    with pytest.raises(ConfigError, match=r"tree.json: aggregator = .*127\.9\.9\.9.*single level"):
+    with pytest.raises(
+        ConfigError, match=r"tree.json: aggregator = .*127\.9\.9\.9.*must be one, or lower ones of a `tree`"
+    ):
         load_jobs([path])
 
 
@@ -74,7 +79,11 @@ def test_lanes_are_jobs_of_their_own(tmp_path: Path) -> None:
     """Numbers, slots, and the UDP ports that follow the first at every worker."""
     first = laned(job_mapping(2, 8), (5, 8), (9, 4), (3, 2))
     jobs = lanes_of(load_jobs([write_job(first, tmp_path / "a.json")]))
-    assert [(job.name, job.job, job.slots) for job in jobs] == [("test/0", 5, 8), ("test/1", 9, 4), ("test/2", 3, 2)]
+    assert [(part.job.name, part.job.job, part.job.slots) for part in jobs] == [
+        ("test/0", 5, 8),
+        ("test/1", 9, 4),
+        ("test/2", 3, 2),
+    ]
     state = State(jobs)
     assert [int(state.job_of[number]) for number in (5, 9, 3, 7)] == [0, 1, 2, -1]
     assert [(int(j["first_slot"]), int(j["slots"])) for j in state.jobs] == [(0, 8), (8, 4), (12, 2)]
@@ -144,3 +153,95 @@ def test_a_credential_of_systemd_may_have_an_access_list(
     else:
         with pytest.raises(ConfigError, match="others than its owner may open"):
             load_jobs([path])
+
+
+def test_the_parts_of_a_tree() -> None:
+    """Two workers at a leaf, one in the middle, one at the root."""
+    mapping = tree_mapping((2, 2, 1, 0), (0, 1))
+    (job, *_) = configs(mapping)
+    middle, leaf = (entry["aggregator"] for entry in mapping["tree"])
+    root = mapping["tree"][0]["above"]
+    parts = {name: part_of(job, name) for name in (root, middle, leaf)}
+    # Those of the root: its worker, and the three below the middle.
+    assert {name: [seat.weight for seat in part.seats.values()] for name, part in parts.items()} == {
+        root: [1, 3], middle: [1, 2], leaf: [1, 1],
+    }  # fmt: skip
+    assert [part.quorum for part in parts.values()] == [2, 2, 2]
+    assert [part.above for part in parts.values()] == [None, Above(root, 1), Above(middle, 1)]
+    assert [part.worker(seat) for part in parts.values() for seat in (0, 1)] == [3, None, 2, None, 0, 1]
+    with pytest.raises(ConfigError, match=r"must name one of the job's aggregators"):
+        part_of(job)
+
+
+def test_leaves_in_short() -> None:
+    leaves = {"10.0.1.100": ["10.0.1.1", "10.0.1.100"], "10.0.2.100": ["10.0.2.1"]}
+    job = parse_job({"format": 3, "name": "d", "job": 7, "aggregator": "10.0.0.100", "leaves": leaves}, 0)
+    assert [(one.ip, one.udp_port, one.aggregator, one.seat) for one in job.addresses] == [
+        ("10.0.1.1", 21335, "10.0.1.100", 0), ("10.0.1.100", 21343, "10.0.1.100", 1),
+        ("10.0.2.1", 21335, "10.0.2.100", 0),
+    ]  # fmt: skip
+    assert [(one.aggregator, one.above, one.seat) for one in job.tree] == [
+        ("10.0.1.100", "10.0.0.100", 0), ("10.0.2.100", "10.0.0.100", 1),
+    ]  # fmt: skip
+    assert (job.workers, job.quorum) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            {"tree": [{"aggregator": "LEAF", "above": "ROOT", "seat": 32}]},
+            r"tree\[0\]: seat = 32: must be an integer in 0\.\.31",
+        ),
+        ({"tree": [{"aggregator": "LEAF", "above": "LEAF", "seat": 0}]}, "not back to an aggregator on the way"),
+        ({"tree": []}, "one and the same root"),
+        ({"tree": [{"aggregator": "LEAF", "above": "ROOT", "seat": 0}]}, "a seat of its own"),
+        (
+            {
+                "tree": [
+                    {"aggregator": "LEAF", "above": "ROOT", "seat": 1},
+                    {"aggregator": "LEAF", "above": "ROOT", "seat": 2},
+                ]
+            },
+            "name each lower aggregator once",
+        ),
+        (
+            {
+                "tree": [
+                    {"aggregator": "LEAF", "above": "ROOT", "seat": 1},
+                    {"aggregator": "10.9.9.9", "above": "ROOT", "seat": 2},
+                ]
+            },
+            "have workers below each",
+        ),
+        ({"tree": 3}, "must be a list"),
+        ({"tree": ["LEAF"]}, "must be an object"),
+        ({"quorum": 2}, "must be 3, all workers"),
+        ({"workers_min": 2}, "must be 3, all workers"),
+    ],
+)
+def test_a_tree_that_is_none_is_refused(change: dict[str, Any], text: str) -> None:
+    """Worker 2 is at the root, the others are at a leaf."""
+    mapping = tree_mapping((1, 1, 0), (0,))
+    names = {"LEAF": mapping["tree"][0]["aggregator"], "ROOT": mapping["tree"][0]["above"]}
+    if isinstance(change.get("tree"), list):
+        tree = [
+            {key: names.get(value, value) for key, value in entry.items()} if isinstance(entry, dict) else entry
+            for entry in change["tree"]
+        ]
+        change = {**change, "tree": tree}
+    with pytest.raises(ConfigError, match=text):
+        parse_job({**mapping, **change}, 0)
+
+
+def test_votes_of_more_than_a_partial_result_holds_are_refused() -> None:
+    mapping = {**tree_mapping((1,) * 8 + (0,), (0,)), "thc": {"bits": 4}}
+    with pytest.raises(ConfigError, match=r"vote is for at most 7 workers below a lower aggregator, this one has 8"):
+        parse_job(mapping, 0)
+    assert len(parse_job({**mapping, "ops": ["thc", "max32"]}, 0).tree) == 1
+
+
+def test_several_aggregators_above_one_are_refused(tmp_path: Path) -> None:
+    mapping = {**tree_mapping((1, 1, 2), (0, 0)), "paths": 2}
+    with pytest.raises(ConfigError, match=r"a.json: paths = 2: must be 1: .*one above"):
+        load_jobs([write_job(mapping, tmp_path / "a.json")], mapping["tree"][0]["above"])

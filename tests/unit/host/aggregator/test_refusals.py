@@ -15,7 +15,7 @@ from golden import model
 from golden.model import Packet
 from helpers.aggregator.streams import Datagram, aggregator, load
 from helpers.logs import lines_of, of
-from helpers.packet.aggregator_rig import SERVED, job_config
+from helpers.packet.aggregator_rig import PLAIN, part
 from helpers.packet.play import contribution
 from helpers.packet.star import EVERY, FULL, HOSTS, NORMS
 from sumwire.aggregator.batches import Refusal
@@ -136,7 +136,7 @@ def test_processes_share_who_was_told() -> None:
 
 
 def test_every_workers_address_is_known_and_strangers_share_rows() -> None:
-    senders = Senders([job_config(job) for job in SERVED])
+    senders = Senders([part(job) for job in PLAIN])
     rows = senders.rows_of(np.array([packed_address(ip(host.ip)) for host in HOSTS], np.uint32))
     assert sorted(rows.tolist()) == list(range(senders.known)) == [0, 1, 2, 3]
     strange = senders.rows_of(np.arange(1, 1000, dtype=np.uint32))
@@ -153,8 +153,11 @@ def logged(caplog: pytest.LogCaptureFixture, log: RefusalLog, datagram: Datagram
 
 def refusal_log() -> RefusalLog:
     """Of the star's jobs, one of which has a name to be escaped."""
-    jobs = [job_config(job) for job in SERVED]
-    return RefusalLog(State([replace(job, name="d\n\x1b[2J") if job.job == NORMS.number else job for job in jobs]))
+    parts = [part(job) for job in PLAIN]
+    named = [
+        replace(one, job=replace(one.job, name="d\n\x1b[2J")) if one.job.job == NORMS.number else one for one in parts
+    ]
+    return RefusalLog(State(named))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,7 @@ def refusal_log() -> RefusalLog:
         (GOOD._replace(version=1), p4.REJECT_VERSION, r"version 1 .* speaks 2: install one version of Sumwire"),
         (GOOD._replace(kind=9), p4.REJECT_KIND, r"kind 9 from 10\.0\.0\.1, .*: install one version"),
         (GOOD._replace(op=99), p4.REJECT_OP, r"op 99 from 10\.0\.0\.1, .*: install one version"),
-        (GOOD, p4.REJECT_WORDS, r"op thc from .* payload .* sumwire-controller apply, with `aggregator`"),
+        (GOOD, p4.REJECT_WORDS, r"op thc from .* payload .* with `tree`, and each its own address"),
         (
             GOOD._replace(job=23),
             p4.REJECT_JOB,
@@ -189,7 +192,11 @@ def refusal_log() -> RefusalLog:
         (GOOD, p4.REJECT_CALL, r"slot 3, round 5, which another call began: .*start the job again on all$"),
         (GOOD, p4.REJECT_TOKEN, r"of a run that is not open here: .*start all workers of the job again$"),
         (GOOD, p4.REJECT_ROUND, r"slot 3, round 5 from .*, which is not the slot's next one: .*start all workers"),
-        (GOOD._replace(kind=model.RESULT), p4.REJECT_PARENT, r"as from a switch above.*sumwire-controller apply"),
+        (
+            GOOD._replace(kind=model.RESULT),
+            p4.REJECT_PARENT,
+            r"as from an aggregator above, this aggregator has none: .*--at ADDRESS",
+        ),
     ],
 )
 def test_the_log_names_sender_value_and_cure(

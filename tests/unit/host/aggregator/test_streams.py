@@ -7,8 +7,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from golden import model
-from helpers.aggregator.streams import Datagram, aggregator, bad_network, counted, expected, load, play
-from helpers.packet.aggregator_rig import TREE_JOBS
+from helpers.aggregator.streams import (
+    Datagram,
+    aggregator,
+    bad_network,
+    counted,
+    expected,
+    expected_in_tree,
+    load,
+    play,
+    tree_aggregator,
+    tree_network,
+)
+from helpers.packet.aggregator_rig import OTHER_JOBS
 from helpers.packet.play import contribution
 from helpers.packet.star import FULL, HOSTS
 from sumwire.aggregator.core import Aggregator
@@ -51,6 +62,34 @@ def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
     # INCOMPLETE, OVERFLOW, TRIMMED, CE, MISSING, CLOSED.
     assert flags == {1, 2, 3, 4, 6, 7}
     assert {packet.words for packet in sent if packet.op == model.THC} == {0, 6, 8}
+
+
+@FORMS
+@pytest.mark.parametrize("seed", range(3))
+def test_replies_in_a_tree_are_the_golden_models(native: bool, seed: int) -> None:
+    rng = np.random.default_rng([seed, 3])
+    stream = tree_network(rng)
+    served = tree_aggregator(native=native)
+    got = play(served, stream, rng, most=48)
+    golden, wanted = expected_in_tree(stream, got.replies)
+    assert got.replies == wanted.replies
+    assert counted(served.state.verdicts, NAMES["VERDICT_"]) == dict(golden.verdicts)
+    assert counted(served.state.rejects, NAMES["REJECT_"]) == dict(golden.rejects)
+    # The schedule is one that has everything in it.
+    assert set(golden.verdicts) == {
+        *("FIRST", "ADD", "LAST", "DUPLICATE", "REPEAT", "FLUSH", "STALE", "REJECT", "INFORM"),
+        *("ASK", "DOWN", "KNOWN", "RELAY"),
+    }
+    assert set(golden.rejects) >= {"COUNT", "WORDS", "PARENT", "CALL", "TAG"}
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("seed", range(4))
+def test_numpy_and_native_are_equal_to_the_bit_in_a_tree(seed: int) -> None:
+    stream = tree_network(np.random.default_rng([seed, 8]), rounds=4)
+    numpy, native = tree_aggregator(native=False), tree_aggregator(native=True)
+    assert play(numpy, stream, np.random.default_rng(seed), 40) == play(native, stream, np.random.default_rng(seed), 9)
+    assert state_of(numpy) == state_of(native)
 
 
 @FORMS
@@ -126,7 +165,7 @@ def test_reasons_are_the_golden_models(native: bool) -> None:
 
 def from_a_switch(data: bytes) -> bool:
     """Of a job with lower switches, which are no workers of the aggregator's."""
-    return len(data) >= model.HEADER and model.decode(data).job in TREE_JOBS
+    return len(data) >= model.HEADER and model.decode(data).job in OTHER_JOBS
 
 
 def one(job: model.Job, worker: int, round_: int) -> Datagram:

@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Trees of aggregators: an aggregator is a worker of the next one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import sumwire
+import torch
+from helpers.aggregator.tree import serving_tree, tree_mapping
+from helpers.transport.udp_bridge import SILENCE_S, configs, run_workers
+from helpers.waiting import until
+from sumwire.config import JobConfig
+from sumwire.native import SWITCH
+from sumwire.transport.delivery import Delivery
+from sumwire_protocol import constants as p4
+from torch import Tensor
+
+FORMS = pytest.mark.parametrize("form", ["numpy", pytest.param("native", marks=pytest.mark.cc)])
+TWO_LEAVES = ((0, 0, 1, 1), (0, 0))
+KEY = bytes(range(32))
+
+
+@pytest.fixture
+def _form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if form == "numpy":
+        monkeypatch.setenv(SWITCH, "0")
+
+
+def two_leaves(slots: int = 64) -> list[JobConfig]:
+    """Workers 0 and 1 at the first leaf, 2 and 3 at the second."""
+    return configs(tree_mapping((1, 1, 2, 2), (0, 0), slots))
+
+
+def three_levels() -> list[JobConfig]:
+    """Two workers at a leaf, one in the middle, one at the root; with a key."""
+    jobs = configs(tree_mapping((2, 2, 1, 0), (0, 1)))
+    return [replace(job, key=KEY) for job in jobs]
+
+
+def reduced(config: JobConfig, x: Tensor) -> dict[str, Any]:
+    """Every op once."""
+    numbers = (x[:2000] * 1000).int().numpy()
+    with sumwire.Job(config, fallback="never", deadline_s=30.0) as job:
+        mean, _ = job.reduce(x)
+        return {
+            "thc": mean,
+            "sum32": job.sum32(numbers),
+            "max32": job.max32(numbers.view(np.uint32)),
+            "min32": job.min32(numbers.view(np.uint32)),
+            "vote": job.vote(x >= 0),
+            "sign": job.sign_merge(x >= 0),
+        }
+
+
+def check(results: list[dict[str, Any]], xs: list[Tensor]) -> None:
+    """That all sums are right, and all workers have the same."""
+    stacked, first = torch.stack(xs), results[0]
+    for other in results[1:]:
+        assert all(bool((first[name] == other[name]).all()) for name in first)
+    numbers = (stacked[:, :2000] * 1000).int().numpy()
+    assert np.array_equal(first["sum32"], numbers.sum(0))
+    assert np.array_equal(first["max32"], numbers.view(np.uint32).max(0))
+    assert np.array_equal(first["min32"], numbers.view(np.uint32).min(0))
+    mean, plus = stacked.mean(0), (stacked >= 0).double().mean(0)
+    assert float((first["thc"] - mean).square().sum() / mean.square().sum()) < 0.03
+    assert torch.equal(first["vote"], (stacked >= 0).sum(0) >= len(xs) / 2)
+    signs = first["sign"].double()
+    assert bool(signs[plus == 1].all()) and not bool(signs[plus == 0].any())
+    # Drawn with the weights of the partial results: right on average, within five standard deviations.
+    assert abs(float(signs.mean() - plus.mean())) < 5 * 0.5 / len(signs) ** 0.5
+
+
+def gradients(workers: int = 4) -> list[Tensor]:
+    torch.manual_seed(1)
+    common = torch.randn(6_000)
+    return [common + 0.5 * torch.randn(6_000) for _ in range(workers)]
+
+
+@FORMS
+@pytest.mark.usefixtures("_form")
+@pytest.mark.parametrize(("jobs", "loss"), [(two_leaves, 0.02), (three_levels, 0.0)], ids=["lossy", "keyed"])
+def test_every_op_is_summed_over_all_workers(form: str, jobs: Any, loss: float) -> None:
+    each, xs = jobs(), gradients()
+    with serving_tree(each[0], loss) as tree:
+        check(run_workers(lambda worker: reduced(each[worker], xs[worker]), 4), xs)
+        root = tree.states[tree.root]
+        # It has had one contribution from each seat, not from each worker.
+        assert int(root.verdicts[p4.VERDICT_LAST]) == int(root.verdicts[p4.VERDICT_FIRST]) > 20
+        assert int(root.verdicts[p4.VERDICT_ADD]) == 0
+        assert sum(int(state.verdicts[p4.VERDICT_REJECT]) for state in tree.states.values()) == 0
+        if loss:
+            asked = sum(int(tree.states[name].verdicts[p4.VERDICT_ASK]) for name in tree.names[1:])
+            assert asked > 0
+
+
+def test_a_bounded_loss_leaves_some_out_and_all_agree() -> None:
+    each, x = two_leaves(256), torch.randn(60_000)
+    delivery = Delivery(loss_bound=0.05)
+
+    def work(worker: int) -> tuple[Tensor, int]:
+        with sumwire.Job(each[worker], delivery=delivery, fallback="never", deadline_s=20.0) as job:
+            mean, _ = job.reduce(x)
+            return mean, job.stats.missing
+
+    with serving_tree(each[0], loss=0.03):
+        results = run_workers(work, 4)
+    assert all(torch.equal(mean, results[0][0]) and missing == results[0][1] for mean, missing in results)
+
+
+def test_a_root_that_was_started_again_empties_its_leaves() -> None:
+    """They learn its generation, and the next run is as the first."""
+    each, xs = two_leaves(), gradients()
+    with serving_tree(each[0]) as tree:
+        check(run_workers(lambda worker: reduced(each[worker], xs[worker]), 4), xs)
+        leaf = tree.states[tree.names[1]]
+        before = int(leaf.jobs["generation"][0])
+        assert {int(state.jobs["generation"][0]) for state in tree.states.values()} == {before}
+        tree.end(tree.root)
+        tree.start(tree.root)
+        after = int(tree.states[tree.root].jobs["generation"][0])
+        assert after != before
+        for name in tree.names[1:]:
+            until(lambda name=name: int(tree.states[name].jobs["generation"][0]) == after)
+            assert not tree.states[name].slots["used"].any()
+            assert int(tree.states[name].shared.runs["token"][0]) == 0
+        check(run_workers(lambda worker: reduced(each[worker], xs[worker]), 4), xs)
+
+
+@pytest.mark.parametrize("lost", ["leaf", "root"])
+def test_workers_say_which_aggregator_is_gone(lost: str) -> None:
+    """Those of a leaf that is gone have lost it. Those of the other one miss the workers behind it."""
+    each = two_leaves()
+    with serving_tree(each[0]) as tree:
+
+        def work(worker: int) -> sumwire.SumwireError | None:
+            with sumwire.Job(each[worker], fallback="never", deadline_s=1.5, silence_s=SILENCE_S) as job:
+                job.mean(torch.ones(1000))
+                if worker == 0:
+                    tree.end(tree.names[1] if lost == "leaf" else tree.root)
+                try:
+                    for _ in range(1000):
+                        job.mean(torch.ones(1000))
+                except sumwire.SumwireError as error:
+                    return error
+                return None
+
+        own, other, *behind = run_workers(work, 4)
+    assert all(isinstance(error, sumwire.SwitchLostError) for error in (own, other))
+    if lost == "leaf":
+        assert all("does not answer" in str(error) and tree.names[1] in str(error) for error in (own, other))
+        assert all("2 are missing behind other switches" in str(error) for error in behind)
+    else:
+        assert all(isinstance(error, sumwire.SwitchLostError) for error in behind)
