@@ -35,6 +35,7 @@ _WHERE: Final = "tests/unit/lab/bench/where/test_page.py"
 
 _DIAGRAM: Final = Shown("a drawing in letters, nothing to run")
 _FORMULA: Final = Shown("a formula in words; tests/unit/lab/bench/where/test_model.py computes it by hand")
+_TREE: Final = "tests/integration/host/aggregator/test_cli.py::test_a_tree_of_programs"
 _TESTS: Final = Shown("runs tests, which run themselves; their paths are checked")
 _HOURS: Final = Shown("measures for minutes to hours on a quiet machine; its options are checked")
 _CI: Final = Shown("what every change runs anyway, in .ci/run")
@@ -105,6 +106,10 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("aggregator.md: Use", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
     ("aggregator.md: Use (3)", ""): Shown("a line for another job; test_cli.py of the aggregator serves lanes"),
     ("aggregator.md: Use (4)", ""): f"{_OUTPUTS}::test_the_aggregator_says_what_the_page_says",
+    ("aggregator.md: A tree of aggregators", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
+    ("aggregator.md: A tree of aggregators (2)", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
+    ("aggregator.md: A tree of aggregators", ""): _TREE,
+    ("aggregator.md: A tree of aggregators (2)", ""): _TREE,
     ("watch.md: Logs", "json"): "tests/unit/protocol/logs/test_forms.py::test_the_page_shows_a_line_as_it_is",
     ("watch.md: Top", ""): "tests/integration/host/top/test_top.py::test_the_page_s_commands_name_endpoints",
     # other pages
