@@ -92,11 +92,11 @@ def aggregators_of(job: JobConfig) -> list[str]:
 
 def _part(job: JobConfig, at: str) -> Part:
     seats = {one.seat: Seat(one.ip, one.udp_port) for one in job.addresses if one.aggregator == at}
+    workers = workers_below(job.tree, job.addresses)
     above = None
     for one in job.tree:
         if one.above == at:
-            weight = workers_below(one.aggregator, job.tree, job.addresses)
-            seats[one.seat] = Seat(one.aggregator, p4.SUMWIRE_PORT, weight, is_lower=True)
+            seats[one.seat] = Seat(one.aggregator, p4.SUMWIRE_PORT, workers[one.aggregator], is_lower=True)
         if one.aggregator == at:
             above = Above(one.above, one.seat)
     return Part(job, at, seats, above)

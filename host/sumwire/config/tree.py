@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -23,10 +24,16 @@ class TreeError(ValueError):
         self.value, self.rule = value, rule
 
 
-def workers_below(aggregator: str, tree: Sequence[Branch], addresses: Sequence[Address]) -> int:
-    """How many workers an aggregator stands for: its own, and those of the aggregators below it."""
-    own = sum(address.aggregator == aggregator for address in addresses)
-    return own + sum(workers_below(one.aggregator, tree, addresses) for one in tree if one.above == aggregator)
+def workers_below(tree: Sequence[Branch], addresses: Sequence[Address]) -> Counter[str]:
+    """How many workers each aggregator stands for: its own, and those of the aggregators below it."""
+    above = {one.aggregator: one.above for one in tree}
+    found: Counter[str] = Counter()
+    for address in addresses:
+        at: str | None = address.aggregator
+        while at is not None:
+            found[at] += 1
+            at = above.get(at)
+    return found
 
 
 def check_tree(tree: Sequence[Branch], addresses: Sequence[Address], ops: Sequence[str]) -> None:
@@ -41,8 +48,9 @@ def check_tree(tree: Sequence[Branch], addresses: Sequence[Address], ops: Sequen
     twice = next((seat for seat in seats if seats.count(seat) > 1), None)
     if twice is not None:
         raise TreeError(twice, "must give each worker and lower aggregator a seat of its own at the one above it")
+    workers = workers_below(tree, addresses)
     for aggregator in above:
-        _check_below(aggregator, workers_below(aggregator, tree, addresses), ops)
+        _check_below(aggregator, workers[aggregator], ops)
 
 
 def _root(aggregator: str, above: Mapping[str, str]) -> str:
