@@ -139,10 +139,10 @@ def _address(of: _Refused) -> str:
 
 
 def _udp_port(of: _Refused) -> str:
-    seat = of.fields["worker"]
+    seat, expected = of.fields["worker"], of.seat.udp_port
     return (
-        f"{of.job}: seat {seat} from {of.sender}, from another UDP port than {of.seat.udp_port}, the job file's: end "
-        f"the program there that sends in the worker's name, or correct `udp_port` in the job file of all"
+        f"{of.job}: seat {seat} from {of.sender}, from another UDP port than the job file's {expected}: end the "
+        f"program there that sends in the worker's name, or correct `udp_port` in the job file of all"
     )
 
 

@@ -188,7 +188,7 @@ def refusal_log() -> RefusalLog:
         (GOOD._replace(flags=0x52), p4.REJECT_FLAGS, r"flags 0x52 from .*, which only a lower switch sets: "),
         (GOOD._replace(slot=70), p4.REJECT_SLOT, r"slot 70 from .*, the job file has 8: .*same job file"),
         (GOOD._replace(op=model.VOTE), p4.REJECT_JOB_OP, r"op vote from .*, the job file has .*thc.*: add it to `ops`"),
-        (GOOD._replace(count=4), p4.REJECT_COUNT, r"a sum of 4 from .*: .*a tree needs switches"),
+        (GOOD._replace(count=4), p4.REJECT_COUNT, r"a sum of 4 from .*, which stands for fewer: .*with `tree`"),
         (GOOD, p4.REJECT_CALL, r"slot 3, round 5, which another call began: .*start the job again on all$"),
         (GOOD, p4.REJECT_TOKEN, r"of a run that is not open here: .*start all workers of the job again$"),
         (GOOD, p4.REJECT_ROUND, r"slot 3, round 5 from .*, which is not the slot's next one: .*start all workers"),
