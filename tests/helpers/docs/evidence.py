@@ -35,7 +35,7 @@ _WHERE: Final = "tests/unit/lab/bench/where/test_page.py"
 
 _DIAGRAM: Final = Shown("a drawing in letters, nothing to run")
 _FORMULA: Final = Shown("a formula in words; tests/unit/lab/bench/where/test_model.py computes it by hand")
-_TREE: Final = "tests/integration/host/aggregator/test_cli.py::test_a_tree_of_programs"
+_TREE: Final = Shown("needs two servers; test_cli.py of the aggregator starts such a tree")
 _TESTS: Final = Shown("runs tests, which run themselves; their paths are checked")
 _HOURS: Final = Shown("measures for minutes to hours on a quiet machine; its options are checked")
 _CI: Final = Shown("what every change runs anyway, in .ci/run")

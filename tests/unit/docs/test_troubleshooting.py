@@ -37,7 +37,7 @@ HIDDEN: Final = {
     "BrokenTableError",
     "SpoiledError", "UnlikeError", "_StuckError", "DeadlinePassedError", "HaltedError", "_StoppedError", "CycleError",
     "DeviceError", "P4RuntimeError", "FindingError", "TargetError", "OutsideError", "StfError", "PacketTestError",
-    "NoBmv2Error", "_NotPlainError",
+    "NoBmv2Error", "_NotPlainError", "TreeError",
 }  # fmt: skip
 # Their texts name the value and the rule that it breaks, so one entry for all of a class is enough.
 WHOLE_CLASSES: Final = {
