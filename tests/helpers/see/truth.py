@@ -26,6 +26,12 @@ def key(frame: bytes) -> Key:
     return (*ends, packet.job, packet.slot, packet.worker, round_, token, int(asked))
 
 
+def is_of_hello(key: Key) -> bool:
+    """Whether it is a HELLO's, which is of no run."""
+    *_, token, asked = key
+    return bool(asked) and token == 0
+
+
 def resent(capture: Capture) -> Counter[Place]:
     """How often each contribution was seen again, and each question that had no answer, by the end of a link."""
     found: Counter[Place] = Counter()
