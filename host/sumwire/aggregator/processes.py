@@ -12,10 +12,11 @@ import multiprocessing.popen_fork  # what start() would import, when the user ma
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Final, Self
 
 from sumwire_protocol.logs.events import Event
@@ -159,6 +160,7 @@ class Fleet:
         # Ctrl-C reaches the whole process group. The parent alone reacts to it.
         for one in (signal.SIGINT, signal.SIGHUP):
             signal.signal(one, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         os.close(self._stop_writer)
         for other, udp in enumerate(self._sockets):
@@ -195,9 +197,20 @@ def _signal_within(seconds: float | None) -> int | None:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Block signals, so that :meth:`Fleet.wait` receives them."""
+    """Block signals, so that :meth:`Fleet.wait` receives them. In the main thread alone.
+
+    Threads of libraries do not block them, and one of these gets a signal that comes while nobody waits for it. It is
+    passed on to this thread.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    handlers = {one: signal.signal(one, _pass_on) for one in _STOP | {signal.SIGHUP}}
     try:
         yield
     finally:
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _pass_on(number: int, _frame: FrameType | None) -> None:
+    signal.pthread_kill(threading.main_thread().ident or 0, number)
