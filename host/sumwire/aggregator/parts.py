@@ -39,7 +39,8 @@ class Above:
 
 @dataclass(frozen=True)
 class Part:
-    """``aggregator``: the address of the one that does this part."""
+    """``aggregator``: the address of the one that does this part. ``seats``: who has each. ``above``: None at the root,
+    and where the job has a single one."""
 
     job: JobConfig
     aggregator: str
@@ -68,7 +69,7 @@ class Part:
 
 
 def part_of(job: JobConfig, aggregator: str | None = None) -> Part:
-    """A job's part at one of its aggregators; None for the one of a job that has a single one.
+    """A job's part at one of its aggregators. ``aggregator``: its address; a job that has a single one needs none.
 
     Raises ConfigError if the job has several and none is named, or none of that address.
     """
@@ -77,11 +78,6 @@ def part_of(job: JobConfig, aggregator: str | None = None) -> Part:
     if at not in names or (aggregator is None and len(names) > 1):
         raise _unnamed(job, names, aggregator)
     return _part(job, at)
-
-
-def parts_of(jobs: Sequence[JobConfig], aggregator: str | None = None) -> tuple[Part, ...]:
-    """:func:`part_of` of each job."""
-    return tuple(part_of(job, aggregator) for job in jobs)
 
 
 def aggregators_of(job: JobConfig) -> list[str]:

@@ -21,7 +21,7 @@ from helpers.logs import lines_of
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers
 from sumwire.aggregator import sharing
 from sumwire.aggregator.errors import ListenError
-from sumwire.aggregator.parts import parts_of
+from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOver, HandOverReceiver, UdpReceiver
@@ -123,7 +123,7 @@ def test_every_slot_is_worked_on_by_its_own_process(picked: bool, monkeypatch: p
         monkeypatch.setattr(sharing, "attach", lambda *_: None)
     mapping = every_op_mapping(slots=SLOTS)
     job = configs(mapping)[:1]
-    parts = parts_of(job)
+    parts = lanes_of(job)
     shared = Shared(parts, processes=2)
     states = [State(parts, shared, number, seed=1) for number in range(2)]
     inboxes = [HandOver(), HandOver()]

@@ -15,7 +15,7 @@ from helpers.packet.aggregator_rig import job_config
 from helpers.packet.play import contribution
 from helpers.packet.star import FULL, NORMS
 from sumwire.aggregator.core import Aggregator
-from sumwire.aggregator.parts import parts_of
+from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.state import State
 from sumwire_protocol import constants as p4
 from sumwire_protocol.digest import job_digest
@@ -25,7 +25,7 @@ FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytes
 
 def served(*, native: bool, workers_min: int = 0) -> Aggregator:
     jobs = [replace(job_config(job), workers_min=workers_min or len(job.workers)) for job in (FULL, NORMS)]
-    return Aggregator(State(parts_of(jobs)), batch=4, native=native)
+    return Aggregator(State(lanes_of(jobs)), batch=4, native=native)
 
 
 def replies(aggregator: Aggregator, packet: Packet, job: model.Job = FULL) -> list[Packet]:
