@@ -35,6 +35,8 @@ from sumwire.logs import PATTERN
 
 DONE, FAILED = 0, 1
 _PROCESSES_MAX: Final = 64
+# Verdicts on questions and answers, which aggregators of a tree exchange each second, whatever the workers do.
+_TALK: Final = (p4.VERDICT_INFORM, p4.VERDICT_KNOWN)
 _NAMES: Final = {
     prefix: {value: name.removeprefix(prefix) for name, value in vars(p4).items() if name.startswith(prefix)}
     for prefix in ("VERDICT_", "REJECT_")
@@ -167,20 +169,22 @@ def _seconds(text: str) -> float:
 
 
 class _Reporter:
-    """Prints the counters when they have changed, from its making on."""
+    """Prints the counters when packets of workers have changed them, from its making on."""
 
     def __init__(self, shared: Shared, voice: forms.Voice) -> None:
         self._shared, self._voice = shared, voice
         self._told = self._now()
 
     def tell(self) -> None:
-        told = self._now()
-        if told != self._told:
+        now = self._now()
+        if now != self._told:
+            told = report(self._shared).partition("\n")[0]
             self._voice.say(told, Event.COUNTED(counters=counted(self._shared)))
-        self._told = told
+        self._told = now
 
-    def _now(self) -> str:
-        return report(self._shared).partition("\n")[0]
+    def _now(self) -> tuple[int, ...]:
+        verdicts = self._shared.counters.sum(axis=0)[: p4.VERDICTS]
+        return tuple(map(int, np.delete(verdicts, _TALK)))
 
 
 def report(shared: Shared) -> str:

@@ -61,10 +61,17 @@ def _of_leaves(leaves: Any, root: str, where: str) -> dict[str, list[dict[str, A
     if not isinstance(leaves, dict) or not leaves:
         rule = "must be an object: the address of each leaf, and the list of its workers' addresses"
         raise ConfigError("leaves", leaves, rule, where=where, cure='write {"10.0.1.9": ["10.0.1.1", "10.0.1.2"], ...}')
+    return tree_of({leaf: _hosts(hosts, f"leaves[{leaf}]", where) for leaf, hosts in leaves.items()}, root)
+
+
+def tree_of(
+    leaves: Mapping[str, Sequence[str]], root: str, first: int = p4.SUMWIRE_PORT
+) -> dict[str, list[dict[str, Any]]]:
+    """`addresses` and `tree` of a job file. ``leaves``: the hosts of each. ``first``: as of :func:`addresses`."""
     entries: list[dict[str, Any]] = []
     taken = Counter([root, *leaves])
     for leaf, hosts in leaves.items():
-        for entry in _entries(_hosts(hosts, f"leaves[{leaf}]", where), leaf, p4.SUMWIRE_PORT, taken):
+        for entry in _entries(hosts, leaf, first, taken):
             entries.append({**entry, "worker": len(entries)})
     tree = [{"aggregator": leaf, "above": root, "seat": seat} for seat, leaf in enumerate(leaves)]
     return {"addresses": entries, "tree": tree}

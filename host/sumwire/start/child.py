@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
@@ -64,13 +65,21 @@ def check_free(address: str, otherwise: str) -> None:
 
 
 class Aggregator:
-    """A running aggregator. ``say`` gets its lines. Raises StartError if it does not become ready."""
+    """An aggregator that was started. ``say`` gets its lines, ``changed`` is called when it is ready and when it has
+    ended. Raises StartError if its program cannot be started."""
 
-    def __init__(self, command: Sequence[str], description: Mapping[str, Any], say: Say) -> None:
-        self._say = say
+    def __init__(
+        self,
+        command: Sequence[str],
+        description: Mapping[str, Any],
+        say: Say,
+        changed: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._program, self._say, self._changed = command[0], say, changed
         self._tail: deque[str] = deque(maxlen=_TAIL)
-        self._ready: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self.ended = threading.Event()
+        self._late_at = time.monotonic() + _READY_S
+        self._told: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._ready, self._ended = threading.Event(), threading.Event()
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -82,7 +91,6 @@ class Aggregator:
         self._thread.start()
         try:
             self._give(description)
-            self._await_ready(command[0])
         except BaseException:
             self.close()
             raise
@@ -92,18 +100,43 @@ class Aggregator:
         """Of the process that this one has started."""
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
+
+    def is_ready(self) -> bool:
+        """Whether it has become ready. Raises StartError if it has ended before, or takes too long."""
+        if self._ready.is_set():
+            return True
+        if self.has_ended:
+            last = " | ".join(self._tail) or "it said nothing"
+            raise StartError(f"the aggregator has ended: {last}; mend that, then start it again")
+        if time.monotonic() >= self._late_at:
+            text = f"the aggregator is not ready after {_READY_S:.0f} s"
+            raise StartError(f"{self._program}: {text}; start it again")
+        return False
+
+    def await_ready(self) -> None:
+        """Wait for it. Raises StartError as :meth:`is_ready`."""
+        while not self.is_ready():
+            with contextlib.suppress(queue.Empty):
+                self._told.get(timeout=max(0.0, self._late_at - time.monotonic()))
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End it; closing twice is allowed."""
+    def end(self) -> None:
+        """Tell it to end: it does when its standard input ends, on another machine too."""
         assert self._process.stdin is not None
-        # It ends when its standard input does, on another machine too.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
+
+    def close(self) -> None:
+        """End it, and wait for its end; closing twice is allowed."""
+        self.end()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -118,23 +151,30 @@ class Aggregator:
             self._process.stdin.write(json.dumps(description) + "\n")
             self._process.stdin.flush()
 
-    def _await_ready(self, program: str) -> None:
-        try:
-            ready = self._ready.get(timeout=_READY_S)
-        except queue.Empty:
-            raise StartError(f"{program}: the aggregator is not ready after {_READY_S:.0f} s; start it again") from None
-        if not ready:
-            last = " | ".join(self._tail) or "it said nothing"
-            raise StartError(f"the aggregator has ended: {last}; mend that, then start it again")
-
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             text = line.rstrip("\n")
             self._tail.append(text)
-            if is_event(text, Event.READY, "ready: "):
-                self._ready.put(True)
+            # Its line comes before what others say because it is ready.
             self._say(text)
+            if is_event(text, Event.READY, "ready: "):
+                self._tell(self._ready)
         self._process.wait()
-        self._ready.put(False)
-        self.ended.set()
+        self._tell(self._ended)
+
+    def _tell(self, event: threading.Event) -> None:
+        event.set()
+        self._told.put(None)
+        self._changed()
+
+
+def started(command: Sequence[str], description: Mapping[str, Any], say: Say) -> Aggregator:
+    """An aggregator that is ready. Raises StartError."""
+    aggregator = Aggregator(command, description, say)
+    try:
+        aggregator.await_ready()
+    except BaseException:
+        aggregator.close()
+        raise
+    return aggregator

@@ -15,7 +15,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.outside import shown
 
 from sumwire.config import parse_job
-from sumwire.config.brief import DEFAULT_SLOTS, addresses
+from sumwire.config.brief import DEFAULT_OPS, DEFAULT_SLOTS, addresses, tree_of
 from sumwire.config.brief import completed as all_fields
 from sumwire.errors import ConfigError, UsageError
 from sumwire.start.errors import ServiceError
@@ -44,7 +44,8 @@ _PUBLIC: Final = frozenset(
 @dataclass(frozen=True)
 class Wanted:
     """What a job shall be like. ``gbit``: the rate of a worker's link in Gbit/s. ``rtt_ms``: the round trip to the
-    aggregator and back. ``bits``: of THC's indices, None for the default. ``port``: the workers' first UDP port."""
+    aggregator and back, and in a tree also that from a leaf to the root. ``bits``: of THC's indices, None for the
+    default. ``port``: the workers' first UDP port."""
 
     name: str = DEFAULT_NAME
     number: int = DEFAULT_NUMBER
@@ -59,12 +60,26 @@ def described(hosts: Sequence[str], aggregator: str, wanted: Wanted) -> dict[str
 
     THC's table is the best one for so many workers. Raises ConfigError for a job that cannot be.
     """
-    thc = {} if wanted.bits is None else {"thc": {"bits": wanted.bits}}
     slots = slots_for(wanted.gbit, wanted.rtt_ms)
-    brief = {"format": 3, "name": wanted.name, "job": wanted.number, "aggregator": aggregator, "hosts": [*hosts]}
-    made = all_fields({**brief, "slots": slots, **thc}, where="job")
+    return _described({"addresses": addresses(hosts, aggregator, wanted.port)}, slots, wanted)
+
+
+def described_tree(leaves: Mapping[str, Sequence[str]], root: str, wanted: Wanted) -> dict[str, Any]:
+    """As :func:`described`, for a tree of aggregators of two levels. ``leaves``: the hosts of each leaf."""
+    # A chunk is under way for two round trips: to the leaf, and from there to the root.
+    slots = slots_for(wanted.gbit, 2 * wanted.rtt_ms)
+    return _described(tree_of(leaves, root, wanted.port), slots, wanted)
+
+
+def _described(placed: Mapping[str, list[dict[str, Any]]], slots: int, wanted: Wanted) -> dict[str, Any]:
+    workers = len(placed["addresses"])
+    thc = {} if wanted.bits is None else {"thc": {"bits": wanted.bits}}
+    made = {
+        "format": 3, "name": wanted.name, "job": wanted.number, "ops": list(DEFAULT_OPS), "workers": workers,
+        "quorum": workers, "slots": slots, **thc, **placed,
+    }  # fmt: skip
     try:
-        return completed({**made, "addresses": addresses(hosts, aggregator, wanted.port)})
+        return completed(made)
     except ConfigError as error:
         # There is no job file to correct.
         raise ConfigError(error.field, error.value, error.rule, cure="give another value, or leave it out") from error

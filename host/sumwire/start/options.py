@@ -14,8 +14,9 @@ from sumwire_protocol.logs.forms import Form, add_option
 from sumwire.start import child, description
 from sumwire.start.errors import ServiceError
 from sumwire.start.fetch import Service
+from sumwire.start.programs import Up
+from sumwire.start.racks import Rack, names
 from sumwire.start.service import PORT
-from sumwire.start.up import Up
 
 _BITS: Final = (1, 2, 3, 4)
 
@@ -23,7 +24,18 @@ _BITS: Final = (1, 2, 3, 4)
 def add_to(start: argparse.ArgumentParser) -> None:
     """Add them to a parser."""
     start.add_argument(
-        "--hosts", type=_names, nargs="+", default=(), metavar="HOST,HOST", help="the workers, one a server"
+        "--hosts", type=names, nargs="+", default=(), metavar="HOST,HOST", help="the workers, one a server"
+    )
+    start.add_argument(
+        "--tree", type=int, metavar="N", help="divide the hosts among N aggregators, the leaves, below a root"
+    )
+    start.add_argument(
+        "--rack",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="[LEAF=]HOST,HOST",
+        help="the hosts of one leaf, and its server (default: one of them); once for each leaf, in place of --hosts",
     )
     start.add_argument("--bits", type=int, choices=_BITS, metavar="N", help="of THC's indices, 1 to 4 (default: 4)")
     start.add_argument("--name", default=description.DEFAULT_NAME, help="of the job (default: %(default)s)")
@@ -45,8 +57,16 @@ def add_to(start: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="the workers' first UDP port, for a second job on the same servers (default: %(default)s)",
     )
-    start.add_argument("--aggregator", metavar="ADDRESS", help="the aggregator's (default: this machine's)")
-    start.add_argument("--ssh", metavar="[USER@]HOST", help="start the aggregator there")
+    start.add_argument(
+        "--aggregator", metavar="ADDRESS", help="the aggregator's, or the root's (default: this machine's)"
+    )
+    start.add_argument(
+        "--ssh",
+        nargs="?",
+        const="",
+        metavar="[USER@]HOST",
+        help="start the aggregator there; in a tree also each leaf on its server, and without HOST these alone",
+    )
     start.add_argument(
         "--remote-command", default=child.REMOTE_COMMAND, metavar="COMMAND", help="with --ssh (default: %(default)s)"
     )
@@ -73,14 +93,11 @@ def chosen(options: argparse.Namespace) -> Up:
     # Another version, on another machine, may not know the option.
     logging = ("--log-format", "json") if options.log_format is Form.JSON else ()
     hosts = tuple(host for some in options.hosts for host in some)
+    racks = tuple(Rack.parse(words) for words in options.rack)
     return Up(
-        hosts, wanted, options.aggregator, options.ssh, options.remote_command, options.listen,
+        hosts, wanted, racks, options.tree, options.aggregator, options.ssh, options.remote_command, options.listen,
         options.switches, logging,
     )  # fmt: skip
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _listen(text: str) -> tuple[str, int]:

@@ -244,7 +244,7 @@ def _described(
         child.check_free(
             told[0]["address"], "a job of this script that has started it must be closed first: job.close()"
         )
-        started.append(child.Aggregator(child.here("--log-level", "warning"), description, lambda _: None))
+        started.append(child.started(child.here("--log-level", "warning"), description, lambda _: None))
         return {"description": description, "found": "started by rank 0", "service": ""}
     service, description = first_of(_services(told), source.wait_s, lambda line: _tell(line, source.wait_s))
     return {

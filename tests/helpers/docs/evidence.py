@@ -172,6 +172,8 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("start.md: Install and start (4)", ""): Shown(
         "needs eight servers: tests/system/test_start.py::test_eight_servers runs it in eight network namespaces"
     ),
+    ("start.md: Many servers, or several racks", ""): f"{_OUTPUTS}::test_sumwire_up_in_racks",
+    ("start.md: Many servers, or several racks (2)", ""): f"{_OUTPUTS}::test_sumwire_up_in_racks",
     ("start.md: Three lines in the script", ""): Shown(
         "the first line of that training, which test_eight_servers wants"
     ),

@@ -91,6 +91,29 @@ def test_sumwire_up_on_servers(name: str, hosts: int, tmp_path: Path) -> None:
         assert [line for pattern, line in zip(patterns, said, strict=True) if not re.fullmatch(pattern, line)] == []
 
 
+def test_sumwire_up_in_racks(tmp_path: Path) -> None:
+    """The page's four racks of 16. All servers are this machine, so nothing is started by ssh."""
+    network = addresses(1)[0].rpartition(".")[0]
+    here = {f"10.0.{rack}.{host}": f"{network}.{16 * rack + host}" for rack in range(1, 5) for host in range(1, 17)}
+    name = "start.md: Many servers, or several racks"
+    expanded = subprocess.run(
+        ["bash", "-c", f"echo {BLOCKS[name, '']}"], capture_output=True, text=True, check=True
+    ).stdout  # fmt: skip
+    root = here["10.0.1.1"]
+    with started(in_racks(expanded, here), tmp_path, "--aggregator", root, "--listen", f"{root}:21334") as process:
+        printed = in_racks(BLOCKS[f"{name} (2)", ""], here).splitlines(keepends=True)
+        said = lines_of(process, len(printed))
+        patterns = [re.escape(line).replace(r"\.\.\.", ".*") for line in printed]
+        assert [line for pattern, line in zip(patterns, said, strict=True) if not re.fullmatch(pattern, line)] == []
+        assert process.stdout is not None
+        assert any(line == "all 5 aggregators are ready\n" for line in process.stdout)
+
+
+def in_racks(text: str, servers: dict[str, str]) -> str:
+    """The page's addresses replaced by this machine's."""
+    return re.sub(r"10\.0\.\d+\.\d+", lambda match: servers[match[0]], text)
+
+
 def test_broken_rules_of_a_file() -> None:
     """The two errors of the page, in a file that has both."""
     star = (ROOT / "controller" / "examples" / "star4.yaml").read_text()

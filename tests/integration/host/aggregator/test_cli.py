@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pytest
 import sumwire
 import torch
@@ -27,6 +28,10 @@ from helpers.rights import assert_no_rights_left
 from helpers.scrape import scrape
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers, write_job
 from sumwire.aggregator import cli
+from sumwire.aggregator.jobs import lanes_of
+from sumwire.aggregator.state import Shared
+from sumwire_protocol import constants as p4
+from sumwire_protocol.logs import forms
 from sumwire_protocol.logs.events import Event
 
 PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "native"))
@@ -302,3 +307,15 @@ def test_each_of_a_tree_is_told_which_one_it_is(tmp_path: Path, capsys: pytest.C
     ):
         assert cli.main([path, *words]) == 1
         assert re.search(said, capsys.readouterr().err)
+
+
+def test_questions_alone_are_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """Aggregators of a tree ask each other every second, also while no worker is there."""
+    shared = Shared(lanes_of(configs(every_op_mapping())[:1]))
+    reporter = cli._Reporter(shared, forms.Voice(forms.Form.TEXT, "test"))
+    shared.counters[0, [p4.VERDICT_INFORM, p4.VERDICT_KNOWN]] += np.uint64(1)
+    reporter.tell()
+    assert capsys.readouterr().out == ""
+    shared.counters[0, p4.VERDICT_FIRST] += np.uint64(1)
+    reporter.tell()
+    assert capsys.readouterr().out == "verdicts: FIRST 1, KNOWN 1, INFORM 1\n"

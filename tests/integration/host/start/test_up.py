@@ -11,15 +11,21 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sumwire
+import torch
 from helpers.logs import checked, lines_in
 from helpers.paths import ROOT
-from helpers.transport.udp_bridge import addresses
+from helpers.start.servers import servers
+from helpers.transport.udp_bridge import addresses, run_workers
 from sumwire import cli
+from sumwire.codec.sum32 import Sum32Codec
+from sumwire.config import parse_job
 from sumwire.start.fetch import Service
 from sumwire_protocol.logs.events import Event
 
@@ -27,10 +33,10 @@ PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "na
 
 
 @contextmanager
-def started(*options: str, path: str = "") -> Iterator[subprocess.Popen[str]]:
-    """`sumwire up`; its lines are in `stdout`."""
+def started(*options: str, path: str = "", within: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """`sumwire up`; its lines are in `stdout`. ``within``: a command that runs it."""
     environment = {**os.environ, "PYTHONPATH": PATH, "PATH": path + os.environ["PATH"]}
-    command = [sys.executable, "-m", "sumwire.cli", "up", *options]
+    command = [*within, sys.executable, "-m", "sumwire.cli", "up", *options]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as process:
@@ -118,6 +124,77 @@ def test_by_ssh(tmp_path: Path) -> None:
     assert "-o BatchMode=yes -- me@b " in (tmp_path / "ssh.log").read_text()
 
 
+def mean_of(job: dict[str, Any], worker: int) -> list[float]:
+    """What a worker gets of all, each of which sends its number."""
+    with sumwire.Job(parse_job(job, worker), fallback="never", deadline_s=30.0) as one:
+        return list(one.reduce_with(Sum32Codec(workers=6), torch.full((100,), float(worker)))[0][:1].tolist())
+
+
+def test_a_tree() -> None:
+    """Each worker learns its leaf, and all get one sum. A leaf that is killed comes back; Ctrl-C ends all."""
+    root, ips = addresses(6)
+    place = ["--aggregator", root, "--listen", f"{root}:21334"]
+    with started("--hosts", *ips, "--tree", "2", *place) as process:
+        lines = until(process, "all 3 aggregators are ready")
+        assert f"6 workers, thc with 4 bits, 960 slots, 2 leaves below the aggregator {root}" in lines[0]
+        assert lines[1] == f"leaf {ips[0]}: 3 workers ({', '.join(ips[:3])})\n"
+        job = Service(root).job_within(60, print)
+        assert [entry["aggregator"] for entry in job["addresses"]] == [ips[0]] * 3 + [ips[3]] * 3
+        assert run_workers(lambda worker: mean_of(job, worker), 6) == [[2.5]] * 6
+        before = children(process.pid)
+        assert len(before) == 3
+        [leaf] = [pid for pid in before if ips[3] in Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
+        os.kill(leaf, signal.SIGKILL)
+        until(process, f"the aggregator {ips[3]} has ended; the next one starts in 1 s")
+        until(process, "all 3 aggregators are ready")
+        assert run_workers(lambda worker: mean_of(job, worker), 6) == [[2.5]] * 6
+        after = children(process.pid)
+        assert len(set(after) & set(before)) == 2
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and out.endswith("stopped\n"), out
+    # Each says what it has counted, and which one it is.
+    assert {line.partition(": ")[0] for line in out.splitlines() if "verdicts: " in line} == {root, ips[0], ips[3]}
+    assert not any(Path(f"/proc/{pid}").exists() for pid in (*before, *after))
+
+
+def test_racks_by_name_end_with_a_killed_program() -> None:
+    root, ips = addresses(4)
+    leaf = f"{root.rpartition('.')[0]}.200"
+    place = ["--aggregator", root, "--listen", f"{root}:21334"]
+    with started("--rack", f"{leaf}={ips[0]}", "--rack", *ips[1:], *place) as process:
+        lines = until(process, "all 3 aggregators are ready")
+        assert lines[1] == f"leaf {leaf}: 1 worker ({ips[0]})\n" and lines[2].startswith(f"leaf {ips[1]}: 3 workers")
+        ends = [os.pidfd_open(pid) for pid in children(process.pid)]
+        os.kill(process.pid, signal.SIGKILL)
+        for end in ends:
+            assert select.select([end], [], [], 60)[0]
+            os.close(end)
+
+
+@pytest.mark.root
+def test_leaves_by_ssh(tmp_path: Path) -> None:
+    """On three servers, with the root on the first. A stand-in for ssh goes into another server's namespace."""
+    with servers(3) as names:
+        ssh = tmp_path / "ssh"
+        ssh.write_text(
+            '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nhost=$2\nshift 2\n'
+            f'exec ip netns exec {names[0].rpartition("-")[0]}-"${{host##*.}}" sh -c "$*"\n'
+        )
+        ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
+        remote = f"{sys.executable} -m sumwire.aggregator.cli"
+        hosts = [f"10.0.0.{number}" for number in (1, 2, 3)]
+        with started(
+            "--hosts", *hosts, "--tree", "2", "--ssh", "--remote-command", remote,
+            path=f"{tmp_path}:", within=("ip", "netns", "exec", names[0]),
+        ) as process:  # fmt: skip
+            lines = until(process, "all 3 aggregators are ready")
+            assert "2 leaves below the aggregator 10.0.0.1" in lines[0]
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and out.endswith("stopped\n"), out
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -126,7 +203,7 @@ def test_by_ssh(tmp_path: Path) -> None:
         (["--hosts", "no-such-host.invalid"], "write its IPv4 address in place of the name"),
         (
             ["--hosts", ",".join(["127.0.0.1"] * 33)],
-            "33 hosts: a job has at most 32 workers: name fewer; several ranks",
+            "33 hosts: an aggregator has at most 32 workers: divide them among several: `--tree N`",
         ),
         (["--hosts", "127.0.0.1", "--rtt-ms", "0"], "both must be above 0"),
         (
@@ -135,6 +212,15 @@ def test_by_ssh(tmp_path: Path) -> None:
         ),
         (["--hosts", "127.0.0.1", "--worker-port", "70000"], "--worker-port = 70008: must be an int"),
         (["--hosts", "127.0.0.1", "--aggregator", "127.0.0.1", "--ssh=-x"], "must be HOST or USER@HOST"),
+        (
+            ["--hosts", "127.0.0.1,127.0.0.2", "--ssh"],
+            "names no host, and so is for the leaves of a tree alone: name the",
+        ),
+        (["--tree", "2"], "no hosts: name the workers"),
+        (
+            ["--switches", "x.yaml", "--tree", "2"],
+            "--tree, --rack: the switches of x.yaml may have a tree of their own",
+        ),
         (["--switches", "x.yaml"], "sumwire-controller is not installed: install it with pip install"),
     ],
 )
