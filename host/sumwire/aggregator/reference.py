@@ -141,6 +141,7 @@ class _Step:
         last = arrived + np.uint32(1) >= self._quorums()
         closed = slots["phase"] == p4.PHASE_CLOSED
         rules = [
+            (self._hellos & (self._job("in_doubt") != 0), p4.VERDICT_KNOWN),
             (self._hellos, p4.VERDICT_INFORM),
             (passes, p4.VERDICT_RELAY),
             (notices | self._results & older, p4.VERDICT_KNOWN),

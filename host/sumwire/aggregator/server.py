@@ -22,8 +22,6 @@ from sumwire.aggregator.sharing import owners
 from sumwire.aggregator.sockets import HandOver, HandOverReceiver, UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
 
-# Seconds between looks at whether the aggregator above is to be asked.
-_LOOK_S: Final = 0.5
 # Messages of a receiving call, each a datagram or a train of them.
 _MESSAGES: Final = 256
 
@@ -53,7 +51,7 @@ class Server:
             poll.register(descriptor, select.POLLIN)
         upward = self._aggregator.upward
         while True:
-            ready = [descriptor for descriptor, _ in poll.poll(_LOOK_S * 1000 if upward else None)]
+            ready = [descriptor for descriptor, _ in poll.poll(upward.look_s * 1000 if upward else None)]
             if upward:
                 self._look_up(time.monotonic())
             if stop in ready:

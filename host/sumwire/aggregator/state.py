@@ -59,7 +59,8 @@ JOB: Final = np.dtype(
         ("above", np.int32),
         ("above_address", np.uint32),
         ("above_port", ">u2"),
-        ("above_seat", np.uint16),
+        ("above_seat", np.uint8),
+        ("in_doubt", np.uint8),
         ("key", KEY),
         ("above_key", KEY),
     ]
@@ -89,6 +90,8 @@ class Shared:
         # By job, the slot that the aggregator above was asked for; -1 once it has answered.
         self.asked = _shared((len(jobs),), np.int32)
         self.asked[:] = -1
+        # By job, whether the aggregator above may be gone, or may have been started again.
+        self.doubted = _shared((len(jobs),), np.uint8)
         # By sender, and of the log also by reason.
         self.told_at = _shared((self.senders.known,), np.float64)
         self.logged_at = _shared((self.senders.rows, p4.REJECTS), np.float64)
@@ -134,6 +137,8 @@ class State:
 
     def adopt(self) -> None:
         """Take the generations that the aggregators above have told. A job that has another one now has empty slots."""
+        # Before the generations: whoever ends a doubt has told them by then.
+        self.jobs["in_doubt"] = self.shared.doubted
         told = self.shared.runs["generation"]
         for index in np.flatnonzero((told != 0) & (told != self.jobs["generation"])):
             job = self.jobs[index]

@@ -7,6 +7,10 @@ All aggregators of a job must have one generation, because the packets of its wo
 draws it when it starts. A lower aggregator serves a job only once it knows it. Then it asks every second: if the one
 above has another generation, it has forgotten all slots, and so this one forgets its own.
 
+The one above is in doubt when it has left a question open until the next one, or refuses a run that it should know
+(TOKEN). Then it is asked at once, and often. Until it answers, workers get no answer to a HELLO: a run that they would
+begin, or return to, would come to nothing.
+
 The slot that a question names is drawn, and an answer counts only if it names the slot of the open question. So an old
 answer that somebody sends again is most likely none.
 """
@@ -37,8 +41,10 @@ from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import chunks_of, first_byte, headers
 
 ASK_S: Final = 1.0
-# Until the first answer.
+# Until the first answer, and in doubt.
 FIRST_ASK_S: Final = 0.1
+# Between looks at whether it is to be asked.
+_LOOK_S: Final = 0.5
 _SILENCE_S: Final = 3.0
 _SAY_AGAIN_S: Final = 10.0
 _NOT_ASKED: Final = -1
@@ -55,6 +61,8 @@ class _Line:
     above: Above
     key: NDArray[Any]
     asked_at: float = -np.inf
+    # When the question was drawn that is open, or was the latest.
+    drawn_at: float = -np.inf
     # Of the latest answer, or of the first question. No line of the log before that.
     heard_at: float = np.inf
     said_at: float = -np.inf
@@ -74,6 +82,7 @@ class Upward:
             for index, part in enumerate(parts)
             if part.above is not None
         }
+        self._sources = np.array([packed_address(line.above.ip) for line in self._lines.values()], np.uint32)
 
     def __bool__(self) -> bool:
         return bool(self._lines)
@@ -84,16 +93,24 @@ class Upward:
         generations = self._shared.runs["generation"]
         return all(generations[line.index] for line in self._lines.values())
 
+    @property
+    def look_s(self) -> float:
+        """Seconds to the next look at whether questions are due."""
+        return FIRST_ASK_S if self._shared.doubted.any() else _LOOK_S
+
     def questions(self, now: float) -> Iterator[Refusal]:
         """The HELLOs that are due at ``now``, in seconds of the monotonic clock, with those that they are for."""
         for line in self._lines.values():
-            known = bool(self._shared.runs["generation"][line.index])
+            known, doubted = self._shared.runs["generation"][line.index], self._shared.doubted[line.index]
             self._look(line, now)
-            if now - line.asked_at >= (ASK_S if known else FIRST_ASK_S):
+            if now - line.asked_at >= (ASK_S if known and not doubted else FIRST_ASK_S):
                 line.asked_at = now
                 line.heard_at = min(line.heard_at, now)
                 if self._shared.asked[line.index] == _NOT_ASKED:
                     self._shared.asked[line.index] = secrets.randbelow(line.part.job.slots)
+                    line.drawn_at = now
+                elif now - line.drawn_at >= ASK_S:
+                    self._shared.doubted[line.index] = 1
                 slot = int(self._shared.asked[line.index])
                 yield Refusal(_hello(line, slot), (line.above.ip, line.above.udp_port), marks.PLAIN_REPLY)
 
@@ -112,14 +129,30 @@ class Upward:
 
     def hear(self, batch: Batch, reasons: NDArray[np.uint8]) -> int:
         """Take the answers among the datagrams that were refused for their kind, and count them. Their ``reasons``
-        become REJECT_NONE."""
+        become REJECT_NONE. Note what else the aggregators above have said that puts them in doubt."""
+        # Whatever else comes, however much of it, is not looked at one by one.
+        rows = np.flatnonzero(np.isin(batch.sources[: batch.count], self._sources))
+        if not len(rows):
+            return 0
+        records = headers(batch.rows)[rows]
+        kinds, reason = records["version_kind"] & 0xF, reasons[rows]
+        for row in rows[
+            (kinds == p4.KIND_REFUSED) & (reason == p4.REJECT_NONE) & (records["count"] == p4.REJECT_TOKEN)
+        ]:
+            self._doubt(int(headers(batch.rows)["job"][row]))
         heard = 0
-        for row in np.flatnonzero(reasons[: batch.count] == p4.REJECT_KIND):
+        for row in rows[reason == p4.REJECT_KIND]:
             source = int(batch.sources[row]), int(batch.ports[row])
             if self.take(_datagram(batch, int(row)), source):
                 reasons[row] = p4.REJECT_NONE
                 heard += 1
         return heard
+
+    def _doubt(self, job: int) -> None:
+        """A run of the job is refused above."""
+        line = self._lines.get(job)
+        if line is not None:
+            self._shared.doubted[line.index] = 1
 
     def take(self, datagram: bytes, source: tuple[int, int]) -> bool:
         """Learn from a datagram, if it is an answer. Returns whether. ``source``: the sender's packed address, and its
@@ -136,6 +169,7 @@ class Upward:
             self._shared.asked[line.index] = _NOT_ASKED
             if _fits(line, head):
                 self._learn(line, int(head["token"][0]))
+                self._shared.doubted[line.index] = 0
         return True
 
     def _is_answer(self, line: _Line, octets: NDArray[np.uint8], head: NDArray[Any], source: tuple[int, int]) -> bool:

@@ -15,6 +15,8 @@ from sumwire.aggregator.senders import packed_address
 from sumwire.aggregator.upward import Upward
 
 _LOOK_S: Final = 0.05
+# Datagrams between two looks. Senders that never pause must not keep it from asking, nor from a signal to stop.
+_DATAGRAMS_MOST: Final = 256
 
 
 def wait_for_above(upward: Upward, sockets: Sequence[socket.socket], stopped: Callable[[float], bool]) -> None:
@@ -31,6 +33,6 @@ def wait_for_above(upward: Upward, sockets: Sequence[socket.socket], stopped: Ca
 
 def _take_all(upward: Upward, udp: socket.socket) -> None:
     with contextlib.suppress(BlockingIOError, ConnectionRefusedError):
-        while not upward.is_known:
+        for _ in range(_DATAGRAMS_MOST):
             data, (ip, port) = udp.recvfrom(ROW_BYTES, socket.MSG_DONTWAIT)
             upward.take(data, (packed_address(ip), port))

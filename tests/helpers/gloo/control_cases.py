@@ -61,7 +61,7 @@ def until_returned(rank: int, mapping: dict[str, Any], after: int, options: dict
         job.on_change(fails)
         job.on_change(changes.append)
         try:
-            while not (job.stats.returns and len(results) == changes[-1].operation + after):
+            while not (changes and changes[-1].kind == "return" and len(results) >= changes[-1].operation + after):
                 mean, _ = job.reduce(inputs(rank, len(results), LENGTH), len(results))
                 results.append(float(mean.double().square().sum()))
         except sumwire.SumwireError as raised:

@@ -73,7 +73,9 @@ struct aggregator_job {
   int32_t above;
   uint32_t above_address;
   uint16_t above_port;
-  uint16_t above_seat;
+  uint8_t above_seat;
+  // Whether the one above is in doubt: a run that began now would come to nothing, so HELLOs get no answer.
+  uint8_t in_doubt;
   struct tags_key key;
   // Of packets to and from the aggregator above.
   struct tags_key above_key;

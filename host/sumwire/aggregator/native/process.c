@@ -197,7 +197,8 @@ static int settle(struct one *p, struct aggregator_slot *copy) {
   const int kind = kind_of(p->row);
   if (kind == KIND_CONTRIBUTE) return decide(p);
   if (from_above(kind)) return hear(p);
-  return is_hello(p->row) ? hello(p, copy) : probe(p, copy);
+  if (!is_hello(p->row)) return probe(p, copy);
+  return p->job->in_doubt ? VERDICT_KNOWN : hello(p, copy);
 }
 
 uint64_t aggregator_process(const struct aggregator_state *state, const struct aggregator_batch *batch,

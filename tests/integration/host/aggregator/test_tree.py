@@ -4,14 +4,20 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import sumwire
 import torch
+from golden import model
 from helpers.aggregator.tree import serving_tree, tree_mapping
+from helpers.gloo import control_cases
+from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import SILENCE_S, configs, run_workers
 from helpers.waiting import until
 from sumwire.config import JobConfig
@@ -156,3 +162,48 @@ def test_workers_say_which_aggregator_is_gone(lost: str) -> None:
         assert all("2 are missing behind other switches" in str(error) for error in behind)
     else:
         assert all(isinstance(error, sumwire.SwitchLostError) for error in behind)
+
+
+# -- fall-back with a process group --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    with Ranks(3, Path(tmp_path_factory.mktemp("ranks"))) as started:
+        yield started
+
+
+def hear_questions(address: str, count: int) -> None:
+    """Take the place of an aggregator that is gone, and answer nothing, until so many HELLOs have come there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.bind((address, model.UDP_PORT))
+        udp.settimeout(60)
+        while count:
+            packet = model.decode(udp.recv(2048))
+            count -= packet.kind == model.PROBE and packet.op == model.NO_OP
+
+
+@pytest.mark.parametrize("lost", ["root", "root at once", "leaf", "leaf at once"])
+def test_fall_back_with_a_process_group_in_a_tree(ranks: Ranks, lost: str) -> None:
+    """Ranks 0 and 1 are at one leaf, rank 2 at the other. All go on by gloo, and return to the tree that is whole
+    again. An aggregator that is started again at once has forgotten the run."""
+    mapping = tree_mapping((1, 1, 2), (0, 0), 8)
+    with serving_tree(configs(mapping)[0]) as tree:
+        ranks.begin(control_cases.until_returned, mapping, 3, {})
+        until(lambda: int(tree.states[tree.root].verdicts[p4.VERDICT_LAST]) > 60)
+        name = tree.root if "root" in lost else tree.names[1]
+        tree.end(name)
+        if "at once" not in lost:
+            hear_questions(name, 6)
+        tree.start(name)
+        outcomes = ranks.outcomes()
+    for outcome in outcomes:
+        assert outcome["error"] == ""
+        assert outcome["results"] == outcomes[0]["results"]
+        assert outcome["changes"] == outcomes[0]["changes"]
+        fallen, returned = outcome["changes"][0], outcome["changes"][-1]
+        assert (fallen.kind, returned.kind) == ("fallback", "return")
+        # A leaf notices within two seconds that the root is gone. Until then ranks may try to return.
+        assert len(outcome["changes"]) <= (4 if "root" in lost else 2)
+        # Where it came back at once the ranks may have returned before any sum went by gloo.
+        assert outcome["stats"]["fallback_operations"] >= ("at once" not in lost)
