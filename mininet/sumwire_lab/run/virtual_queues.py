@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _FRAME_BYTES: Final = 1500
 # Thresholds of a virtual queue as shares of the link's real queue: for marks, for dropping classes 3, 2, 1 and 0, and
-# for dropping everything. The real queue, which knows no classes, must not fill before the virtual one. Marks begin above
-# one train (64 KB, of the 384 KB that 256 frames are): a train that meets an empty queue is no congestion, and a window
-# that shrinks for it leaves the link to others.
+# for dropping everything. The real queue, which knows no classes, must not fill before the virtual one. Marks begin
+# above one train (64 KB, of the 384 KB that 256 frames are): a train that meets an empty queue is no congestion, and a
+# window that shrinks for it leaves the link to others.
 _MARK: Final = 3 / 16
 _DROP: Final = (1 / 4, 1 / 2, 5 / 8, 3 / 4)
 _DROP_ALL: Final = 7 / 8
