@@ -4,8 +4,8 @@
 // A run's token (docs/protocol.md, "Runs"): two workers in a run whose switch forgets all its slots at any moment, and
 // their next run after that. A slot may close before all are in, as with a loss bound.
 //
-// The network keeps every packet for ever, so each can be lost, come late or come again. Greetings are one step here:
-// renewal.pml has their own. What has opened a run may come once more and close its slots again, as by a quorum of one.
+// The network keeps every packet for ever, so each can be lost, come late or come again. Greetings are one step here, with
+// the run that they make or without one: renewal.pml has their own. What has opened a run may come once more and close its slots again, as by a quorum of one.
 //
 // WITHOUT_<RULE> takes a rule out.
 
@@ -18,6 +18,9 @@
 #endif
 #ifndef RUNS
 #define RUNS 2
+#endif
+#ifndef GREETINGS
+#define GREETINGS 0
 #endif
 #include "each.pml"
 
@@ -46,7 +49,7 @@ byte known, opened, generation;
 byte named[RUNS];
 bool used[SLOTS], closed[SLOTS];
 byte owner[SLOTS], round[SLOTS], in_0[SLOTS], in_1[SLOTS];
-byte stops;
+byte stops, greetings;
 
 #define SUM(s) (in_0[s] * (RUNS + 1) + in_1[s])
 #define SUMS ((RUNS + 1) * (RUNS + 1))
@@ -64,13 +67,17 @@ byte stops;
 #define ADMITTED(r, k) (used[SLOT(k)] && owner[SLOT(k)] == (r) -> ROUND(r, k) <= round[SLOT(k)] + 1 : \
     (IS_JOBS(r) && (ROUND(r, k) == opened || ROUND(r, k) == opened + 1)))
 #endif
-#define FRESH(r, k) (!used[SLOT(k)] || ROUND(r, k) > round[SLOT(k)] || (owner[SLOT(k)] != (r) && TOKENS))
-#ifdef WITHOUT_TOKEN
-#define TOKENS 0
+#ifdef WITHOUT_BEHIND
+#define FRESH(r, k) (!used[SLOT(k)] || ROUND(r, k) > round[SLOT(k)] || owner[SLOT(k)] != (r))
 #else
-#define TOKENS 1
+#define FRESH(r, k) (!used[SLOT(k)] || ROUND(r, k) > round[SLOT(k)])
 #endif
-#define OPEN(r, k) (used[SLOT(k)] && ROUND(r, k) == round[SLOT(k)] && !closed[SLOT(k)])
+#ifdef WITHOUT_TOKEN
+#define IS_OWN(r, k) 1
+#else
+#define IS_OWN(r, k) (owner[SLOT(k)] == (r))
+#endif
+#define OPEN(r, k) (used[SLOT(k)] && IS_OWN(r, k) && ROUND(r, k) == round[SLOT(k)] && !closed[SLOT(k)])
 #define IN(w, s) (w == 0 -> in_0[s] : in_1[s])
 #define TAKES(w, r, k) (ADMITTED(r, k) && (FRESH(r, k) || (OPEN(r, k) && IN(w, SLOT(k)) == 0)))
 
@@ -167,6 +174,13 @@ inline open_run(r) {
     now[0] = r; now[1] = r; got[0] = 0; got[1] = 0; ended[0] = 0; ended[1] = 0
 }
 
+// A process that has started again greets in slot 0, and the run goes on without it.
+inline greet() {
+    greetings++;
+    round[0] = (used[0] -> round[0] + APART : 0);
+    used[0] = 1; closed[0] = 1; owner[0] = 0; in_0[0] = 0; in_1[0] = 0
+}
+
 active proctype workers() {
     d_step { open_run(1) }
     do
@@ -176,6 +190,7 @@ active proctype workers() {
     FOR_EACH(TAKE)
     FOR_EACH(END)
     :: d_step { stops < STOPS -> printf("@ forget\n"); forget() }
+    :: d_step { greetings < GREETINGS -> printf("@ greets\n"); greet() }
     REOPEN(1)
 #if RUNS == 2
     REOPEN(2)

@@ -334,9 +334,11 @@ class GoldenSwitch:
         return next((reason for failed, reason in late_checks if failed), None)
 
     def _slot_of(self, job: Job, packet: Packet) -> Slot | None:
-        """The packet's slot; None if what it holds is another run's."""
+        """The packet's slot; None if what it holds is another run's, of an older round."""
         slot = self.slots.get((job.number, packet.slot))
-        return None if slot and is_of_run(job, packet) and slot.token != packet.token else slot
+        if slot and is_of_run(job, packet) and slot.token != packet.token:
+            return None if 0 < (packet.round - slot.round) % 2**32 < 2**31 else slot
+        return slot
 
     def _verdict(self, job: Job, packet: Packet, cuts: bool, ce: bool) -> str:
         key = (job.number, packet.slot)

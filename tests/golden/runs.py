@@ -29,12 +29,15 @@ def is_of_run(job: Job, packet: Packet) -> bool:
 
 
 def run_refusal(packet: Packet, slot: Slot | None, known: tuple[int, int] | None, *, lower: bool) -> str | None:
-    """Why a run's packet is refused for its run. ``known``: token and first round of the job's run."""
-    if slot is not None:
+    """Why a run's packet is refused for its run. ``slot``: None if the packet is the run's first one in it. ``known``:
+    token and first round of the job's run."""
+    if slot is not None and slot.token == packet.token:
         ahead = (packet.round - slot.round) % 2**32
         return "ROUND" if 1 < ahead < 2**31 and not lower else None
     if known is None or known[0] != packet.token:
         return "TOKEN"
+    if slot is not None:
+        return None
     ahead = (packet.round - known[1]) % 2**32
     return None if ahead <= 1 or (lower and ahead < 2**31) else "ROUND"
 

@@ -189,15 +189,17 @@ def test_a_new_run_is_greeted_and_opened_over_an_old_one(rig: Rig) -> None:
     later = OPENED + 17
     for worker in range(FULL.quorum):
         game.contribute(FULL, worker, 0, later, op=model.MAX32, bucket=0xFFFF)
-    # The old run still holds, but not in the slots that the greeting has used.
+    # The old run still holds, but not in the slots that the greeting has used: what comes late there closes nothing.
     game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)
-    game.contribute(FULL, 0, 0, OPENED + 2, token=TOKEN)
+    for round_ in (OPENED, OPENED + 1, OPENED + 2):
+        assert answered(game.contribute(FULL, 0, 0, round_, token=TOKEN)) == model.STALE
+    assert answered(game.contribute(FULL, 0, 0, later, token=TOKEN)) == model.REFUSED
     for worker in range(FULL.quorum):
         opening(game, FULL, worker, token=OTHER, at=later + 1)
     game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)
     game.contribute(FULL, 1, 2, OPENED + 1, token=TOKEN)
     game.contribute(FULL, 1, 1, later + 2, token=OTHER)
-    assert game.golden.rejects == {"ROUND": 1, "TOKEN": 1}
+    assert game.golden.rejects == {"CALL": 1, "TOKEN": 1}
     game.check_counters()
 
 
@@ -240,7 +242,7 @@ def test_questions_are_of_a_run_too_and_are_not_told_the_token(rig: Rig) -> None
 def test_a_probe_of_a_slot_that_the_run_has_not_used_finds_nothing_in_it(rig: Rig) -> None:
     Game(rig)
     game = opened(rig, FULL)
-    game.contribute(FULL, 0, 2, OPENED + 1, op=model.MAX32, bucket=0xFFFF)
+    game.contribute(FULL, 0, 2, OPENED, op=model.MAX32, bucket=0xFFFF)
     probe = contribution(FULL, 1, 2, OPENED + 1, b"", token=TOKEN)._replace(kind=model.PROBE)
     ((_, frame),) = game.send(FULL, probe)
     assert model.decode(frame[42:]).contributors == 0

@@ -122,14 +122,14 @@ class _Step:
         ahead = packets["round"].astype(np.uint32) - slots["round"]
         newer = (ahead != 0) & (ahead < _HALF_CIRCLE) & ~self._hellos
         others = self._of_run & (slots["token"] != packets["token"])
-        older = (slots["used"] != 0) & (ahead != 0) & ~newer & ~others
-        # In a tree a round may be any newer one: the workers may have results from others that this aggregator missed.
-        self._refuse_runs(others, newer & (ahead != 1) & (self._job("in_tree") == 0))
         begins = (slots["used"] == 0) | newer
+        # In a tree a round may be any newer one: the workers may have results from others that this aggregator missed.
+        self._refuse_runs(others, begins, newer & (ahead != 1) & (self._job("in_tree") == 0))
+        older = ~begins & (ahead != 0) & (self.reasons == p4.REJECT_NONE)
         self._refuse_generations(begins)
         refused, notices = self.reasons != p4.REJECT_NONE, self._above & ~self._results
         passes = self._pass_on(begins, ahead == 0)
-        self._fresh = (begins | others) & ~refused & ~notices
+        self._fresh = begins & ~refused & ~notices
         self._forget()
         call = (slots["op"] != packets["op"]) | (slots["bucket"] != packets["bucket"])
         call |= slots["token"] != packets["token"]
@@ -181,13 +181,13 @@ class _Step:
         lower = self._job("lower") >> np.minimum(seat, np.uint32(p4.JOB_WORKERS_MAX - 1)) & 1 != 0
         return np.asarray(lower & (UP_WORDS[op] != PARTIAL_WORDS[op]))
 
-    def _refuse_runs(self, others: NDArray[np.bool_], far: NDArray[np.bool_]) -> None:
-        """Refuse packets for their run. ``others``: whose slot has another run's. ``far``: which are of a newer round
-        than their slot's next one."""
+    def _refuse_runs(self, others: NDArray[np.bool_], begins: NDArray[np.bool_], far: NDArray[np.bool_]) -> None:
+        """Refuse packets for their run. ``others``: whose slot has another run's. ``begins``: which are of a newer
+        round than their slot's, ``far``: of a newer one than its next."""
         packets, runs = self._packets, self._state.shared.runs[self._index]
         ahead = packets["round"].astype(np.uint32) - runs["round"]
         first = (ahead <= 1) | ((self._job("in_tree") != 0) & (ahead < _HALF_CIRCLE))
-        self.reasons[np.where(others, ~first, self._of_run & far)] = p4.REJECT_ROUND
+        self.reasons[np.where(others, begins & ~first, self._of_run & far)] = p4.REJECT_ROUND
         self.reasons[others & (runs["token"] != packets["token"])] = p4.REJECT_TOKEN
 
     def _refuse_generations(self, begins: NDArray[np.bool_]) -> None:

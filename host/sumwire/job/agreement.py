@@ -112,6 +112,8 @@ class Agreement:
         self._quorum = quorum
         self._always = always
         self._reason = ""
+        # Whether the ranks halt because no result comes, and not because one of them has lost the switch.
+        self._stalls = False
         # Rounds in a row in which all ranks have seen the switch, and how many are needed.
         self._seen = 0
         self._seen_needed = 1
@@ -163,7 +165,7 @@ class Agreement:
         """Ranks without which no operation can be completed."""
         return self._quorum if self.phase in (Phase.NETWORK, Phase.HALTING) else len(vector)
 
-    def _network(self, vector: Vector) -> Halt | Fail | None:
+    def _network(self, vector: Vector) -> Halt | None:
         losers = [rank for rank in vector if rank.lost]
         if not losers and not self._stalled(vector):
             return None
@@ -171,9 +173,7 @@ class Agreement:
             self._reason = f"worker {losers[0].worker}: {losers[0].lost}"
         else:
             self._reason = "all workers have sent, and no result comes"
-            if not self._always and self._returned_at < 0 and not all(rank.greeted for rank in vector):
-                self.phase = Phase.ENDED
-                return Fail(endings.never_answered(self._job))
+        self._stalls = not losers
         self.phase = Phase.HALTING
         return Halt()
 
@@ -190,6 +190,11 @@ class Agreement:
     def _halting(self, vector: Vector) -> FallBack | Fail | None:
         if not all(rank.halted for rank in vector):
             return None
+        # Only now: a greeting may have ended after the round in which its ranks told that they wait for it.
+        greeted = self._returned_at >= 0 or all(rank.greeted for rank in vector)
+        if self._stalls and not greeted and not self._always:
+            self.phase = Phase.ENDED
+            return Fail(endings.never_answered(self._job))
         first = max(rank.completed for rank in vector)
         hand_outs = []
         for operation in range(min(rank.completed for rank in vector), first):

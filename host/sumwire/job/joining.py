@@ -56,8 +56,10 @@ _LOG: Final = logging.getLogger("sumwire")
 ROUNDS_APART: Final = 16
 # A run is opened in so many slots: each of up to four roots of a tree has one of them.
 _OPENING_CHUNKS: Final = 4
-# How long a step after the first one may take in a tree.
+# How long a step after the first one may take in a tree: so long in the first greeting, twice as long in each that
+# follows, up to the second. Workers that always began anew after 5 s would chase each other where packets come late.
 _STUCK_S: Final = 5.0
+_STUCK_MOST_S: Final = 20.0
 # Greetings in a row that packets of dead processes have spoiled: more are something else.
 _SPOILED_MOST: Final = 16
 # Settings that differ may be those of a dead process, so they are compared twice.
@@ -104,6 +106,7 @@ class _Joining:
         self._rounds = _rounds_of(self._greeting, config)
         self._first = 0
         self._generation = p4.TOKEN_NONE
+        self._stuck_s = _STUCK_S
         self._step = 0
         self._place: Place = (0, 0)
 
@@ -120,6 +123,7 @@ class _Joining:
             try:
                 self._greet()
             except _StuckError:
+                self._stuck_s = min(2 * self._stuck_s, _STUCK_MOST_S)
                 least = self._next()
             except StaleRunError as error:
                 spoiled = 0
@@ -219,7 +223,7 @@ class _Joining:
 
     def _waiting(self, waited_s: float, missing: Collection[int] | None, *, step: int = 0) -> None:
         config = self._config
-        if step and waited_s >= _STUCK_S and len(config.seats) < config.workers:
+        if step and waited_s >= self._stuck_s and len(config.seats) < config.workers:
             raise _StuckError
         try:
             self._patience.waiting(waited_s, missing)

@@ -43,6 +43,7 @@ def ask_who_is_missing(connection: Connection, buffers: Buffers, receiver: Recei
         until = connection.clock() + _ANSWER_S
         while (left_ms := int((until - connection.clock()) * 1000)) > 0:
             link.wait(left_ms, room=False)
+            receiver.discard_late_answers()
             receiver.recover()
             receiver.receive()
             if window.open_chunks < open_chunks:

@@ -153,12 +153,14 @@ _RUN: Final = Model(
     (
         Setting("2 workers, 2 runs, 1 stop of the switch, any losses and copies", _of("CHUNKS=3")),
         Setting("2 workers, 1 run, 2 stops of the switch, any losses and copies", _of("RUNS=1 CHUNKS=6 STOPS=2")),
+        Setting("2 workers, 2 runs, a greeting in the midst of them", _of("CHUNKS=3 STOPS=0 GREETINGS=1")),
     ),
     (
         Rule("TOKEN", "a contribution of another run than the job's is refused"),
         Rule("OPENING", "only the opening makes a run the job's"),
         Rule("GENERATION", "what opens a run names the job's generation"),
         Rule("FORGETS_RUN", "a switch that has forgotten its slots has forgotten the run"),
+        Rule("BEHIND", "a run has no rounds in a slot where a newer greeting has begun", _of("GREETINGS=1")),
     ),
 )
 

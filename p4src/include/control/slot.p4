@@ -84,9 +84,12 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         }
     }
 
-    // How far the packet's round is ahead of the one in which the job's run was opened.
     action read_run() {
         runs.read(meta.joined, meta.admission.slot - (slot_t)hdr.sumwire.slot);
+    }
+
+    // How far the packet's round is ahead of the one in which the job's run was opened.
+    action compare_with_opening() {
         meta.scratch = hdr.sumwire.round - STATE_ROUND(meta.joined);
     }
 
@@ -397,16 +400,25 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
                 }
             } else {
                 // The slot's first packet of this run, if the run is the job's: in the round of the opening or the next.
-                // A switch that has others below takes any later one, as above.
+                // A switch that has others below takes any later one, as above. Where a newer greeting has begun in the
+                // slot the run has no rounds any more: a late packet must not close one of them a second time.
                 read_run();
                 if (STATE_RUN(meta.joined) != OPENING_RUN(meta.admission.opening)) {
                     is_of_another_run();
-                } else if (meta.scratch <= 1 ||
-                           (meta.scratch < ROUNDS_HALF &&
-                            (hdr.above.isValid() || meta.admission.sprays == SPRAY_ROOT))) {
-                    forget_state();
+                } else if (STATE_OWNER(meta.state) == OPENING_OWNER(meta.admission.opening) && meta.scratch == 0) {
+                    is_of_another_call();
+                } else if (STATE_OWNER(meta.state) == OPENING_OWNER(meta.admission.opening) &&
+                           meta.scratch >= ROUNDS_HALF) {
+                    is_older();
                 } else {
-                    is_of_another_round();
+                    compare_with_opening();
+                    if (meta.scratch <= 1 ||
+                        (meta.scratch < ROUNDS_HALF &&
+                         (hdr.above.isValid() || meta.admission.sprays == SPRAY_ROOT))) {
+                        forget_state();
+                    } else {
+                        is_of_another_round();
+                    }
                 }
             }
         }

@@ -109,6 +109,25 @@ def test_ranks_that_return_and_do_not_meet_fall_back_again() -> None:
     assert play(drawn(2857)).violations == []
 
 
+@pytest.mark.parametrize("seed", [1004997, 1025733])
+def test_a_late_packet_closes_no_round_behind_a_newer_greeting(seed: int) -> None:
+    """At the aggregator, and at the P4 program. With a quorum of one it closed a slot for the second time."""
+    assert play(drawn(seed)).violations == []
+
+
+def test_a_greeting_that_ends_while_the_ranks_agree_was_a_greeting() -> None:
+    """The root of a tree was down, and came back in the round in which the ranks told that they wait for it."""
+    assert play(drawn(1005149)).violations == []
+
+
+def test_late_answers_let_nobody_spin_who_asks_who_is_missing() -> None:
+    assert play(drawn(1013498)).violations == []
+
+
+def test_workers_of_a_tree_do_not_overtake_each_others_greetings_for_ever() -> None:
+    assert play(drawn(1080835)).violations == []
+
+
 PAGE = Path(__file__).parents[3] / "docs" / "simulator.md"
 KEYED = replace(
     CALM,

@@ -26,10 +26,13 @@ static int is_older(uint32_t ahead) { return ahead >= 0x80000000u; }
 // results from others that this aggregator has missed.
 static int is_next(const struct one *p, uint32_t ahead) { return ahead == 1 || (p->job->in_tree && !is_older(ahead)); }
 
-// The slot's run is another one than the packet's: whether the packet is the job's run's first one in the slot.
-static int compare_runs(struct one *p) {
+// The slot's run is another one than the packet's: whether the packet is the job's run's first one in the slot. Where a
+// newer greeting has begun the run has no rounds any more: a late packet must not close one of them a second time.
+static int compare_runs(struct one *p, uint32_t ahead) {
   const uint32_t opened = __atomic_load_n(&p->run->round, __ATOMIC_RELAXED);
   if (__atomic_load_n(&p->run->token, __ATOMIC_ACQUIRE) != p->token) return refuse(p, REJECT_TOKEN);
+  if (p->slot->used && ahead == 0) return refuse(p, REJECT_CALL);
+  if (p->slot->used && is_older(ahead)) return VERDICT_STALE;
   return p->round == opened || is_next(p, p->round - opened) ? VERDICT_FIRST : refuse(p, REJECT_ROUND);
 }
 
@@ -43,7 +46,7 @@ static int compare(struct one *p) {
   const struct aggregator_slot *slot = p->slot;
   const uint32_t ahead = p->round - slot->round;
   const int of_run = p->token >= TOKENS_OF_RUNS && p->bucket != BUCKET_OPENS_RUN;
-  if (of_run && slot->token != p->token) return compare_runs(p);
+  if (of_run && slot->token != p->token) return compare_runs(p, ahead);
   if (!slot->used) return of_run || is_of_generation(p) ? VERDICT_FIRST : refuse(p, REJECT_TOKEN);
   if (ahead == 0) return is_of_call(p) ? VERDICT_NONE : refuse(p, REJECT_CALL);
   if (is_older(ahead)) return VERDICT_STALE;

@@ -152,9 +152,22 @@ def test_a_result_that_does_not_come_although_all_have_sent() -> None:
 
 
 def test_a_greeting_without_result_is_an_error() -> None:
-    ranks = vector(0, 0, 0, working=True, stalled=True, greeted=False)
-    assert failure_of(agreement(), ranks).kind == "SwitchLostError"
-    assert agreement(always=True).step(ranks) == Halt()
+    waiting = vector(0, 0, 0, working=True, stalled=True, greeted=False)
+    halted = vector(0, 0, 0, working=True, halted=True, greeted=False)
+    made, always = agreement(), agreement(always=True)
+    assert made.step(waiting) == always.step(waiting) == Halt()
+    assert failure_of(made, halted).kind == "SwitchLostError"
+    assert isinstance(always.step(halted), FallBack)
+
+
+def test_a_greeting_that_ends_while_the_ranks_halt_was_a_greeting() -> None:
+    """The round in which all told that they wait is over when its results come. Then there is nothing wrong with the
+    set-up, and the ranks fall back."""
+    made = agreement()
+    assert made.step(vector(0, 0, 0, working=True, stalled=True, greeted=False)) == Halt()
+    assert made.step(vector(1, 0, 1, working=True, halted=True)) == FallBack(
+        1, "all workers have sent, and no result comes", (HandOut(0, 0),)
+    )
 
 
 @pytest.mark.parametrize("greeted", [False, True])
