@@ -11,6 +11,8 @@
   most likely the slot then waits for another worker.
   Example: a timer expires for 4 chunks because a straggler is late. Four probes of 32 bytes replace four
   retransmissions of 536 bytes.
+  With a loss budget the first retry of the workers that do not flush a chunk is a PROBE too. Most likely the FLUSH
+  closes the slot, and a contribution sent beside it would only bring the result a second time.
 * A chunk whose slot the switch already uses for a later round can only be recovered from other workers.
 """
 
@@ -116,8 +118,13 @@ class Retries:
         if self._lost[chunk] or (self._recovers and tries == _RECOVER_AFTER):
             return SendKind.RECOVER
         own = (self._first + chunk) % self._turn.workers == self._turn.rank
-        if self.budget is not None and (own or tries > 0) and self.budget.reserve(chunk):
-            return SendKind.FLUSH
+        if self.budget is not None:
+            if (own or tries > 0) and self.budget.reserve(chunk):
+                return SendKind.FLUSH
+            # The FLUSH of another worker closes the slot for all. Only a worker whose result was lost must send, and
+            # INFORM tells which one that is.
+            if overtaken and not last and tries == 0 and self._probes and self.budget.allowed:
+                return SendKind.PROBE
         # Without a PROBE first: an overtaken chunk was most likely lost; the very first packets may have reached no
         # switch; and the last chunks hold up the whole tensor.
         unheard = not self.answered and not self._retried

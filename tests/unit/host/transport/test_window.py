@@ -400,12 +400,30 @@ def test_chunks_of_the_own_turn_are_flushed_while_the_budget_lasts() -> None:
     w = adaptive(16, budget=2, probes=True, turn=Turn(1, 3))
     for chunk in (5, 6, 7):
         answer(w, chunk, 0.01)
-    assert taken(w, 0.01) == [(SendKind.RESEND, [0, 2, 3]), (SendKind.FLUSH, [1, 4])]
+    assert taken(w, 0.01) == [(SendKind.PROBE, [0, 2, 3]), (SendKind.FLUSH, [1, 4])]
     answer(w, 1, 0.02)
     w.settle(lambda chunk: False)
     answer(w, 4, 0.02)
     w.settle(lambda chunk: True)
     assert taken(w, 1.0) == [(SendKind.FLUSH, [0]), (SendKind.PROBE, [2, 3])], "1 was complete, 4 cost one: one is left"
+
+
+def test_beside_another_workers_flush_only_a_lost_result_is_sent_for() -> None:
+    """A contribution that meets a closed slot brings the result once more, and results fill the links."""
+    w = adaptive(16, budget=2, probes=True, turn=Turn(1, 3))
+    for chunk in (4, 5, 6):
+        answer(w, chunk, 0.01)
+    assert taken(w, 0.01) == [(SendKind.PROBE, [0, 2, 3]), (SendKind.FLUSH, [1])]
+    w.on_inform(*w.place(0), send=False)
+    w.on_inform(*w.place(2), send=True)
+    assert taken(w, 0.02) == [(SendKind.RESEND, [2])], "its slot is closed; the one of chunk 0 waits for the FLUSH"
+
+
+def test_nobody_asks_about_the_last_chunks_of_a_bounded_tensor() -> None:
+    """A round trip more would hold up the whole tensor, and whoever has the results may be gone."""
+    w = adaptive(16, budget=2, probes=True, turn=Turn(1, 3))
+    hear(w, [w.place(chunk) for chunk in range(1, 8)], 0.01)
+    assert taken(w, 0.01) == [(SendKind.RESEND, [0])]
 
 
 def test_without_a_budget_overtaken_chunks_are_sent_again() -> None:
