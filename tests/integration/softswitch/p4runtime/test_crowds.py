@@ -221,7 +221,11 @@ def test_callers_that_do_not_take_the_program(server: Server, primary: Controlle
         f"127.0.0.1:{server.port}", options=(*TAKES_LITTLE, ("grpc.max_receive_message_length", -1))
     ) as channel:
         ask = channel.unary_stream(PIPELINE)
-        calls = [ask(request.SerializeToString(), timeout=TIMEOUT_SECONDS) for _ in range(2 * most)]
+        calls = []
+        for _ in range(2 * most):
+            calls.append(ask(request.SerializeToString(), timeout=TIMEOUT_SECONDS))
+            # The beginning of its answer has come, or its end: calls made together reach the switch in any order.
+            calls[-1].initial_metadata()
         assert [call.code() for call in calls[most:]] == [grpc.StatusCode.RESOURCE_EXHAUSTED] * most
         assert calls[most].details().endswith("ask again, or for less (P4INFO_AND_COOKIE)")
         # What a controller asks for is short.
