@@ -31,6 +31,9 @@ Say = Callable[[str], object]
 # It may compile its kernels first.
 _READY_S: Final = 120.0
 _END_S: Final = 5.0
+# A server that is off answers nothing, and ssh waits minutes for its TCP to give up; or for ever, once it is connected.
+_CONNECT_S: Final = 10
+_ALIVE_S: Final = 5
 _TAIL: Final = 5
 REMOTE_COMMAND: Final = "sumwire-aggregator"
 
@@ -48,7 +51,8 @@ def by_ssh(host: str, command: str, *options: str) -> list[str]:
     if not host or host.startswith("-") or not host.isprintable():
         raise StartError(f"ssh = {shown(host)}: must be HOST or USER@HOST")
     words = [*shlex.split(command), "-", "--with-parent", *options]
-    return ["ssh", "-T", "-o", "BatchMode=yes", "--", host, shlex.join(words)]
+    watchful = (f"-oConnectTimeout={_CONNECT_S}", f"-oServerAliveInterval={_ALIVE_S}", "-oServerAliveCountMax=3")
+    return ["ssh", "-T", *watchful, "-o", "BatchMode=yes", "--", host, shlex.join(words)]
 
 
 def check_free(address: str, otherwise: str) -> None:

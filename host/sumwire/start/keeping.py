@@ -18,6 +18,8 @@ from sumwire.start.errors import StartError
 
 # From the end of an aggregator to the next one, after each of several that ended one after the other.
 _WAITS_S: Final = (0.0, 1.0, 5.0, 30.0)
+# One that has served for so long starts the count anew.
+_LASTS_S: Final = _WAITS_S[-1]
 # One that is about to be ready says so; without a word of it this is how often it is looked at.
 _LOOK_S: Final = 1.0
 
@@ -34,7 +36,8 @@ def keep(programs: Sequence[Program], job: Mapping[str, Any], say: Say, ready: t
     """Keep them until the process is interrupted; all end then. ``ready`` is set while all of them serve.
 
     Workers return to an aggregator that was started again, with empty slots. Raises StartError if one ends several
-    times in succession, and at once if one does not become ready.
+    times in succession, and at once if one does not become ready at all. One that has served before is tried again:
+    its server may be starting.
     """
     changed: queue.SimpleQueue[None] = queue.SimpleQueue()
     kept = [_Kept(program, job, say, changed) for program in programs]
@@ -78,6 +81,7 @@ class _Kept:
         self._failures = 0
         self._begins_at = -math.inf
         self._served_from = math.inf
+        self._has_served = False
 
     def look(self, now: float) -> float:
         """Do what is due at ``now``, in seconds of the monotonic clock. Returns when the next look is due."""
@@ -85,18 +89,30 @@ class _Kept:
             self.running = Aggregator(self._program.command, self._job, self._tell, lambda: self._changed.put(None))
         if self.running is None:
             return self._begins_at
-        if not self.is_serving and self.running.is_ready():
-            self.is_serving, self._served_from = True, now
-        if self.is_serving and self.running.has_ended:
+        if not self.is_serving and self._is_ready(self.running):
+            self.is_serving = self._has_served = True
+            self._served_from = now
+        if self._has_served and self.running.has_ended:
             self._note_end(self.running, now)
             return now
         return math.inf if self.is_serving else now + _LOOK_S
 
+    def _is_ready(self, started: Aggregator) -> bool:
+        """Raises StartError, which names the one of several that cannot be, unless it has served before."""
+        if self._has_served and started.has_ended:
+            return False
+        try:
+            return started.is_ready()
+        except StartError as error:
+            if not self._program.address:
+                raise
+            raise StartError(f"{self._program.address}: {error}") from error
+
     def _note_end(self, ended: Aggregator, now: float) -> None:
         ended.close()
         self.running, self.is_serving = None, False
-        # One that has served for long starts the count anew.
-        lasted = now - self._served_from >= _WAITS_S[-1]
+        lasted = now - self._served_from >= _LASTS_S
+        self._served_from = math.inf
         self._failures = 0 if lasted else self._failures + 1
         if self._failures == len(_WAITS_S):
             raise StartError(f"{self._name} has ended {self._failures} times; see its lines above, then start it again")

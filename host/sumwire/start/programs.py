@@ -28,6 +28,10 @@ from sumwire.start.racks import Rack
 
 # Lines with an aggregator's counters, while they change.
 _REPORT_S: Final = 10.0
+# What can be done while another program has the port of the aggregator's address.
+_OTHER_ROOT: Final = (
+    "run this one on another server, or with another address of this one: --aggregator ADDRESS --listen ADDRESS"
+)
 # The options that fields of a job come from.
 _OPTION_OF: Final = {"job": "--number", "name": "--name", "addresses": "--worker-port", "udp_port": "--worker-port"}
 
@@ -83,6 +87,8 @@ def _racks(options: Up) -> tuple[Rack, ...]:
         return ()
     found = tuple(options.racks) or racks.divided(options.hosts, options.leaves or 0)
     racks.check(found)
+    if options.racks:
+        racks.check_once(found)
     return found
 
 
@@ -104,7 +110,7 @@ def _star(options: Up) -> tuple[dict[str, Any], list[Program]]:
     at = _root(options, addresses[options.hosts[0]])
     job = described([addresses[host] for host in options.hosts], at, options.wanted)
     if not options.ssh:
-        _check_place(at, f"--aggregator {at}", f"start the aggregator there: --ssh {at}")
+        _check_place(at, f"--aggregator {at}", f"start the aggregator there: --ssh {at}", _OTHER_ROOT)
     return job, [Program(_command(options, options.ssh))]
 
 
@@ -115,7 +121,7 @@ def _tree(options: Up, in_racks: Sequence[Rack]) -> tuple[dict[str, Any], list[P
     hosts = [[addresses[host] for host in rack.hosts] for rack in in_racks]
     job = described_tree(dict(zip(leaves, hosts, strict=True)), root, options.wanted)
     if not options.ssh_host:
-        _check_place(root, f"--aggregator {root}", f"start the root there: --ssh {root}")
+        _check_place(root, f"--aggregator {root}", f"start the root there: --ssh {root}", _OTHER_ROOT)
     places = {root: options.ssh if options.ssh_host else None}
     places |= {address: _leaf_by_ssh(options, address, name) for address, name in leaves.items()}
     return job, [Program(_command(options, ssh, "--at", at), at) for at, ssh in places.items()]
@@ -135,22 +141,20 @@ def _leaf_by_ssh(options: Up, address: str, name: str) -> str | None:
     _check_place(
         address, f"leaf {address}",
         "start the leaves by ssh, each on its server: `--ssh`, or name addresses of this machine for them: "
-        "`--rack LEAF=HOST,HOST`",
+        "`--rack LEAF=HOST,HOST`", "name another address of this machine for the leaf: `--rack LEAF=HOST,HOST`",
     )  # fmt: skip
     return None
 
 
-def _check_place(address: str, what: str, elsewhere: str) -> None:
-    """Raises StartError if no aggregator can be started here at this address. ``what``: who wants it."""
+def _check_place(address: str, what: str, elsewhere: str, beside: str) -> None:
+    """Raises StartError if no aggregator can be started here at this address. ``what``: who wants it. ``elsewhere`` and
+    ``beside``: what can be done where the address is another machine's, and where another program stays there."""
     if not is_local(address):
         raise StartError(
             f"{what}: this machine does not have the address (`ip address` says what it has): run `sumwire up` on the "
             f"server that has it, or {elsewhere}"
         )
-    child.check_free(
-        address, "or run this one on another server, or with another address of this one: --aggregator ADDRESS "
-        "--listen ADDRESS"
-    )  # fmt: skip
+    child.check_free(address, f"or {beside}")
 
 
 def _command(options: Up, ssh: str | None, *more: str) -> list[str]:

@@ -77,6 +77,18 @@ def check(racks: Sequence[Rack]) -> None:
         )
 
 
+def check_once(racks: Sequence[Rack]) -> None:
+    """Raises StartError if a host is named in two racks. Twice in one means two workers, as without racks."""
+    first: dict[str, int] = {}
+    for number, rack in enumerate(racks, 1):
+        for host in rack.hosts:
+            if first.setdefault(host, number) != number:
+                raise StartError(
+                    f"{host} is in rack {first[host]} and in rack {number}: a server has one leaf: name it in one of "
+                    "them; twice there, if it shall have two workers"
+                )
+
+
 def leaves(racks: Sequence[Rack], found: Mapping[str, str], root: str) -> dict[str, str]:
     """The name of each leaf's server, in the order of the racks, by its address. ``found``: addresses by name.
 

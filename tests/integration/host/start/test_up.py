@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import socket
@@ -170,6 +171,33 @@ def test_racks_by_name_end_with_a_killed_program() -> None:
         for end in ends:
             assert select.select([end], [], [], 60)[0]
             os.close(end)
+
+
+def test_a_leaf_that_cannot_be_started_is_named(tmp_path: Path) -> None:
+    """A stand-in for ssh to a server that is off. The root, which has begun, ends with the command."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\necho No route to host >&2\nexit 255\n")
+    ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
+    root, _ = addresses(1)
+    place = ["--ssh", "--aggregator", root, "--listen", f"{root}:21334"]
+    racks = ["--rack", "192.0.2.1,192.0.2.2", "--rack", "192.0.2.3"]
+    with started(*racks, *place, path=f"{tmp_path}:") as process:
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    said = r"sumwire: 192\.0\.2\.[13]: the aggregator has ended: No route to host; mend that, then start it again\n"
+    assert re.search(said, out), out
+
+
+def test_a_second_tree_beside_the_first() -> None:
+    """Its leaf would be where one of the first tree is, and it says what can be done for a leaf."""
+    root, ips = addresses(2)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first:
+        first.bind((ips[1], 21335))
+        with started("--hosts", *ips, "--tree", "2", "--aggregator", root, "--listen", f"{root}:21334") as process:
+            out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"UDP port 21335 of {ips[1]}: Address already in use" in out
+    assert "or name another address of this machine for the leaf: `--rack LEAF=HOST,HOST`" in out
 
 
 @pytest.mark.root

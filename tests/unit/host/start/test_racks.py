@@ -111,6 +111,10 @@ MANY = tuple(f"10.1.0.{number}" for number in range(1, 34))
         (Up(HOSTS * 4, leaves=8), "256 hosts: a job has at most 255 workers: name fewer"),
         (Up(racks=[Rack(("a",))]), "1 racks: a tree has 2 to 32 leaves: repeat --rack"),
         (Up(racks=[Rack(()), Rack(("a",))]), "rack 1 has 0 hosts: .* or leave an empty one out"),
+        (
+            Up(racks=[Rack(("a", "b")), Rack(("c", "b"))]),
+            "b is in rack 1 and in rack 2: a server has one leaf: name it in one of them; twice there, if",
+        ),
         (Up(HOSTS, racks=[Rack(("a",))]), "--rack beside --hosts or --tree: .*: name all hosts by --rack alone, or by"),
         (Up(racks=[Rack(("a",))], leaves=2), "--rack beside --hosts or --tree"),
         (

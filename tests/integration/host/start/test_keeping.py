@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Aggregators that end are started again. Stand-ins for them are shell scripts."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from sumwire.start import keeping
+from sumwire.start.errors import StartError
+from sumwire.start.keeping import Program, keep
+
+# Odd starts serve and end, even ones do not get so far: their server is not there.
+SCRIPT = """echo start >> "$0.starts"
+if [ $(($(wc -l < "$0.starts") % 2)) = 1 ]; then echo ready: here; else echo No route to host; exit 255; fi
+"""
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "_WAITS_S", (0.0,) * 4)
+
+
+def test_one_that_has_served_is_tried_again(tmp_path: Path) -> None:
+    """Also where a start fails, as while its server starts."""
+    script, said = tmp_path / "aggregator", list[str]()
+    script.write_text(SCRIPT)
+    with pytest.raises(StartError, match=r"the aggregator 10\.0\.2\.1 has ended 4 times; see its lines above"):
+        keep([Program(["sh", str(script)], "10.0.2.1")], {}, said.append, threading.Event())
+    assert said.count("10.0.2.1: ready: here") == said.count("10.0.2.1: No route to host") == 2
+
+
+def test_one_that_never_served_is_told_at_once() -> None:
+    with pytest.raises(StartError, match=r"^10\.0\.2\.1: the aggregator has ended: No route; mend that"):
+        keep([Program(["sh", "-c", "echo No route"], "10.0.2.1")], {}, lambda _: None, threading.Event())
