@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -14,7 +16,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import ways_lines
 from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check
+from sumwire_lab.verify.check import Check, absent
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.processes import run_module, run_tests
 from sumwire_lab.verify.rows import trust
@@ -24,6 +26,9 @@ _WHEEL: Final = "tests/system/test_wheel.py"
 _START: Final = "tests/system/test_start.py"
 # 64 ranks, and what tests and a quick try have.
 NODES, QUICK_NODES = (8, 8), (2, 4)
+# Workers and leaves of a tree, and how often it is measured.
+TREE: Final = (8, 2)
+TURNS, QUICK_TURNS = 3, 1
 QUICK_EPOCHS: Final = 2
 
 
@@ -44,6 +49,7 @@ def experiments(results: Path, say: Say, options: WaysOptions) -> Mapping[str, E
         "examples": partial(_tests, "examples from the wheel", f"{_START}::test_examples_from_the_wheel"),
         "lines": partial(_lines, options),
         "nodes": partial(_nodes, options),
+        "tree": partial(_tree, options),
     }  # fmt: skip
 
 
@@ -67,3 +73,14 @@ def _one_size(nodes: int, ranks: int) -> Check:
     if ended.status:
         raise LabError(f"{nodes} x {ranks} ranks ended with {ended.status}: {ended.last_line}")
     return rows.nodes(json.loads(ended.last_line))
+
+
+def _tree(options: WaysOptions) -> list[Check]:
+    """In a process of its own, which forks its workers."""
+    if os.geteuid() or shutil.which("ip") is None:
+        return [absent("a tree of aggregators against a single one", "equal results", "needs root and the program ip")]
+    words = [str(number) for number in (*TREE, QUICK_TURNS if options.quick else TURNS)]
+    ended = run_module(["sumwire_lab.experiments.ways_tree", *words])
+    if ended.status:
+        raise LabError(f"a tree of {TREE[1]} leaves ended with {ended.status}: {ended.last_line}")
+    return rows.tree(json.loads(ended.last_line))

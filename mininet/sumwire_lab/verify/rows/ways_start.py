@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any, Final
 
-from sumwire_lab.verify.check import Check, at_most, holds
+from sumwire_lab.verify.check import Check, at_most, equal, holds, reported
 
 LINES_MAX: Final = 3
 POINTS_MAX: Final = 0.5
@@ -39,3 +39,24 @@ def nodes(record: Mapping[str, Any]) -> Check:
     target = f"1 / {ranks}, by {_BYTES_SLACK:.0%}"
     value = {"share": round(share, 4), "node": record["node"], "flat": record["flat"]}
     return holds(label, value, target, abs(share * ranks - 1) <= _BYTES_SLACK)
+
+
+def tree(record: Mapping[str, Any]) -> list[Check]:
+    """`record`: what `experiments.ways_tree` measures."""
+    workers, leaves = record["workers"], record["leaves"]
+    label = f"{workers} workers below {leaves} leaves and a root, against one aggregator"
+    flat, with_leaves = record["flat"]["exact"], record["tree"]["exact"]
+    value = {"tree": with_leaves["received"], "flat": flat["received"]}
+    value["share"] = round(value["tree"] / value["flat"], 4)
+    return [
+        equal(f"{label}: sums equal to the bit, exact ones and THC's", record["same"], {"exact": True, "thc": True}),
+        holds(
+            f"{label}: bytes to the root, exact sums", value, f"{leaves} / {workers}, by {_BYTES_SLACK:.0%}",
+            abs(value["share"] * workers / leaves - 1) <= _BYTES_SLACK,
+        ),
+        *(
+            reported(f"{label}: {way} mean of {record['values']:,} values, {shape}", record[shape][way])
+            for way in record["same"]
+            for shape in ("flat", "tree")
+        ),
+    ]  # fmt: skip

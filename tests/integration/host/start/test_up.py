@@ -128,7 +128,7 @@ def test_by_ssh(tmp_path: Path) -> None:
 def mean_of(job: dict[str, Any], worker: int) -> list[float]:
     """What a worker gets of all, each of which sends its number."""
     with sumwire.Job(parse_job(job, worker), fallback="never", deadline_s=30.0) as one:
-        return list(one.reduce_with(Sum32Codec(workers=6), torch.full((100,), float(worker)))[0][:1].tolist())
+        return list(one.reduce_with(Sum32Codec(workers=job["workers"]), torch.full((100,), float(worker)))[0][:1].tolist())
 
 
 def test_a_tree() -> None:
@@ -157,6 +157,17 @@ def test_a_tree() -> None:
     # Each says what it has counted, and which one it is.
     assert {line.partition(": ")[0] for line in out.splitlines() if "verdicts: " in line} == {root, ips[0], ips[3]}
     assert not any(Path(f"/proc/{pid}").exists() for pid in (*before, *after))
+
+
+def test_more_workers_than_one_aggregator_has() -> None:
+    workers = 36
+    root, ips = addresses(workers)
+    with started("--hosts", *ips, "--tree", "2", "--aggregator", root, "--listen", f"{root}:21334") as process:
+        until(process, "all 3 aggregators are ready")
+        job = Service(root).job_within(60, print)
+        assert run_workers(lambda worker: mean_of(job, worker), workers) == [[17.5]] * workers
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
 
 
 def test_racks_by_name_end_with_a_killed_program() -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -86,6 +87,20 @@ def test_rows_of_nodes() -> None:
     assert rows.nodes(record).holds
     assert not rows.nodes(record | {"node": 1030.0}).holds
     assert not rows.nodes(record | {"node": 8000.0}).holds
+
+
+def test_rows_of_a_tree() -> None:
+    """Each leaf sends the root one sum for all of its workers."""
+
+    def record(received: int, same: bool = True) -> dict[str, Any]:
+        flat, tree = ({way: {"received": taken} for way in ("exact", "thc")} for taken in (8000, received))
+        return {
+            "workers": 8, "leaves": 2, "values": 9, "same": {"exact": same, "thc": True}, "flat": flat, "tree": tree,
+        }  # fmt: skip
+
+    assert [check.holds for check in rows.tree(record(2030))] == [True] * 6
+    assert [check.holds for check in rows.tree(record(8000))][:2] == [True, False]
+    assert [check.holds for check in rows.tree(record(2000, same=False))][:2] == [False, True]
 
 
 def test_rows_of_sharded_training() -> None:
