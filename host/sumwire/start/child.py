@@ -85,9 +85,10 @@ class Aggregator:
         self._told: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ready, self._ended = threading.Event(), threading.Event()
         try:
+            # In a session of its own, since Ctrl-C is for this program, which ends the other.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                errors="replace",
+                errors="replace", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise StartError(f"{command[0]}: {error.strerror or error}: install it, or start without it") from error

@@ -99,6 +99,19 @@ def test_all_that_it_says_in_json() -> None:
     assert lines_in(out)[0]["message"].endswith(" has asked for the job")
 
 
+def test_ctrl_c_is_for_the_command_alone() -> None:
+    """A terminal gives it to the whole process group. An aggregator that still starts would tell of its imports."""
+    _, options = options_of(2)
+    with started(*options) as process:
+        until(process, "ready: ")
+        [aggregator] = children(process.pid)
+        assert os.getpgid(aggregator) != os.getpgid(process.pid)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and out.endswith("stopped\n")
+    assert not Path(f"/proc/{aggregator}").exists()
+
+
 def test_the_aggregator_ends_with_a_killed_program() -> None:
     _, options = options_of(2)
     with started(*options) as process:
@@ -128,7 +141,8 @@ def test_by_ssh(tmp_path: Path) -> None:
 def mean_of(job: dict[str, Any], worker: int) -> list[float]:
     """What a worker gets of all, each of which sends its number."""
     with sumwire.Job(parse_job(job, worker), fallback="never", deadline_s=30.0) as one:
-        return list(one.reduce_with(Sum32Codec(workers=job["workers"]), torch.full((100,), float(worker)))[0][:1].tolist())
+        mean, _ = one.reduce_with(Sum32Codec(workers=job["workers"]), torch.full((100,), float(worker)))
+        return list(mean[:1].tolist())
 
 
 def test_a_tree() -> None:
