@@ -57,14 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         places.is_switch(f"{address}:{port}")
         metrics.prepare(options.metrics)
         named_in = "--listen" if options.listen else options.jobs[0]
+        started_by = parent.Parent() if options.with_parent else None
         with signals_held():
-            fleet = Fleet(jobs, address, port, options.processes, named_in=named_in, at=options.at)
+            fleet = Fleet(
+                jobs, address, port, options.processes, named_in=named_in, at=options.at,
+                told_to_stop=started_by.has_ended if started_by else lambda: False,
+            )  # fmt: skip
             if account is not None:
                 privileges.become(account)
             with fleet:
                 names = ", ".join(map(_described, jobs))
-                if options.with_parent:
-                    parent.end_with_it()
+                if started_by is not None:
+                    started_by.end_with_it()
                 with metrics.served(fleet.shared, options.metrics) as place:
                     reporter = _Reporter(fleet.shared, voice)
                     told = f", metrics: {place}" if place else ""

@@ -16,23 +16,26 @@ import threading
 from collections.abc import Callable
 
 
-def end_with_it(stop: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM)) -> None:
-    """Call ``stop``, by default SIGTERM to this process, once the parent process or standard input has ended."""
-    parent = os.getppid()
-    poll = select.poll()
-    poll.register(sys.stdin.fileno(), select.POLLIN | select.POLLHUP)
-    try:
-        poll.register(os.pidfd_open(parent), select.POLLIN)
-    except ProcessLookupError:
-        stop()
-        return
-    threading.Thread(target=_watch, args=(poll, sys.stdin.fileno(), stop), name="parent", daemon=True).start()
+class Parent:
+    """The program that started this one."""
 
+    def __init__(self) -> None:
+        self._stdin = sys.stdin.fileno()
+        self._poll = select.poll()
+        self._poll.register(self._stdin, select.POLLIN | select.POLLHUP)
+        self._is_gone = False
+        try:
+            self._poll.register(os.pidfd_open(os.getppid()), select.POLLIN)
+        except ProcessLookupError:
+            self._is_gone = True
 
-def _watch(poll: select.poll, stdin: int, stop: Callable[[], object]) -> None:
-    while True:
-        for descriptor, _ in poll.poll():
+    def has_ended(self, within_ms: float | None = 0.0) -> bool:
+        """Whether it has, or standard input; within that time, None for no limit."""
+        while not self._is_gone and (events := self._poll.poll(within_ms)):
             # What is written there has no meaning, and its end is that of the parent.
-            if descriptor != stdin or not os.read(stdin, 4096):
-                stop()
-                return
+            self._is_gone = any(one != self._stdin or not os.read(self._stdin, 4096) for one, _ in events)
+        return self._is_gone
+
+    def end_with_it(self, stop: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM)) -> None:
+        """Call ``stop``, by default SIGTERM to this process, once it has ended."""
+        threading.Thread(target=lambda: self.has_ended(None) and stop(), name="parent", daemon=True).start()

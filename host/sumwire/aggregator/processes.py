@@ -100,7 +100,7 @@ def _steer_by_slot(sockets: Sequence[socket.socket]) -> None:
 
 class Fleet:
     """The processes of an aggregator, from start to stop. A context manager, which waits for the aggregator above, or
-    for a signal to stop.
+    for a signal to stop, or until ``told_to_stop``.
 
     ``named_in``: the job file or option that names the address, for messages. ``at``: which aggregator it is of those
     that the jobs have.
@@ -115,10 +115,11 @@ class Fleet:
         *,
         named_in: str = "",
         at: str | None = None,
+        told_to_stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.jobs = jobs
+        self.jobs, self._told_to_stop = jobs, told_to_stop
         self._lanes = lanes_of(jobs, at)
-        # By a signal, before it was ready.
+        # Before it was ready.
         self.is_stopped = False
         self.shared = Shared(self._lanes, processes)
         self._sockets = listen(address, port, processes, named_in)
@@ -171,7 +172,7 @@ class Fleet:
         )
 
     def _is_stopped_within(self, seconds: float) -> bool:
-        self.is_stopped = self.is_stopped or _signal_within(seconds) in _STOP
+        self.is_stopped = self.is_stopped or _signal_within(seconds) in _STOP or self._told_to_stop()
         return self.is_stopped
 
     def wait(self, tell: Callable[[], object] = lambda: None, every_s: float | None = None) -> None:

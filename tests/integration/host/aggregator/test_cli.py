@@ -297,6 +297,28 @@ def test_a_leaf_that_waits_ends_by_a_signal(tmp_path: Path) -> None:
         assert leaf.wait(60) == 0
 
 
+def test_a_leaf_that_waits_ends_with_standard_input(tmp_path: Path) -> None:
+    """As when the command that started it by ssh has ended, before the root was there."""
+    mapping = tree_mapping((1, 1), (0,))
+    path = str(write_job(mapping, tmp_path / "tree.json"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as root:
+        root.bind((mapping["tree"][0]["above"], p4.SUMWIRE_PORT))
+        root.settimeout(60)
+        read, write = os.pipe()
+        at = ["--with-parent", "--at", mapping["tree"][0]["aggregator"]]
+        command = [sys.executable, "-m", "sumwire.aggregator.cli", path, *at]
+        # This test's end of the pipe is closed on exec.
+        with subprocess.Popen(command, stdin=read, env={**os.environ, "PYTHONPATH": PATH}) as leaf:
+            try:
+                os.close(read)
+                # Its question, which nobody answers.
+                root.recv(2048)
+                os.close(write)
+                assert leaf.wait(60) == 0
+            finally:
+                leaf.kill()
+
+
 def test_each_of_a_tree_is_told_which_one_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mapping = tree_mapping((1, 1, 2, 2), (0, 0))
     path = str(write_job(mapping, tmp_path / "tree.json"))
