@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 privileges.become(account)
             with fleet:
                 names = ", ".join(map(_described, jobs))
-                if started_by is not None:
+                if started_by is not None and not fleet.is_stopped:
                     started_by.end_with_it()
                 with metrics.served(fleet.shared, options.metrics) as place:
                     reporter = _Reporter(fleet.shared, voice)
