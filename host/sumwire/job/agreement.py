@@ -191,8 +191,7 @@ class Agreement:
         if not all(rank.halted for rank in vector):
             return None
         # Only now: a greeting may have ended after the round in which its ranks told that they wait for it.
-        greeted = self._returned_at >= 0 or all(rank.greeted for rank in vector)
-        if self._stalls and not greeted and not self._always:
+        if self._stalls and not self._always and not all(rank.greeted for rank in vector):
             self.phase = Phase.ENDED
             return Fail(endings.never_answered(self._job))
         first = max(rank.completed for rank in vector)

@@ -99,7 +99,7 @@ class Control:
 
     @property
     def greeted(self) -> bool:
-        """Whether this rank has ever taken part in a greeting."""
+        """Whether this rank has ever taken part in a greeting, or returned to the switch with all others."""
         return self._member.greeted
 
     @property

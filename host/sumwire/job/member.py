@@ -16,7 +16,7 @@ class Member:
     below this number is handed out to this rank.
 
     The rank calls :meth:`begin`, for an operation by the network :meth:`leave_network`, and :meth:`finish`. Between
-    rounds it may set ``greeted`` (in any run), ``joined`` (in the present one), ``lost``, ``stalled``, ``sees_switch``,
+    rounds it may set ``greeted`` (in any run, or returned), ``joined`` (in the present one), ``lost``, ``stalled``, ``sees_switch``,
     ``paused``, ``closing``, ``left`` and ``failing``. ``failure``: how the job has ended, by agreement.
     """
 
@@ -123,7 +123,8 @@ class Member:
             case Limit(operation=operation):
                 self._limit = operation
             case Return():
-                self.network = True
+                # All ranks have seen the switch, also one that has never greeted because others lost it meanwhile.
+                self.network = self.greeted = True
                 self._limit = None
             case Fail(failure=failure):
                 self.failure = failure

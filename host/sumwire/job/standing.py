@@ -50,7 +50,7 @@ class Standing:
     ``completed``, ``started``: operations of the job. The one under way, if any, has the number ``completed``, and
     ``call`` describes it. Of its results by the network the rank still has those from ``kept_from`` on.
 
-    ``greeted``: it has taken part in a greeting. ``joined``: in that of the present run. ``halted``: it does not use
+    ``greeted``: it has taken part in a greeting, or returned to the switch with all others. ``joined``: in that of the present run. ``halted``: it does not use
     the network, and will not before the next decision. ``lost``: why it wants the fall-back. ``stalled``: its exchange
     has waited long without any new result. ``sees_switch``: during the fall-back, the switch answers and serves this
     job.
