@@ -16,8 +16,9 @@ class Member:
     below this number is handed out to this rank.
 
     The rank calls :meth:`begin`, for an operation by the network :meth:`leave_network`, and :meth:`finish`. Between
-    rounds it may set ``greeted`` (in any run, or returned), ``joined`` (in the present one), ``lost``, ``stalled``, ``sees_switch``,
-    ``paused``, ``closing``, ``left`` and ``failing``. ``failure``: how the job has ended, by agreement.
+    rounds it may set ``greeted`` (in any run; a return sets it too), ``joined`` (in the present one), ``lost``,
+    ``stalled``, ``sees_switch``, ``paused``, ``closing``, ``left`` and ``failing``. ``failure``: how the job has ended,
+    by agreement.
     """
 
     def __init__(self, worker: int) -> None:

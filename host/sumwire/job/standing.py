@@ -50,10 +50,10 @@ class Standing:
     ``completed``, ``started``: operations of the job. The one under way, if any, has the number ``completed``, and
     ``call`` describes it. Of its results by the network the rank still has those from ``kept_from`` on.
 
-    ``greeted``: it has taken part in a greeting, or returned to the switch with all others. ``joined``: in that of the present run. ``halted``: it does not use
-    the network, and will not before the next decision. ``lost``: why it wants the fall-back. ``stalled``: its exchange
-    has waited long without any new result. ``sees_switch``: during the fall-back, the switch answers and serves this
-    job.
+    ``greeted``: it has taken part in a greeting, or returned to the switch with all others. ``joined``: in the greeting
+    of the present run. ``halted``: it does not use the network, and will not before the next decision. ``lost``: why it
+    wants the fall-back. ``stalled``: its exchange has waited long without any new result. ``sees_switch``: during the
+    fall-back, the switch answers and serves this job.
 
     ``paused``: it is silent on purpose. ``closing``: it makes no more operations. ``left``: it takes part in no further
     round, and why. ``failure``: an error that ends the job on every rank.

@@ -121,8 +121,8 @@ def test_a_greeting_that_ends_while_the_ranks_agree_was_a_greeting() -> None:
 
 
 def test_a_rank_that_greets_for_the_first_time_after_a_return_falls_back_too() -> None:
-    """The job was renewed before its first greeting ended, so the ranks fell back. One got its only result from another.
-    Then they returned, and the switch was down."""
+    """The job was renewed before its first greeting ended, so the ranks fell back. One got its only result from
+    another. Then they returned, and the switch was down."""
     assert play(drawn(2025131)).violations == []
 
 
