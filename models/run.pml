@@ -5,7 +5,8 @@
 // their next run after that. A slot may close before all are in, as with a loss bound.
 //
 // The network keeps every packet for ever, so each can be lost, come late or come again. Greetings are one step here, with
-// the run that they make or without one: renewal.pml has their own. What has opened a run may come once more and close its slots again, as by a quorum of one.
+// the run that they make or without one: renewal.pml has their own. What has opened a run may come
+// once more and close its slots again, as by a quorum of one.
 //
 // WITHOUT_<RULE> takes a rule out.
 

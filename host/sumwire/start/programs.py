@@ -88,7 +88,7 @@ def _racks(options: Up) -> tuple[Rack, ...]:
     found = tuple(options.racks) or racks.divided(options.hosts, options.leaves or 0)
     racks.check(found)
     if options.racks:
-        racks.check_once(found)
+        racks.check_once(found, {})
     return found
 
 
@@ -116,6 +116,8 @@ def _star(options: Up) -> tuple[dict[str, Any], list[Program]]:
 
 def _tree(options: Up, in_racks: Sequence[Rack]) -> tuple[dict[str, Any], list[Program]]:
     addresses = as_others_know({name: server_address(name) for name in racks.every_name(in_racks)})
+    if options.racks:
+        racks.check_once(in_racks, addresses)
     root = _root(options, addresses[in_racks[0].hosts[0]])
     leaves = racks.leaves(in_racks, addresses, root)
     hosts = [[addresses[host] for host in rack.hosts] for rack in in_racks]

@@ -77,15 +77,17 @@ def check(racks: Sequence[Rack]) -> None:
         )
 
 
-def check_once(racks: Sequence[Rack]) -> None:
-    """Raises StartError if a host is named in two racks. Twice in one means two workers, as without racks."""
+def check_once(racks: Sequence[Rack], found: Mapping[str, str]) -> None:
+    """Raises StartError if a host is in two racks, also under two names. Twice in one means two workers, as without
+    racks. ``found``: addresses by name, as far as they are known."""
     first: dict[str, int] = {}
     for number, rack in enumerate(racks, 1):
         for host in rack.hosts:
-            if first.setdefault(host, number) != number:
+            address = found.get(host, host)
+            if first.setdefault(address, number) != number:
                 raise StartError(
-                    f"{host} is in rack {first[host]} and in rack {number}: a server has one leaf: name it in one of "
-                    "them; twice there, if it shall have two workers"
+                    f"{host} is in rack {first[address]} and in rack {number}: a server has one leaf: name it in one "
+                    "of them; twice there, if it shall have two workers"
                 )
 
 

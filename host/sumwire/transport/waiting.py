@@ -45,6 +45,9 @@ _COPIES_FROM: Final = 2
 _COPIES: Final = 4
 # A refusal is believed when it comes again after so many seconds: the configuration may just be written.
 REFUSED_AGAIN_S: Final = 0.4
+# With a quorum below the workers: how long a worker asks the others for a greeting's result, before the rounds that
+# slots have reached mean a newer greeting. All are asked several times in it.
+GREETING_RECOVERED_S: Final = 1.0
 # Reasons that mean that the switch does not know this worker's run, and those that are believed at once.
 _FORGOTTEN: Final = (p4.REJECT_TOKEN, p4.REJECT_ROUND)
 _AT_ONCE: Final = (p4.REJECT_CALL, *_FORGOTTEN)
@@ -110,8 +113,8 @@ class Waiting:
     def stale(self, slot: int, round_: int) -> None:
         """STALE: a switch uses ``slot`` for ``round_``. Raises StaleRunError if this shows a newer greeting.
 
-        Other workers keep results of runs, and none of greetings. So a greeting that has been overtaken must begin
-        again, also where results of a run could be recovered.
+        A greeting that has been overtaken must begin again, also where results of a run could be recovered. But with
+        a quorum below the workers, the others may only have gone on in this run: see :meth:`_may_be_left_behind`.
         """
         if self._next_run is not None and self._is_past(round_):
             raise self._other_run(slot, round_)
@@ -120,8 +123,16 @@ class Waiting:
         """Whether a slot is where this run cannot be: others can be one round ahead of what this worker has sent, and
         with early closing by any number."""
         if self._next_run is not None:
-            return not round_newer(self._next_run, round_)
+            return not round_newer(self._next_run, round_) and not self._may_be_left_behind()
         return not self._window.options.early_closing and round_newer(round_, (self._window.newest_round + 1) % ROUNDS)
+
+    def _may_be_left_behind(self) -> bool:
+        """Whether the round may be one of the run that this worker greets in. Where a quorum closes slots the others go
+        on without it. They keep the greeting's results too, and give them when asked.
+        """
+        if not self._window.options.quorum_below_workers:
+            return False
+        return self._connection.clock() - self._window.progress_at < GREETING_RECOVERED_S
 
     def _other_run(self, slot: int, round_: int) -> StaleRunError:
         return StaleRunError(

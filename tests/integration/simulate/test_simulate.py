@@ -126,6 +126,13 @@ def test_a_rank_that_greets_for_the_first_time_after_a_return_falls_back_too() -
     assert play(drawn(2025131)).violations == []
 
 
+@pytest.mark.parametrize("seed", [2104471, 2125851])
+def test_a_worker_that_lost_a_greetings_result_does_not_end_the_run_of_the_others(seed: int) -> None:
+    """With a quorum of one and two slots. The others were 16 rounds on before it asked, in the opening and before it.
+    It took that for a newer greeting, and began one, in which it was alone."""
+    assert play(drawn(seed)).violations == []
+
+
 def test_late_answers_let_nobody_spin_who_asks_who_is_missing() -> None:
     assert play(drawn(1013498)).violations == []
 

@@ -115,6 +115,10 @@ MANY = tuple(f"10.1.0.{number}" for number in range(1, 34))
             Up(racks=[Rack(("a", "b")), Rack(("c", "b"))]),
             "b is in rack 1 and in rack 2: a server has one leaf: name it in one of them; twice there, if",
         ),
+        (
+            Up(racks=[Rack(("127.0.0.1", "127.0.0.2")), Rack(("localhost",))]),
+            "localhost is in rack 1 and in rack 2: a server has one leaf",
+        ),
         (Up(HOSTS, racks=[Rack(("a",))]), "--rack beside --hosts or --tree: .*: name all hosts by --rack alone, or by"),
         (Up(racks=[Rack(("a",))], leaves=2), "--rack beside --hosts or --tree"),
         (
