@@ -10,7 +10,6 @@ from golden.packets import (
     CONTRIBUTE,
     OPENS_RUN,
     REFUSED,
-    RESULT,
     STALE,
     TOKENS_OF_RUNS,
     Packet,
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def is_of_run(job: Job, packet: Packet) -> bool:
-    """Whether the packet's run matters. Else the round alone decides: in greetings, from switches above, and where
-    several roots share a slot."""
+    """Whether the packet's run matters. Else the round alone decides: in greetings, in notices of switches above, and
+    where several roots share a slot."""
     greets = packet.token < TOKENS_OF_RUNS or packet.bucket == OPENS_RUN or is_hello(packet)
-    return not greets and packet.kind not in (RESULT, STALE, REFUSED) and not (job.sprays and not job.above(packet))
+    return not greets and packet.kind not in (STALE, REFUSED) and not (job.sprays and not job.above(packet))
 
 
 def run_refusal(packet: Packet, slot: Slot | None, known: tuple[int, int] | None, *, lower: bool) -> str | None:

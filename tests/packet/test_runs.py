@@ -268,9 +268,29 @@ def test_a_lower_switch_learns_of_a_run_from_above(rig: Rig) -> None:
     above = {"bucket": model.OPENS_RUN, "token": TOKEN}
     assert len(game.result_from_above(LEAF, 0, OPENED, model.MAX32, **above)) == 2
     assert game.contribute(LEAF, 0, 1, OPENED + 1, token=TOKEN) == []
-    # What the switch above sends of a run is taken: it has looked at the token.
-    assert len(game.result_from_above(LEAF, 1, OPENED + 4, token=OTHER)) == 2
+    assert len(game.result_from_above(LEAF, 1, OPENED + 4, token=TOKEN)) == 2
+    assert game.result_from_above(LEAF, 1, OPENED + 4, token=TOKEN) == []  # it is here already
+    assert game.result_from_above(LEAF, 1, OPENED + 3, token=TOKEN) == []  # and this is over
+    assert game.golden.verdicts["KNOWN"] == 2
     assert game.golden.rejects == {}
+    game.check_counters()
+
+
+@pytest.mark.parametrize("run_is_known", [False, True])
+def test_a_late_result_of_another_run_fills_no_slot_of_a_lower_switch(rig: Rig, run_is_known: bool) -> None:
+    """The switch was restarted while the result was on its way. The next run may begin in the same round."""
+    game = Game(rig)
+    if run_is_known:
+        game.result_from_above(LEAF, 0, OPENED, model.MAX32, bucket=model.OPENS_RUN, token=TOKEN)
+    for round_ in (OPENED, OPENED + 1, OPENED + 17):
+        assert game.result_from_above(LEAF, 1, round_, token=OTHER) == []
+    if not run_is_known:
+        game.result_from_above(LEAF, 0, OPENED, model.MAX32, bucket=model.OPENS_RUN, token=TOKEN)
+    for worker in range(LEAF.quorum):
+        out = game.contribute(LEAF, worker, 1, OPENED, token=TOKEN)
+    assert len(out) == 1
+    assert len(game.result_from_above(LEAF, 1, OPENED, token=TOKEN)) == 2
+    assert game.golden.rejects == {"TOKEN": 3}
     game.check_counters()
 
 

@@ -31,6 +31,10 @@ def load_jobs(
     Raises ConfigError for a file that breaks a rule, or for two that do not fit together, JobFileError for one that
     cannot be read.
     """
+    if STDIN in paths and sys.stdin is None:
+        raise ConfigError(
+            "line", STDIN, "cannot be read: it is closed", where="standard input", cure="name a job file instead"
+        )
     # The aggregator needs no worker's own part of it, so any worker's will do.
     jobs = tuple(
         job_of_line(sys.stdin.buffer, key_file=key_file) if path == STDIN else load_job(path, 0, key_file=key_file)

@@ -20,10 +20,13 @@ class Parent:
     """The program that started this one."""
 
     def __init__(self) -> None:
-        self._stdin = sys.stdin.fileno()
         self._poll = select.poll()
+        # Python has none where it was closed before the start. Its number may be a socket's by now.
+        self._is_gone = sys.stdin is None
+        if self._is_gone:
+            return
+        self._stdin = sys.stdin.fileno()
         self._poll.register(self._stdin, select.POLLIN | select.POLLHUP)
-        self._is_gone = False
         try:
             self._poll.register(os.pidfd_open(os.getppid()), select.POLLIN)
         except ProcessLookupError:

@@ -88,7 +88,7 @@ class _Step:
         self._trimmed = lost_planes(self._packets)
         has_run = self._packets["token"] >= p4.TOKENS_OF_RUNS
         self._opens = has_run & (self._packets["bucket"] == p4.BUCKET_OPENS_RUN)
-        self._of_run = has_run & ~self._opens & ~self._hellos & ~self._above
+        self._of_run = has_run & ~self._opens & ~self._hellos & (~self._above | self._results)
         self.numbers = self._job("first_slot") + self._packets["slot"]
         self.slots = state.slots[self.numbers]
         self._fresh = np.zeros(len(rows), np.bool_)

@@ -16,8 +16,9 @@ from typing import Any, Final
 from sumwire.start.child import Aggregator, Say
 from sumwire.start.errors import StartError
 
-# From the end of an aggregator to the next one, after each of several that ended one after the other.
-_WAITS_S: Final = (0.0, 1.0, 5.0, 30.0)
+# From the end of an aggregator to the next one, after each of several that ended one after the other. Together 9
+# minutes, for a server that is started again.
+_WAITS_S: Final = (0.0, 1.0, 5.0, *(30.0,) * 18)
 # One that has served for so long starts the count anew.
 _LASTS_S: Final = _WAITS_S[-1]
 # One that is about to be ready says so; without a word of it this is how often it is looked at.
@@ -35,9 +36,9 @@ class Program:
 def keep(programs: Sequence[Program], job: Mapping[str, Any], say: Say, ready: threading.Event) -> None:
     """Keep them until the process is interrupted; all end then. ``ready`` is set while all of them serve.
 
-    Workers return to an aggregator that was started again, with empty slots. Raises StartError if one ends several
-    times in succession, and at once if one does not become ready at all. One that has served before is tried again:
-    its server may be starting.
+    Workers return to an aggregator that was started again, with empty slots. Raises StartError if one ends many
+    times in succession, and at once if one does not become ready at all. One that has served before is tried again for
+    9 minutes: its server may be starting.
     """
     changed: queue.SimpleQueue[None] = queue.SimpleQueue()
     kept = [_Kept(program, job, say, changed) for program in programs]
@@ -89,24 +90,24 @@ class _Kept:
             self.running = Aggregator(self._program.command, self._job, self._tell, lambda: self._changed.put(None))
         if self.running is None:
             return self._begins_at
-        if not self.is_serving and self._is_ready(self.running):
-            self.is_serving = self._has_served = True
-            self._served_from = now
-        if self._has_served and self.running.has_ended:
+        try:
+            if not self.is_serving and self.running.is_ready():
+                self.is_serving = self._has_served = True
+                self._served_from = now
+        except StartError as error:
+            if not self._has_served:
+                raise self._named(error) from error
+            # It has ended, or hangs. Its server may be starting.
+            self._note_end(self.running, now)
+            return now
+        if self.is_serving and self.running.has_ended:
             self._note_end(self.running, now)
             return now
         return math.inf if self.is_serving else now + _LOOK_S
 
-    def _is_ready(self, started: Aggregator) -> bool:
-        """Raises StartError, which names the one of several that cannot be, unless it has served before."""
-        if self._has_served and started.has_ended:
-            return False
-        try:
-            return started.is_ready()
-        except StartError as error:
-            if not self._program.address:
-                raise
-            raise StartError(f"{self._program.address}: {error}") from error
+    def _named(self, error: StartError) -> StartError:
+        """It says which one of several."""
+        return StartError(f"{self._program.address}: {error}") if self._program.address else error
 
     def _note_end(self, ended: Aggregator, now: float) -> None:
         ended.close()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -60,12 +61,22 @@ def up(options: Up, say: Say) -> None:
 
 
 def _line_by_line(say: Say) -> Say:
-    """Lines come from several threads: those of aggregators, and of the service."""
-    lock = threading.Lock()
+    """Lines come from several threads: those of aggregators, and of the service. Where nobody reads them any more, as
+    behind `| head`, the process is told to end."""
+    lock, main = threading.Lock(), threading.main_thread()
+    is_told_to_end = False
 
     def said(line: str) -> None:
+        nonlocal is_told_to_end
         with lock:
-            say(line)
+            try:
+                say(line)
+            except BrokenPipeError:
+                if threading.current_thread() is main:
+                    raise
+                if not is_told_to_end:
+                    is_told_to_end = True
+                    os.kill(os.getpid(), signal.SIGTERM)
 
     return said
 

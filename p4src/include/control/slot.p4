@@ -366,10 +366,10 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
                 // Nearly always: the next round of the slot's run.
                 forget_state();
             } else if (hdr.sumwire.token < TOKENS_OF_RUNS || hdr.sumwire.bucket == BUCKET_OPENS_RUN ||
-                       meta.traits & (TRAIT_FROM_ABOVE | TRAIT_ANY_CALL) != 0 ||
+                       meta.traits & TRAIT_ANY_CALL != 0 ||
                        (meta.admission.sprays == SPRAY_HASH && !hdr.above.isValid())) {
-                // What belongs to no run, what a switch sends that knows the run, and all where a slot's rounds are
-                // divided among several roots: the round alone decides.
+                // What belongs to no run, and all where a slot's rounds are divided among several roots: the round alone
+                // decides.
                 if (STATE_OWNER(meta.state) != OPENING_OWNER(meta.admission.opening) ||
                     (meta.scratch != 0 && meta.scratch < ROUNDS_HALF)) {
                     read_generation();

@@ -133,6 +133,11 @@ def test_a_worker_that_lost_a_greetings_result_does_not_end_the_run_of_the_other
     assert play(drawn(seed)).violations == []
 
 
+def test_a_late_result_from_above_does_not_take_the_next_runs_slot() -> None:
+    """A leaf was restarted empty. Its worker was told that others make another call, and the job ended."""
+    assert play(drawn(2125516)).violations == []
+
+
 def test_late_answers_let_nobody_spin_who_asks_who_is_missing() -> None:
     assert play(drawn(1013498)).violations == []
 

@@ -173,9 +173,10 @@ static int hear(struct one *p) {
   const int kind = kind_of(p->row), newer = !slot->used || (ahead && !is_older(ahead)), here = !newer && !ahead;
   if (kind == KIND_STALE) return newer ? VERDICT_RELAY : VERDICT_KNOWN;
   if (kind == KIND_REFUSED) return here && slot->phase != PHASE_CLOSED ? VERDICT_RELAY : VERDICT_KNOWN;
-  if (here && !is_of_call(p)) return refuse(p, REJECT_CALL);
-  if (!newer && (!here || slot->phase == PHASE_CLOSED)) return VERDICT_KNOWN;
-  if (newer) begin_round(p);
+  const int found = compare_rounds(p);
+  if (found == VERDICT_STALE) return VERDICT_KNOWN;
+  if (found != VERDICT_NONE) return found;
+  if (slot->phase == PHASE_CLOSED) return VERDICT_KNOWN;
   take_down(p);
   return VERDICT_DOWN;
 }

@@ -319,6 +319,20 @@ def test_a_leaf_that_waits_ends_with_standard_input(tmp_path: Path) -> None:
                 leaf.kill()
 
 
+@pytest.mark.parametrize("job", ["-", "file"])
+def test_standard_input_may_be_closed(tmp_path: Path, job: str) -> None:
+    """A job file cannot come from it then, and with it a program ends at once."""
+    path = str(write_job(every_op_mapping(2), tmp_path / "job.json")) if job == "file" else job
+    words = [sys.executable, "-m", "sumwire.aggregator.cli", path, "--with-parent"]
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", *words]
+    environment = {**os.environ, "PYTHONPATH": PATH}
+    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=60)
+    if job == "-":
+        assert done.returncode == 1 and "standard input: line = '-': cannot be read: it is closed" in done.stderr
+    else:
+        assert done.returncode == 0 and "Traceback" not in done.stderr
+
+
 def test_each_of_a_tree_is_told_which_one_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mapping = tree_mapping((1, 1, 2, 2), (0, 0))
     path = str(write_job(mapping, tmp_path / "tree.json"))

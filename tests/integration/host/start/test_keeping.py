@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from sumwire.start import keeping
+from sumwire.start import child, keeping
 from sumwire.start.errors import StartError
 from sumwire.start.keeping import Program, keep
 
@@ -27,6 +27,16 @@ def test_one_that_has_served_is_tried_again(tmp_path: Path) -> None:
     """Also where a start fails, as while its server starts."""
     script, said = tmp_path / "aggregator", list[str]()
     script.write_text(SCRIPT)
+    with pytest.raises(StartError, match=r"the aggregator 10\.0\.2\.1 has ended 4 times; see its lines above"):
+        keep([Program(["sh", str(script)], "10.0.2.1")], {}, said.append, threading.Event())
+    assert said.count("10.0.2.1: ready: here") == said.count("10.0.2.1: No route to host") == 2
+
+
+def test_one_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even starts neither become ready nor end before they are told to."""
+    monkeypatch.setattr(child, "_READY_S", 0.5)
+    script, said = tmp_path / "aggregator", list[str]()
+    script.write_text(SCRIPT.replace("exit 255", "cat > /dev/null"))
     with pytest.raises(StartError, match=r"the aggregator 10\.0\.2\.1 has ended 4 times; see its lines above"):
         keep([Program(["sh", str(script)], "10.0.2.1")], {}, said.append, threading.Event())
     assert said.count("10.0.2.1: ready: here") == said.count("10.0.2.1: No route to host") == 2

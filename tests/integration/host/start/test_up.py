@@ -99,6 +99,19 @@ def test_all_that_it_says_in_json() -> None:
     assert lines_in(out)[0]["message"].endswith(" has asked for the job")
 
 
+def test_nobody_reads_its_lines_any_more() -> None:
+    """It ends, and the aggregator with it, as behind `| head`."""
+    address, options = options_of(2)
+    with started(*options) as process:
+        until(process, "ready: ")
+        [aggregator] = children(process.pid)
+        assert process.stdout is not None
+        process.stdout.close()
+        Service(address).job_within(60, print)  # of which it tells
+        assert process.wait(60) == 0
+    assert not Path(f"/proc/{aggregator}").exists()
+
+
 def test_ctrl_c_is_for_the_command_alone() -> None:
     """A terminal gives it to the whole process group. An aggregator that still starts would tell of its imports."""
     _, options = options_of(2)
