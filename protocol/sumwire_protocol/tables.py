@@ -8,7 +8,7 @@ below 2**bits - 1 leaves fewer levels than indices: then every grid point is one
 
 Numpy is loaded where a table is solved: it starts threads, and most of the controller needs none.
 
-Callers check: bits 1..8, granularity 1..4095, 0 < p < 1, workers 1..SUM_MAX.
+Callers check: bits 1..8, granularity 1..4095, P_LEAST <= p < 1, workers 1..SUM_MAX.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 SUM_MAX: Final = 2**p4.SLOT_WORDS - 1
 DEFAULT_BITS: Final = 4
 DEFAULT_P: Final = 1 / 32
+# Half of a smaller one may be 0, and then no threshold belongs to it.
+P_LEAST: Final = 1e-300
 AUTO: Final = "auto"
 UNIFORM: Final = "uniform"
 # Tables that a job can ask for, instead of giving one.

@@ -32,6 +32,7 @@ from sumwire.aggregator.upward import Upward
 from sumwire.aggregator.waiting import wait_for_above
 from sumwire.config import JobConfig
 from sumwire.wire.batch import enlarge_buffers
+from sumwire.wire.messages import forbid_fragments
 
 _LOG: Final = logging.getLogger("sumwire.aggregator")
 _STOP: Final = frozenset({signal.SIGINT, signal.SIGTERM})
@@ -79,6 +80,7 @@ def _bound(address: str, port: int, *, shared: bool) -> socket.socket:
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         enlarge_buffers(udp)
+        forbid_fragments(udp)
         if shared:
             udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         udp.bind((address, port))

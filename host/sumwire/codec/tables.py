@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import tables as solver
-from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, KINDS, SUM_MAX
+from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, KINDS, P_LEAST, SUM_MAX
 
 from sumwire.codec.errors import TableError
 from sumwire.numeric import is_number, is_whole
@@ -33,9 +33,9 @@ _NORMAL: Final = NormalDist()
 
 
 def threshold(p: float) -> float:
-    """Return t with P(|Z| > t) = p for a standard normal Z. Raises TableError unless 0 < p < 1."""
-    if not is_number(p) or not 0.0 < p < 1.0:
-        raise TableError(f"clipped share p={p!r}: must be above 0 and below 1")
+    """Return t with P(|Z| > t) = p for a standard normal Z. Raises TableError unless P_LEAST <= p < 1."""
+    if not is_number(p) or not P_LEAST <= p < 1.0:
+        raise TableError(f"clipped share p={p!r}: must be above 0 and below 1, and no less than {P_LEAST:g}")
     return solver.threshold(p)
 
 

@@ -39,6 +39,8 @@ def completed(data: Mapping[str, Any], *, where: str) -> Mapping[str, Any]:
         return data
     if "aggregator" not in data:
         raise ConfigError("aggregator", None, "is required", where=where, cure=_CURE)
+    if not isinstance(data["aggregator"], str):
+        raise ConfigError("aggregator", data["aggregator"], "must be a non-empty string", where=where, cure=_CURE)
     for other in sorted({"hosts", "leaves", "addresses"} & data.keys() - {form}):
         raise ConfigError(other, data[other], f"must not be there with {form}", where=where, cure=_CURE)
     given = {name: value for name, value in data.items() if name not in _BRIEF}

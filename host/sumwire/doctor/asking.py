@@ -28,6 +28,7 @@ from sumwire.transport.hello import SwitchState, hello_packet, is_hello_answer, 
 from sumwire.wire.authentication.keys import key_record
 from sumwire.wire.authentication.tags import Tags
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES, Header, pack
+from sumwire.wire.messages import forbid_fragments
 from sumwire.wire.packets import OP_WORDS, first_byte, headers
 
 _REFUSED: Final = first_byte(p4.KIND_REFUSED)
@@ -39,9 +40,6 @@ _ALL_PROTOCOLS: Final = 3
 _OUTGOING: Final = 4
 _ETHERNET: Final = 1
 _DATAGRAM_MOST: Final = 2048
-# From linux/in.h. Older Pythons have no names for these.
-_IP_MTU_DISCOVER: Final = 10
-_IP_PMTUDISC_DO: Final = 2
 
 
 @dataclass
@@ -76,7 +74,7 @@ def ask(config: JobConfig, device: str) -> Answers:
     with ExitStack() as stack:
         udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         try:
-            udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+            forbid_fragments(udp)
             answers.own_port = _bound(udp, config.own_address)
             udp.connect((config.aggregator, p4.SUMWIRE_PORT))
         except OSError as error:

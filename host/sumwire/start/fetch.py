@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any, Final, Self
 
-from sumwire_protocol.outside import OutsideError, json_of, shown
+from sumwire_protocol.outside import OutsideError, escaped, json_of, shown
 from sumwire_protocol.web.asking import get
 
 from sumwire.errors import SumwireError
@@ -104,7 +104,8 @@ class Service:
         try:
             status, content = get(self.host, self.port, path, within_s=_ANSWER_S, bytes_most=_BYTES_MOST, source=source)
         except (OSError, http.client.HTTPException, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            # An HTTP error may quote the answer.
+            reason = escaped(getattr(error, "strerror", None) or str(error) or type(error).__name__)
             text = (
                 f"no service at {self}: {reason}{self._known_as()}; start it: `sumwire up --hosts A,B`, or set "
                 "SUMWIRE_SERVICE to its address"

@@ -47,7 +47,7 @@ def is_hello_answer(config: JobConfig, size: int, record: Any) -> bool:
     """Whether a received datagram, of ``size`` bytes and with this header, answers this worker's HELLO."""
     mine = (int(record["job"]), int(record["worker"]), int(record["slot"])) == (config.job, config.seat, 0)
     kind = (int(record["version_kind"]), int(record["op"])) == (_INFORM, p4.OP_NONE)
-    return mine and kind and size == HEADER_BYTES
+    return mine and kind and size == HEADER_BYTES and int(record["token"]) < p4.TOKENS_OF_RUNS
 
 
 def state_of(record: Any) -> SwitchState:

@@ -27,7 +27,7 @@ from sumwire.wire.authentication.tags import Tags, without_tags
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 from sumwire.wire.kernels import Compiled
-from sumwire.wire.messages import NO_TRAINS, NOTHING_THERE, MessagePlaces
+from sumwire.wire.messages import NO_TRAINS, NOTHING_THERE, MessagePlaces, forbid_fragments, sent
 from sumwire.wire.packets import first_byte, headers, heads
 
 _LOG: Final = logging.getLogger("sumwire")
@@ -38,12 +38,10 @@ _LONGEST_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
 _ROW_BYTES: Final = _LONGEST_BYTES + 8
 _RESULT: Final = first_byte(p4.KIND_RESULT)
 _NO_ROUTE: Final = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH})
-# From linux/in.h. Older Pythons have no names for these.
-_IP_MTU_DISCOVER: Final = 10
-_IP_PMTUDISC_DO: Final = 2
+# From linux/in.h. Older Pythons have no name for it.
 _IP_MTU: Final = 14
-# Errors of a UDP send after which a later send can succeed: a full queue, an ICMP error of an earlier packet, or a
-# packet filter.
+# Errors of a UDP socket after which a later send can succeed: a full queue, an ICMP error of an earlier packet, which
+# anybody can have made up, or a packet filter.
 _PASSING: Final = frozenset(
     {
         errno.ENOBUFS,
@@ -52,6 +50,9 @@ _PASSING: Final = frozenset(
         errno.ENETUNREACH,
         errno.ENETDOWN,
         errno.EHOSTDOWN,
+        errno.ENONET,
+        errno.ENOPROTOOPT,
+        errno.EPROTO,
         errno.EPERM,
     }
 )
@@ -151,7 +152,7 @@ class Link:
         packet = packet if self._tags is None else self._tags.tagged(packet)
         control = [] if tos is None else [(socket.IPPROTO_IP, socket.IP_TOS, bytes([tos]))]
         try:
-            self.udp.sendmsg([packet.data], control, socket.MSG_DONTWAIT)
+            sent(lambda: self.udp.sendmsg([packet.data], control, socket.MSG_DONTWAIT))
         except BlockingIOError:
             return
         except OSError as error:
@@ -174,7 +175,7 @@ class Link:
         try:
             messages = self.socket.collect(wanted)
         except OSError as error:
-            self._note_failure(error)
+            self._note_failure(error, sending=False)
             return 0
         self.drained = messages < _BATCH
         self._stats.messages_received += messages
@@ -212,7 +213,7 @@ class Link:
         if sending and number in (NOTHING_THERE | NO_TRAINS):
             # To be sent once more, by Python, which knows what to do.
             return 0
-        self._note_failure(OSError(number, os.strerror(number)))
+        self._note_failure(OSError(number, os.strerror(number)), sending=sending)
         return int(sending)
 
     def moved(self, received: Moved, sent: Moved, longest_in: int) -> None:
@@ -272,12 +273,12 @@ class Link:
                 ),
             )  # fmt: skip
 
-    def _note_failure(self, error: OSError) -> None:
+    def _note_failure(self, error: OSError, *, sending: bool = True) -> None:
         config = self._config
-        if error.errno == errno.EMSGSIZE:
+        if error.errno == errno.EMSGSIZE and sending:
             mtu = self.udp.getsockopt(socket.IPPROTO_IP, _IP_MTU)
             raise SwitchLostError(too_narrow(config, mtu), job=config.job) from error
-        if error.errno not in _PASSING:
+        if error.errno not in _PASSING | {errno.EMSGSIZE}:
             raise TransportError(
                 f"job {config.job}: the socket of {who(config)} failed: {error}; see `ip address`, then start all "
                 "workers again"
@@ -291,8 +292,7 @@ def _open_socket(config: JobConfig) -> socket.socket:
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         enlarge_buffers(udp)
-        # A packet that does not fit the path fails, instead of going out in fragments, which no switch takes.
-        udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        forbid_fragments(udp)
         udp.bind((own.ip, own.udp_port))
         udp.connect((config.aggregator, p4.SUMWIRE_PORT))
     except OSError as error:

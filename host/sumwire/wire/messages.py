@@ -7,7 +7,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import socket
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +46,12 @@ UDP_GRO: Final = 104
 # Errors of a kernel that cannot cut: it is too old, or the device computes no checksums.
 NO_TRAINS: Final = frozenset({errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.EOPNOTSUPP})
 NOTHING_THERE: Final = frozenset({errno.EAGAIN, errno.EINTR})
+# From linux/in.h. Older Pythons have no names for these.
+_IP_MTU_DISCOVER: Final = 10
+_IP_PMTUDISC_PROBE: Final = 3
+# A message that is too long for the device is refused each time. An ICMP error of an earlier packet is told once, and
+# anybody can have made it up.
+_TOO_LONG_TRIES: Final = 100
 
 
 class MessagePlaces(NamedTuple):
@@ -72,6 +80,23 @@ def checked(done: int) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return done
+
+
+def sent(send: Callable[[], int]) -> int:
+    """What ``send`` returns. Raises OSError, EMSGSIZE only if it is the device that refuses the message."""
+    for _ in range(_TOO_LONG_TRIES - 1):
+        try:
+            return send()
+        except OSError as error:
+            if error.errno != errno.EMSGSIZE:
+                raise
+    return send()
+
+
+def forbid_fragments(udp: socket.socket) -> None:
+    """A packet that does not fit the device fails, and one that does not fit the path is lost, instead of going out in
+    fragments, which no switch takes. What ICMP says of the path is not believed: it has no authentication."""
+    udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
 
 
 @cache

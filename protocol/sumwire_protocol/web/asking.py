@@ -42,6 +42,9 @@ def get(
         timer.start()
         connection.request("GET", path, headers=dict(headers))
         answer = connection.getresponse()
+        if answer.chunked:
+            # Its reader takes the sizes that it is told, without a bound.
+            raise http.client.HTTPException("an answer in chunks, which no server of Sumwire's sends")
         content = answer.read(bytes_most + 1)
     except (OSError, http.client.HTTPException) as error:
         if late.is_set():

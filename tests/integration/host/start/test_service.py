@@ -232,6 +232,23 @@ def test_a_service_at_another_address_of_the_machine(job: dict[str, Any], monkey
     assert [one.host for one in fetch.beside("192.0.2.77")] == ["192.0.2.77"], "another machine's addresses"
 
 
+def test_what_answers_gives_a_terminal_no_orders() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"\x1b]0;pwned\x07\x1b[2J\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(AbsentServiceError, match="pwned") as raised:
+            Service("127.0.0.1", server.getsockname()[1]).job()
+        thread.join()
+    assert str(raised.value).isprintable()
+
+
 def test_addresses_of_this_machine() -> None:
     told = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, check=True).stdout
     shown = [one["local"] for link in json.loads(told) for one in link["addr_info"]]

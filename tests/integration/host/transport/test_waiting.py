@@ -28,10 +28,12 @@ from sumwire.errors import (
     SwitchLostError,
 )
 from sumwire.job.joining import join
-from sumwire.transport.hello import SwitchState
+from sumwire.transport.hello import SwitchState, is_hello_answer
 from sumwire.transport.options import ExchangeOptions, TransportOptions
 from sumwire.transport.patience import Alone
 from sumwire.transport.udp import Transport
+from sumwire.wire.header import HEADER_BYTES, Header, pack
+from sumwire.wire.packets import headers
 from sumwire_protocol import constants as p4
 
 PAYLOAD = np.ones((3, 4, 128), np.uint8)
@@ -82,6 +84,14 @@ def test_hello_tells_the_state_of_slot_0() -> None:
             other.rebase(77)
             other.start(p4.OP_THC, PAYLOAD)
             assert transport.hello(5.0) == SwitchState(77, 1, False, 0x12345678, p4.PROGRAM_REVISION, 1)
+
+
+def test_a_generation_that_is_none_is_no_answer() -> None:
+    config = configs(job_mapping(2, 8))[1]
+    for token, is_one in ((0, True), (p4.TOKENS_OF_RUNS - 1, True), (p4.TOKENS_OF_RUNS, False), (2**64 - 1, False)):
+        head = Header(p4.KIND_INFORM, p4.OP_NONE, config.job, slot=0, worker=config.seat, token=token)
+        row = np.frombuffer(pack(head), np.uint8)[None]
+        assert is_hello_answer(config, HEADER_BYTES, headers(row)[0]) is is_one
 
 
 def test_a_silent_switch_at_the_start() -> None:

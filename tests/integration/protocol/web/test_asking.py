@@ -58,6 +58,17 @@ def test_no_more_than_wanted_is_read() -> None:
         assert get("127.0.0.1", port, "/", within_s=20, bytes_most=10) == (200, b"x" * 11)
 
 
+@pytest.mark.parametrize("size", [b"5", b"-1", b"-5", b"7fffffff"])
+def test_an_answer_in_chunks_is_none(size: bytes) -> None:
+    """Python's own reader reads to the end of the connection where a chunk's size is -1."""
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with (
+        answering(head + size + b"\r\n", again=b"x" * 4096) as port,
+        pytest.raises(http.client.HTTPException, match="chunks"),
+    ):
+        get("127.0.0.1", port, "/", within_s=20, bytes_most=10)
+
+
 def test_nobody_is_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with answering(b"HTTP/1.0 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n") as port:

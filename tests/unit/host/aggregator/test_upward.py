@@ -54,6 +54,15 @@ def test_silence_is_told(line: Upward, caplog: pytest.LogCaptureFixture) -> None
     assert "no answer from the aggregator above" in told["reason"]
 
 
+@pytest.mark.parametrize("told", [p4.TOKEN_NONE, p4.TOKENS_OF_RUNS, 2**64 - 1])
+def test_what_is_no_generation_is_no_answer(line: Upward, told: int) -> None:
+    """It ended the aggregator, and with it all its other jobs."""
+    assert not answered(line, 0.0, told)
+    assert not line.is_known
+    assert answered(line, 10.0, 7)
+    assert line.is_known
+
+
 def test_a_generation_is_learnt_and_told_once(line: Upward, caplog: pytest.LogCaptureFixture) -> None:
     assert not line.is_known
     assert answered(line, 0.0, 7)

@@ -41,6 +41,7 @@ def test_what_shares_an_address_has_ports_of_its_own() -> None:
         ({"hosts": []}, "hosts = .*: must be a list"),
         ({"hosts": ["x"]}, "ip = 'x': must be an IPv4 address"),
         ({"aggregator": 5}, "aggregator = 5: must be a non-empty string"),
+        ({"aggregator": []}, r"aggregator = \[\]: must be a non-empty string"),
         ({"addresses": []}, "addresses = .*must not be there with hosts"),
         ({"workers": 2}, "must have one entry for each of 2 workers"),
     ],

@@ -18,6 +18,9 @@ from sumwire.job.tuning_table import BrokenTableError, TuningTable
 from sumwire_protocol.outside import json_of
 
 GOOD = json.dumps({**job_mapping(3, 64), "lanes": [{"job": 7, "slots": 64}], "paths": 1, "workers_min": 3})
+SHORT = {"format": 3, "name": "a", "job": 7, "aggregator": "10.0.0.9", "hosts": ["10.0.0.1", "10.0.0.2"]}
+TREE = {**SHORT, "leaves": {"10.0.1.9": ["10.0.1.1"], "10.0.2.9": ["10.0.2.1"]}}
+del TREE["hosts"]
 
 HOSTILE = {
     "deep": ("[" * 60_000, "at most 32 levels"),
@@ -31,6 +34,7 @@ HOSTILE = {
     "surrogate in a name": (GOOD.replace('"test"', '"\\ud800"'), "without control characters"),
     "unknown key": (GOOD.replace('"name"', f'"a\\u001b{"b" * 9000}": 1, "name"'), "unknown field"),
     "long address": (GOOD.replace('"ip": "', f'"ip": "{"1" * 9000}', 1), "must be an IPv4 address"),
+    "no threshold": (GOOD.replace("0.03125", "5e-324"), "thc.*no less than 1e-300"),
     "long list": (GOOD.replace('"ops": [', f'"ops": [{"1, " * 9000}'), "ops"),
 }
 
@@ -47,7 +51,8 @@ def test_hostile_files_are_refused(text: str, rule: str, tmp_path: Path) -> None
 
 
 def test_the_good_file_is_good() -> None:
-    assert isinstance(parse_job(json_of(GOOD), 0), JobConfig)
+    for text in (GOOD, json.dumps(SHORT), json.dumps(TREE)):
+        assert isinstance(parse_job(json_of(text), 0), JobConfig)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -58,7 +63,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-    | st.sampled_from([10**600, -(10**600), 2**64, "\0", "\x1b", "9" * 5000, float("nan"), float("inf")])
+    | st.sampled_from([10**600, -(10**600), 2**64, "\0", "\x1b", "9" * 5000, 5e-324, float("nan"), float("inf")])
 )  # fmt: skip
 VALUES = st.recursive(
     SCALARS, lambda one: st.lists(one, max_size=4) | st.dictionaries(st.text(max_size=9), one, max_size=4)
@@ -69,7 +74,7 @@ VALUES = st.recursive(
 @given(st.data())
 def test_only_the_typed_error_comes_out(data: st.DataObject) -> None:
     """A good file with other values in some places, also such as no JSON can have."""
-    mapping = json.loads(GOOD)
+    mapping = json.loads(data.draw(st.sampled_from([GOOD, json.dumps(SHORT), json.dumps(TREE)])))
     for place in data.draw(st.lists(st.sampled_from(places(mapping)[1:]), min_size=1, max_size=3)):
         target = mapping
         try:
