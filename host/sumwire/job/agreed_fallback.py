@@ -107,8 +107,9 @@ class AgreedFallback:
                 raise
             self.control.await_fallback(str(error))
         except StaleRunError as error:
-            # While some rank still greets, the newer run is most likely its next greeting.
-            if self.never or not self.control.greeted or self.control.all_joined:
+            # The group's ranks have the job's addresses and ports, so nobody else can be in a newer run: it is the next
+            # greeting of one of them, or what processes before them have sent.
+            if self.never or not self.control.greeted:
                 raise
             self.control.await_fallback(str(error))
         return None

@@ -107,12 +107,6 @@ class Control:
         """Whether this rank has taken part in the greeting of the present run."""
         return self._member.joined
 
-    @property
-    def all_joined(self) -> bool:
-        """Whether in the latest round all ranks had taken part in the greeting of the present run."""
-        with self._changed:
-            return all(rank.joined for rank in self._vector)
-
     def note_joined(self) -> None:
         """This rank has taken part in the greeting of the present run."""
         with self._changed:

@@ -138,6 +138,10 @@ def test_a_late_result_from_above_does_not_take_the_next_runs_slot() -> None:
     assert play(drawn(2125516)).violations == []
 
 
+def test_a_late_greeting_of_processes_before_ends_no_run_of_a_group() -> None:
+    assert play(drawn(3022974)).violations == []
+
+
 def test_late_answers_let_nobody_spin_who_asks_who_is_missing() -> None:
     assert play(drawn(1013498)).violations == []
 

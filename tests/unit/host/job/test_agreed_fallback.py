@@ -20,7 +20,6 @@ class Ranks:
     """The job's control, as far as an operation asks it."""
 
     greeted: bool
-    all_joined: bool
     fell_back: list[str] = field(default_factory=list)
 
     def await_fallback(self, lost: str = "") -> None:
@@ -37,17 +36,15 @@ def carried(ranks: Ranks, **options: Any) -> torch.Tensor | None:
 
 
 @pytest.mark.parametrize("always", [True, False])
-def test_while_a_rank_still_greets_the_newer_run_is_its_greeting(always: bool) -> None:
-    ranks = Ranks(greeted=True, all_joined=False)
+def test_the_newer_run_is_a_greeting_of_its_own_or_what_others_have_left(always: bool) -> None:
+    ranks = Ranks(greeted=True)
     assert carried(ranks, always=always) is None
     assert ranks.fell_back == ["another run has begun"]
 
 
-@pytest.mark.parametrize(
-    ("greeted", "all_joined", "never"), [(True, True, False), (False, False, False), (True, False, True)]
-)
-def test_else_it_is_that_of_other_processes(greeted: bool, all_joined: bool, never: bool) -> None:
-    ranks = Ranks(greeted, all_joined)
+@pytest.mark.parametrize(("greeted", "never"), [(False, False), (True, True)])
+def test_who_never_greeted_and_who_shall_not_fall_back_ends(greeted: bool, never: bool) -> None:
+    ranks = Ranks(greeted)
     with pytest.raises(StaleRunError):
         carried(ranks, never=never)
     assert ranks.fell_back == []
