@@ -87,6 +87,11 @@ def error(values: tuple[int, ...], p: float) -> float:
     return _error(values, _segment_costs(values[-1], threshold(p)))
 
 
+def can_clip(p: float) -> bool:
+    """Whether a table can be solved for the clipped share ``p``."""
+    return P_LEAST <= p < 1
+
+
 def threshold(p: float) -> float:
     """Return t with P(|Z| > t) = p for a standard normal Z."""
     return -_NORMAL.inv_cdf(p / 2)

@@ -200,7 +200,7 @@ def _solved(path: str, field: str, log: Log, asked: _Asked, hosts: int | None) -
         log.add(path, "granularity", granularity, f"must be 1..{tables.SUM_MAX}")
         return None
     bits, workers = min(max(asked.bits, 1), THC_INDEX_PLANES), min(max(hosts, 1), tables.SUM_MAX)
-    kind = asked.kind if tables.P_LEAST <= asked.p < 1 else tables.UNIFORM
+    kind = asked.kind if tables.can_clip(asked.p) else tables.UNIFORM
     return Thc(asked.bits, asked.p, tables.made(kind, bits, asked.p, workers, granularity))
 
 

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Final
 
 from sumwire_protocol.constants import SLOT_WORDS, SLOTS_TOTAL, THC_INDEX_PLANES
 from sumwire_protocol.ops import COUNT_MAX, OPS
-from sumwire_protocol.tables import P_LEAST, SUM_MAX
+from sumwire_protocol.tables import P_LEAST, SUM_MAX, can_clip
 
 from sumwire_controller.errors import Problem
 from sumwire_controller.model.config import OP_CODES, Job, SlotRange, Thc
@@ -53,7 +52,7 @@ def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:
 
 def thc_rules(path: str, thc: Thc, workers: int) -> Iterator[Problem]:
     """The table is well formed, and the sum over `workers` hosts fits the planes of a slot."""
-    if not (math.isfinite(thc.p) and P_LEAST <= thc.p < 1):
+    if not can_clip(thc.p):
         yield Problem(path, "p", thc.p, f"must lie between 0 and 1, both excluded, and be no less than {P_LEAST:g}")
     if not 1 <= thc.bits <= THC_INDEX_PLANES:
         yield Problem(path, "bits", thc.bits, f"must be 1..{THC_INDEX_PLANES}")

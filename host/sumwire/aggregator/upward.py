@@ -177,7 +177,7 @@ class Upward:
         from_above = source == (packed_address(line.above.ip), line.above.udp_port)
         if not from_above or kind != (first_byte(p4.KIND_INFORM), p4.OP_NONE, 0):
             return False
-        # A generation.
+        # What is no generation would not fit where generations are kept.
         if not p4.TOKEN_NONE < int(head["token"][0]) < p4.TOKENS_OF_RUNS:
             return False
         if int(head["worker"][0]) != line.above.seat or len(octets) != HEADER_BYTES + line.tag_bytes:

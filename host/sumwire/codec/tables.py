@@ -34,7 +34,7 @@ _NORMAL: Final = NormalDist()
 
 def threshold(p: float) -> float:
     """Return t with P(|Z| > t) = p for a standard normal Z. Raises TableError unless P_LEAST <= p < 1."""
-    if not is_number(p) or not P_LEAST <= p < 1.0:
+    if not is_number(p) or not solver.can_clip(p):
         raise TableError(f"clipped share p={p!r}: must be above 0 and below 1, and no less than {P_LEAST:g}")
     return solver.threshold(p)
 

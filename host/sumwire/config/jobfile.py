@@ -290,7 +290,7 @@ def _thc(fields: _Fields, workers: int) -> ThcParameters:
     thc.only(frozenset({"bits", "p", "table", "granularity"}))
     bits = thc.integer("bits", 1, p4.THC_INDEX_PLANES) if thc.has("bits") else tables.DEFAULT_BITS
     p = thc.value("p") if thc.has("p") else tables.DEFAULT_P
-    if not isinstance(p, float) or not tables.P_LEAST <= p < 1:
+    if not isinstance(p, float) or not tables.can_clip(p):
         raise thc.error("p", f"must be a share between 0 and 1, and no less than {tables.P_LEAST:g}")
     kind = thc.value("table") if thc.has("table") else tables.AUTO
     granularity = thc.integer("granularity", 1, tables.SUM_MAX // workers) if thc.has("granularity") else None

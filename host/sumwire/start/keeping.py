@@ -96,7 +96,8 @@ class _Kept:
                 self._served_from = now
         except StartError as error:
             if not self._has_served:
-                raise self._named(error) from error
+                where = f"{self._program.address}: " if self._program.address else ""
+                raise StartError(f"{where}{error}") from error
             # It has ended, or hangs. Its server may be starting.
             self._note_end(self.running, now)
             return now
@@ -104,10 +105,6 @@ class _Kept:
             self._note_end(self.running, now)
             return now
         return math.inf if self.is_serving else now + _LOOK_S
-
-    def _named(self, error: StartError) -> StartError:
-        """It says which one of several."""
-        return StartError(f"{self._program.address}: {error}") if self._program.address else error
 
     def _note_end(self, ended: Aggregator, now: float) -> None:
         ended.close()

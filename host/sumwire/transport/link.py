@@ -27,7 +27,7 @@ from sumwire.wire.authentication.tags import Tags, without_tags
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 from sumwire.wire.kernels import Compiled
-from sumwire.wire.messages import NO_TRAINS, NOTHING_THERE, MessagePlaces, forbid_fragments, sent
+from sumwire.wire.messages import NO_TRAINS, NOTHING_THERE, MessagePlaces, forbid_fragments, send_despite_icmp
 from sumwire.wire.packets import first_byte, headers, heads
 
 _LOG: Final = logging.getLogger("sumwire")
@@ -41,9 +41,10 @@ _NO_ROUTE: Final = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH})
 # From linux/in.h. Older Pythons have no name for it.
 _IP_MTU: Final = 14
 # Errors of a UDP socket after which a later send can succeed: a full queue, an ICMP error of an earlier packet, which
-# anybody can have made up, or a packet filter.
+# anybody can have made up, or a packet filter. EMSGSIZE of a receiving call is such an ICMP error too.
 _PASSING: Final = frozenset(
     {
+        errno.EMSGSIZE,
         errno.ENOBUFS,
         errno.ECONNREFUSED,
         errno.EHOSTUNREACH,
@@ -152,7 +153,7 @@ class Link:
         packet = packet if self._tags is None else self._tags.tagged(packet)
         control = [] if tos is None else [(socket.IPPROTO_IP, socket.IP_TOS, bytes([tos]))]
         try:
-            sent(lambda: self.udp.sendmsg([packet.data], control, socket.MSG_DONTWAIT))
+            send_despite_icmp(lambda: self.udp.sendmsg([packet.data], control, socket.MSG_DONTWAIT))
         except BlockingIOError:
             return
         except OSError as error:
@@ -278,7 +279,7 @@ class Link:
         if error.errno == errno.EMSGSIZE and sending:
             mtu = self.udp.getsockopt(socket.IPPROTO_IP, _IP_MTU)
             raise SwitchLostError(too_narrow(config, mtu), job=config.job) from error
-        if error.errno not in _PASSING | {errno.EMSGSIZE}:
+        if error.errno not in _PASSING:
             raise TransportError(
                 f"job {config.job}: the socket of {who(config)} failed: {error}; see `ip address`, then start all "
                 "workers again"

@@ -35,7 +35,7 @@ from sumwire.wire.messages import (
     address_of,
     calls,
     checked,
-    sent,
+    send_despite_icmp,
 )
 from sumwire.wire.trains import TRAIN_ROWS, Arrivals, train_limit, train_starts
 
@@ -242,7 +242,7 @@ class BatchSocket:
             return 0
         count, end = self._cut(rows, self.train(joined))
         try:
-            messages = sent(
+            sent = send_despite_icmp(
                 lambda: checked(self._sendmmsg(self.fileno(), self._out.address, count, socket.MSG_DONTWAIT))
             )
         except OSError as error:
@@ -250,8 +250,8 @@ class BatchSocket:
                 raise
             self._stop_joining()
             return self.send(rows)
-        self.messages_sent += messages
-        return end if messages == count else int(self._out.vectors["length"][:messages].sum()) // self._size
+        self.messages_sent += sent
+        return end if sent == count else int(self._out.vectors["length"][:sent].sum()) // self._size
 
     def _cut(self, rows: NDArray[np.integer[Any]], longest: int) -> tuple[int, int]:
         """Lay trains of at most ``longest`` rows into the messages, as far as these suffice. Returns how many messages,

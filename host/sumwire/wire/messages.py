@@ -82,7 +82,7 @@ def checked(done: int) -> int:
     return done
 
 
-def sent(send: Callable[[], int]) -> int:
+def send_despite_icmp(send: Callable[[], int]) -> int:
     """What ``send`` returns. Raises OSError, EMSGSIZE only if it is the device that refuses the message."""
     for _ in range(_TOO_LONG_TRIES - 1):
         try:

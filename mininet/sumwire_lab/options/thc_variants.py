@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sumwire_protocol.ops import THC as THC_OP
-from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, KINDS, P_LEAST, SUM_MAX, UNIFORM
+from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, KINDS, P_LEAST, SUM_MAX, UNIFORM, can_clip
 
 from sumwire_lab.errors import OptionError
 
@@ -46,8 +46,8 @@ class Variant:
             raise OptionError(f"bits={self.bits}: must be 1..{DEFAULT_BITS}")
         if self.granularity is not None and not 1 <= self.granularity <= SUM_MAX:
             raise OptionError(f"granularity={self.granularity}: must be 1..{SUM_MAX}")
-        if not P_LEAST <= self.p < 1:
-            raise OptionError(f"clip={self.p}: a share is above 0 and below 1")
+        if not can_clip(self.p):
+            raise OptionError(f"clip={self.p}: a share is above 0 and below 1, and no less than {P_LEAST:g}")
         if self.block and (self.block < THC_OP.values or self.block & (self.block - 1)):
             rule = f"must be a power of two from {THC_OP.values} values on, a packet's, or 0 for the full tensor"
             raise OptionError(f"block={self.block}: {rule}")

@@ -7,15 +7,20 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+from contextlib import closing
 from typing import Any
 
 import pytest
 import torch
 from golden import model
 from helpers.aggregator.served import every_op_mapping, serving
+from helpers.logs import lines_of, of
 from helpers.transport.udp_bridge import configs, run_workers
 from sumwire import Job
-from sumwire.wire.messages import sent
+from sumwire.transport.link import Link
+from sumwire.transport.stats import JobStats
+from sumwire.wire.messages import send_despite_icmp
+from sumwire_protocol.logs.events import Event
 
 UDP = 17
 # Type and code: no host, no protocol, no port, too narrow, an isolated host, filtered, a broken header.
@@ -42,7 +47,7 @@ def icmp(kind: int, code: int, source: tuple[str, int], to: tuple[str, int]) -> 
 
 @pytest.mark.root
 @pytest.mark.parametrize(("kind", "code"), ERRORS)
-def test_made_up_errors_end_no_run_and_no_train(kind: int, code: int) -> None:
+def test_made_up_errors_end_no_run_and_no_train(kind: int, code: int, caplog: pytest.LogCaptureFixture) -> None:
     mapping = every_op_mapping(2, 64)
     jobs = configs(mapping)
     ends = [(config.own_address.ip, config.own_address.udp_port) for config in jobs]
@@ -61,6 +66,21 @@ def test_made_up_errors_end_no_run_and_no_train(kind: int, code: int) -> None:
         for means, without_trains in run_workers(work, 2):
             assert means == pytest.approx([1.0] * OPERATIONS, abs=0.1)
             assert without_trains == 0
+    assert not of(lines_of(caplog.records), Event.TRAINS_MISSING), "the aggregator's"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("kind", "code"), ERRORS[1:])  # of the first the kernel tells nobody
+def test_one_that_a_receiving_call_meets_passes(kind: int, code: int) -> None:
+    config = configs(every_op_mapping(2, 64))[0]
+    own = config.own_address
+    with (
+        closing(Link(config, JobStats())) as link,
+        socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as raw,
+    ):
+        raw.sendto(icmp(kind, code, (own.ip, own.udp_port), (config.aggregator, model.UDP_PORT)), (own.ip, 0))
+        assert link.collect() == 0
+        assert link.last_failure
 
 
 def test_a_device_that_takes_no_long_messages_refuses_each_time() -> None:
@@ -68,7 +88,7 @@ def test_a_device_that_takes_no_long_messages_refuses_each_time() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.connect(("127.0.0.1", 9))
         with pytest.raises(OSError) as caught:
-            sent(lambda: udp.send(bytes(65_508)))
+            send_despite_icmp(lambda: udp.send(bytes(65_508)))
     assert caught.value.errno == errno.EMSGSIZE
     told = iter([OSError(errno.EMSGSIZE, "")])
 
@@ -77,4 +97,4 @@ def test_a_device_that_takes_no_long_messages_refuses_each_time() -> None:
             raise error
         return 7
 
-    assert sent(send) == 7
+    assert send_despite_icmp(send) == 7
