@@ -107,6 +107,7 @@ class _Kept:
         return math.inf if self.is_serving else now + _LOOK_S
 
     def _note_end(self, ended: Aggregator, now: float) -> None:
+        what = "has ended" if ended.has_ended else "answers no more"
         ended.close()
         self.running, self.is_serving = None, False
         lasted = now - self._served_from >= _LASTS_S
@@ -115,7 +116,7 @@ class _Kept:
         if self._failures == len(_WAITS_S):
             raise StartError(f"{self._name} has ended {self._failures} times; see its lines above, then start it again")
         wait_s = _WAITS_S[self._failures]
-        self._say(f"{self._name} has ended; the next one starts in {wait_s:g} s")
+        self._say(f"{self._name} {what}; the next one starts in {wait_s:g} s")
         self._begins_at = now + wait_s
 
     @property

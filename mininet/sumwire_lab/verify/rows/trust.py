@@ -44,6 +44,7 @@ ATTACKS: Final[Mapping[str, Sequence[str]]] = {
     "a user without rights on a worker's host: contributions, far rounds, an earlier run's packets": (
         "tests/packet/test_forged.py::test_from_a_worker_s_host_without_rights",
         "tests/packet/test_guard.py::test_another_program_on_a_workers_host_counts_for_nothing",
+        "tests/integration/host/transport/test_icmp.py",
     ),
     "a Read of 402 bytes, 30 of them, and idle streams": (
         f"{_SWITCH}/p4runtime/test_crowds.py",
