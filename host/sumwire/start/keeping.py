@@ -107,7 +107,7 @@ class _Kept:
         return math.inf if self.is_serving else now + _LOOK_S
 
     def _note_end(self, ended: Aggregator, now: float) -> None:
-        what = "has ended" if ended.has_ended else "answers no more"
+        what = "has ended" if ended.has_ended else "is not ready"
         ended.close()
         self.running, self.is_serving = None, False
         lasted = now - self._served_from >= _LASTS_S

@@ -41,7 +41,7 @@ ATTACKS: Final[Mapping[str, Sequence[str]]] = {
         "tests/packet/test_guard.py",
         "tests/packet/test_forged.py::test_from_a_neighbour_s_port",
     ),
-    "a user without rights on a worker's host: contributions, far rounds, an earlier run's packets": (
+    "a user without rights on a worker's host: contributions, far rounds, an earlier run's packets, made-up ICMP": (
         "tests/packet/test_forged.py::test_from_a_worker_s_host_without_rights",
         "tests/packet/test_guard.py::test_another_program_on_a_workers_host_counts_for_nothing",
         "tests/integration/host/transport/test_icmp.py",

@@ -39,7 +39,7 @@ def test_one_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.Mon
     script.write_text(SCRIPT.replace("exit 255", "cat > /dev/null"))
     with pytest.raises(StartError, match=r"the aggregator 10\.0\.2\.1 has ended 4 times; see its lines above"):
         keep([Program(["sh", str(script)], "10.0.2.1")], {}, said.append, threading.Event())
-    assert "the aggregator 10.0.2.1 answers no more; the next one starts in 0 s" in said
+    assert "the aggregator 10.0.2.1 is not ready; the next one starts in 0 s" in said
     assert said.count("10.0.2.1: ready: here") == said.count("10.0.2.1: No route to host") == 2
 
 
