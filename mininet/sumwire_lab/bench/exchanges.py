@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.bench.aggregator_load import job_mapping
-from sumwire_lab.network.switches import free_tcp_port
 from sumwire_lab.options.run_options import AGGREGATOR
 from sumwire_lab.run.session import AGGREGATOR_READY, Session
 from sumwire_lab.system.processes import family, killed_after, wait_all
@@ -55,8 +54,7 @@ def run_on_loopback(
             folder,
             system,
             sizes,
-            master=job["addresses"][0]["ip"],
-            master_port=free_tcp_port(),
+            store=str(folder / "store"),
             interfaces=["lo"] * workers,
             switches=[pid for process in serving.values() for pid in family(process.pid)],
             job_file=str(job_file),

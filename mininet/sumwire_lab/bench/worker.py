@@ -137,7 +137,8 @@ def run(arguments: list[str], make: Callable[[dict[str, Any], int], Exchange]) -
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = spec["interfaces"][rank]
     world = len(spec["interfaces"])
-    method = f"tcp://{spec['master']}:{spec.get('master_port', MASTER_PORT)}"
+    # Workers of one machine meet in a file: a port found free may be another program's when the group opens it.
+    method = f"file://{spec['store']}" if "store" in spec else f"tcp://{spec['master']}:{MASTER_PORT}"
     dist.init_process_group("gloo", init_method=method, rank=rank, world_size=world, timeout=GROUP_TIMEOUT)
     work = make(spec, rank)
     # Only the first worker reads the switches' CPU clocks, so that it costs the others nothing.
