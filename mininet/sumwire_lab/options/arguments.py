@@ -113,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
 _OF_TRAININGS: Final = (
     "systems", "task", "epochs", "steps", "batch", "hidden", "rank", "share", "no_feedback", "no_reuse", "buffer_mb",
     "late", "full_precision_every", "inner", "malformed", "metrics", "trace", "live", "blind", "slow", "lanes",
-    "quorum", "loss_bound", "divisor", "degrade", "no_queues", "no_drops", "no_priorities",
+    "quorum", "loss_bound", "divisor", "degrade", "no_queues", "no_drops", "trim", "no_priorities",
 )  # fmt: skip
 
 
@@ -223,6 +223,9 @@ def _laned_options(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--no-queues", action="store_true", help="dlcp: without the P4 switches' virtual queues")
     run.add_argument("--no-drops", action="store_true", help="dlcp: with virtual queues that drop only when full")
+    run.add_argument(
+        "--trim", action="store_true", help="dlcp: with virtual queues that cut instead of dropping by class"
+    )
     run.add_argument("--no-priorities", action="store_true", help="dlcp: links with one queue for all priorities")
 
 
@@ -473,6 +476,7 @@ def _laned(arguments: argparse.Namespace) -> LanedOptions:
         divisor=arguments.divisor,
         queues=not arguments.no_queues,
         drops=not arguments.no_drops,
+        trims=arguments.trim,
         priorities=not arguments.no_priorities,
         degrade=None if arguments.degrade is None else Degrade.parse(arguments.degrade, arguments.seed),
     )

@@ -57,6 +57,8 @@ class LanedOptions:
     """Whether P4 switches keep virtual queues that mark and drop by class."""
     drops: bool = True
     """Whether these drop by class; otherwise they mark, and drop only when they are full."""
+    trims: bool = False
+    """Whether they cut THC contributions to their top planes where they would drop them by their class."""
     priorities: bool = True
     """Whether links serve packets by their priority."""
     degrade: Degrade | None = None
@@ -64,6 +66,8 @@ class LanedOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.lanes <= LANES_MAX or SLOTS % self.lanes:
             raise OptionError(f"lanes={self.lanes}: 1 to {LANES_MAX} that divide {SLOTS} slots")
+        if self.trims and not (self.queues and self.drops):
+            raise OptionError("trim: cuts what virtual queues would drop by class; leave out no-queues and no-drops")
         if not 0 <= self.loss_bound < 1:
             raise OptionError(f"loss-bound={self.loss_bound}: a share is at least 0 and below 1")
         if self.divisor not in DIVISORS:

@@ -153,7 +153,7 @@ def _one(
         jobs = partial(control_plane.laned_job, options=options.laned, recipe=recipe, train=options.train)
     if recipe.tagged:
         options = replace(options, link=replace(options.link, priorities=options.laned.priorities))
-    queues = partial(virtual_queues, drops=options.laned.drops)
+    queues = partial(virtual_queues, drops=options.laned.drops, trims=options.laned.trims)
     backlog = drop_counters.backlog()
     with (
         open_session(options, kind, folder / system, jobs, queues if has_queues else no_queues) as session,

@@ -23,10 +23,11 @@ _DROP: Final = (1 / 4, 1 / 2, 5 / 8, 3 / 4)
 _DROP_ALL: Final = 7 / 8
 
 
-def virtual_queues(fabric: Fabric, *, drops: bool = True) -> list[dict[str, Any]]:
+def virtual_queues(fabric: Fabric, *, drops: bool = True, trims: bool = False) -> list[dict[str, Any]]:
     """The controller's entry for each limited port of the P4 switches, drained at the link's rate.
 
-    `drops`: whether packets are dropped by their class; otherwise all are kept until the queue is full.
+    `drops`: whether packets are dropped by their class; otherwise all are kept until the queue is full. `trims`:
+    whether contributions of THC are cut instead of being dropped.
     """
     ports = [(h.switch, h.port, fabric.link_of(h)) for h in fabric.limited_hosts]
     ports += [(t.lower, t.lower_port, fabric.trunk_link(t)) for t in fabric.trunks]
@@ -37,6 +38,7 @@ def virtual_queues(fabric: Fabric, *, drops: bool = True) -> list[dict[str, Any]
             **({"switch": switch} if several else {}),
             "port": port,
             "rate_mbit": link.mbit,
+            "trim": trims,
             **thresholds(link.queue_packets * _FRAME_BYTES, drops=drops),
         }
         for switch, port, link in sorted(ports, key=lambda one: one[:2])

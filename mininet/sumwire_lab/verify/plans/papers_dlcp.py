@@ -8,12 +8,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments import ring_loss
+from sumwire_lab.experiments import ring_loss, tcp_server
 from sumwire_lab.experiments.early_forward import run_early_forward
 from sumwire_lab.experiments.ring_loss import RingLoss
+from sumwire_lab.experiments.tcp_server import TcpServer, run_tcp_server
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.priority_lanes import LanedOptions
@@ -45,6 +47,7 @@ def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str,
     runs = Runs(results, say, options)
     return {
         "server": runs.server,
+        "transports": runs.transports,
         "server-soft": lambda: runs.drops("soft"),
         "server-bmv2": lambda: runs.drops("bmv2"),
         "loss": runs.loss,
@@ -97,6 +100,27 @@ class Runs:
             for name, given in rows.WITHOUT.items():
                 without[name].append(self._entry(replace(behind, laned=replace(behind.laned, **given)))["step_s"])
         return rows.server(thc, dlcp, without)
+
+    def transports(self) -> list[Check]:
+        """DLCP against the transports that the papers compare it with."""
+        dlcp: list[float] = []
+        others: dict[str, list[float]] = {}
+        cut: list[int] = []
+        controls = tcp_server.known_controls()
+        for seed in self._seeds:
+            behind = self._behind(seed)
+            entry = self._entry(behind)
+            dlcp.append(entry["comm_s_per_step"])
+            for name, given in rows.BASELINES.items():
+                other = self._entry(replace(behind, laned=replace(behind.laned, **given)))
+                others.setdefault(name, []).append(other["comm_s_per_step"])
+                cut.append(rows.trimmed(other))
+            for control in controls:
+                seconds = run_tcp_server(
+                    TcpServer(entry["parameters"], STEPS, control), behind, self._results, self._say
+                )
+                others.setdefault(f"TCP ({control})", []).append(fmean(seconds))
+        return rows.transports(dlcp, others, cut)
 
     def loss(self) -> list[Check]:
         """1 % loss on every link of a star, with and without a bound, and without any loss."""

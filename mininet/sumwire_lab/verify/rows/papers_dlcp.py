@@ -29,7 +29,11 @@ WITHOUT: Final[Mapping[str, Mapping[str, Any]]] = {
     "bound": {"loss_bound": 0.0},
     "priorities": {"priorities": False},
 }
-assert all(hasattr(LanedOptions(), name) for given in WITHOUT.values() for name in given)
+# The papers' other transports, as DLCP with other options. (Priority queues without drops are DLCP without its drops.)
+BASELINES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "trimming without priorities": {"trims": True, "priorities": False},
+}
+assert all(hasattr(LanedOptions(), name) for given in (*WITHOUT.values(), *BASELINES.values()) for name in given)
 
 
 def gradient_drops(label: str, entry: Mapping[str, Any]) -> list[Check]:
@@ -46,6 +50,24 @@ def gradient_drops(label: str, entry: Mapping[str, Any]) -> list[Check]:
         equal(f"{label}: protected gradient packets dropped", dropped[0], 0),
         reported(f"{label}: gradient packets dropped, by class", {str(one): count for one, count in dropped.items()}),
         replicas(label, entry),
+    ]
+
+
+def trimmed(entry: Mapping[str, Any]) -> int:
+    """Contributions that the queue before a server cut."""
+    classes: Mapping[str, int] = entry["drops"]["queue_classes"]
+    return sum(packets for key, packets in classes.items() if key.endswith(" trim"))
+
+
+def transports(dlcp: Sequence[float], others: Mapping[str, Sequence[float]], cut: Sequence[int]) -> list[Check]:
+    """Seconds of communication per step behind a server, one number for each seed: of DLCP, and of other transports.
+
+    `cut`: packets that were cut in each run with trimming. Without any, this run says nothing of trimming.
+    """
+    label = "server behind a P4 switch, background 1.3 x its link: communication per step"
+    return [
+        *(reported(f"{label}, {name} / DLCP", fmean(one) / fmean(dlcp)) for name, one in others.items()),
+        reported("... packets cut in the runs with trimming", list(cut)),
     ]
 
 

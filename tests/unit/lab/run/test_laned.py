@@ -37,6 +37,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: LanedOptions(loss_bound=1.0), "loss-bound=1.0"),
     (lambda: LanedOptions(loss_bound=-0.1), "loss-bound=-0.1"),
     (lambda: LanedOptions(divisor="quorum"), "divisor=quorum"),
+    (lambda: LanedOptions(trims=True, drops=False), "trim: cuts what"),
+    (lambda: LanedOptions(trims=True, queues=False), "trim: cuts what"),
     (lambda: Degrade.parse("trim"), "degrade=trim"),
     (lambda: Degrade.parse("burn:0.1"), "degrade=burn:0.1"),
     (lambda: Degrade.parse("trim:2"), "degrade=trim:2"),
@@ -68,6 +70,7 @@ def test_the_command_line_makes_them() -> None:
         2, 3, 0.03, "workers", drops=False, priorities=False, degrade=Degrade("trim", 0.2, 5)
     )
     assert options.needs_barrier
+    assert run_options(parser().parse_args(["run", "--systems", "dlcp", "--trim"])).laned == LanedOptions(trims=True)
     plain = run_options(parser().parse_args(["run", "--systems", "dlcp"]))
     assert plain == RunOptions(systems=("dlcp",))
 
@@ -107,6 +110,12 @@ def test_a_virtual_queue_is_full_before_the_links_own() -> None:
 def test_without_drops_a_queue_keeps_every_class_until_it_is_full() -> None:
     one = queues.thresholds(150_000, drops=False)
     assert one["drop_bytes"] == [one["drop_all_bytes"]] * 4 and one["mark_bytes"] < one["drop_all_bytes"]
+
+
+def test_a_queue_cuts_where_it_is_told_to() -> None:
+    fabric = plan(2, LinkOptions(20), "sw12af")
+    assert [one["trim"] for one in queues.virtual_queues(fabric)] == [False] * 2
+    assert [one["trim"] for one in queues.virtual_queues(fabric, trims=True)] == [True] * 2
 
 
 def test_decisions_are_summed_by_class() -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sumwire_lab.experiments import tcp_server
 from sumwire_lab.experiments.early_forward import EarlyForwardOutcome
 from sumwire_lab.experiments.ring_loss import RingLoss, RingOutcome
+from sumwire_lab.experiments.tcp_server import TcpServer
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.verify.plans import papers_dlcp as plans
@@ -105,6 +107,37 @@ def test_sides_differ_in_one_mechanism_and_go_through_the_seeds_in_turn(
     assert [{k for k, v in one.laned.as_dict().items() if v != whole[k]} for one in others] == [
         {"drops"}, {"loss_bound"}, {"priorities"},
     ]  # fmt: skip
+
+
+def test_other_transports_carry_the_same_gradients_in_the_same_network(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[RunOptions] = []
+    over_tcp: list[tuple[TcpServer, RunOptions]] = []
+
+    def run(options: RunOptions, *_: Any) -> tuple[dict[str, Any], Path]:
+        made.append(options)
+        entry = {
+            "comm_s_per_step": 3.0 if options.laned.trims else 2.0,
+            "parameters": 5000,
+            "drops": {"queue_classes": {"3 drop": 2, "3 trim": 6, "2 trim": 1}},
+        }
+        return {"systems": {"dlcp": entry}}, tmp_path
+
+    def tcp(job: TcpServer, options: RunOptions, *_: Any) -> list[float]:
+        over_tcp.append((job, options))
+        return [4.0, 8.0]
+
+    monkeypatch.setattr(plans, "run", run)
+    monkeypatch.setattr(plans, "run_tcp_server", tcp)
+    monkeypatch.setattr(tcp_server, "known_controls", lambda: ["cubic", "bbr"])
+    found = plans.experiments(tmp_path, lambda _: None, PapersOptions())["transports"]()
+    assert [check.value for check in found] == [1.5, 3.0, 3.0, [7, 7, 7]]
+    assert [one.train.seed for one in made] == [1, 1, 2, 2, 3, 3]
+    assert [job.control for job, _ in over_tcp] == ["cubic", "bbr"] * 3
+    assert all(job.values == 5000 for job, _ in over_tcp)
+    assert [options for _, options in over_tcp] == [one for one in made if not one.laned.trims for _ in range(2)]
+    assert {(one.laned.trims, one.laned.priorities) for one in made} == {(False, True), (True, False)}
 
 
 def test_a_ring_keeps_its_bound_and_its_bits() -> None:

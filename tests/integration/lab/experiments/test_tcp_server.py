@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A parameter server over TCP and its workers, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from sumwire_lab.experiments import tcp_server
+from sumwire_lab.experiments.tcp_server import CONTRIBUTION_BYTES, RESULT_BYTES, TcpServer
+from sumwire_lab.experiments.tcp_server_ends import Server, steps, tuned
+
+CONTROL = "reno"
+
+
+def spec(listener: socket.socket, **more: Any) -> dict[str, Any]:
+    sizes = {"contribution_bytes": 512, "result_bytes": 1024, "chunks": 300, "steps": 3}
+    server, port = listener.getsockname()
+    return {"server": server, "port": port, "control": CONTROL, **sizes, **more}
+
+
+def listening() -> socket.socket:
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    return listener
+
+
+def test_every_worker_gets_all_results() -> None:
+    async def job(listener: socket.socket) -> list[list[float]]:
+        told = spec(listener, workers=3)
+        serving = asyncio.ensure_future(Server(told).serve(listener))
+        done = await asyncio.gather(*(steps(told) for _ in range(3)))
+        await serving
+        return done
+
+    with listening() as listener:
+        seconds = asyncio.run(asyncio.wait_for(job(listener), 60))
+    assert [len(one) for one in seconds] == [3] * 3
+
+
+def test_a_result_waits_for_all_workers_and_no_longer() -> None:
+    async def results() -> tuple[int, int]:
+        with listening() as listener:
+            server = Server(spec(listener, workers=2, chunks=2, steps=1))
+            serving = asyncio.ensure_future(server.serve(listener))
+            ends = [await asyncio.open_connection(*listener.getsockname()) for _ in range(2)]
+            (first, give), (_, other) = ends
+            give.write(bytes(2 * 512))
+            other.write(bytes(512 + 511))
+            early = len(await first.readexactly(1024))
+            assert server.done() == 1, "of the second chunk, a byte is missing"
+            other.write(bytes(1))
+            rest = len(await first.readexactly(1024))
+            for _, writer in ends:
+                writer.close()
+            await serving
+            return early, rest
+
+    assert asyncio.run(asyncio.wait_for(results(), 60)) == (1024, 1024)
+
+
+def test_both_ends_have_the_congestion_control() -> None:
+    with socket.socket() as one:
+        wanted = next(name for name in tcp_server.known_controls())
+        found = tuned(one, wanted).getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        assert found.rstrip(b"\0").decode() == wanted
+        with pytest.raises(OSError):
+            tuned(one, "of-nobody")
+
+
+def test_messages_are_as_long_as_those_of_thc() -> None:
+    # docs/wire-format.md: 1024 values of 4 bits go up, of 8 bits come down.
+    assert (CONTRIBUTION_BYTES, RESULT_BYTES) == (512, 1024)
+    assert TcpServer(1025, 1, CONTROL).chunks == 2
