@@ -22,7 +22,7 @@ from sumwire_lab.system import drop_counters
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, end_with_parent
 from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, leave, settle
 
-_REPEATS_MOST: Final = 30
+_REPEATS_MOST: Final = 60
 _VALUES_MOST: Final = 1_000_000
 # Seconds of repeats of a size that a budget allows.
 _REPEAT_S: Final = 2.0

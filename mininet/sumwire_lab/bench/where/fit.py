@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The formula's constants from three cells of each system and switch, and its check against all other cells."""
+"""The formula's constants from half of the cells of each system and switch, and its check against the other half."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
+
+from scipy.optimize import minimize
 
 from sumwire_lab.bench.where import model
 from sumwire_lab.bench.where.model import Costs, Setting, Traffic
@@ -16,8 +17,10 @@ from sumwire_lab.bench.where.record import Cell, Key, Place, Record
 
 TOLERANCE: Final = 0.2
 _MILLION: Final = 1e6
-# A machine whose cores are used less than this at the limit was not measured alone.
-_BUSY_MIN: Final = 0.05
+# Of `step_s`, `busy` and `apart`. Several starts, since the search ends in the valley that is next to it.
+_BOUNDS: Final = ((1e-6, 0.1), (0.05, 8.0), (0.001, 1.0))
+_STARTS: Final = ((5e-4, 0.8, 0.3), (1e-3, 0.8, 0.6), (2e-4, 1.0, 0.1))
+_PATIENT: Final = {"maxiter": 4000, "xatol": 1e-4, "fatol": 1e-6}
 
 
 @dataclass(frozen=True)
@@ -53,32 +56,21 @@ def fit_all(record: Record) -> dict[Place, Fitted]:
 
 
 def fit(record: Record, place: Place) -> Fitted | None:
-    """The constants of one place, from:
+    """The constants of one place: CPU time from its smallest and largest size at the fastest rate, the other three from
+    the seconds of every second cell, as the black fields of a chessboard of rates and sizes.
 
-    1. its largest size at the fastest rate: CPU per value, and how busy the cores were;
-    2. its smallest size at the fastest rate: CPU per all-reduce, and the time of a step;
-    3. its largest size at that lower rate at which wire and processors need most nearly the same time: how much of the
-       shorter is hidden.
-
-    None with fewer than two sizes at the fastest rate.
+    They are those with the least sum of differences between formula and measurement, as logarithms. So one disturbed
+    cell does not decide. None with fewer than two sizes at the fastest rate.
     """
     mine = [cell for cell in record.cells.values() if cell.key.place == place]
     fastest = max(cell.key.link_mbit for cell in mine)
     at_fastest = sorted((cell for cell in mine if cell.key.link_mbit == fastest), key=lambda cell: cell.key.values)
     if len(at_fastest) < 2:
         return None
-    small, large = at_fastest[0], at_fastest[-1]
-    costs = _processor_costs(small, large, record.workers)
-    costs = replace(costs, busy=_busy(costs, large, record))
-    used = {small.key, large.key}
-    slower = [cell for cell in mine if cell.key.link_mbit < fastest]
-    if slower:
-        largest = max(cell.key.values for cell in slower)
-        of_largest = [cell for cell in slower if cell.key.values == largest]
-        middle = min(of_largest, key=partial(_imbalance, costs, record))
-        costs = replace(costs, apart=_apart(costs, middle, record))
-        used.add(middle.key)
-    return Fitted(replace(costs, step_s=_step_s(costs, small, record)), frozenset(used))
+    costs = _processor_costs(at_fastest[0], at_fastest[-1], record.workers)
+    rates, sizes = record.rates(), record.sizes()
+    black = [cell for cell in mine if (rates.index(cell.key.link_mbit) + sizes.index(cell.key.values)) % 2 == 0]
+    return Fitted(_nearest(record, costs, black), frozenset(cell.key for cell in black))
 
 
 def check(record: Record, fitted: Mapping[Place, Fitted]) -> list[Checked]:
@@ -111,32 +103,25 @@ def _processor_costs(small: Cell, large: Cell, workers: int) -> Costs:
     return Costs(host_s, switch_s, operation_s, step_s=0.0, busy=1.0, apart=0.0)
 
 
-def _busy(costs: Costs, large: Cell, record: Record) -> float:
-    """What the cores did of what they could have done, if they and not the links were the limit."""
-    setting = _setting(record, large.key)
-    processors = model.processors_s(costs, setting)
-    if model.wire_s(_sent(record, large.key), setting.link_mbit) > processors:
-        return 1.0
-    return max(_BUSY_MIN, processors / large.seconds)
+def _nearest(record: Record, costs: Costs, cells: Sequence[Cell]) -> Costs:
+    """The costs with that `step_s`, `busy` and `apart` with which the formula is nearest to the cells."""
+
+    def with_(logs: Iterable[float]) -> Costs:
+        step_s, busy, apart = (math.exp(one) for one in logs)
+        return replace(costs, step_s=step_s, busy=busy, apart=apart)
+
+    def off(logs: Iterable[float]) -> float:
+        return sum(abs(math.log(formula_s(record, with_(logs), cell.key) / cell.seconds)) for cell in cells)
+
+    bounds = [(math.log(least), math.log(most)) for least, most in _BOUNDS]
+    ends = [
+        minimize(off, [math.log(one) for one in start], method="Nelder-Mead", bounds=bounds, options=_PATIENT)
+        for start in _STARTS
+    ]
+    best = with_(min(ends, key=lambda end: float(end.fun)).x)
+    return replace(best, step_s=_rounded(best.step_s), busy=_rounded(best.busy), apart=_rounded(best.apart))
 
 
-def _parts(costs: Costs, record: Record, cell: Cell) -> tuple[float, float]:
-    """Wire and processors of a cell."""
-    setting = _setting(record, cell.key)
-    return model.wire_s(_sent(record, cell.key), setting.link_mbit), model.processors_s(costs, setting)
-
-
-def _imbalance(costs: Costs, record: Record, cell: Cell) -> float:
-    wire, processors = _parts(costs, record, cell)
-    return abs(math.log(wire / processors))
-
-
-def _apart(costs: Costs, cell: Cell, record: Record) -> float:
-    shorter, longer = sorted(_parts(costs, record, cell))
-    return min(1.0, max(0.0, (cell.seconds - longer) / shorter))
-
-
-def _step_s(costs: Costs, small: Cell, record: Record) -> float:
-    """What is left of the smallest tensor's time, by the step."""
-    explained = formula_s(record, costs, small.key)
-    return max(0.0, small.seconds - explained) / _sent(record, small.key).steps
+def _rounded(number: float) -> float:
+    """Three digits: more mean nothing, and may differ between versions of the search."""
+    return float(f"{number:.3g}")

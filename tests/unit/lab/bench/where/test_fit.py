@@ -17,8 +17,8 @@ COSTS = {
     THC: Costs(8e-9, 1e-9, 0.0012, 0.0008, 0.8, 0.3),
     SLOW: Costs(8e-9, 20e-9, 0.0012, 0.0008, 0.9, 0.3),
 }
-RATES = (100.0, 1000.0, UNLIMITED)
-SIZES = (1_000, 100_000, 10_000_000)
+RATES = (10.0, 100.0, 1000.0, 10_000.0, UNLIMITED)
+SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 
 
 def made(off: dict[Key, float] | None = None) -> Record:
@@ -55,7 +55,16 @@ def test_constants_are_found_again(place: Place) -> None:
     assert found.step_s == pytest.approx(true.step_s, rel=0.1)
     assert found.busy == pytest.approx(true.busy, abs=0.04)
     assert found.apart == pytest.approx(true.apart, abs=0.1)
-    assert len(fitted.cells) == 3
+    assert len(fitted.cells) == 13, "every second one of 25"
+
+
+def test_one_disturbed_cell_does_not_decide() -> None:
+    calm = fit.fit(made(), THC)
+    disturbed = fit.fit(made({Key(THC, 100.0, 10_000): 5.0}), THC)
+    assert calm is not None and disturbed is not None
+    assert Key(THC, 100.0, 10_000) in disturbed.cells
+    for name in ("step_s", "busy", "apart"):
+        assert getattr(disturbed.costs, name) == pytest.approx(getattr(calm.costs, name), rel=0.1), name
 
 
 def test_the_check_leaves_out_the_cells_of_the_fit_and_finds_the_one_that_is_wrong() -> None:
