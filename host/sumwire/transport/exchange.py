@@ -17,7 +17,7 @@ from sumwire.trace import span
 from sumwire.transport.buffers import Buffers, Results
 from sumwire.transport.connection import Connection
 from sumwire.transport.fast_path import fast_path_of
-from sumwire.transport.kernels import COLLECTED_PART
+from sumwire.transport.kernels import COLLECTED_PART, Outcome
 from sumwire.transport.missing_workers import ask_who_is_missing
 from sumwire.transport.patience import DeadlinePassedError, Patience
 from sumwire.transport.receiving import Receiver
@@ -102,11 +102,14 @@ class Exchange:
         try:
             # What a recovered result lets go must not wait for the next packet.
             with span("wait" if block else "receive"):
-                if block and self._fast_path is not None and self._fast_path.go(upto):
+                outcome = self._fast_path.go(upto) if block and self._fast_path is not None else None
+                if outcome == Outcome.ENOUGH:
                     return window.completed()
                 if self._receiver.recover() or not block:
                     self._receiver.receive()
-                elif not window.done:
+                # If C had nothing to send, there may be something behind what the window had looked at. Others may wait
+                # for it, and then nothing comes that would end this wait.
+                elif not window.done and outcome != Outcome.NOTHING_READY:
                     self._wait()
             if not window.done:
                 with span("send"):

@@ -39,14 +39,14 @@ class FastPath:
         self._ready = False
         self._result_bytes = 0
 
-    def go(self, upto: int) -> bool:
+    def go(self, upto: int) -> Outcome | None:
         """Take in results and send what they allow, until the first ``upto`` chunks have theirs, or one more round of
-        slots, or something needs Python. Does nothing where that is so from the beginning. Returns whether it came to
-        its end."""
+        slots (ENOUGH), or something needs Python. Returns why it ended; None, and does nothing, where something needs
+        Python from the beginning."""
         connection = self._connection
         window = connection.window
         if len(self._sender.held) or not window.is_usual or not (self._ready or self._prepare()):
-            return False
+            return None
         state = self._state
         state.until_s = min(window.wake_at(), self._waiting.next_at)
         state.longest_train = connection.link.socket.train(connection.pace.train)
@@ -58,7 +58,7 @@ class FastPath:
         state.until_prefix = min(upto, int(state.prefix) + window.slots)
         outcome = Outcome(self._run(state))
         self._take_note(outcome)
-        return outcome == Outcome.ENOUGH
+        return outcome
 
     def _prepare(self) -> bool:
         """Once the first packets are sent, C can be told where all things lie. Returns False if Python must go on."""

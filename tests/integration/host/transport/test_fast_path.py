@@ -66,7 +66,8 @@ class Rig:
             (to or self.switch).send(wire.pack(result, up + up))
 
     def go(self, upto: int = CHUNKS) -> bool:
-        return self.path.go(upto)
+        """Whether C came to its end."""
+        return self.path.go(upto) == Outcome.ENOUGH
 
 
 @contextmanager
@@ -143,6 +144,20 @@ def test_nearly_all_of_an_exchange_goes_by_c(monkeypatch: pytest.MonkeyPatch) ->
         assert not made.go(), "it would wait for what nobody sends"
         # Now and then Python looks how far ahead chunks may be sent.
         assert made.outcomes.count(Outcome.ENOUGH) >= CHUNKS // WINDOW - 2
+
+
+def test_what_may_be_sent_is_sent_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C sends no chunk that is further ahead than Python has looked. With nothing in flight, nothing ends a wait but a
+    question to the switch, a quarter of a second later."""
+    with rig(monkeypatch) as made:
+        monkeypatch.setattr(made.exchange, "_wait", lambda: pytest.fail("it waits, and has something to send"))
+        for first in range(0, CHUNKS, WINDOW):
+            made.answer(range(first, first + WINDOW))
+            made.exchange.progress(block=True, upto=first + WINDOW)
+            left = min(WINDOW, CHUNKS - first - WINDOW)
+            made.sent |= {header.chunk: header for header in made.heard(left)}
+        assert made.transport.window.done
+        assert Outcome.NOTHING_READY in made.outcomes
 
 
 def test_after_two_windows_python_looks(monkeypatch: pytest.MonkeyPatch) -> None:
