@@ -107,9 +107,9 @@ class Exchange:
                     return window.completed()
                 if self._receiver.recover() or not block:
                     self._receiver.receive()
-                # If C had nothing to send, there may be something behind what the window had looked at. Others may wait
-                # for it, and then nothing comes that would end this wait.
-                elif not window.done and outcome != Outcome.NOTHING_READY:
+                # What C has taken in lets something go: an overtaken chunk, or one not looked at yet.
+                # Others may wait for it, and then nothing comes that would end this wait.
+                elif not window.done and outcome in (None, Outcome.TIME_OVER):
                     self._wait()
             if not window.done:
                 with span("send"):

@@ -160,6 +160,16 @@ def test_what_may_be_sent_is_sent_before_a_wait(monkeypatch: pytest.MonkeyPatch)
         assert Outcome.NOTHING_READY in made.outcomes
 
 
+def test_an_overtaken_chunk_is_sent_again_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    with rig(monkeypatch) as made:
+        monkeypatch.setattr(made.exchange, "_wait", lambda: pytest.fail("it waits, and has something to send"))
+        made.answer(range(1, WINDOW))
+        made.exchange.progress(block=True, upto=CHUNKS)
+        assert made.outcomes == [Outcome.OVERTAKEN]
+        assert made.heard(WINDOW)[0].chunk == 0
+        assert made.transport.window.counters.resent_quick == 1
+
+
 def test_after_two_windows_python_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the round trip, the congestion window and the length of trains."""
     with rig(monkeypatch) as made:
