@@ -15,12 +15,11 @@ from typing import Final
 
 from sumwire_protocol.ops import BY_NAME, ONE_TRIP_CHUNKS
 
-from sumwire_lab.bench.wire import TCP_FRAME, TCP_PAYLOAD, all_reduce_bytes
+from sumwire_lab.bench.wire import all_reduce_bytes
 from sumwire_lab.options.recipes import BASELINE
 
 _BITS: Final = 8
 _MEGA: Final = 1e6
-_VALUE_BYTES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,6 @@ class Traffic:
     """In the busier direction, headers included."""
     steps: int
     """Messages that wait for each other."""
-    packet_bytes: float
-    """Of one packet. A switch sends a step's packet on only when it has all of it."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +68,16 @@ def traffic(system: str, values: int, workers: int) -> Traffic:
     """By the wire's format alone: nothing of it is measured."""
     octets = all_reduce_bytes(system, values, workers)
     if system == BASELINE:
-        part = values * _VALUE_BYTES / workers
-        packet = min(TCP_FRAME, part + TCP_FRAME - TCP_PAYLOAD)
-        return Traffic(octets, 2 * (workers - 1), packet)
+        return Traffic(octets, 2 * (workers - 1))
     packets = math.ceil(values / BY_NAME[system].values)
     asks = system != "sign" and packets > ONE_TRIP_CHUNKS
-    return Traffic(octets, 2 if asks else 1, octets / packets)
+    return Traffic(octets, 2 if asks else 1)
 
 
 def wire_s(sent: Traffic, link_mbit: float) -> float:
-    """Seconds that the links need. A packet of each step crosses two links one after the other."""
-    return _BITS * (sent.octets + sent.steps * sent.packet_bytes) / (link_mbit * _MEGA)
+    """Seconds that the links need. A step's packet crosses two links one after the other, but the lab's links let two
+    packets through at once where nothing was sent for a while."""
+    return _BITS * sent.octets / (link_mbit * _MEGA)
 
 
 def processors_s(costs: Costs, setting: Setting) -> float:
