@@ -42,7 +42,7 @@ def repeats(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 def test_without_a_budget_every_size_is_measured(repeats: dict[int, int]) -> None:
     spec = {"sizes": [100_000_000, 1_000, 100_000], "repeats": 3}
     assert len(worker.timed_sizes(Nothing(), spec, [])) == 3
-    assert repeats == {100_000_000: 3, 1_000: 30, 100_000: 10}
+    assert repeats == {100_000_000: 3, 1_000: 60, 100_000: 10}
 
 
 def test_a_budget_ends_the_sizes_by_the_slowest_workers_time(repeats: dict[int, int]) -> None:
@@ -57,4 +57,4 @@ def test_cheap_sizes_get_more_repeats(repeats: dict[int, int]) -> None:
     spec = {"sizes": [1_000, 200_000, 1_000_000], "repeats": 3, "budget_s": 60.0}
     worker.timed_sizes(Nothing(), spec, [])
     # 0.4 s each fit five times into 2 s, which are also the most by size; of a million values only the least.
-    assert repeats == {1_000: 30, 200_000: 5, 1_000_000: 3}
+    assert repeats == {1_000: 60, 200_000: 5, 1_000_000: 3}
