@@ -37,7 +37,6 @@ class Server:
     def __init__(self, spec: dict[str, Any]) -> None:
         self._spec = spec
         self._received = [0] * spec["workers"]
-        self._joined = 0
         self._more = asyncio.Condition()
 
     async def serve(self, listener: socket.socket) -> None:

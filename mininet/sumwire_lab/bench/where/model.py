@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 from sumwire_protocol.ops import BY_NAME, ONE_TRIP_CHUNKS
 
+from sumwire_lab.bench.where.grid import wire_s
 from sumwire_lab.bench.wire import all_reduce_bytes
 from sumwire_lab.options.recipes import BASELINE
-
-_BITS: Final = 8
-_MEGA: Final = 1e6
 
 
 @dataclass(frozen=True)
@@ -74,12 +71,6 @@ def traffic(system: str, values: int, workers: int) -> Traffic:
     return Traffic(octets, 2 if asks else 1)
 
 
-def wire_s(sent: Traffic, link_mbit: float) -> float:
-    """Seconds that the links need. A step's packet crosses two links one after the other, but the lab's links let two
-    packets through at once where nothing was sent for a while."""
-    return _BITS * sent.octets / (link_mbit * _MEGA)
-
-
 def processors_s(costs: Costs, setting: Setting) -> float:
     """Seconds that the processors need: all work over all cores, but no process faster than its own work."""
     host = costs.operation_s + costs.host_s * setting.values
@@ -89,5 +80,7 @@ def processors_s(costs: Costs, setting: Setting) -> float:
 
 def seconds(sent: Traffic, costs: Costs, setting: Setting) -> float:
     """Seconds of one all-reduce."""
-    shorter, longer = sorted((wire_s(sent, setting.link_mbit), processors_s(costs, setting)))
+    # A step's packet crosses two links one after the other. That is left out: the lab's links let two packets through
+    # at once where nothing was sent for a while.
+    shorter, longer = sorted((wire_s(sent.octets, setting.link_mbit), processors_s(costs, setting)))
     return sent.steps * costs.step_s + longer + costs.apart * shorter

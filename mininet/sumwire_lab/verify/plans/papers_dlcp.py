@@ -31,8 +31,6 @@ from sumwire_lab.verify.rows import papers_dlcp as rows
 LINK: Final = LinkOptions(20.0)
 STEPS: Final = 12
 LOSS_STEPS: Final = 25
-# Over TCP a step may take ten seconds.
-TCP_STEPS: Final = 5
 OVERLOAD: Final = Conditions(background=1.3)
 LOSS: Final = Conditions(loss=0.01)
 # Simulated jobs have about four chunks of gradients each.
@@ -119,7 +117,7 @@ class Runs:
                 cut.append(rows.trimmed(other))
             for control in controls:
                 seconds = run_tcp_server(
-                    TcpServer(entry["parameters"], TCP_STEPS, control), behind, self._results, self._say
+                    TcpServer(entry["parameters"], STEPS, control), behind, self._results, self._say
                 )
                 others.setdefault(f"TCP ({control})", []).append(fmean(seconds))
         return rows.transports(dlcp, others, cut)

@@ -133,14 +133,19 @@ def test_c_does_what_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
     assert after[0] == after[1]
 
 
+def window_by_window(made: Rig) -> None:
+    """The whole exchange: each window is answered at once."""
+    for first in range(0, CHUNKS, WINDOW):
+        made.answer(range(first, first + WINDOW))
+        made.exchange.progress(block=True, upto=first + WINDOW)
+        left = min(WINDOW, CHUNKS - first - WINDOW)
+        made.sent |= {header.chunk: header for header in made.heard(left)}
+    assert made.transport.window.done
+
+
 def test_nearly_all_of_an_exchange_goes_by_c(monkeypatch: pytest.MonkeyPatch) -> None:
     with rig(monkeypatch) as made:
-        for first in range(0, CHUNKS, WINDOW):
-            made.answer(range(first, first + WINDOW))
-            made.exchange.progress(block=True, upto=first + WINDOW)
-            left = min(WINDOW, CHUNKS - first - WINDOW)
-            made.sent |= {header.chunk: header for header in made.heard(left)}
-        assert made.transport.window.done
+        window_by_window(made)
         assert not made.go(), "it would wait for what nobody sends"
         # Now and then Python looks how far ahead chunks may be sent.
         assert made.outcomes.count(Outcome.ENOUGH) >= CHUNKS // WINDOW - 2
@@ -151,12 +156,7 @@ def test_what_may_be_sent_is_sent_before_a_wait(monkeypatch: pytest.MonkeyPatch)
     question to the switch, a quarter of a second later."""
     with rig(monkeypatch) as made:
         monkeypatch.setattr(made.exchange, "_wait", lambda: pytest.fail("it waits, and has something to send"))
-        for first in range(0, CHUNKS, WINDOW):
-            made.answer(range(first, first + WINDOW))
-            made.exchange.progress(block=True, upto=first + WINDOW)
-            left = min(WINDOW, CHUNKS - first - WINDOW)
-            made.sent |= {header.chunk: header for header in made.heard(left)}
-        assert made.transport.window.done
+        window_by_window(made)
         assert Outcome.NOTHING_READY in made.outcomes
 
 

@@ -30,8 +30,8 @@ def test_traffic_by_hand() -> None:
 
 def test_wire_by_hand() -> None:
     # 8 * 1,090,000 / 100,000,000
-    assert model.wire_s(Traffic(1_090_000, 2), 100.0) == pytest.approx(0.0872)
-    assert model.wire_s(Traffic(1_090_000, 2), inf) == 0.0
+    assert model.wire_s(1_090_000, 100.0) == pytest.approx(0.0872)
+    assert model.wire_s(1_090_000, inf) == 0.0
 
 
 def test_processors_by_hand() -> None:
