@@ -55,6 +55,10 @@ class Turns:
         """Put the chunks whose turn has come in order."""
         self.ready[self.taken : self.to].sort()
 
+    def before(self, chunk: int) -> int:
+        """How many of the chunks whose turn has come are before this one. They are in order."""
+        return int(np.searchsorted(self.ready[self.taken : self.to], chunk))
+
     def first_open(self, chunks: Chunks) -> NDArray[np.bool_]:
         """Which of the chunks a result can be for, each only where it is named first."""
         return self._flight.first_open(chunks)

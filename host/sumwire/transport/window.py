@@ -396,9 +396,20 @@ class Window:
         self.counters.resent_quick += len(outgoing.chunks) if outgoing.kind != SendKind.RECOVER else 0
         return self._resent(outgoing, now)
 
+    def _allowed(self, limit: WindowLimit) -> int:
+        """How many chunks may follow those in flight. Chunks that come before one in flight always may: another worker
+        with a small window may have sent them, and wait for this one before it sends anything else."""
+        free = limit.chunks - self._flight.count
+        if limit.chunks == limit.most:
+            return max(free, 0)
+        self._turns.sort()
+        flying = self._flight.all_flying()
+        behind = self._turns.before(int(flying[-1])) if len(flying) else 0
+        return max(free, behind)
+
     def _take_ready(self, now: float, most: int) -> Chunks:
         if self.limit is not None:
-            most = min(most, max(self.limit.chunks - self._flight.count, 0))
+            most = min(most, self._allowed(self.limit))
         most = most if self.contributes else 0
         chunks = self._send_next(now, most)
         if not len(chunks) and most and self._sendable < self.filled:

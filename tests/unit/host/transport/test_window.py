@@ -541,3 +541,22 @@ def test_impossible_timeouts_are_refused(limits: tuple[float, float, float]) -> 
     initial_s, min_s, max_s = limits
     with pytest.raises(ValueError, match="0 < min <= initial <= max"):
         RttEstimator(initial_s=initial_s, min_s=min_s, max_s=max_s)
+
+
+def test_a_small_window_lets_go_what_others_may_wait_for() -> None:
+    """Chunk 0 is answered last, so chunk 4 stands behind 5, 6 and 7. Another worker may have sent only 4."""
+    limit = WindowLimit(4)
+    w = Window(8, RttEstimator(), options=WindowOptions(adaptive_retries=True), limit=limit)
+    w.begin(12, 0.0)
+    first = w.take(0.0, 64)
+    assert first is not None
+    w.complete(np.array([1, 2, 3]), 0.1)
+    behind = w.take(0.1, 64)
+    assert behind is not None
+    assert behind.chunks.tolist() == [5, 6, 7]
+    limit._size = 1.0
+    limit._slow_below = 0.0
+    w.complete(np.array([0]), 0.2)
+    last = w.take(0.2, 64)
+    assert last is not None
+    assert (last.chunks.tolist(), last.kind) == ([4], SendKind.FIRST)
