@@ -86,6 +86,10 @@ class LaneState(DdpState):
         if bucket.index() == 0:
             # The first of a step. A step that was not completed is forgotten.
             self._now = []
+            if self.early is not None:
+                # A bucket waits for the residuals of the step before. They are made in the lanes' threads too, once the
+                # means are there, so must be queued before it.
+                self.early.await_means()
         self._now.append(_Operation(bucket.index(), parts, self.position(parts)))
         future = super()._submit(bucket) if self.early is None else self._submit_early(bucket, self.early)
         if bucket.is_last():

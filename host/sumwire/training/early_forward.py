@@ -16,6 +16,7 @@ stage.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -77,6 +78,16 @@ class EarlyForward:
         """Wait for all mean gradients of the latest step, and make the rest of it."""
         while self._due:
             self._update(self._due[0])
+
+    def await_means(self) -> None:
+        """Wait until all mean gradients on their way are there, and update nothing. Their errors stay with them.
+
+        To be called before the first gradients of another step are sent. A forward pass may have skipped stages, and
+        then nobody has waited for their means.
+        """
+        for piece in (*self._due, *self._announced):
+            with suppress(Exception):
+                wait_for(piece.mean)
 
     def _hook_of(self, parameters: frozenset[int]) -> Callable[[nn.Module, Any], None]:
         def hook(_module: nn.Module, _inputs: Any) -> None:

@@ -17,8 +17,11 @@ from helpers.training.replicas import flat
 from sumwire import systems
 from sumwire.dlcp.sync import EarlySync
 from sumwire.errors import UsageError
+from sumwire.training import early_forward
+from sumwire.training.comm_thread import wait_for
 from sumwire.training.early_forward import EarlyForward, stages
 from torch import Tensor, nn
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -110,6 +113,45 @@ def test_the_forward_pass_begins_before_the_back_layers_means_are_there(make_lan
         layer.register_forward_hook(looks(layer, weight))
     model(torch.ones(2, WIDTH))
     assert changed == [True] * 4, "three layers computed with their new values while the fourth's were on their way"
+
+
+class Skipping(nn.Module):
+    """Layers of which a forward pass may skip the last, with which the back lane has nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(3)))
+        self.head = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, *, skips: bool = False) -> Tensor:
+        return cast(Tensor, self.body(x) if skips else self.head(self.body(x)))
+
+
+@pytest.mark.parametrize("steps", [True, False], ids=["step", "no-step"])
+def test_a_forward_pass_may_skip_a_lane_whose_mean_is_on_its_way(
+    make_lanes: MakeLanes, monkeypatch: pytest.MonkeyPatch, steps: bool
+) -> None:
+    """The lane's thread makes the residual of the first step before it waits for it in the second."""
+    lanes, model = make_lanes(), Skipping()
+    optimizer = systems.make("dlcp", lanes, early_forward=True).attach(
+        model, torch.optim.SGD(model.parameters(), lr=0.1)
+    )
+    sync = cast(EarlySync, optimizer)
+    gate = cast(FakeJob, lanes.jobs[3]).table.gates[lanes.jobs[3].config.job] = threading.Event()
+    model(torch.ones(2, WIDTH)).sum().backward()
+    optimizer.step() if steps else sync.synchronize()
+    model(torch.ones(2, WIDTH), skips=True).sum().backward()
+
+    def waits(mean: Future[Tensor]) -> Tensor:
+        gate.set()
+        return wait_for(mean)
+
+    # The mean comes when somebody waits for it.
+    monkeypatch.setattr(early_forward, "wait_for", waits)
+    ends = threading.Thread(target=lambda: (optimizer.step(), sync.finish()), daemon=True)
+    ends.start()
+    ends.join(10)
+    assert not ends.is_alive(), "a lane's thread waits for itself"
 
 
 def test_a_state_dict_has_the_whole_step(make_lanes: MakeLanes) -> None:
