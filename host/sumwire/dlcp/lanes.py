@@ -30,6 +30,7 @@ from sumwire.dlcp.tags import LayerMagnitude, Policy, check_priorities, tagger
 from sumwire.errors import ConfigError, UsageError
 from sumwire.job.change import Change
 from sumwire.job.job import Job, Residual
+from sumwire.job.nonfinite import NonFinite
 from sumwire.job.operations import require
 from sumwire.training.comm_thread import CommThread
 from sumwire.transport.delivery import Delivery
@@ -90,6 +91,7 @@ class Lanes(Saved):
         policy: Policy | None = None,
         delivery: Delivery | None = None,
         block: int | None = BLOCK_VALUES,
+        nonfinite: NonFinite = "propagate",
         **options: Any,
     ) -> None:
         require(config, ("thc",), "to reduce gradients in lanes")
@@ -97,6 +99,7 @@ class Lanes(Saved):
         self.policy: Policy = LayerMagnitude.for_lanes(len(config.lanes)) if policy is None else policy
         self.priorities = check_priorities(self.policy.priorities, len(config.lanes))
         self.delivery = Delivery(loss_bound=LOSS_BOUND) if delivery is None else delivery
+        self.nonfinite: NonFinite = nonfinite
         self._records: deque[TensorRecord] = deque(maxlen=_RECORDS)
         self._closers: list[Callable[[], None]] = []
         self.jobs: list[Job] = []
@@ -105,7 +108,7 @@ class Lanes(Saved):
         try:
             for lane in range(len(config.lanes)):
                 own = config.for_lane(lane)
-                self.jobs.append(Job(own, delivery=self.delivery, block=block, **options))
+                self.jobs.append(Job(own, delivery=self.delivery, block=block, nonfinite=nonfinite, **options))
                 self._threads.append(CommThread(f"job {own.name}"))
         except Exception:
             self.close(agree=False)

@@ -73,6 +73,7 @@ class LaneState(DdpState):
         super().__init__(None, reduce=_unplaced, error_feedback=error_feedback, model=parameters)
         self.lanes = lanes
         self._checked = result_check(nonfinite)
+        self.nonfinite: NonFinite = nonfinite
         # A number says where in the model a parameter is.
         self._ends = list(accumulate(p.numel() for p in self._parameters.all))
         # Buckets of the current step, in the order of hand-over; and those of the latest complete step.
@@ -200,9 +201,13 @@ class LaneSync(GradientOptimizer):
 class EarlySync(LaneSync):
     """As :class:`LaneSync`, but the step is made piece by piece when the next forward pass needs it
     (:mod:`sumwire.training.early_forward`). ``sends``: whether gradients are sent here, not by DDP's hook.
+
+    Raises UsageError where results with NaN or infinity are to raise.
     """
 
     def __init__(self, model: nn.Module, optimizer: Optimizer, state: LaneState, *, sends: bool) -> None:
+        check_early(state.nonfinite)
+        check_early(state.lanes.nonfinite)
         self._early = state.early = EarlyForward(model, optimizer)
         self._sends = sends
         super().__init__(optimizer, state)
@@ -231,6 +236,13 @@ class EarlySync(LaneSync):
     def restore(self, content: Content, /) -> None:
         self.finish()
         super().restore(content)
+
+
+def check_early(nonfinite: NonFinite) -> None:
+    """Raises UsageError for "raise": an error of one piece comes when others are updated, so the step would be half."""
+    if nonfinite == "raise":
+        rule = "needs the whole step: leave early_forward out, or nonfinite"
+        raise UsageError(f"early forward: nonfinite = {nonfinite!r} {rule}")
 
 
 class _Bucket:

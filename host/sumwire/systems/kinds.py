@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from sumwire.checkpoint import Kept, Place
 from sumwire.dlcp.lanes import Lanes
-from sumwire.dlcp.sync import EarlySync, LaneState, LaneSync, lane_hook
+from sumwire.dlcp.sync import EarlySync, LaneState, LaneSync, check_early, lane_hook
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
 from sumwire.job.nonfinite import NonFinite
@@ -120,7 +120,8 @@ class LaneSystem(System):
     tensor per lane before the optimizer's step.
 
     ``state`` is None until the system has a model; see :class:`sumwire.dlcp.LaneState`. ``early_forward``: steps are
-    made piece by piece (:class:`sumwire.dlcp.EarlySync`).
+    made piece by piece (:class:`sumwire.dlcp.EarlySync`). Raises UsageError for early forward over lanes that raise for
+    NaN.
     """
 
     def __init__(
@@ -129,6 +130,8 @@ class LaneSystem(System):
         def totals() -> dict[str, float]:
             return lanes.stats.as_dict()
 
+        if early_forward:
+            check_early(lanes.nonfinite)
         super().__init__(name, transport, None, totals)
         self.lanes = lanes
         self._error_feedback = error_feedback
@@ -137,6 +140,9 @@ class LaneSystem(System):
         self.state: LaneState | None = None
 
     def refuse_nonfinite(self) -> None:
+        """See System. Raises UsageError with early forward."""
+        if self._early_forward:
+            check_early("raise")
         self._nonfinite = "raise"
 
     def hook(self) -> DdpHook:

@@ -72,7 +72,7 @@ class EarlyForward:
         self.finish()
         self._due, self._announced = self._announced, []
         groups = self._optimizer.param_groups
-        self._settings = [{key: value for key, value in group.items() if key != "params"} for group in groups]
+        self._settings = [{key: _copied(value) for key, value in group.items() if key != "params"} for group in groups]
 
     def finish(self) -> None:
         """Wait for all mean gradients of the latest step, and make the rest of it."""
@@ -121,6 +121,11 @@ class EarlyForward:
                 group.update(settings)
             for p, gradient in zip(everything, kept, strict=True):
                 p.grad = gradient
+
+
+def _copied(setting: Any) -> Any:
+    """A copy of a tensor, as a learning rate may be one: a schedule changes it in place."""
+    return setting.clone() if isinstance(setting, Tensor) else setting
 
 
 def stages(model: nn.Module) -> Iterator[tuple[nn.Module, frozenset[int]]]:

@@ -15,7 +15,7 @@ from helpers.dlcp.fake_jobs import FakeJob
 from helpers.dlcp.lanes import MakeLanes
 from helpers.training.replicas import flat
 from sumwire import systems
-from sumwire.dlcp.sync import EarlySync
+from sumwire.dlcp.sync import EarlySync, LaneState
 from sumwire.errors import UsageError
 from sumwire.training import early_forward
 from sumwire.training.comm_thread import wait_for
@@ -30,6 +30,7 @@ WIDTH = 32
 OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, nesterov=True, weight_decay=1e-3),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
+    "adam-tensor": lambda p: torch.optim.Adam(p, lr=torch.tensor(0.01)),
 }
 
 
@@ -146,9 +147,13 @@ def test_a_forward_pass_may_skip_a_lane_whose_mean_is_on_its_way(
         gate.set()
         return wait_for(mean)
 
+    def steps_and_finishes() -> None:
+        optimizer.step()
+        sync.finish()
+
     # The mean comes when somebody waits for it.
     monkeypatch.setattr(early_forward, "wait_for", waits)
-    ends = threading.Thread(target=lambda: (optimizer.step(), sync.finish()), daemon=True)
+    ends = threading.Thread(target=steps_and_finishes, daemon=True)
     ends.start()
     ends.join(10)
     assert not ends.is_alive(), "a lane's thread waits for itself"
@@ -182,3 +187,20 @@ def test_what_needs_the_whole_step_is_refused(make_lanes: MakeLanes) -> None:
     )
     with pytest.raises(UsageError, match="leave early_forward out"):
         optimizer.step(lambda: 0.0)
+    rule = "nonfinite = 'raise' needs the whole step: leave early_forward out"
+    with pytest.raises(UsageError, match=rule):
+        systems.make("dlcp", make_lanes(), early_forward=True, nonfinite="raise")
+    with pytest.raises(UsageError, match=rule):
+        systems.make("dlcp", make_lanes(nonfinite="raise"), early_forward=True)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    for lanes, state_too in ((make_lanes(), "raise"), (make_lanes(nonfinite="raise"), "propagate")):
+        state = LaneState(lanes, model, nonfinite=cast(Any, state_too))
+        with pytest.raises(UsageError, match=rule):
+            EarlySync(model, sgd, state, sends=True)
+
+
+@pytest.mark.parametrize("nonfinite", ["propagate", "raise"])
+def test_jobs_get_the_lanes_choice_for_nan(make_lanes: MakeLanes, nonfinite: str) -> None:
+    lanes = make_lanes(nonfinite=nonfinite)
+    assert lanes.nonfinite == nonfinite
+    assert {cast(FakeJob, job).options["nonfinite"] for job in lanes.jobs} == {nonfinite}
