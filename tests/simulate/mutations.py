@@ -176,7 +176,7 @@ def _lossy_residual(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def ordinary(operation: CodecOperation, fallback: Fallback) -> Tensor:
         result = original(operation, fallback)
-        operation._exact, operation._left_out = False, True
+        operation._ordinary, operation._left_out = False, True
         return result
 
     return ordinary

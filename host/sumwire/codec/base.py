@@ -383,7 +383,16 @@ class GradientCodec(ABC):
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the aggregate by an ordinary all-reduce, for a job that has fallen back.
 
-        `mean` gives the mean of float32 CPU tensors over all workers. Nothing is left out of the result. It has NaN or
-        infinity where some worker has.
+        `mean` gives the mean of float32 CPU tensors over all workers. It has NaN or infinity where some worker has.
         """
         return mean(x)
+
+    def left_by_ordinary(self, x: Tensor) -> Tensor:
+        """Return what `ordinary` leaves of this worker's flat tensor for its next one: a new tensor of the result's
+        dtype."""
+        return torch.zeros_like(x, dtype=result_dtype(x))
+
+    def left_unsent(self, x: Tensor) -> Tensor:
+        """Return what stays of a flat tensor that is in no sum: all of it that is finite, a new tensor of the result's
+        dtype."""
+        return torch.nan_to_num(x.detach().to(result_dtype(x)), nan=0.0, posinf=0.0, neginf=0.0)

@@ -62,6 +62,13 @@ class SsdmCodec(GradientCodec):
         """Return the expectation of the stochastic signs."""
         return mean(_direction(x).to("cpu", torch.float32))
 
+    def left_by_ordinary(self, x: Tensor) -> Tensor:
+        """The momentum that the next gradient is added to, as after a round."""
+        return self.left_unsent(x)
+
+    def left_unsent(self, x: Tensor) -> Tensor:
+        return super().left_unsent(x).mul_(self.momentum)
+
 
 class _SsdmRound(CodecRound):
     def __init__(self, codec: SsdmCodec, x: Tensor, sequence: int, bucket: int) -> None:

@@ -99,8 +99,8 @@ class CodecOperation(Operation):
         self._options = options
         # Chunks whose sum contains this worker's contribution; None for all of them.
         self._included: NDArray[np.bool_] | None = None
-        # An ordinary all-reduce is exact, so it leaves no residual.
-        self._exact = False
+        # The result is that of an ordinary all-reduce.
+        self._ordinary = False
         self._contributors = ALL
         # Known once the network is asked.
         self._config: JobConfig | None = None
@@ -113,10 +113,10 @@ class CodecOperation(Operation):
         return self._left().to(self._device)
 
     def _left(self) -> Tensor:
-        if self._exact:
-            return torch.zeros_like(self._x, dtype=self.like().dtype)
+        if self._ordinary:
+            return self._codec.left_by_ordinary(self._x)
         if self._left_out:
-            return torch.nan_to_num(self._x.detach().to(self.like().dtype), nan=0.0, posinf=0.0, neginf=0.0)
+            return self._codec.left_unsent(self._x)
         with span("residual"):
             return self._round.residual(self._included)
 
@@ -226,7 +226,7 @@ class CodecOperation(Operation):
         return encode, decode
 
     def ordinary(self, fallback: Fallback) -> Tensor:
-        self._exact = True
+        self._ordinary = True
         mean = partial(fallback.mean, counts=self._options.contribute)
         result = self._codec.ordinary(self._x.detach().to("cpu", torch.float32), mean)
         if self._options.multiply_by != 1:

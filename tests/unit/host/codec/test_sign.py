@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,11 @@ from sumwire.codec.ef_sign import EfSignCodec
 from sumwire.codec.errors import CodecError
 from sumwire.codec.sign import SignCodec, VoteCodec, pack_signs, signs, unpack_signs
 from sumwire.codec.ssdm import SsdmCodec
+from sumwire.codec.values import result_dtype
+from sumwire.job.codec_operation import CodecOperation, CodecOptions
+from sumwire.job.fallback import Fallback
+from sumwire.job.kept_results import HandedOut
+from sumwire.transport.stats import JobStats
 from torch import Tensor
 
 LENGTHS = [0, 1, 7, 8, 9, 1024, 2047, 2048, 2049, 8191, 8192, 8193, 30_000]
@@ -201,6 +208,32 @@ def test_ssdm_result_is_the_mean_of_signs_and_leaves_its_momentum() -> None:
     result = rounds[0].decode(summed, full_counts(summed, 3))
     torch.testing.assert_close(result, torch.stack(alone).mean(0))
     assert torch.equal(rounds[1].residual(), x * 0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
+def test_ssdm_leaves_its_momentum_without_the_switch_too(dtype: torch.dtype) -> None:
+    """After an ordinary all-reduce, and after a result that others had without this worker. What is not finite goes."""
+    codec = SsdmCodec(job=1, worker=0, momentum=0.5)
+    x = torch.tensor([1.0, -2.0, 3.0], dtype=dtype)
+    options = {"sequence": 0, "bucket": 0, "stats": JobStats(), "options": CodecOptions()}
+    fallen, late = (CodecOperation(codec, x, **cast(Any, options)) for _ in range(2))
+    fallen.ordinary(cast(Fallback, _Alone()))
+    late.take(HandedOut(1, torch.ones(3)), begun=False)
+    for operation in (fallen, late):
+        left = operation.residual()
+        assert left.tolist() == [0.5, -1.0, 1.5]
+        assert left.dtype == result_dtype(x)
+    assert codec.left_unsent(torch.tensor([torch.nan, torch.inf, 4.0])).tolist() == [0.0, 0.0, 2.0]
+    others = VoteCodec()
+    assert others.left_by_ordinary(x).tolist() == [0.0] * 3
+    assert others.left_unsent(x).tolist() == x.tolist()
+
+
+class _Alone:
+    """A process group with one worker."""
+
+    def mean(self, x: Tensor, *, counts: bool = True) -> Tensor:
+        return x
 
 
 def test_ssdm_counts_31_workers() -> None:
