@@ -36,6 +36,8 @@ class DlcpRingOptions(Options):
 
 
 def _in_ring(name: str, group: dist.ProcessGroup | None, options: DlcpRingOptions) -> System:
+    import torch
+
     from sumwire.dlcp.tags import LayerMagnitude, tagger
     from sumwire.multihop import GroupRing
     from sumwire.systems.builders import gradients_over_hops
@@ -47,7 +49,8 @@ def _in_ring(name: str, group: dist.ProcessGroup | None, options: DlcpRingOption
 
     def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
         mean, kept = ring.mean(x)
-        return mean, lambda: kept
+        # A packet with NaN may be missing from a mean that is finite. Sent again and again, it would stay for ever.
+        return mean, lambda: torch.nan_to_num(kept, nan=0.0, posinf=0.0, neginf=0.0)
 
     return gradients_over_hops(
         name, reduce, lambda: ring.stats.payload_bytes, error_feedback=options.error_feedback, close=ring.close
