@@ -205,7 +205,7 @@ def _condition_options(run: argparse.ArgumentParser) -> None:
 
 
 def _laned_options(run: argparse.ArgumentParser) -> None:
-    """Options of the systems dlcp and thc-bounded."""
+    """Options of the systems dlcp, thc-bounded and, of tagged packets, dlcp-ring and udp-ring."""
     own = LanedOptions()
     run.add_argument("--lanes", type=int, default=own.lanes, help="dlcp: priority classes of tensors, %(default)s")
     run.add_argument("--quorum", type=int, help="dlcp, thc-bounded: contributions that close a slot; default: all")
@@ -215,7 +215,9 @@ def _laned_options(run: argparse.ArgumentParser) -> None:
         default=own.loss_bound,
         help="dlcp, thc-bounded: missing share a tensor may have, %(default)s",
     )
-    run.add_argument("--divisor", choices=DIVISORS, default=own.divisor, help="dlcp: divisor of sums, %(default)s")
+    run.add_argument(
+        "--divisor", choices=DIVISORS, default=own.divisor, help="dlcp, thc-bounded: divisor of sums, %(default)s"
+    )
     run.add_argument(
         "--degrade",
         metavar="MODE:SHARE",
@@ -226,7 +228,11 @@ def _laned_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--trim", action="store_true", help="dlcp: with virtual queues that cut instead of dropping by class"
     )
-    run.add_argument("--no-priorities", action="store_true", help="dlcp: links with one queue for all priorities")
+    run.add_argument(
+        "--no-priorities",
+        action="store_true",
+        help="dlcp, dlcp-ring, udp-ring: links with one queue for all priorities",
+    )
 
 
 def _bench_options(bench: argparse.ArgumentParser) -> None:

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the system dlcp, whose job has priority lanes: lanes, quorum, loss bound."""
+"""Options of the system dlcp, whose job has priority lanes: lanes, quorum, loss bound. Others have some too."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -14,6 +15,22 @@ DIVISORS: Final = ("contributors", "workers")
 DEGRADE_MODES: Final = ("trim", "drop", "trim-results")
 SLOTS: Final = 1024
 """Slots of all lanes together; 256 for each of 4 lanes."""
+FLAGS: Final[Mapping[str, str]] = {
+    "lanes": "lanes",
+    "quorum": "quorum",
+    "loss_bound": "loss-bound",
+    "divisor": "divisor",
+    "queues": "no-queues",
+    "drops": "no-drops",
+    "trims": "trim",
+    "priorities": "no-priorities",
+    "degrade": "degrade",
+}
+"""The command line's name of each option."""
+BOUNDED: Final = frozenset({"quorum", "loss_bound", "divisor"})
+"""Options of a job without lanes whose sums may lack contributions."""
+TAGGED: Final = frozenset({"priorities"})
+"""Options of tagged packets without a job."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,7 @@ class Degrade:
 
 @dataclass(frozen=True)
 class LanedOptions:
-    """Applies to systems whose job has priority lanes, and to no other system of the run."""
+    """Applies to systems whose job has priority lanes. Of other systems of the run some have BOUNDED or TAGGED."""
 
     lanes: int = 4
     quorum: int | None = None
@@ -82,6 +99,14 @@ class LanedOptions:
         if self.quorum < workers and topology != "star":
             raise OptionError(f"quorum={self.quorum}: below workers={workers} only with topology=star")
 
+    def given(self) -> tuple[str, ...]:
+        """Names of the options that have another value than the default."""
+        return tuple(name for name in FLAGS if getattr(self, name) != getattr(_DEFAULTS, name))
+
+    def applied(self, names: Collection[str]) -> dict[str, Any] | None:
+        """For JSON: those of these names; None for no name."""
+        return {name: value for name, value in self.as_dict().items() if name in names} or None
+
     def lockstep(self, workers: int) -> bool:
         """Whether every step needs every worker. With a smaller quorum, workers must not wait for each other."""
         return self.quorum is None or self.quorum == workers
@@ -104,3 +129,6 @@ class LanedOptions:
         """The inverse of `as_dict`."""
         degrade = raw["degrade"]
         return cls(**{**raw, "degrade": None if degrade is None else Degrade(**degrade)})
+
+
+_DEFAULTS: Final = LanedOptions()

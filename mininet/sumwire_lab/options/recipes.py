@@ -21,6 +21,7 @@ from sumwire.systems.spec import SWITCH, Route, SystemSpec
 from sumwire_protocol.ops import OPS
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options.priority_lanes import BOUNDED, FLAGS, TAGGED
 from sumwire_lab.options.tasks import DIGITS, DIGITS_CNN, TEXT
 
 BASELINE: Final = "gloo"
@@ -139,6 +140,18 @@ class Chosen:
     def switched(self) -> bool:
         """Whether it needs a job."""
         return self.transport == SWITCH
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its job has the run's quorum and loss bound, though no lanes."""
+        return self.recipe.bounded and self.switched
+
+    @property
+    def laned_options(self) -> frozenset[str]:
+        """Names of the run's options of lanes that it has."""
+        if self.recipe.laned:
+            return frozenset(FLAGS)
+        return (BOUNDED if self.bounded else frozenset()) | (TAGGED if self.recipe.tagged else frozenset())
 
 
 def _rates(digits: Rates, digits_cnn: Rates, text: Rates) -> dict[str, Rates]:

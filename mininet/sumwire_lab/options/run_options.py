@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Any, Final
@@ -13,8 +14,8 @@ from sumwire_protocol.ops import BY_NAME
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.conditions import BACKGROUND_MAX, Conditions
 from sumwire_lab.options.layout import Layout
-from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, INNER, PLAIN, parse
+from sumwire_lab.options.priority_lanes import BOUNDED, FLAGS, LanedOptions
+from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, INNER, PLAIN, SYSTEMS, Chosen, parse
 from sumwire_lab.options.shapes import TOPOLOGIES, leaves_of
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS, Task
 from sumwire_lab.options.thc_variants import THC, Variant
@@ -167,7 +168,7 @@ class RunOptions:
     """Whether workers mask what they send to a switch."""
     conditions: Conditions = field(default_factory=Conditions)
     laned: LanedOptions = field(default_factory=LanedOptions)
-    """Options of the system dlcp."""
+    """Options of the system dlcp, some also of thc-bounded, dlcp-ring and udp-ring."""
     deadline_s: float = 1800.0
     metrics: str | None = None
     """File for the list of the programs' metrics, in the form of Prometheus' file_sd_configs; None: no metrics."""
@@ -200,15 +201,26 @@ class RunOptions:
 
     def _check_laned(self) -> None:
         self.laned.check(self.workers, self.topology)
-        there = any(parse(name).recipe.laned for name in self.systems)
-        bounded = any(parse(name).recipe.bounded for name in self.systems)
-        if self.laned != LanedOptions() and not there and not bounded:
-            rule = "lanes, degrade are only for system dlcp; quorum, loss-bound, divisor for it and thc-bounded"
-            raise OptionError(f"systems={','.join(self.systems)}: {rule}")
+        chosen = [parse(name) for name in self.systems]
+        for option in self.laned.given():
+            self._check_laned_option(option, chosen)
         if self.laned.degrade is not None and (self.topology != "star" or self.switch == AGGREGATOR or self.server):
             raise OptionError(f"degrade={self.laned.degrade.mode}: only with a P4 switch in topology=star")
-        if self.malformed and there:
+        if self.malformed and any(one.recipe.laned for one in chosen):
             raise OptionError(f"malformed={self.malformed}: not with system dlcp, whose lanes need the other jobs' ids")
+        if self.malformed and any(one.bounded for one in chosen):
+            rule = "not with system thc-bounded, whose switch has not the jobs for such packets: name thc instead"
+            raise OptionError(f"malformed={self.malformed}: {rule}")
+
+    def _check_laned_option(self, option: str, chosen: Sequence[Chosen]) -> None:
+        """Some system must have it, and `thc-bounded` over a group must not seem to have it."""
+        takers = ", ".join(name for name in SYSTEMS if option in parse(name).laned_options)
+        rule = f"{FLAGS[option]} is only for {takers}: leave it out, or name one of these"
+        if not any(option in one.laned_options for one in chosen):
+            raise OptionError(f"systems={','.join(self.systems)}: {rule}")
+        for one in chosen:
+            if option in BOUNDED and one.recipe.bounded and not one.bounded:
+                raise OptionError(f"systems={one.name}: {rule}")
 
     @property
     def needs_barrier(self) -> bool:
@@ -229,6 +241,10 @@ class RunOptions:
             if self.blind and one.switched and not _MASKED.issuperset(one.ops):
                 raise OptionError(
                     f"blind: not with system {one.name}; masks are for {', '.join(sorted(_MASKED))} alone"
+                )
+            if self.blind and one.bounded:
+                raise OptionError(
+                    f"blind: not with system {one.name}, whose sums may lack contributions: name thc instead"
                 )
             if self.blind and (one.recipe.laned or self.workers < 2):
                 raise OptionError("blind: not with system dlcp, whose packets have priorities, nor with one worker")

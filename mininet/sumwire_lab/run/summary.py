@@ -195,7 +195,7 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
         "seed": options.train.seed,
         "impair": options.impair,
         "conditions": options.conditions.as_dict() if options.conditions.any else None,
-        "laned": options.laned.as_dict() if any(parse(r.system).recipe.laned for r in results) else None,
+        "laned": options.laned.applied({name for r in results for name in parse(r.system).laned_options}),
         "task": options.train.task,
         "target_accuracy": TASKS[options.train.task].target,
         "answer": answers(systems),

@@ -19,11 +19,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from sumwire_lab.options.priority_lanes import LanedOptions
+from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.training.comm_timing import HookTimer
-from sumwire_lab.training.trainer import Trainer
+from sumwire_lab.training.trainer import Trainer, bucket_mb, hand_over_of
 
 BUCKETS: Final = 4
-"""Approximate number of buckets; DDP does not divide a parameter."""
+"""Approximate number of buckets, unless the run says their size; DDP does not divide a parameter."""
 _MB: Final = 1 << 20
 
 
@@ -72,18 +73,25 @@ def delivery(options: LanedOptions) -> Delivery:
 
 
 def make_lanes_trainer(
-    network: torch.nn.Module, optimizer: Optimizer, options: LanedOptions, *, job_file: Path, rank: int
+    network: torch.nn.Module,
+    optimizer: Optimizer,
+    options: LanedOptions,
+    train: TrainOptions,
+    *,
+    job_file: Path,
+    rank: int,
 ) -> Trainer:
     """One worker's trainer. Collective: every worker calls it at the same time."""
     lanes = Lanes(sumwire.load_job(job_file, worker=rank), delivery=delivery(options))
     size = sum(p.numel() * p.element_size() for p in network.parameters())
-    ddp = DistributedDataParallel(network, bucket_cap_mb=size / BUCKETS / _MB)
-    system = cast(LaneSystem, systems.make("dlcp", lanes))
+    ddp = DistributedDataParallel(network, bucket_cap_mb=bucket_mb(train, size / BUCKETS / _MB))
+    system = cast(LaneSystem, systems.make("dlcp", lanes, error_feedback=train.feedback))
     state, hook = system.hook_for(network)
     assert isinstance(state, LaneState)
     timer = HookTimer(hook, state)
+    hand_over = hand_over_of(timer, train)
     # A lambda, because DDP checks a hook's annotations and does not understand annotations that are strings.
-    ddp.register_comm_hook(None, lambda _, bucket: timer.hand_over(bucket))
+    ddp.register_comm_hook(None, lambda _, bucket: hand_over(bucket))
     trainer = LanesTrainer(ddp, optimizer, lanes, system, state)
     trainer.hook = timer
     return trainer

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from sumwire import systems
 from sumwire.transport.delivery import Delivery
+from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -24,9 +25,10 @@ from sumwire_lab.options.shapes import rows_of
 from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.options.thc_variants import THC
 from sumwire_lab.training.comm_timing import HookTimer
-from sumwire_lab.training.late_hook import LateHook
+from sumwire_lab.training.late_hook import BucketFuture, LateHook
 
 _MB: Final = 1 << 20
+HandOver = Callable[[GradBucket], BucketFuture]
 # DDP takes no size of 0. With a byte, each tensor is a bucket of its own.
 _ALONE_MB: Final = 1 / _MB
 
@@ -245,6 +247,16 @@ def make_trainer(
     return trainer
 
 
+def bucket_mb(options: TrainOptions, usual: float) -> float:
+    """DDP's `bucket_cap_mb`, which is `usual` if the run does not say it."""
+    return max(usual if options.buffer_mb is None else options.buffer_mb, _ALONE_MB)
+
+
+def hand_over_of(timer: HookTimer, options: TrainOptions) -> HandOver:
+    """What DDP's hook calls: the timer, behind the end of the backward pass if the run is late."""
+    return LateHook(timer.hand_over).hand_over if options.late else timer.hand_over
+
+
 def _with_hook(
     network: torch.nn.Module,
     optimizer: Optimizer,
@@ -253,11 +265,10 @@ def _with_hook(
     options: TrainOptions,
 ) -> Trainer:
     """A trainer whose gradients go through DDP's communication hook, with the timer around it."""
-    buffer_mb = BUFFER_MB if options.buffer_mb is None else options.buffer_mb
-    ddp = DistributedDataParallel(network, bucket_cap_mb=max(buffer_mb, _ALONE_MB))
+    ddp = DistributedDataParallel(network, bucket_cap_mb=bucket_mb(options, BUFFER_MB))
     state, hook = system.hook()
     timer = HookTimer(hook, state)
-    hand_over = LateHook(timer.hand_over).hand_over if options.late else timer.hand_over
+    hand_over = hand_over_of(timer, options)
     # A lambda, because DDP checks a hook's annotations and does not understand annotations that are strings.
     ddp.register_comm_hook(None, lambda _, bucket: hand_over(bucket))
     trainer = Trainer(ddp, optimizer, lambda: dict(system.stats), close)

@@ -117,7 +117,9 @@ class Worker:
     def _join(self, optimizer: Optimizer) -> Trainer:
         job_file = None if self.spec.job_file is None else Path(self.spec.job_file)
         if self.spec.laned is not None and job_file is not None and self._chosen.recipe.laned:
-            return make_lanes_trainer(self._network, optimizer, self.spec.laned, job_file=job_file, rank=self.rank)
+            return make_lanes_trainer(
+                self._network, optimizer, self.spec.laned, self.spec.train, job_file=job_file, rank=self.rank
+            )
         return make_trainer(
             self._chosen,
             self._network,

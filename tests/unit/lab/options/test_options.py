@@ -83,6 +83,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: RunOptions(malformed=-1), "malformed=-1"),
     (lambda: RunOptions(blind=True, systems=("gloo", "marsit")), "blind: not with system marsit"),
     (lambda: RunOptions(blind=True, systems=("dlcp",)), "blind: not with system dlcp"),
+    (lambda: RunOptions(blind=True, systems=("thc", "thc-bounded")), "blind: not with system thc-bounded"),
     (lambda: RunOptions(blind=True, workers=1), "blind: not with"),
     (lambda: RunOptions(deadline_s=0), "deadline=0"),
     (lambda: parse_sizes("100k,x"), "sizes='x'"),

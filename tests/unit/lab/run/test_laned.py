@@ -51,6 +51,28 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: RunOptions(server=True, topology="leaf-spine"), "server: only"),
     (lambda: RunOptions(systems=DLCP, switch="aggregator", laned=LanedOptions(degrade=Degrade("drop", 0.1))), "deg"),
     (lambda: RunOptions(systems=DLCP, malformed=10), "malformed=10"),
+    (lambda: RunOptions(systems=("thc", "thc-bounded"), malformed=10), "malformed=10: not with system thc-bounded"),
+    *(
+        (
+            lambda laned=laned: RunOptions(systems=("thc", "thc-bounded"), laned=laned),
+            f"thc-bounded: {flag} is only for {takers}",
+        )
+        for laned, flag, takers in (
+            (LanedOptions(lanes=2), "lanes", "dlcp:"),
+            (LanedOptions(degrade=Degrade("trim", 0.1)), "degrade", "dlcp:"),
+            (LanedOptions(trims=True), "trim", "dlcp:"),
+            (LanedOptions(queues=False), "no-queues", "dlcp:"),
+            (LanedOptions(drops=False), "no-drops", "dlcp:"),
+            (LanedOptions(priorities=False), "no-priorities", "dlcp, dlcp-ring, udp-ring:"),
+        )
+    ),
+    *(
+        (
+            lambda laned=laned: RunOptions(systems=("dlcp", "thc-bounded@group"), laned=laned),
+            "systems=thc-bounded@group: ",
+        )
+        for laned in (LanedOptions(quorum=3), LanedOptions(loss_bound=0.1), LanedOptions(divisor="workers"))
+    ),
 ]
 
 
@@ -73,6 +95,18 @@ def test_the_command_line_makes_them() -> None:
     assert run_options(parser().parse_args(["run", "--systems", "dlcp", "--trim"])).laned == LanedOptions(trims=True)
     plain = run_options(parser().parse_args(["run", "--systems", "dlcp"]))
     assert plain == RunOptions(systems=("dlcp",))
+
+
+@pytest.mark.parametrize(
+    ("system", "laned"),
+    [
+        ("thc-bounded", LanedOptions(quorum=3, loss_bound=0.03, divisor="workers")),
+        ("thc-bounded@group", LanedOptions()),
+        ("dlcp-ring", LanedOptions(priorities=False)),
+    ],
+)
+def test_systems_without_lanes_take_what_they_have(system: str, laned: LanedOptions) -> None:
+    assert RunOptions(systems=(system,), laned=laned).laned == laned
 
 
 def test_the_bound_is_the_librarys_own() -> None:
@@ -190,3 +224,17 @@ def test_other_systems_say_nothing_of_lanes() -> None:
     assert summary["laned"] is None
     assert not {"missing", "followed", "tensor_s"} & set(summary["systems"]["thc"])
     assert report.lane_rows(summary) == []
+
+
+@pytest.mark.parametrize(
+    ("system", "expected"),
+    [
+        ("thc-bounded", {"quorum": 2, "loss_bound": 0.01, "divisor": "contributors"}),
+        ("thc-bounded@group", None),
+        ("udp-ring", {"priorities": True}),
+    ],
+)
+def test_a_summary_has_the_options_that_apply(system: str, expected: dict[str, Any] | None) -> None:
+    quorum = 2 if system == "thc-bounded" else None
+    options = RunOptions(systems=(system,), laned=LanedOptions(quorum=quorum))
+    assert run_summary(options, "soft", [SystemResult(system, (worker([]),), 1.0)])["laned"] == expected
