@@ -44,13 +44,14 @@ def all_reduce(
 
     Where some worker has NaN or infinity, all workers get NaN (for a whole block of values, see docs/host.md), and the
     key's residual stays as it was. With ``nonfinite="raise"`` the job raises NonFiniteError on all workers instead, and
-    ``tensor`` stays as it was. Raises UsageError for other dtypes, ops or precisions, ConfigError for "exact" floats
-    without a process group, and OrderError where workers give different ones. After KeyboardInterrupt, and a
+    ``tensor`` stays as it was. Raises UsageError for other dtypes, layouts, ops or precisions, ConfigError for "exact"
+    floats without a process group, and OrderError where workers give different ones. After KeyboardInterrupt, and a
     RecreateError about results that no sum can be, ``tensor`` may hold a part of the result.
     """
     check_precision(precision)
     if op not in ("mean", "sum", "sign"):
         raise UsageError(f"op = {op!r}: must be 'mean', 'sum' or 'sign'")
+    _check_memory(tensor)
     if tensor.dtype in INTEGERS:
         return _integers(tensor, job, op, feedback, bucket)
     if tensor.dtype not in DTYPES:
@@ -76,6 +77,16 @@ def all_reduce(
             # Autograd only notices what torch writes.
             increment_version(tensor)
     return tensor
+
+
+def _check_memory(tensor: Tensor) -> None:
+    """Raises UsageError for a tensor whose values do not lie in memory one by one."""
+    if tensor.is_nested:
+        raise UsageError("nested tensor: must be dense: call to_padded_tensor() first, or reduce what unbind() gives")
+    if tensor.layout != torch.strided:
+        raise UsageError(f"tensor of {tensor.layout}: must be dense: call to_dense() first")
+    if tensor.is_meta:
+        raise UsageError("tensor on meta: must be one with values: call to_empty() and fill it")
 
 
 def _is_writable(tensor: Tensor) -> bool:

@@ -274,6 +274,23 @@ def test_other_dtypes_are_refused(tensor: Tensor) -> None:
         sumwire.all_reduce(tensor, job)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: torch.ones(4).to_sparse(), r"torch\.sparse_coo: must be dense: call to_dense"),
+        (lambda: torch.ones(2, 2, dtype=torch.int32).to_sparse_csr(), r"torch\.sparse_csr: must be dense"),
+        (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "nested tensor: must be dense"),
+        (lambda: torch.empty(4, device="meta"), "on meta: must be one with values"),
+    ],
+    ids=["coo", "csr", "nested", "meta"],
+)
+def test_other_layouts_are_refused(make: Callable[[], Tensor], words: str) -> None:
+    with sumwire.Job(configs(job_mapping(1, 8))[0]) as job, pytest.raises(sumwire.UsageError, match=words):
+        sumwire.all_reduce(make(), job)
+
+
 def test_other_ops_are_refused() -> None:
     with sumwire.Job(configs(job_mapping(1, 8))[0]) as job, pytest.raises(sumwire.UsageError, match="'max'"):
         sumwire.all_reduce(torch.zeros(1), job, op="max")  # type: ignore[arg-type]
