@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sumwire.codec.norms import magnitude_sums, total
 from sumwire.errors import UsageError
 from sumwire.job.job import Job, Residual
 
@@ -65,9 +66,10 @@ def _by_signs(job: Job, x: Tensor, bucket: int, given: str) -> tuple[Tensor, Res
     """One worker's sign in each place, times the largest of the workers' mean magnitudes. A worker stands for that
     scale with the signs of its values, so the expectation of the result is the mean of what workers stand for."""
     values = x.detach().to(torch.float32)
-    own = values.abs().mean() if len(values) else torch.zeros(())
+    # In float64: a sum of finite values may be beyond float32, their mean is not.
+    own = total(magnitude_sums(values)) / max(len(values), 1)
     # Bits of floats from 0 on order like the floats; NaN is above all.
-    bits = np.array([float(own)], np.float32).view(np.uint32)
+    bits = np.array([own], np.float32).view(np.uint32)
     scale = float(job.max32(bits, bucket).view(np.float32)[0])
     signs = job.merged_signs(values, bucket, given=given)
     mean = signs * scale
