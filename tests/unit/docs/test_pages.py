@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The files that pages name exist, and sentences are short."""
+"""The files that pages name exist, numbers are those of the code, and sentences are short."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from helpers.docs.pages import inline_code, pages
 from helpers.paths import ROOT
+from sumwire.transport.kernels import COLLECTED_PART
+from sumwire.wire.header import HEADER_BYTES
 from sumwire_protocol import constants as p4
 from sumwire_protocol.wireshark import table as wireshark
 
@@ -34,6 +36,7 @@ FOLDERS = (
 # Names that a reader is to replace, and files that a recipe makes as its example.
 PLACEHOLDERS = ("NAME", "control/paused.p4", "control/or32.p4", "examples/or32.py", "train.py")
 SENTENCE_WORDS_MAX = 40
+PARTS = {1: "all", 2: "half", 3: "a third", 4: "a quarter"}
 _FILE = re.compile(r"[\w./-]+\.(?:py|p4|c|h)")
 _DOTTED = re.compile(r"(?:sumwire|sumwire_\w+|softswitch|nativelib)(?:\.\w+)+")
 _FENCED = re.compile(r"^```.*?^```$|^    .*?$", re.MULTILINE | re.DOTALL)
@@ -106,6 +109,17 @@ def sentences(page: Path, ends: re.Pattern[str] = _SENTENCES) -> list[str]:
         ]
         found += ends.split(" ".join(" ".join(lines).split()))
     return found
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("aggregator.md", f"An answer has {HEADER_BYTES} bytes, and is never longer than the question"),
+        ("host.md", f"waits until {PARTS[COLLECTED_PART]} of its open chunks is answered"),
+    ],
+)
+def test_pages_have_the_numbers_of_the_code(page: str, text: str) -> None:
+    assert text in " ".join((ROOT / "docs" / page).read_text().split())
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
