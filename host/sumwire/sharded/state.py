@@ -99,8 +99,7 @@ class ShardedState(Saved):
         self._pass: _Pass | None = None
         # The keeping of the latest residuals.
         self._stored: Future[None] | None = None
-        self._thread = CommThread(f"job {job.config.name if isinstance(job, Job) else job.name}")
-        job.on_close(self.close)
+        self._thread = CommThread.of(job, f"job {job.config.name if isinstance(job, Job) else job.name}")
 
     def unit(self, name: str, values: Callable[[], int], *, shards: bool = False) -> Unit:
         """A new unit, numbered by the order of these calls."""
@@ -250,7 +249,7 @@ class ShardedState(Saved):
         refuse_pickling(self, "a job and a thread")
 
     def close(self) -> None:
-        """End the thread after all exchanges. A job that closes calls this."""
+        """Wait for all exchanges, and end the thread if nothing else uses the job's. A closing job ends it too."""
         self._thread.close()
 
 

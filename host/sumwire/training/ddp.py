@@ -125,10 +125,9 @@ class DdpState(Saved):
         self.scaler = scaler
         # Of the residuals; None before the first step with a scaler.
         self._scale: float | None = None
-        self._thread = CommThread(_name_of(shared, self.job))
-        closing = shared if isinstance(job, NodeJob) else self.job
-        if closing is not None:
-            closing.on_close(self.close)
+        # That of the job: hooks of several models make its operations in one order.
+        owner, name = shared if isinstance(job, NodeJob) else self.job, _name_of(shared, self.job)
+        self._thread = CommThread(name) if owner is None else CommThread.of(owner, name)
 
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket. The future holds the bucket's buffer, filled with the mean gradient.
@@ -316,7 +315,7 @@ class DdpState(Saved):
         refuse_pickling(self, "a job and a thread")
 
     def close(self) -> None:
-        """End the thread after all queued buckets. A job that closes calls this."""
+        """Wait for all queued buckets, and end the thread if nothing else uses the job's. A closing job ends it too."""
         self._thread.close()
 
 

@@ -263,9 +263,7 @@ class Outer(Saved, Optimizer):
                 "outer steps with a quorum below the workers: a straggler follows plain exchanges at 4 bits only: use "
                 f"precision={DEFAULT!r} and overlap=0"
             )
-        self._thread = CommThread("outer steps")
-        if self.job is not None:
-            self.job.on_close(self._thread.close)
+        self._thread = CommThread("outer steps") if self.job is None else CommThread.of(self.job, "outer steps")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refused after construction: the parts are laid out once."""
@@ -320,7 +318,7 @@ class Outer(Saved, Optimizer):
         refuse_pickling(self, "what it communicates by")
 
     def close(self) -> None:
-        """End the thread, after what is under way. A job that closes calls this."""
+        """Wait for what is under way, and end the thread if nothing else uses the job's. A closing job ends it too."""
         self._thread.close()
 
 

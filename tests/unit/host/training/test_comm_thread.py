@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
+from collections.abc import Callable
 
 import pytest
 from sumwire.errors import ClosedError
@@ -57,3 +60,59 @@ def test_close_waits_for_what_was_submitted_and_refuses_more() -> None:
     with pytest.raises(ClosedError, match="system x is closed"):
         thread.submit(lambda: None)
     CommThread("never used").close()
+
+
+class Job:
+    """What users share a thread of."""
+
+    def __init__(self) -> None:
+        self.closers: list[Callable[[], None]] = []
+
+    def on_close(self, closer: Callable[[], None]) -> None:
+        self.closers.append(closer)
+
+
+def test_users_of_one_job_share_one_thread_in_the_order_of_submission() -> None:
+    job, gate, seen = Job(), threading.Event(), []
+    users = [CommThread.of(job, f"user {number}") for number in range(2)]
+    futures = [
+        users[call % 2].submit(lambda call=call: (gate.wait(10), seen.append((call, threading.get_ident()))))
+        for call in range(20)
+    ]
+    gate.set()
+    for future in futures:
+        future.wait()
+    assert [call for call, _ in seen] == list(range(20))
+    assert len({ident for _, ident in seen}) == 1
+
+
+def test_a_shared_thread_ends_with_its_last_user_or_with_the_job() -> None:
+    job = Job()
+    first, second = CommThread.of(job, "first"), CommThread.of(job, "second")
+    assert first.submit(lambda: 1).wait() == 1
+    first.close()
+    first.close()
+    with pytest.raises(ClosedError, match="first is closed"):
+        first.submit(lambda: 1)
+    assert second.alive
+    assert second.submit(lambda: 2).wait() == 2
+    second.close()
+    assert not second.alive
+    third = CommThread.of(job, "third")
+    assert third.submit(lambda: 3).wait() == 3
+    [close] = job.closers
+    close()
+    assert not third.alive
+    with pytest.raises(ClosedError, match="third is closed"):
+        third.submit(lambda: 3)
+
+
+def test_a_job_keeps_no_user() -> None:
+    job = Job()
+    user = CommThread.of(job, "user")
+    user.submit(lambda: 1).wait()
+    kept = weakref.ref(user)
+    user.close()
+    del user
+    gc.collect()
+    assert kept() is None
