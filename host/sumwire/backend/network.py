@@ -71,12 +71,15 @@ class Network:
     def submit(self, call: Call, device: torch.device) -> Future[list[Tensor]]:
         """Carry out a call after those before it. Its tensors are on ``device``."""
         filled = queued(device)
+        # A mode is a thread's own, and outside it torch lets nobody write to tensors made within.
+        inference = torch.is_inference_mode_enabled()
 
         def carry_out() -> list[Tensor]:
             if filled is not None:
                 filled.synchronize()
-            with torch.no_grad():
-                return call(self._opened())
+            job = self._opened()
+            with torch.inference_mode(inference), torch.no_grad():
+                return call(job)
 
         return self._thread.submit(carry_out, device)
 

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sumwire.job.gloo_group import available
 from sumwire.start.script import check_options, init
-from sumwire.training.ddp import DdpState, ddp_hook
+from sumwire.training.ddp import DdpState, check_ranks, ddp_hook
 from sumwire.training.node import AnyJob
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Attachment:
         assert isinstance(model, DistributedDataParallel)
         if self.job is None:
             self.job = init(**self._options)
+        check_ranks(model, self.job)
         self._now.state = DdpState(self.job)
         # torch takes one hook for a model's life, and a framework may train the same model again.
         if not hooked:

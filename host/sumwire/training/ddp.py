@@ -31,6 +31,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
 
 from sumwire.checkpoint import Content, Kept, Place, Saved, owner_of, place_of, refuse_pickling
 from sumwire.codec.feedback import ParameterFeedback
@@ -115,6 +116,8 @@ class DdpState(Saved):
         # Several ranks have one worker: the node, and whether this rank is that worker.
         self._node = None if shared is None else shared.node
         self.job = shared.job if shared is not None else job if isinstance(job, Job) else None
+        if reduce is None and isinstance(model, DistributedDataParallel):
+            check_ranks(model, shared or self.job)
         leads = self._node is None or self._node.leads
         self._reduction = reduce or (shared.across if shared else self.job.reduce if self.job else None)
         self.feedback = ParameterFeedback() if error_feedback and leads else None
@@ -327,6 +330,16 @@ def _of_node(job: AnyJob | None, local_group: dist.ProcessGroup | None) -> NodeJ
         return None
     name = "of this node" if job is None else job.config.name
     return NodeJob(name, job, Node.of(local_group), dist.get_world_size())
+
+
+def check_ranks(model: DistributedDataParallel, job: AnyJob | None) -> None:
+    """Raises UsageError for a model over other ranks than the job's: it would get the mean over those too."""
+    ranks = dist.get_process_group_ranks(model.process_group)
+    if job is not None and len(ranks) != job.summands:
+        raise UsageError(
+            f"DistributedDataParallel over ranks {ranks}, and a job of {job.summands} ranks: must be all of the job's: "
+            'leave out process_group; else init_process_group("sumwire"), which serves groups of ranks'
+        )
 
 
 def _name_of(shared: NodeJob | None, job: Job | None) -> str:

@@ -404,7 +404,7 @@ class Window:
             return max(free, 0)
         self._turns.sort()
         flying = self._flight.all_flying()
-        behind = self._turns.before(int(flying[-1])) if len(flying) else 0
+        behind = self._turns.before(int(flying.max())) if len(flying) else 0
         return max(free, behind)
 
     def _take_ready(self, now: float, most: int) -> Chunks:

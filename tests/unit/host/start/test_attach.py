@@ -14,6 +14,7 @@ from helpers.logs import events_of
 from sumwire.errors import UsageError
 from sumwire.start import attach
 from sumwire.start.attach import Attachment, reason_for_nothing
+from sumwire.training.ddp import check_ranks
 from sumwire_protocol.logs.events import Event
 from torch import nn
 from torch.distributed import GradBucket  # type: ignore[attr-defined]
@@ -70,6 +71,7 @@ def test_the_hook_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
     monkeypatch.setattr(attach, "init", lambda **options: given.append(options) or FakeJob())
     monkeypatch.setattr(attach, "DdpState", lambda job: ("state", job))
+    monkeypatch.setattr(attach, "check_ranks", lambda model, job: None)
     monkeypatch.setattr(DistributedDataParallel, "register_comm_hook", lambda self, *hook: given.append(hook))
     model = wrapped(monkeypatch, 2)
     attachment = Attachment(aggregator="rank0")
@@ -85,3 +87,17 @@ def test_the_hook_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     hook: Any = given[1][1]
     assert hook.__annotations__["bucket"] is GradBucket, "torch looks at it"
     assert hook(attachment._now, "bucket") == (("state", attachment.job), "bucket")
+
+
+@pytest.mark.parametrize("by_framework", [True, False])
+def test_a_model_over_some_of_the_jobs_ranks_is_refused(monkeypatch: pytest.MonkeyPatch, by_framework: bool) -> None:
+    class FakeJob:
+        summands = 4
+
+    model: Any = wrapped(monkeypatch, 4)
+    model.process_group = None
+    monkeypatch.setattr(dist, "get_process_group_ranks", lambda group: [1, 3])
+    monkeypatch.setattr(attach, "init", lambda **options: FakeJob())
+    job: Any = FakeJob()
+    with pytest.raises(UsageError, match=r"over ranks \[1, 3\], and a job of 4 ranks: .* leave out process_group"):
+        Attachment().attach(model) if by_framework else check_ranks(model, job)
