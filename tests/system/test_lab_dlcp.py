@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.experiments.fair_shares import FairShares, measured
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import Degrade, LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
@@ -83,10 +82,3 @@ def test_lanes_over_two_spines(tmp_path: Path) -> None:
     link = LinkOptions(200.0, trunk_mbit=100.0)
     entry, _ = train(tmp_path, switch="soft", workers=2, topology="leaf-spine2", link=link)
     assert entry["accuracy"] > 0.2
-
-
-def test_jobs_that_share_a_link_are_counted_one_by_one() -> None:
-    """Too short for their windows to settle; `make verify-papers` compares what they get."""
-    shares = measured(FairShares(apart_s=0.2, settles_s=0.2, counts_s=0.5, values=100_000))
-    assert len(shares.rates) == 2
-    assert min(shares.rates) > 0

@@ -117,7 +117,7 @@ class Neighbours:
         self._poll = select.poll()
         for waited in (self._before.fileno(), self._after.fileno(), self._wake):
             self._poll.register(waited, select.POLLIN)
-        self._path = Path(shared_s=time.time() - clock())
+        self._path = Path()
         self._token = 0
         self._begun = 0
         self._given: _Operation | None = None

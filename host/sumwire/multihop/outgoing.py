@@ -27,12 +27,11 @@ _COUNTED_MIN: Final = 100
 
 
 class Path:
-    """What is learned about the way to a neighbour, from one operation to the next. ``shared_s``: as for
-    :class:`~sumwire.transport.congestion.WindowLimit`."""
+    """What is learned about the way to a neighbour, from one operation to the next."""
 
-    def __init__(self, *, shared_s: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.rtt = RttEstimator(initial_s=0.06, min_s=0.02)
-        self.limit = WindowLimit(WINDOW_MAX, shared_s=shared_s)
+        self.limit = WindowLimit(WINDOW_MAX)
         self._arrived = self._lost = 0
 
     def results(self, arrived: int, lost: int, now: float, *, marked: int, used: int) -> None:

@@ -10,13 +10,6 @@ window anyway.
 Example: the window starts with 10 chunks and grows by one per result until the first mark, which halves it. After that
 it grows by one per round trip. If a quarter of the results keeps being marked, each round trip with a mark takes an
 eighth of the window.
-
-Where no queue marks, a sender that starts late takes others' queue for a part of its shortest round trip, and gives way
-too late. So senders whose round trips are long *drain*: every 10 s of the clock that hosts share they have one chunk in
-flight, for two round trips. All do so at once, queues run empty, and each measures the way alone.
-
-Example: two senders share a link of 1000 chunks/s, and one of them starts 5 s later. Without drains the late one takes
-89 % of the link, with them 53 %.
 """
 
 from __future__ import annotations
@@ -35,26 +28,16 @@ DELAY_TIMES: Final = 4.0
 DELAY_ABOVE_S: Final = 0.1
 # Long round trips do not decrease the window below this: the queues then hold other senders' packets.
 DELAY_LEAST_CHUNKS: Final = 32
-# Senders drain that often, if round trips are so far above the shortest one, for so many of them and so long at most.
-DRAIN_EVERY_S: Final = 10.0
-DRAIN_ABOVE_S: Final = 0.01
-DRAIN_ROUND_TRIPS: Final = 2
-DRAIN_MOST_S: Final = 1.0
 
 
 class WindowLimit:
-    """``chunks`` may be in flight, never more than ``most``.
+    """``chunks`` may be in flight, never more than ``most``. Times are seconds of any monotonic clock."""
 
-    Times are seconds of any monotonic clock. ``shared_s``: what to add to them for a clock that all hosts share.
-    """
-
-    def __init__(self, most: int, *, shared_s: float = 0.0) -> None:
+    def __init__(self, most: int) -> None:
         self.most = most
-        self._shared_s = shared_s
         self._least = min(LEAST_CHUNKS, most)
         self._size = float(min(START_CHUNKS, most))
-        # Slow start ends at this size, and with the first sign of congestion.
-        self._slow_below = float(most)
+        self._slow_start = True
         self._smoothed_s: float | None = None
         self._shortest_s = 0.0
         self._reduced_at = 0.0
@@ -63,13 +46,10 @@ class WindowLimit:
         # Results since the share was updated, and those of them that were marked.
         self._seen = 0
         self._marked = 0
-        # The period of the shared clock in which this sender has drained, or could have. When the drain ends; 0: none.
-        self._period = 0
-        self._drains_until = 0.0
 
     @property
     def chunks(self) -> int:
-        return 1 if self._drains_until else int(self._size)
+        return int(self._size)
 
     @property
     def smoothed_s(self) -> float | None:
@@ -88,21 +68,13 @@ class WindowLimit:
         """Take in ``count`` results, of which ``marked`` have the CE mark."""
         if marked:
             self._reduce(1 - self._share / 2, self._least, now)
-        elif self._drains(now):
-            return
         elif self._delayed():
             self._reduce(DELAY_FACTOR, min(DELAY_LEAST_CHUNKS, self.most), now)
         else:
-            self._grow(count)
-        if self._slow_below < self.most:
+            # Slow start: one more per result. After it: one more per window of results, which is a round trip.
+            self._size = min(self._size + (count if self._slow_start else count / self._size), float(self.most))
+        if not self._slow_start:
             self._observe(count, marked)
-
-    def _grow(self, count: int) -> None:
-        """Slow start: one more per result. After it: one more per window of results, which is a round trip."""
-        if self._size < self._slow_below:
-            self._size = min(self._size + count, self._slow_below)
-        else:
-            self._size = min(self._size + count / self._size, float(self.most))
 
     def _observe(self, count: int, marked: int) -> None:
         """Follow the share of marked results, window by window, from the first mark on."""
@@ -112,31 +84,12 @@ class WindowLimit:
             self._share += MARKS_GAIN * (self._marked / self._seen - self._share)
             self._seen = self._marked = 0
 
-    def _drains(self, now: float) -> bool:
-        """Whether senders let the queues run empty now."""
-        if self._drains_until:
-            if now >= self._drains_until:
-                self._drains_until = 0.0
-                # The queues of before are gone. They fill slowly again, or time-outs would take them for losses.
-                self._smoothed_s = self._shortest_s
-                self._slow_below, self._size = self._size, min(self._size, float(START_CHUNKS))
-            return True
-        period, late_s = divmod(now + self._shared_s, DRAIN_EVERY_S)
-        smoothed = self._smoothed_s
-        if smoothed is None or period == self._period:
-            return False
-        self._period = int(period)
-        # Others no longer drain where this one has been idle since the period began.
-        if smoothed > self._shortest_s + DRAIN_ABOVE_S and late_s < smoothed:
-            self._drains_until = now + min(DRAIN_ROUND_TRIPS * smoothed, DRAIN_MOST_S)
-        return bool(self._drains_until)
-
     def _delayed(self) -> bool:
         smoothed = self._smoothed_s
         return smoothed is not None and smoothed > max(DELAY_TIMES * self._shortest_s, self._shortest_s + DELAY_ABOVE_S)
 
     def _reduce(self, factor: float, least: int, now: float) -> None:
-        self._slow_below = 0.0
+        self._slow_start = False
         if now - self._reduced_at < (self._smoothed_s or 0.0):
             return
         self._reduced_at = now

@@ -91,7 +91,7 @@ class Transport:
             rtt or RttEstimator(),
             job=config.job,
             options=_window_options(config, options, self.catch_up),
-            limit=_limit(config, options, clock),
+            limit=_limit(config, options),
         )
         self._connection = Connection(
             config, self.stats, self.link, self.window, self.catch_up, clock, options.silence_s
@@ -299,8 +299,8 @@ def _window_options(config: JobConfig, options: TransportOptions, catch_up: Catc
     )
 
 
-def _limit(config: JobConfig, options: TransportOptions, clock: Callable[[], float]) -> WindowLimit | None:
-    return WindowLimit(config.slots // 2, shared_s=time.time() - clock()) if _follows_marks(options) else None
+def _limit(config: JobConfig, options: TransportOptions) -> WindowLimit | None:
+    return WindowLimit(config.slots // 2) if _follows_marks(options) else None
 
 
 def _follows_marks(options: TransportOptions) -> bool:

@@ -12,9 +12,8 @@ from statistics import fmean
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments import fair_shares, ring_loss, tcp_server
+from sumwire_lab.experiments import ring_loss, tcp_server
 from sumwire_lab.experiments.early_forward import run_early_forward
-from sumwire_lab.experiments.fair_shares import FairShares
 from sumwire_lab.experiments.ring_loss import RingLoss
 from sumwire_lab.experiments.tcp_server import TcpServer, run_tcp_server
 from sumwire_lab.options.conditions import Conditions
@@ -55,18 +54,12 @@ def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str,
         "incast": runs.incast,
         "conserved": lambda: _conserved(results, QUICK_SCHEDULES if options.quick else SCHEDULES),
         "ring": lambda: _ring(RingLoss(turns=QUICK_TURNS if options.quick else RingLoss.turns)),
-        "shares": lambda: _shares(FairShares(settles_s=15.0, counts_s=10.0) if options.quick else FairShares()),
         "early-forward": lambda: rows.early_forward(run_early_forward(results, say, turns=1 if options.quick else 3)),
     }
 
 
 def _ring(options: RingLoss) -> list[Check]:
     return rows.ring(options, ring_loss.measured(options))
-
-
-def _shares(options: FairShares) -> list[Check]:
-    without = fair_shares.measured(replace(options, drains=False))
-    return rows.shares(options, fair_shares.measured(options), without)
 
 
 def _conserved(results: Path, count: int) -> list[Check]:

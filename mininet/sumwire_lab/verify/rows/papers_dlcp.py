@@ -9,7 +9,6 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from sumwire_lab.experiments.early_forward import EarlyForwardOutcome
-from sumwire_lab.experiments.fair_shares import FairShares, Shares
 from sumwire_lab.experiments.ring_loss import BOUNDED, GLOO, RELIABLE, RingLoss, RingOutcome
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.verify.check import Check, at_least, at_most, equal, reported
@@ -21,7 +20,6 @@ LOSS_MIN: Final = 1.0
 INCAST_MEAN_MIN: Final = 1.15
 INCAST_P99_MIN: Final = 1.3
 EARLY_MIN: Final = 1.15
-SHARES_MIN: Final = 0.7
 # What the simulator writes before violations that concern sums.
 WRONG_SUM: Final = "wrong sum: "
 
@@ -148,14 +146,4 @@ def ring(options: RingLoss, outcome: RingOutcome) -> list[Check]:
         reported(f"{label}: time of a mean, p = 0 / p", mean[RELIABLE] / mean[BOUNDED]),
         reported(f"{label}: time of a mean, gloo / p", mean[GLOO] / mean[BOUNDED]),
         reported(f"{label}: packets sent again", dict(outcome.again)),
-    ]
-
-
-def shares(options: FairShares, drained: Shares, without: Shares) -> list[Check]:
-    """Jobs on one link without marks, each later than the one before."""
-    label = f"{options.jobs} jobs on a link without marks, each {options.apart_s:g} s later than the one before"
-    return [
-        at_least(f"{label}: smallest rate / largest", drained.fairness, SHARES_MIN),
-        reported(f"{label}: smallest rate / largest, without drains", without.fairness),
-        reported(f"{label}: contributions/s with drains / without", sum(drained.rates) / sum(without.rates)),
     ]

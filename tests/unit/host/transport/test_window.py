@@ -557,6 +557,6 @@ def test_a_small_window_lets_go_what_others_may_wait_for() -> None:
     w.complete(np.array([1, 2, 3]), 0.001)
     assert sent(0.001) == [5, 6, 7]
     limit._size = 1.0
-    limit._slow_below = 0.0
+    limit._slow_start = False
     w.complete(np.array([0]), 0.002)
     assert sent(0.002) == [4]

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.experiments import fair_shares, tcp_server
+from sumwire_lab.experiments import tcp_server
 from sumwire_lab.experiments.early_forward import EarlyForwardOutcome
-from sumwire_lab.experiments.fair_shares import FairShares, Shares
 from sumwire_lab.experiments.ring_loss import RingLoss, RingOutcome
 from sumwire_lab.experiments.tcp_server import TcpServer
 from sumwire_lab.options.papers_options import PapersOptions
@@ -153,20 +152,3 @@ def test_a_ring_keeps_its_bound_and_its_bits() -> None:
     assert holding(checks(equal=False))[0] is False
     assert holding(checks(off=1.0))[1] is False
     assert holding(checks(missing=0.031))[2] is False
-
-
-def test_shares_of_a_link_are_compared_with_those_without_drains(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made: list[FairShares] = []
-
-    def measured(options: FairShares) -> Shares:
-        made.append(options)
-        return Shares([70.0, 100.0] if options.drains else [20.0, 180.0])
-
-    monkeypatch.setattr(fair_shares, "measured", measured)
-    found = plans.experiments(tmp_path, lambda _: None, PapersOptions())["shares"]()
-    assert [check.value for check in found] == [0.7, 20 / 180, 0.85]
-    assert holding(found) == [True, True, True]
-    assert sorted(options.drains for options in made) == [False, True]
-    assert holding(rows.shares(FairShares(), Shares([69.0, 100.0]), Shares([1.0, 1.0])))[0] is False
