@@ -284,7 +284,7 @@ def test_other_dtypes_are_refused(tensor: Tensor) -> None:
         (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "nested tensor: must be dense"),
         (lambda: torch.empty(4, device="meta"), "on meta: must be one with values"),
     ],
-    ids=["coo", "csr", "nested", "meta"],
+    ids=["sparse", "sparse-rows", "nested", "meta"],
 )
 def test_other_layouts_are_refused(make: Callable[[], Tensor], words: str) -> None:
     with sumwire.Job(configs(job_mapping(1, 8))[0]) as job, pytest.raises(sumwire.UsageError, match=words):
