@@ -143,6 +143,7 @@ def unpacked(kind: str, place: Place, entries: Mapping[str, Any]) -> Content:
     states = [_state(kind, key, entry) for key, entry in entries.items() if _WORKER.fullmatch(str(key))]
     if not states:
         raise UsageError(f"state of {kind}: no worker's entry in it: must be what state_dict() returned")
+    _complete(states)
     workers = int(states[0]["workers"])
     by_worker = {int(state["worker"]): state for state in states}
     needed = [place.worker] if workers == place.workers else list(range(workers))
@@ -153,6 +154,16 @@ def unpacked(kind: str, place: Place, entries: Mapping[str, Any]) -> Content:
         own = by_worker[place.worker]
         return Content(copied(own["residuals"]), copied(own["rest"]))
     return _divided([by_worker[number] for number in needed], place)
+
+
+def _complete(states: Sequence[dict[str, Any]]) -> None:
+    """Give each what only others have, with residuals of zero: of a node's ranks, only the first has the job's."""
+    for state in states:
+        for other in states:
+            for name in other["rest"].keys() - state["rest"].keys():
+                state["rest"] = {**state["rest"], name: other["rest"][name]}
+                zeros = _scaled_sum([], other["residuals"].get(name, {}), 0)
+                state["residuals"] = {**state["residuals"], name: zeros}
 
 
 def _incomplete(kind: str, place: Place, workers: int, there: Sequence[int], missing: Sequence[int]) -> str:

@@ -232,9 +232,10 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _joined(self, way: Way) -> JobConfig | None:
         """The job's description; None for a group that has none. Raises UsageError where floats need one."""
-        if self._network is None and (not self._looked or source_of(self._choice) is not None):
+        needed = way is Way.FLOATS and self._place.size == self._place.world
+        if self._network is None and (needed or not self._looked or source_of(self._choice) is not None):
             self._looked = True
-            self._join(needed=way is Way.FLOATS and self._place.size == self._place.world)
+            self._join(needed=needed)
         return self._config
 
     def _join(self, *, needed: bool) -> None:
@@ -242,7 +243,6 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
             found = job_for(self._place.rank, self._place.size, self._place.store, self._choice)
         except UsageError:
             if needed or source_of(self._choice) is not None:
-                self._looked = False
                 raise
             return
         if isinstance(found, Job):

@@ -33,7 +33,11 @@ _used: Final[list[Source]] = []
 
 def use(job: Source | None) -> None:
     """Let the backend's groups use this job from their next collective on: a job file, what was read from one, or an
-    open Job of the default group, which stays the caller's to close. None takes back what was said before."""
+    open Job of the default group, which stays the caller's to close. None takes back what was said before.
+
+    Raises UsageError for anything else, such as a :class:`sumwire.training.node.NodeJob`.
+    """
+    _check(job)
     _used.clear()
     if job is not None:
         _used.append(job)
@@ -70,9 +74,19 @@ def job_for(rank: int, size: int, store: Store, options: Options | None = None) 
     return found
 
 
+def _check(source: object) -> None:
+    if source is not None and not isinstance(source, JobConfig | Job | Path | str):
+        raise UsageError(
+            f"backend sumwire: job = {type(source).__name__}: must be a job file, sumwire.load_job(file) or a "
+            "sumwire.Job; where a worker has several ranks, give the file or let the backend find it: it opens the "
+            "job itself"
+        )
+
+
 def _described(source: Source | None, rank: int) -> JobConfig | Job | None:
     if isinstance(source, str | Path):
         config = load_job(source, worker=0)
         # A rank beyond the job's workers may have a seat in one of its lanes.
         return replace(config, worker=rank) if rank < config.workers else config
+    _check(source)
     return source

@@ -58,9 +58,10 @@ class Network:
     """``job``: the caller's open one, or how to open one of the group's own; that is closed with the group."""
 
     def __init__(self, name: str, job: Job | Callable[[], Job]) -> None:
-        self._thread = CommThread(f"backend sumwire, job {name}")
-        self._own = not isinstance(job, Job)
-        self._opener = partial(_same, job) if isinstance(job, Job) else job
+        given = job if isinstance(job, Job) else None
+        self._thread = CommThread.of(given, f"backend sumwire, job {name}")
+        self._own = given is None
+        self._opener = job if not isinstance(job, Job) else partial(_same, job)
         self._job: Job | None = None
 
     @property

@@ -14,6 +14,7 @@ from sumwire.job.operations import require
 from sumwire.systems.spec import AUTO, GROUP, MEANINGS, SWITCH, TRANSPORTS, Options, SystemSpec
 from sumwire.systems.system import System
 from sumwire.systems.table import TABLE
+from sumwire.training.node import NodeJob
 from sumwire.training.reductions import members
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def make(
     Over a group this is a collective call: most systems make a group of their own, so that they do not mix with DDP's
     collectives.
 
-    Raises UsageError for an unknown name, transport or option, a value that an option does not take, and a missing job
-    or process group; ConfigError for a job without the system's ops.
+    Raises UsageError for an unknown name, transport or option, a value that an option does not take, a missing job or
+    process group, and a job with several ranks to a worker; ConfigError for a job without the system's ops.
     """
     chosen = _resolve(name, transport, has_job=job is not None)
     # Before anything is made that other workers take part in.
@@ -56,7 +57,7 @@ def make(
 def _made(
     name: str,
     chosen: str,
-    job: Job | Lanes | None,
+    job: Job | Lanes | NodeJob | None,
     group: dist.ProcessGroup | None,
     options: Mapping[str, Any],
 ) -> System:
@@ -67,6 +68,11 @@ def _made(
         return route.make(name, group, given)
     if group is not None:
         raise UsageError(f"system {name}: over a switch it takes no group: leave group out")
+    if isinstance(job, NodeJob):
+        raise UsageError(
+            f"system {name}: job {job.name} has several ranks to a worker, and a system needs a worker a rank: use "
+            "sumwire.DdpState(job), sumwire.optim.Outer or sumwire.all_reduce, or a job of as many workers as ranks"
+        )
     assert job is not None
     require(job.config, route.ops, f"for system {name}")
     if route.laned == isinstance(job, Job):

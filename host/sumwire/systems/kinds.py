@@ -191,7 +191,7 @@ class AcpSystem(System):
         super().__init__(name, transport, job, stats)
         self._reduction = reduce
         self._settings = settings
-        self._thread = CommThread(f"system {name}")
+        self._thread = CommThread.of(job, f"system {name}")
         if job is not None:
             job.on_close(self.close)
 

@@ -106,25 +106,23 @@ class CommThread:
     :meth:`of` gives all users of a job one thread.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, calls: _Queue | None = None) -> None:
         self.name = name
-        self._queue = _Queue()
+        self._queue = _Queue() if calls is None else calls
         # Guards the next attribute: a user leaves once.
         self._lock = threading.Lock()
         self._closed = False
         self._queue.enter()
 
     @classmethod
-    def of(cls, job: Owner, name: str) -> Self:
-        """A user's part of the one thread of ``job``, which ends with the last user or with the job.
+    def of(cls, job: Owner | None, name: str) -> Self:
+        """A user's part of the one thread of ``job``, which ends with the last user or with the job. None: a thread of
+        the user's own.
 
         Calls of all users run in the order of submission. With a thread each they would come in any order, which need
         not be that of the other workers.
         """
-        made = cls(name)
-        made._queue = _queue_of(job)
-        made._queue.enter()
-        return made
+        return cls(name, None if job is None else _queue_of(job))
 
     @property
     def alive(self) -> bool:

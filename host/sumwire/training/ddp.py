@@ -130,7 +130,7 @@ class DdpState(Saved):
         self._scale: float | None = None
         # That of the job: hooks of several models make its operations in one order.
         owner, name = shared if isinstance(job, NodeJob) else self.job, _name_of(shared, self.job)
-        self._thread = CommThread(name) if owner is None else CommThread.of(owner, name)
+        self._thread = CommThread.of(owner, name)
 
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket. The future holds the bucket's buffer, filled with the mean gradient.

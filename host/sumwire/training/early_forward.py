@@ -59,7 +59,12 @@ class EarlyForward:
         model.register_state_dict_pre_hook(lambda *_: self.finish())  # type: ignore[no-untyped-call]
 
     def announce(self, parameters: Sequence[Tensor], mean: Future[Tensor]) -> None:
-        """Take in mean gradients on their way, which belong to the next :meth:`step`."""
+        """Take in mean gradients on their way, which belong to the next :meth:`step`.
+
+        They replace earlier ones of the same parameters: a second backward pass has added to the first's gradients.
+        """
+        again = {id(p) for p in parameters}
+        self._announced = [one for one in self._announced if again.isdisjoint(map(id, one.parameters))]
         self._announced.append(_Piece(tuple(parameters), mean))
 
     @property

@@ -263,7 +263,7 @@ class Outer(Saved, Optimizer):
                 "outer steps with a quorum below the workers: a straggler follows plain exchanges at 4 bits only: use "
                 f"precision={DEFAULT!r} and overlap=0"
             )
-        self._thread = CommThread("outer steps") if self.job is None else CommThread.of(self.job, "outer steps")
+        self._thread = CommThread.of(self.job, "outer steps")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refused after construction: the parts are laid out once."""

@@ -300,7 +300,7 @@ class BatchSocket:
         """Receive the messages that have arrived, up to a batch. Returns their number.
 
         With ``wanted``, waits a few milliseconds for about as many datagrams, so that the process is not woken for each
-        one. Raises OSError, for example for an earlier packet's ICMP error.
+        one. Raises OSError if none have arrived, for example for an earlier packet's ICMP error.
         """
         # No more messages than bring as many: for too many it would wait although all datagrams are there.
         messages = min(max(1, wanted // self.longest_in), self.batch) if wanted else 0
@@ -333,7 +333,12 @@ class BatchSocket:
         # The kernel overwrites it with the time left.
         self._collect[:] = 0, int(_COLLECT_S * _NANO)
         self._filled = self._receive(wanted, 0, self._collect_at)
-        self._filled += self._receive(self.batch - self._filled, socket.MSG_DONTWAIT, None)
+        try:
+            self._filled += self._receive(self.batch - self._filled, socket.MSG_DONTWAIT, None)
+        except OSError:
+            # It tells of a datagram that was sent. It must not cost those that have arrived.
+            if not self._filled:
+                raise
         self.marked_messages = self._in.note(self._filled)
 
     def _receive(self, most: int, flags: int, collect: int | None) -> int:

@@ -41,12 +41,12 @@ def operations() -> int:
 
 
 def without_a_job(rank: int) -> list[str]:
-    """Errors of float sums, at a lossy precision and an exact one."""
+    """Errors of sums: of integers, of floats at a lossy precision, and of floats at an exact one."""
     errors = []
-    for precision in ("4bit", "exact"):
+    for precision, dtype in (("4bit", torch.int32), ("4bit", torch.float32), ("exact", torch.float32)):
         choose(precision)
         try:
-            dist.all_reduce(torch.ones(100))
+            dist.all_reduce(torch.ones(100, dtype=dtype))
             errors.append("")
         except SumwireError as error:
             errors.append(f"{type(error).__name__}: {error}")

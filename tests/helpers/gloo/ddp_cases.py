@@ -262,6 +262,44 @@ def ddp_system(rank: int, mapping: dict[str, Any] | None, name: str, options: di
     }
 
 
+def twins(rank: int, mapping: dict[str, Any], other: str, steps: int) -> dict[str, Any]:
+    """Two models with one loss, as twin critics have it: one with the hook, the other with it or a system ``other``.
+
+    Both use one job. Returns the NMSE of each model's gradients in each step, against DDP's own all-reduce, or of those
+    of the first alone; and the second's gradients.
+    """
+
+    def made(seed: int) -> DistributedDataParallel:
+        torch.manual_seed(seed)
+        return DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)))
+
+    plain, ours = ([made(1), made(2)] for _ in range(2))
+    generator = torch.Generator().manual_seed(100 + rank)
+    errors, gradients = [], []
+    with open_job(rank, mapping) as job:
+        ours[0].register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)
+        if other == "hook":
+            ours[1].register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)
+        else:
+            system = systems.make(other, job, rank=4, min_compression=1.0)
+            optimizer: Any = system.attach(ours[1], torch.optim.SGD(ours[1].parameters(), lr=0.0))
+        for _ in range(steps):
+            x = torch.randn(32, 64, generator=generator)
+            for first, second in (plain, ours):
+                first.zero_grad()
+                second.zero_grad()
+                (3 * first(x).square().mean() + second(x).add(5).square().mean()).backward()
+            if other != "hook":
+                optimizer.step()
+            compared = zip(plain, ours, strict=True) if other == "hook" else [(plain[0], ours[0])]
+            for want, got in ((flat_grads(one), flat_grads(two)) for one, two in compared):
+                errors.append(float((got - want).square().sum() / want.square().sum()))
+            gradients.append(flat_grads(ours[1]).tolist())
+        if other != "hook":
+            system.close()
+    return {"errors": errors, "gradients": gradients}
+
+
 def inputs(rank: int, number: int, length: int) -> Tensor:
     return torch.randn(length, generator=torch.Generator().manual_seed(1000 * rank + number))
 

@@ -83,6 +83,21 @@ def test_a_residual_that_some_workers_lack_counts_as_zero() -> None:
     assert shares[2]["a"] == 0
 
 
+@pytest.mark.parametrize("after", [1, 2, 3, 4, 6])
+def test_ranks_of_nodes_go_on_as_other_numbers_of_ranks(after: int) -> None:
+    """Of the four saving ranks, 0 and 2 were workers."""
+    entries: dict[str, Any] = {}
+    for rank in range(4):
+        parts = {"hook": Content({"a": torch.ones(1)} if rank % 2 == 0 else {}, {"scale": 1.0})}
+        if rank % 2 == 0:
+            parts["job"] = Content({"feedback": {"a": torch.ones(1)}}, {"operations": 7})
+        entries |= packed("thing", Place(rank, 4), Content.joined(parts))
+    shares = [unpacked("thing", Place(rank, after), entries) for rank in range(after)]
+    assert [share.part("job", "here").rest for share in shares] == [{"operations": 7}] * after
+    residuals = [share.part("job", "here").residuals["feedback"]["a"] for share in shares]
+    assert sum(residuals) / after == 0.5
+
+
 @pytest.mark.parametrize(
     ("entries", "message"),
     [

@@ -47,15 +47,16 @@ def ef_sign(peers: Peers, x: Tensor, number: int) -> tuple[Tensor, Residual]:
     """Reduce by EF-signSGD (Karimireddy et al., ICML 2019): a worker sends (|x|_1 / length) sign(x).
 
     Returns the mean of that over the workers, float32, and a function for what it leaves out of x. All of the mean is
-    NaN if any worker has NaN, infinity or a mean magnitude beyond float32.
+    NaN if any worker has NaN or infinity.
     """
     x = x.detach().to(torch.float32)
-    magnitude = x.abs().mean()
+    # Sums of large float32 values may be beyond float32, and their means are not.
+    magnitude = x.abs().mean(dtype=torch.float64).to(torch.float32)
     scale = torch.where(torch.isfinite(magnitude), magnitude, torch.nan)
     total = torch.zeros_like(x)
     for theirs, plus in _everyone(peers, x, scale):
-        total += _signed(plus, theirs)
-    return total.div_(peers.workers), lambda: x - _signed((x >= 0).to(torch.uint8), scale)
+        total += _signed(plus, theirs / peers.workers)
+    return total, lambda: x - _signed((x >= 0).to(torch.uint8), scale)
 
 
 def _everyone(peers: Peers, x: Tensor, scale: Tensor) -> list[tuple[Tensor, Tensor]]:

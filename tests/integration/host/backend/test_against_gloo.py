@@ -30,7 +30,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
     mapping = {**job_mapping(RANKS, 64), "ops": OPS}
     (folder / "job.json").write_text(json.dumps(mapping))
     with serving(mapping), Ranks(RANKS, folder, "sumwire") as started:
-        for lossy, exact in started.run(backend_cases.without_a_job):
+        for integers, lossy, exact in started.run(backend_cases.without_a_job):
+            assert not integers
             assert lossy.startswith("UsageError: backend sumwire: has no job: give one by init_process_group(")
             assert not exact
         started.run(backend_cases.use, str(folder / "job.json"))

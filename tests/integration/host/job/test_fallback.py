@@ -155,6 +155,17 @@ def test_ddp_gradients(ranks: Ranks, unused: bool, accumulate: bool, half: bool,
         assert not outcome["thread_alive"]
 
 
+@pytest.mark.parametrize("other", ["hook", "acp-thc"])
+def test_two_models_on_one_job(ranks: Ranks, other: str) -> None:
+    """Each gets its own means, although the workers' backward passes hand the buckets over at other times."""
+    mapping = job_mapping(RANKS, 64)
+    with Bridge(mapping, golden_switch(mapping)):
+        outcomes = ranks.run(ddp_cases.twins, mapping, other, 25)
+    for outcome in outcomes:
+        assert max(outcome["errors"]) < 0.1
+        assert outcome["gradients"] == outcomes[0]["gradients"]
+
+
 def test_errors_come_out_of_backward(ranks: Ranks) -> None:
     for outcome in ranks.run(ddp_cases.fail_without_fallback, job_mapping(RANKS, 8)):
         [(kind, text)] = outcome["raised"]

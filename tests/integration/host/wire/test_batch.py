@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import random
 import socket
 import sys
@@ -270,6 +271,23 @@ def test_errors_have_their_number(pair: tuple[BatchSocket, BatchSocket]) -> None
     sender.send(np.arange(1))
     with pytest.raises(ConnectionRefusedError):
         sender.receive()
+
+
+def test_an_error_costs_nothing_that_has_arrived(pair: tuple[BatchSocket, BatchSocket]) -> None:
+    """The second message cannot be written to memory: an error as it may come between a receive's two calls."""
+    sender, receiver = pair
+    rows = rows_of()
+    sender.load(rows)
+    sender.send(np.arange(1))
+    bases = receiver._in.vectors["base"]
+    kept, bases[1] = bases[1], 8
+    sender.send(np.arange(1, 2))
+    assert receiver.receive(wanted=1) == 1
+    np.testing.assert_array_equal(took(receiver, 1), rows[:1])
+    bases[0], bases[1] = 8, kept
+    sender.send(np.arange(1))
+    with pytest.raises(OSError, match=os.strerror(errno.EFAULT)):
+        receiver.receive()
 
 
 def test_other_systems_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

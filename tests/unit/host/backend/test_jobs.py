@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
@@ -14,6 +16,7 @@ from sumwire.backend import jobs
 from sumwire.backend.options import Options
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
+from sumwire.training.node import NodeJob
 from torch.distributed import HashStore
 
 WORKERS = 3
@@ -59,3 +62,14 @@ def test_a_rank_beyond_the_workers_reads_the_file_too(tmp_path: Path) -> None:
     jobs.use(job_file(tmp_path, "small"))
     job = jobs.job_for(WORKERS + 2, 2 * WORKERS, HashStore())
     assert isinstance(job, JobConfig)
+
+
+def test_what_is_no_job_is_refused_with_a_cure() -> None:
+    job = NodeJob("nodes", None, cast(Any, SimpleNamespace(leads=False)), 4)
+    rule = r"job = NodeJob: must be a job file.*where a worker has several ranks, give the file"
+    with pytest.raises(UsageError, match=rule):
+        jobs.use(cast(Any, job))
+    with pytest.raises(UsageError, match=rule):
+        found(options=Options(job=cast(Any, job)))
+    with pytest.raises(UsageError, match="has no job"):
+        found()

@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
 from sumwire.backend.network import Network
 from sumwire.job.job import Job
+from sumwire.training.comm_thread import CommThread
+from torch import Tensor
 
 
 def test_tensors_of_inference_mode_can_be_written() -> None:
@@ -21,3 +26,38 @@ def test_tensors_of_inference_mode_can_be_written() -> None:
     network.submit(lambda job: [y.mul_(2)], y.device).wait()
     assert not y.is_inference()
     network.close()
+
+
+class Caller(Job):
+    """A job that carries out nothing."""
+
+    def __init__(self) -> None:
+        self.closers: list[Callable[[], None]] = []
+
+    def on_close(self, closer: Callable[[], None]) -> None:
+        self.closers.append(closer)
+
+
+def test_calls_on_the_callers_job_are_in_one_order_with_those_of_its_hooks() -> None:
+    job, gate, seen, x = Caller(), threading.Event(), [], torch.ones(1)
+    network, hook = Network("test", job), CommThread.of(job, "hook")
+
+    def call(number: int) -> list[Tensor]:
+        gate.wait(10)
+        seen.append(number)
+        return [x]
+
+    futures: list[Any] = []
+    for number in range(20):
+        of_hook = number % 2
+        futures.append(
+            hook.submit(partial(call, number))
+            if of_hook
+            else network.submit(lambda _, number=number: call(number), x.device)
+        )
+    gate.set()
+    for future in futures:
+        future.wait()
+    assert seen == list(range(20))
+    network.close()
+    hook.close()

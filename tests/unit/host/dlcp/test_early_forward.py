@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 import torch.distributed as dist
+from helpers.dlcp import fake_jobs
 from helpers.dlcp.fake_jobs import FakeJob
 from helpers.dlcp.lanes import MakeLanes
 from helpers.training.replicas import flat
@@ -157,6 +158,33 @@ def test_a_forward_pass_may_skip_a_lane_whose_mean_is_on_its_way(
     ends.start()
     ends.join(10)
     assert not ends.is_alive(), "a lane's thread waits for itself"
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_two_backward_passes_make_one_update(
+    one_rank: None, make_lanes: MakeLanes, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """The second's gradients have those of the first in them. The plain update is that of torch alone."""
+    monkeypatch.setattr(fake_jobs, "coarse", Tensor.clone)
+    updated = []
+    for network in (made(), made()):
+        inner = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+        model: nn.Module = network
+        optimizer: Optimizer = inner
+        if updated:
+            lanes, model = make_lanes(), DistributedDataParallel(network)
+            optimizer = systems.make("dlcp", lanes, early_forward=early).attach(model, inner)
+        for step in range(3):
+            optimizer.zero_grad()
+            for part in range(2):
+                torch.manual_seed(10 * step + part)
+                model(torch.randn(8, WIDTH)).square().mean().backward()
+            optimizer.step()
+        if early and updated:
+            cast(EarlySync, optimizer).finish()
+        updated.append(flat(network))
+    lanes.close()
+    torch.testing.assert_close(*updated)
 
 
 def test_a_state_dict_has_the_whole_step(make_lanes: MakeLanes) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from helpers.training.replicas import flat
 from sumwire import systems
 from sumwire.dlcp.sync import LaneState
 from sumwire.errors import ConfigError, NonFiniteError, UsageError
+from sumwire.training.node import NodeJob
 from torch import nn
 
 
@@ -61,6 +63,13 @@ def test_lanes_are_not_taken_for_a_job(make_lanes: MakeLanes) -> None:
         systems.make("dlcp", transport="switch")
     with pytest.raises(UsageError, match="runs over switch"):
         systems.make("dlcp", transport="group")
+
+
+def test_a_job_with_several_ranks_to_a_worker_is_refused_with_a_cure() -> None:
+    job = NodeJob("nodes", None, cast(Any, SimpleNamespace(leads=False)), 4)
+    for name in ("thc", "dlcp"):
+        with pytest.raises(UsageError, match=rf"{name}: job nodes has several ranks to a worker.*use sumwire.DdpState"):
+            systems.make(name, job)
 
 
 def test_what_the_table_says_of_it() -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 from sumwire.errors import UsageError
-from sumwire.systems.baselines.sign import pack, unpack
+from sumwire.systems.baselines.sign import ef_sign, pack, unpack
 from sumwire.systems.baselines.topk import TopK
+from torch import Tensor
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 1000])
@@ -33,3 +34,18 @@ def test_share_of_values_is_rounded_down_and_one_at_least(k: float, length: int,
 def test_share_out_of_range_is_refused(k: Any) -> None:
     with pytest.raises(UsageError, match="above 0 and at most 1"):
         TopK(cast(Any, None), k)
+
+
+def test_ef_sign_of_values_whose_sum_is_beyond_float32() -> None:
+    """Each mean of magnitudes is within it, and so is the mean of the workers'."""
+
+    class Two:
+        workers = 2
+
+        def gather(self, message: Tensor) -> list[Tensor]:
+            return [message, message]
+
+    x = torch.full((9,), 3e38)
+    mean, residual = ef_sign(cast(Any, Two()), x, 0)
+    torch.testing.assert_close(mean, x)
+    torch.testing.assert_close(residual(), torch.zeros(9), rtol=0, atol=1e33)
