@@ -28,7 +28,6 @@ from sumwire_protocol.outside import OutsideError, bounded_text, json_of, shown
 from sumwire_protocol.version import __version__
 
 from sumwire.config import JobConfig, load_job, parse_job
-from sumwire.errors import SumwireError
 from sumwire.job.gloo_group import Ranks
 from sumwire.start import child, reach
 from sumwire.start.description import (
@@ -127,38 +126,29 @@ def job_for(
     on all ranks if one of them fails.
     """
     meeting = Rendezvous(store, rank, ranks, timeout)
-    chosen = _telling(meeting, (source or Source()).checked)
-    told = _as_others_know(meeting.gather(_telling(meeting, lambda: _own(chosen))))
-    _telling(meeting, lambda: check_versions([one.get("version", "an older one") for one in told]))
+    chosen = meeting.telling((source or Source()).checked)
+    told = _as_others_know(meeting.gather(meeting.telling(lambda: _own(chosen))))
+    meeting.telling(lambda: check_versions([one.get("version", "an older one") for one in told]))
     aggregator: list[child.Aggregator] = []
     try:
-        mine = _telling(meeting, lambda: _described(chosen, told, each_rank, aggregator)) if rank == 0 else None
+        mine = meeting.telling(lambda: _described(chosen, told, each_rank, aggregator)) if rank == 0 else None
         job = meeting.gather(mine)[0]
         entries = job["description"]["addresses"]
         local = meeting.gather([worker for worker, entry in enumerate(entries) if is_local(entry["ip"])])
         machines = [one["machine"] for one in told]
-        nodes = _telling(meeting, lambda: plan(machines, local, entries, each_rank=each_rank))
+        nodes = meeting.telling(lambda: plan(machines, local, entries, each_rank=each_rank))
         node = next(number for number, members in enumerate(nodes) if rank in members)
-        config = _telling(meeting, lambda: _config(chosen, job["description"], node))
+        config = meeting.telling(lambda: _config(chosen, job["description"], node))
         place = Place(config, nodes[node], nodes, job["found"], meeting, next(iter(aggregator), None))
         service = Service.parse(job["service"]) if job["service"] else None
         if check and place.is_worker:
-            _telling(meeting, lambda: reach.check(config, service))
+            meeting.telling(lambda: reach.check(config, service))
         meeting.gather(None)
     except BaseException:
         for one in aggregator:
             one.close()
         raise
     return place
-
-
-def _telling(meeting: Rendezvous, make: Any) -> Any:
-    """What ``make`` returns. If it fails, the other ranks learn why in their next call."""
-    try:
-        return make()
-    except SumwireError as error:
-        meeting.fail(error)
-        raise
 
 
 def _machine(boot: str = "/proc/sys/kernel/random/boot_id", network: str = "/proc/self/ns/net") -> str:

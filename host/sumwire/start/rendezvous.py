@@ -14,13 +14,12 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sumwire_protocol.logs.events import Event
 
-from sumwire.errors import SumwireError
 from sumwire.job.gloo_group import Ranks, first_clause, looks
 from sumwire.start.errors import PlaceError
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 else:
     from torch.distributed import PrefixStore, Store
 
+_Made = TypeVar("_Made")
 _LOG: Final = logging.getLogger("sumwire")
 # Seconds until the first warning about ranks that have not come, and from one to the next.
 _WARN_AFTER_S: Final = 10.0
@@ -48,6 +48,8 @@ class Rendezvous:
         self._store = fresh(PrefixStore(f"sumwire/start{next(_NUMBERS)}", store), rank, ranks, timeout)
         self._timeout = timeout
         self._calls = itertools.count()
+        # Numbers of their own: only some ranks make these calls.
+        self._some = itertools.count()
 
     def gather(self, own: Any) -> list[Any]:
         """The JSON values of all ranks, by rank. Raises PlaceError for one that has failed or has not come."""
@@ -60,14 +62,23 @@ class Rendezvous:
                 raise PlaceError(f"rank {rank} cannot start: {one['error']}; mend that, then start all ranks again")
         return [one["value"] for one in told]
 
-    def fail(self, error: SumwireError) -> None:
+    def telling(self, make: Callable[[], _Made]) -> _Made:
+        """What ``make`` returns. If it fails, the other ranks learn why in their next call."""
+        try:
+            return make()
+        except Exception as error:
+            # Without the store nobody can be told, and this rank's own error says more.
+            with contextlib.suppress(PlaceError):
+                self.fail(error)
+            raise
+
+    def fail(self, error: Exception) -> None:
         """Tell an error in place of the next value, without waiting."""
         self._put(next(self._calls), {"error": f"{type(error).__name__}: {error}"})
 
     def among(self, members: tuple[int, ...]) -> Ranks:
         """Some of the ranks as those of a job: a collective call of these, who are numbered in their order."""
-        call = next(self._calls)
-        store = PrefixStore(f"ranks{call}", self._store)
+        store = PrefixStore(f"ranks{next(self._some)}", self._store)
         return Ranks(store, members.index(self.rank), len(members), self._timeout)
 
     def _put(self, call: int, content: Any) -> None:

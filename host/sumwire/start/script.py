@@ -116,10 +116,20 @@ def _enter_group() -> None:
 
 
 def _job_of(place: Place, options: dict[str, Any]) -> AnyJob:
-    job = Job(place.config, ranks=place.workers(), **options) if place.is_worker else None
+    def of_worker() -> Job | None:
+        return Job(place.config, ranks=place.workers(), **options) if place.is_worker else None
+
+    job = place.rendezvous.telling(of_worker)
     if job is not None and all(len(node) == 1 for node in place.nodes):
         return job
-    return NodeJob(place.config.name, job, Node.among(place.nodes), dist.get_world_size())
+    try:
+        # Ranks that are no worker learn here whether theirs has a job, before they wait for it in a group.
+        place.rendezvous.gather(None)
+        return NodeJob(place.config.name, job, Node.among(place.nodes), dist.get_world_size())
+    except BaseException:
+        if job is not None:
+            job.close(agree=False)
+        raise
 
 
 def _close_at_exit(job: AnyJob) -> None:

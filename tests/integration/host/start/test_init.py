@@ -154,6 +154,16 @@ def test_an_aggregator_that_does_not_answer(ranks: Ranks) -> None:
     assert errors[1].startswith("PlaceError: rank 0 cannot start: ReachError")
 
 
+def test_a_job_that_a_worker_cannot_make(ranks: Ranks) -> None:
+    """The other ranks of its node make none, and learn it. All can start again."""
+    description = job_of(2)
+    with aggregator_serving(description), service_of(description) as options:
+        errors = ranks.run(start_cases.raised, {**options, "deadline_s": 0}, timeout_s=20)
+        assert [error.partition(": ")[0] for error in errors] == ["ConfigError", "PlaceError"] * 2
+        assert all("rank 0 cannot start: ConfigError: job sumwire: deadline_s = 0" in error for error in errors[1::2])
+        assert_mean(ranks.run(start_cases.reduced, options))
+
+
 def test_a_job_file(ranks: Ranks, tmp_path: Path) -> None:
     aggregator, ips = addresses(2)
     brief = {"format": 3, "name": "by hand", "job": 5, "aggregator": aggregator, "hosts": ips}

@@ -50,6 +50,30 @@ def test_a_store_that_is_gone() -> None:
         gone.gather(None)
 
 
+def test_an_own_error_goes_before_that_of_the_store() -> None:
+    class Gone(HashStore):
+        def set(self, key: str, value: str) -> None:
+            raise RuntimeError("Broken pipe")
+
+    gone = Rendezvous(HashStore(), 0, 2, SOON)
+    gone._store = Gone()
+    with pytest.raises(ZeroDivisionError):
+        gone.telling(lambda: 1 // 0)
+
+
+def test_any_failure_is_told() -> None:
+    first, other = (Rendezvous(HashStore(), rank, 2, SOON) for rank in range(2))
+    other._store = first._store
+
+    def fail() -> None:
+        raise OSError("no such file")
+
+    with pytest.raises(OSError, match="no such file"):
+        first.telling(fail)
+    with pytest.raises(PlaceError, match="rank 0 cannot start: OSError: no such file"):
+        other.gather(None)
+
+
 def attempt(store: Any, ranks: int) -> list[Any]:
     """The ranks' stores, of one attempt of torchrun's."""
     with ThreadPoolExecutor(ranks) as pool:
