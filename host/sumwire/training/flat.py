@@ -10,11 +10,34 @@ from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
 
 _HALVES = (torch.float16, torch.bfloat16)
+
+
+class Exchanged:
+    """The parameters that an optimizer exchanges: those of its groups that need gradients when it is made."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.parameters: list[Tensor] = [p for p in _of(optimizer) if p.requires_grad]
+        self._known = {id(p) for p in self.parameters}
+
+    def check(self, optimizer: Optimizer) -> None:
+        """Raise UsageError if the groups have another parameter by now that needs gradients."""
+        for number, p in enumerate(_of(optimizer)):
+            if p.requires_grad and id(p) not in self._known:
+                raise UsageError(
+                    f"{type(optimizer).__name__}: parameter {number} of shape {tuple(p.shape)} needs gradients, and "
+                    "did not when this optimizer was made: workers would not exchange it. Unfreeze parameters first, "
+                    "then make the optimizer"
+                )
+
+
+def _of(optimizer: Optimizer) -> Iterator[Tensor]:
+    return (p for group in optimizer.param_groups for p in group["params"])
 
 
 class FlatParameters:

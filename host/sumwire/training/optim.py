@@ -28,7 +28,7 @@ from sumwire.errors import NonFiniteError, UsageError
 from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
 from sumwire.numeric import is_number, is_whole
 from sumwire.training.collective import Collective
-from sumwire.training.flat import FlatParameters
+from sumwire.training.flat import Exchanged, FlatParameters
 from sumwire.training.global_step import GlobalStep
 from sumwire.training.scaling import are_finite, expect_scaler, is_unscaled
 
@@ -97,7 +97,8 @@ class Marsit(Saved, Optimizer):
         self._collective = _carrier(collective)
         self._raises = nonfinite == "raise"
         super().__init__(optimizer.param_groups, optimizer.defaults)
-        self._flat = FlatParameters([p for group in self.param_groups for p in group["params"] if p.requires_grad])
+        self._exchanged = Exchanged(self)
+        self._flat = FlatParameters(self._exchanged.parameters)
         self.compensation: Tensor | None = None
         expect_scaler()
 
@@ -124,9 +125,11 @@ class Marsit(Saved, Optimizer):
     def step(self, closure: Callable[[], Any] | None = None, *, grad_scaler: GradScaler | None = None) -> Any:
         """Make one round. ``closure`` is evaluated once, before it. ``grad_scaler`` is given by GradScaler.step.
 
-        Raises NonFiniteError if finite gradients give a local update with NaN or infinity, when the inner optimizer's
+        Raises UsageError for a parameter that did not need gradients when this was made: it is exchanged with nobody.
+        NonFiniteError if finite gradients give a local update with NaN or infinity, when the inner optimizer's
         state has changed; and the collective's errors.
         """
+        self._exchanged.check(self)
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -277,6 +280,7 @@ class GradientOptimizer(Saved, Optimizer):
     def __init__(self, optimizer: Optimizer) -> None:
         self.inner = optimizer
         super().__init__(optimizer.param_groups, optimizer.defaults)
+        self._exchanged = Exchanged(self)
         expect_scaler()
 
     def kept(self) -> Content:
@@ -303,8 +307,10 @@ class GradientOptimizer(Saved, Optimizer):
     def step(self, closure: Callable[[], Any] | None = None, *, grad_scaler: GradScaler | None = None) -> Any:
         """:meth:`synchronize`, then the inner optimizer's step. ``closure`` is evaluated once, before.
 
-        ``grad_scaler`` is given by GradScaler.step.
+        ``grad_scaler`` is given by GradScaler.step. Raises UsageError for a parameter that did not need gradients
+        when this was made: it is exchanged with nobody.
         """
+        self._exchanged.check(self)
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -350,7 +356,7 @@ class GradientSync(GradientOptimizer):
         self._flat: FlatParameters | None = None
         self.residual: Tensor | None = None
         super().__init__(optimizer)
-        self._flat = FlatParameters([p for group in self.param_groups for p in group["params"] if p.requires_grad])
+        self._flat = FlatParameters(self._exchanged.parameters)
 
     @torch.no_grad()
     def synchronize(self) -> None:

@@ -32,6 +32,7 @@ from sumwire.errors import UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import Reduce
+from sumwire.training.flat import Exchanged
 from sumwire.training.node import AnyJob, NodeJob
 from sumwire.training.optim import Inner, owner_state, restore_owner
 from sumwire.training.outer_parts import MakeOuter, OuterPart, parts_of
@@ -117,8 +118,8 @@ class Outer(Saved, Optimizer):
         self._error_feedback = error_feedback
         self._reduce = reduce
         super().__init__(optimizer.param_groups, optimizer.defaults)
-        parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
-        self.parts = parts_of(parameters, parts, outer)
+        self._exchanged = Exchanged(self)
+        self.parts = parts_of(self._exchanged.parameters, parts, outer)
         self._sent: list[_Sent] = []
         self._attend()
         expect_scaler()
@@ -138,7 +139,9 @@ class Outer(Saved, Optimizer):
         """Make a local step, and the outer steps that are due after it. ``closure`` is evaluated once, before it.
 
         ``grad_scaler`` is given by GradScaler.step. Raises the job's errors; after one the local step is made.
+        Before it, UsageError for a parameter that did not need gradients when this was made: nobody exchanges it.
         """
+        self._exchanged.check(self)
         loss = None
         if closure is not None:
             with torch.enable_grad():

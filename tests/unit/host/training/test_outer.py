@@ -15,6 +15,7 @@ from helpers.training.replicas import INNER, WORKERS, backward, flat, in_threads
 from sumwire.errors import UsageError
 from sumwire.training.collective import Collective
 from sumwire.training.ddp import Reduce
+from sumwire.training.optim import GradientSync, Marsit
 from sumwire.training.outer import Outer
 from sumwire_protocol.logs.events import Event
 from torch import Tensor, nn
@@ -250,6 +251,31 @@ def test_what_is_refused(options: dict[str, Any], said: str) -> None:
             outer_of(net(), collective, **options)
 
     in_threads(work, workers=1)
+
+
+def test_parameters_that_are_unfrozen_later_are_refused() -> None:
+    """Nobody would exchange them, and the workers' models would go apart without a word."""
+
+    def work(collective: Collective) -> None:
+        makes: list[Callable[[torch.optim.Optimizer], torch.optim.Optimizer]] = [
+            lambda inner: Outer(inner, None, every=2, reduce=exact(collective)),
+            lambda inner: Marsit(inner, collective, global_lr=0.1),
+            lambda inner: GradientSync(inner, exact(collective)),
+        ]
+        for make in makes:
+            model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+            model[0].requires_grad_(False)
+            optimizer = make(torch.optim.SGD(model.parameters(), lr=0.1))
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            model[0].requires_grad_(True)
+            before = flat(model)
+            rule = r"parameter 0 of shape \(4, 4\) needs gradients, and did not when this optimizer was made"
+            with pytest.raises(UsageError, match=rule):
+                optimizer.step()
+            assert torch.equal(flat(model), before)
+
+    in_threads(lambda _, collective: work(collective))
 
 
 def test_state_of_other_parts_is_refused() -> None:
