@@ -25,8 +25,8 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_protocol": (
         "protocol",
         set(),
-        "version constants privileges ending web | digest ops outside program tables | authentication layout logs watch"
-        " | scapy_layer wireshark",
+        "version constants privileges ending forking web | digest ops outside program tables"
+        " | authentication layout logs watch | scapy_layer wireshark",
     ),
     "nativelib": ("native", set(), "errors | trusted | cache | prebuilt remembered | compiler | build"),
     "sumwire": (

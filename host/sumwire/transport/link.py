@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.forking import close_in_children
 from sumwire_protocol.logs.events import Event
 
 from sumwire.config import JobConfig
@@ -299,6 +300,7 @@ def _open_socket(config: JobConfig) -> socket.socket:
     except OSError as error:
         udp.close()
         raise opening_error(config, own.udp_port, error) from error
+    close_in_children(udp)
     return udp
 
 

@@ -17,6 +17,7 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Self
 
+from sumwire_protocol.forking import close_in_children
 from sumwire_protocol.watch.errors import MetricsPackageError, MetricsPortError
 from sumwire_protocol.watch.metrics import COUNTER, Metric, Reading
 from sumwire_protocol.watch.place import ONLOOKER, Place
@@ -176,7 +177,9 @@ def _opened(place: Place, handler: Any) -> GuardedServer:
         server = GuardedServer(
             (place.address, place.port), handler, places=CLIENTS_MOST, call_s=_CALL_S, bind_and_activate=own
         )
-        if not own:
+        if own:
+            close_in_children(server.socket)
+        else:
             server.socket.close()
             server.socket = socket.socket(fileno=place.socket)
             server.server_address = server.socket.getsockname()

@@ -8,6 +8,7 @@ import contextlib
 import copy
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from helpers.logs import Line, logged
 from sumwire.job import meeting
 from sumwire.job.change import Change
 from sumwire.training.comm_thread import CommThread
+from sumwire.transport.catchup.recovery_service import recovery_port
 
 LENGTH = 3000
 
@@ -187,3 +189,37 @@ def forked(rank: int, mapping: dict[str, Any]) -> str:
         text = os.read(reader, 1000).decode()
         job.reduce(torch.ones(100))
     return text
+
+
+def ports_beside_a_child(rank: int, mapping: dict[str, Any]) -> list[str]:
+    """Which ports of a closed job cannot be had while a child lives that was forked before."""
+    with open_job(rank, mapping, metrics="127.0.0.1:0") as job:
+        job.reduce(torch.ones(100))
+        reader, writer = os.pipe()
+        if not (child := os.fork()):
+            os.close(writer)
+            # Until the parent closes its end, or has ended.
+            os.read(reader, 1)
+            os._exit(0)
+        own = job.config.own_address
+        assert job.metrics is not None
+        ports = {
+            "switch": (socket.SOCK_DGRAM, own.ip, own.udp_port),
+            "workers": (socket.SOCK_DGRAM, own.ip, recovery_port(own)),
+            "metrics": (socket.SOCK_STREAM, "127.0.0.1", int(job.metrics.rpartition(":")[2])),
+        }
+    taken = [name for name, place in ports.items() if _is_taken(*place)]
+    os.close(writer)
+    os.waitpid(child, 0)
+    os.close(reader)
+    return taken
+
+
+def _is_taken(kind: int, ip: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, kind == socket.SOCK_STREAM)
+        try:
+            probe.bind((ip, port))
+        except OSError:
+            return True
+    return False

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sumwire_protocol import constants as p4
+from sumwire_protocol.forking import close_in_children
 
 from sumwire.config import Address, JobConfig
 from sumwire.errors import ConfigError
@@ -83,6 +84,7 @@ def recovery_socket(ip: str, port: int) -> socket.socket:
         udp.close()
         error.add_note(f"the port for other workers' questions, {ip}:{port}")
         raise
+    close_in_children(udp)
     return udp
 
 

@@ -265,6 +265,13 @@ def test_a_forked_child_cannot_use_the_job(ranks: Ranks) -> None:
             assert text.startswith("ForkError: job test: used in a forked child")
 
 
+def test_a_forked_child_keeps_no_port_of_the_job(ranks: Ranks) -> None:
+    """As a DataLoader's workers, which live on for a while when their rank is killed."""
+    mapping = {**job_mapping(RANKS, 8), "quorum": RANKS - 1}
+    with Bridge(mapping, golden_switch(mapping)):
+        assert ranks.run(control_cases.ports_beside_a_child, mapping) == [[]] * RANKS
+
+
 # -- calls that differ ---------------------------------------------------------------------------------
 
 
