@@ -129,6 +129,7 @@ def job_for(
     chosen = meeting.telling((source or Source()).checked)
     told = _as_others_know(meeting.gather(meeting.telling(lambda: _own(chosen))))
     meeting.telling(lambda: check_versions([one.get("version", "an older one") for one in told]))
+    meeting.telling(lambda: check_files([one["file"] for one in told], [one["service"] for one in told]))
     aggregator: list[child.Aggregator] = []
     try:
         mine = meeting.telling(lambda: _described(chosen, told, each_rank, aggregator)) if rank == 0 else None
@@ -157,11 +158,13 @@ def _machine(boot: str = "/proc/sys/kernel/random/boot_id", network: str = "/pro
 
 
 def _own(source: Source) -> dict[str, Any]:
-    """What a rank tells the others. ``master``: the address of rank 0's machine as this one knows it, "" if unknown."""
+    """What a rank tells the others. ``file``: whether it has a job file. ``master``: the address of rank 0's machine as
+    this one knows it, "" if unknown."""
     master = _master()
     return {
         "machine": _machine(),
         "address": _own_address(source, master),
+        "file": source.job is not None,
         "service": source.service,
         "master": master,
         "version": f"{__version__}, program revision {p4.PROGRAM_REVISION}",
@@ -176,6 +179,21 @@ def check_versions(versions: Sequence[str]) -> None:
     if len(by_version) > 1:
         listed = "; ".join(f"{shown(version)} on ranks {ranks}" for version, ranks in by_version.items())
         raise PlaceError(f"versions of sumwire differ: {listed}: install the same one on all machines")
+
+
+def check_files(files: Sequence[bool], services: Sequence[str | None]) -> None:
+    """Whether each rank has a job file, and the service that it was told. Raises PlaceError if only some have a file:
+    every worker reads its own."""
+    without = [rank for rank, has in enumerate(files) if not has]
+    if len(without) in (0, len(files)):
+        return
+    having = [rank for rank, has in enumerate(files) if has]
+    told = [rank for rank in without if services[rank]]
+    first = f", where {SERVICE}, or service=, goes before it on ranks {told}" if told else ""
+    raise PlaceError(
+        f"{JOB}, or job= of sumwire.init(), names a job file on ranks {having}, but not on ranks {without}{first}: "
+        "give it to all ranks, or to none"
+    )
 
 
 def _master() -> str:

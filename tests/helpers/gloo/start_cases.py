@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any
 from unittest import mock
 
@@ -88,6 +89,12 @@ def raised_beside_another_version(rank: int, options: dict[str, Any]) -> str:
         if rank == dist.get_world_size() - 1:
             stack.enter_context(mock.patch.object(place, "__version__", "0.0.9"))
         return raised(rank, options)
+
+
+def raised_with_file_on(rank: int, path: str, named: int) -> str:
+    """As :func:`raised`, with SUMWIRE_JOB in the environment of one rank alone."""
+    with mock.patch.dict(os.environ, {"SUMWIRE_JOB": path} if rank == named else {}):
+        return raised(rank, {})
 
 
 def in_local_groups(rank: int, mapping: dict[str, Any], size: int) -> dict[str, Any]:

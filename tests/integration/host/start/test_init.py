@@ -172,6 +172,15 @@ def test_a_job_file(ranks: Ranks, tmp_path: Path) -> None:
         assert_mean(ranks.run(start_cases.reduced, {"job": str(tmp_path / "job.json")}))
 
 
+def test_a_job_file_on_one_rank_alone(ranks: Ranks, tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(job_of(2)))
+    for named in (0, 1):
+        others = [rank for rank in range(RANKS) if rank != named]
+        errors = ranks.run(start_cases.raised_with_file_on, str(tmp_path / "job.json"), named)
+        why = f"names a job file on ranks [{named}], but not on ranks {others}: give it to all ranks, or to none"
+        assert all(error.startswith("PlaceError: SUMWIRE_JOB, or job=") and why in error for error in errors), errors
+
+
 def test_no_service(ranks: Ranks) -> None:
     errors = ranks.run(start_cases.raised, {})
     assert errors[0].startswith("ServiceError: no service is known: start `sumwire up")

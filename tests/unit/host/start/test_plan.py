@@ -79,3 +79,14 @@ def test_versions_that_differ_are_named_by_rank() -> None:
         PlaceError, match=r"differ: '1.0' on ranks \[0, 2\]; '0.9' on ranks \[1\]: install the same one"
     ):
         place.check_versions(["1.0", "0.9", "1.0"])
+
+
+def test_a_job_file_is_for_all_ranks_or_none() -> None:
+    for alike in (True, False):
+        place.check_files([alike] * 3, [None] * 3)
+    match = r"SUMWIRE_JOB, or job= .* on ranks \[0, 2\], but not on ranks \[1\]: give it to all ranks, or to none"
+    with pytest.raises(PlaceError, match=match):
+        place.check_files([True, False, True], [None] * 3)
+    match = r"not on ranks \[0, 1\], where SUMWIRE_SERVICE, or service=, goes before it on ranks \[1\]: give"
+    with pytest.raises(PlaceError, match=match):
+        place.check_files([False, False, True], [None, "10.0.0.9", None])
