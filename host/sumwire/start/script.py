@@ -53,7 +53,8 @@ def init(
 ) -> AnyJob:
     """The job of this rank: a collective call of all ranks, after `init_process_group` or without.
 
-    Without a process group it makes one, of gloo and, on GPUs, NCCL, if the environment is torchrun's.
+    Without a process group it makes one, of gloo and, on GPUs, NCCL, where torch has that, if the environment is
+    torchrun's.
 
     The job is that of a service, which `sumwire up` starts: at ``service``, HOST or HOST:PORT; at SUMWIRE_SERVICE of
     any rank's environment; or on rank 0's machine. ``job``: a job file instead, as SUMWIRE_JOB of every rank's
@@ -111,8 +112,12 @@ def _enter_group() -> None:
     store, rank, ranks = next(rendezvous("env://", timeout=timeout))
     # Addresses that gloo's ranks have left there at an earlier attempt lead nowhere.
     store = fresh(store, rank, ranks, timeout)
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
+    dist.init_process_group(_backend(), store=store, rank=rank, world_size=ranks)
+
+
+def _backend() -> str:
+    """Of a group that this module makes. Some builds of torch have CUDA and no NCCL."""
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
 
 
 def _job_of(place: Place, options: dict[str, Any]) -> AnyJob:
