@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NoReturn
+from typing import ClassVar, Final, NoReturn
 
 import torch
 from torch import Tensor
@@ -14,6 +14,19 @@ from sumwire.job.fallback import Fallback
 from sumwire.job.operations import Operation
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
+
+# Types that gloo does not add, and ones in which a sum has all of their bits.
+_WIDER: Final = {
+    torch.int16: torch.int32,
+    torch.uint16: torch.int32,
+    torch.uint32: torch.int64,
+    torch.uint64: torch.int64,
+}
+
+
+def added_as(dtype: torch.dtype) -> torch.dtype:
+    """The type in which a process group adds tensors of this one."""
+    return _WIDER.get(dtype, dtype)
 
 
 class GroupTotal(Operation):
@@ -29,7 +42,8 @@ class GroupTotal(Operation):
         self._x = x.detach()
 
     def ordinary(self, fallback: Fallback) -> Tensor:
-        return fallback.total(self._x.cpu()).to(self._x.device)
+        x = self._x
+        return fallback.total(x.cpu().to(added_as(x.dtype))).to(x.device, x.dtype)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> NoReturn:
         raise NotImplementedError("a sum by the process group takes no other way")

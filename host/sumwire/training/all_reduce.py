@@ -19,7 +19,9 @@ from sumwire.training.node import AnyJob, NodeJob
 from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
 
 DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
-INTEGERS: Final = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+INTEGERS: Final = (
+    torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64,
+)  # fmt: skip
 
 
 def all_reduce(

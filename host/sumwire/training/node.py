@@ -29,6 +29,7 @@ from sumwire.codec.feedback import ErrorFeedback
 from sumwire.errors import ClosedError, PeerLostError, SumwireError, UsageError
 from sumwire.job.change import Change
 from sumwire.job.gloo_group import first_clause, looks
+from sumwire.job.group_total import added_as
 from sumwire.job.job import Job, Residual
 from sumwire.job.standing import Failure
 from sumwire.transport.stats import JobStats
@@ -317,14 +318,14 @@ class NodeJob:
 
     def total(self, x: Tensor, make: Callable[[Job, Tensor], Tensor]) -> Tensor:
         """Sum of all ranks' flat tensors, in their dtype: ``make(job, x)`` gives that of the workers' x."""
-        total = x.detach().clone()
+        total = x.detach().to(added_as(x.dtype), copy=True)
         with self._lock:
             self._check_usable()
             self.node.sum_up(total, divided=False)()
             if not self.node.leads:
                 self.node.take(total)
-                return total
-            return self.node.give(lambda: make(self._own(), total))
+                return total.to(x.dtype)
+            return self.node.give(lambda: make(self._own(), total.to(x.dtype)).to(total.dtype)).to(x.dtype)
 
     def across(self, x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
         """On a worker: the mean over all ranks from its node's mean, and the function for the residual of that."""

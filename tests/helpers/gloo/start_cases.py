@@ -19,6 +19,7 @@ from sumwire.training.node import AnyJob, Node
 from torch.nn.parallel import DistributedDataParallel
 
 LENGTH = 5000
+INTEGER_TYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 # A job between two cases.
 _OPEN: list[AnyJob] = []
 
@@ -148,6 +149,22 @@ def totals(rank: int, options: dict[str, Any]) -> dict[str, Any]:
         integers = sumwire.all_reduce(torch.arange(100, dtype=torch.int32) * (rank + 1), job, op="sum")
         mean = sumwire.all_reduce(tensor_of(rank), job, precision="8bit")
     return {"integers": integers.tolist(), "mean": mean.tolist()}
+
+
+def sums_of_all_types(rank: int, options: dict[str, Any]) -> dict[str, list[int] | str]:
+    """For each integer type: sums that wrap around, or why there is none; then a mean, since the job goes on."""
+    found: dict[str, list[int] | str] = {}
+    with opened(options) as job:
+        for name in INTEGER_TYPES:
+            dtype = getattr(torch, name)
+            most = int(dtype == torch.bool) or torch.iinfo(dtype).max
+            x = torch.tensor([rank, rank % 2, most], dtype=dtype)
+            try:
+                found[name] = [int(value) for value in sumwire.all_reduce(x, job, op="sum").tolist()]
+            except sumwire.UsageError as error:
+                found[name] = str(error)
+        sumwire.all_reduce(tensor_of(rank), job)
+    return found
 
 
 def begun(rank: int, options: dict[str, Any]) -> tuple[int, int]:

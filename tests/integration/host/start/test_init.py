@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from helpers.aggregator.served import serving as aggregator_serving
@@ -86,6 +87,19 @@ def test_sums_and_precision_of_nodes(ranks: Ranks) -> None:
         assert outcome["mean"] == outcomes[0]["mean"]
     error = float((torch.tensor(outcomes[0]["mean"]) - exact).square().sum() / exact.square().sum())
     assert error < NMSE_MAX / 10
+
+
+@pytest.mark.parametrize("hosts", [2, RANKS], ids=["nodes", "a rank each"])
+def test_sums_of_every_integer_type(ranks: Ranks, hosts: int) -> None:
+    """gloo adds only some of them. All wrap around."""
+    description = job_of(hosts)
+    with aggregator_serving(description), service_of(description) as options:
+        outcomes = ranks.run(start_cases.sums_of_all_types, options)
+    for outcome in outcomes:
+        assert outcome.pop("bool").startswith("tensor of torch.bool: must be one of torch.float32")
+        for name, sums in outcome.items():
+            exact = np.array([6, 2, RANKS * np.iinfo(name).max], object) % 2 ** np.iinfo(name).bits
+            assert sums == exact.astype(f"uint{np.iinfo(name).bits}").astype(name).tolist(), name
 
 
 def test_feedback_of_a_node(ranks: Ranks) -> None:
