@@ -78,8 +78,7 @@ def _check(source: object) -> None:
     if source is not None and not isinstance(source, JobConfig | Job | Path | str):
         raise UsageError(
             f"backend sumwire: job = {type(source).__name__}: must be a job file, sumwire.load_job(file) or a "
-            "sumwire.Job; where a worker has several ranks, give the file or let the backend find it: it opens the "
-            "job itself"
+            "sumwire.Job; give the file where a worker has several ranks"
         )
 
 

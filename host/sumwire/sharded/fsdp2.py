@@ -3,7 +3,8 @@
 """FSDP2: what `fully_shard` returns.
 
 A model over all ranks gets a reduce-scatter through the network. A model over the ranks of each node reduces and
-scatters there as ever, and its hook makes the mean over the nodes.
+scatters there as ever, and its hook makes the mean over the nodes. Parameters are gathered by torch, or rounded
+(:mod:`sumwire.sharded.gather`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sumwire.errors import UsageError
+from sumwire.sharded.gather import AllGather
 from sumwire.sharded.ranks import over_nodes
 from sumwire.sharded.state import Exchange, ShardedState, Unit, called
 
 _SETTERS: Final = ("set_all_reduce_hook", "set_custom_reduce_scatter")
+_GATHER_SETTER: Final = "set_custom_all_gather"
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -33,20 +36,33 @@ def _is_unit(module: nn.Module) -> bool:
     return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
 
 
-def attach(model: nn.Module, state: ShardedState, *, overlap: bool) -> None:
-    """See :func:`sumwire.sharded.attach`."""
+def attach(model: nn.Module, state: ShardedState, *, overlap: bool, rounded: bool = False) -> None:
+    """See :func:`sumwire.sharded.attach`. ``rounded``: parameters are gathered with 8 bits a value."""
     seen: list[Any] = []
     for name, module in model.named_modules():
-        group = _parameters_of(name, module) if _is_unit(module) else None
+        group = _parameters_of(name, module, rounded) if _is_unit(module) else None
         # Several modules that fully_shard has got at once are one unit.
         if group is not None and not any(group is one for one in seen):
             seen.append(group)
-            _attach_unit(name, module, _Sharded(group, state.has_feedback), state, overlap=overlap)
+            sharded = _Sharded(group, state.has_feedback)
+            _attach_unit(name, module, sharded, state, overlap=overlap)
+            if rounded:
+                _round_unit(name, module, sharded, state)
 
 
-def _parameters_of(name: str, module: Any) -> Any:
+def _round_unit(name: str, module: Any, sharded: _Sharded, state: ShardedState) -> None:
+    if over_nodes(sharded.ranks, state.job):
+        raise UsageError(
+            f"{called(name)}: parameters = '8bit': it is sharded over this node's ranks, so its parameters do not "
+            "travel between nodes: leave parameters out"
+        )
+    module.set_custom_all_gather(AllGather())
+
+
+def _parameters_of(name: str, module: Any, rounded: bool) -> Any:
     """torch's own record of a unit's parameters; None if it has none."""
-    missing = [setter for setter in _SETTERS if not hasattr(module, setter)]
+    needed = (*_SETTERS, _GATHER_SETTER) if rounded else _SETTERS
+    missing = [setter for setter in needed if not hasattr(module, setter)]
     if missing:
         raise UsageError(
             f"torch {torch.__version__}: fully_shard has no {missing[0]}: take a newer torch, or "

@@ -31,8 +31,8 @@ class Exchanged:
             if p.requires_grad and id(p) not in self._known:
                 raise UsageError(
                     f"{type(optimizer).__name__}: parameter {number} of shape {tuple(p.shape)} needs gradients, and "
-                    "did not when this optimizer was made: workers would not exchange it. Unfreeze parameters first, "
-                    "then make the optimizer"
+                    "did not when this optimizer was made, so that workers would not exchange it: make the optimizer "
+                    "after unfreezing"
                 )
 
 

@@ -4,7 +4,8 @@
 
 Nodes with several ranks each train the character transformer by FSDP2. With replicas the shards stay within a node
 (HSDP); without, all ranks have shards. gloo's nodes are connected by kernel bridges, which cost almost nothing, and
-have their offloads. The same links carry Sumwire's packets to a P4 switch, or to an aggregator on a server.
+have their offloads. The same links carry Sumwire's packets to a P4 switch, or to an aggregator on a server. Parameters
+may be gathered with 8 bits, by either.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Final
 
 from sumwire_lab.bench.exchanges import run_workers
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments.sharded_worker import SUMWIRE
+from sumwire_lab.experiments.sharded_worker import GLOO, ROUNDED, SUMWIRE
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.options.tasks import TEXT
@@ -34,7 +35,8 @@ WIDTH: Final = 2 * TEXT.hidden
 NARROW: Final = TEXT.hidden
 STEPS: Final = 4
 _MODULE: Final = "sumwire_lab.experiments.sharded_worker"
-SYSTEMS: Final = ("gloo", SUMWIRE)
+SYSTEMS: Final = (GLOO, SUMWIRE)
+WITH_ROUNDED: Final = (*SYSTEMS, *ROUNDED.values())
 
 
 @dataclass(frozen=True)
@@ -49,34 +51,35 @@ class Sharded:
     losses: dict[str, list[float]]
     equal: bool
 
-    @property
-    def ratio(self) -> float:
-        """Seconds of a step by gloo, over those through the network: medians over the turns."""
-        return median(self.seconds["gloo"]) / median(self.seconds[SUMWIRE])
+    def ratio(self, slow: str = GLOO, fast: str = SUMWIRE) -> float:
+        """Seconds of a step by one system over those by another: medians over the turns."""
+        return median(self.seconds[slow]) / median(self.seconds[fast])
 
 
 @dataclass(frozen=True)
 class Training:
-    """``replicas``: shards stay within the nodes. ``width``: of the model. ``steps``: that count, in each turn."""
+    """``replicas``: shards stay within the nodes. ``width``: of the model. ``steps``: that count, in each turn.
+    ``systems``: that train in turn."""
 
     replicas: bool
     width: int = WIDTH
     steps: int = STEPS
     switch: str = "soft"
+    systems: tuple[str, ...] = SYSTEMS
 
 
 def run_sharded(results: Path, say: Say, training: Training, *, turns: int) -> Sharded:
-    """Train by both systems, in turn. Raises LabError, also if a job has fallen back."""
+    """Train by all systems, in turn. Raises LabError, also if a job has fallen back."""
     require_tools()
     folder = new_folder(results, latest=False)
-    seconds: dict[str, list[float]] = {system: [] for system in SYSTEMS}
-    cpu_s: dict[str, list[float]] = {system: [] for system in SYSTEMS}
-    losses: dict[str, list[float]] = {system: [] for system in SYSTEMS}
+    seconds: dict[str, list[float]] = {system: [] for system in training.systems}
+    cpu_s: dict[str, list[float]] = {system: [] for system in training.systems}
+    losses: dict[str, list[float]] = {system: [] for system in training.systems}
     equal, parameters = True, 0
     with interruptible():
         for turn in range(turns):
-            for system in SYSTEMS:
-                ranks = _train(system, training, folder / f"{system}{turn}")
+            for system in training.systems:
+                ranks = _train(system, training, folder / f"{system.replace(', ', '-').replace(' ', '-')}{turn}")
                 parameters = ranks[0]["parameters"]
                 seconds[system].append(median(map(max, zip(*(rank["seconds"] for rank in ranks), strict=True))))
                 cpu_s[system].append(sum(rank["cpu_s"] for rank in ranks))
@@ -91,7 +94,7 @@ def run_sharded(results: Path, say: Say, training: Training, *, turns: int) -> S
 def _train(system: str, training: Training, folder: Path) -> list[dict[str, Any]]:
     """What every rank has measured."""
     options = RunOptions(workers=NODES, switch=training.switch, link=LinkOptions(MBIT))
-    with open_session(options, training.switch if system == SUMWIRE else None, folder) as session:
+    with open_session(options, training.switch if system in (SUMWIRE, ROUNDED[SUMWIRE]) else None, folder) as session:
         more = {
             "ranks": RANKS, "replicas": training.replicas, "repeats": training.steps, "width": training.width,
             "characters": CHARACTERS,

@@ -3,7 +3,7 @@
 """The ranks of one node in a sharded training: `python -m sumwire_lab.experiments.sharded_worker SPEC.json NODE`.
 
 The ranks are processes in the node's namespace. They train the character transformer by FSDP2, over all ranks or with
-replicas on the nodes, by gloo or through a job.
+replicas on the nodes, by gloo or through a job. Parameters may be gathered with 8 bits, also by gloo.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Final
 import sumwire
 import torch
 import torch.distributed as dist
+from sumwire.sharded.gather import AllGather
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -30,7 +31,10 @@ from sumwire_lab.system.processes import end_with_parent
 from sumwire_lab.training import text_data, workload
 from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, leave, settle
 
+GLOO: Final = "gloo"
 SUMWIRE: Final = "sumwire"
+# With parameters gathered with 8 bits.
+ROUNDED: Final = {GLOO: "gloo, parameters 8bit", SUMWIRE: "sumwire, parameters 8bit"}
 _LEARNING_RATE: Final = 1e-3
 _WARM_UP: Final = 1
 
@@ -38,12 +42,16 @@ _WARM_UP: Final = 1
 def train(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     """Seconds of each step, CPU seconds of a step, the loss of the last one, a digest of all parameters and their
     number, and the job's bytes."""
-    ranks, through = spec["ranks"], spec["system"] == SUMWIRE
+    ranks, through = spec["ranks"], spec["system"] in (SUMWIRE, ROUNDED[SUMWIRE])
+    rounded = spec["system"] in ROUNDED.values()
     both = init_device_mesh("cpu", (len(spec["interfaces"]), ranks), mesh_dim_names=("replicate", "shard"))
     model = _sharded(_network(spec["width"]), _mesh(both, spec["replicas"], through))
     job = sumwire.init(job=spec["job_file"], quiet=True) if through else None
     if job is not None:
-        sumwire.sharded.attach(model, job)
+        sumwire.sharded.attach(model, job, parameters="8bit" if rounded else "exact")
+    elif rounded:
+        for unit in (*model.blocks, model):
+            unit.set_custom_all_gather(AllGather())
     optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE, fused=True)
     x, y = _samples(rank, spec["characters"])
     settle()

@@ -29,6 +29,7 @@ from sumwire.job.gloo_group import Ranks
 from sumwire.start.service import serving
 from sumwire.training.reductions import through_group
 from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -329,6 +330,11 @@ def of_shards(rank: int) -> Names:
     return {**names, "make_model": small_model, "nodes": RANKS, "ranks_a_node": 1}
 
 
+def of_shards_in_a_job(rank: int) -> Names:
+    """With the job, and what the page has imported before."""
+    return {**of_shards(rank), "sumwire": sumwire, "fully_shard": fully_shard, "job": sumwire.init()}
+
+
 def trained_in_shards(names: Names) -> Tensor:
     names["optimizer"] = torch.optim.SGD(names["model"].parameters(), lr=0.1)
     return trained_through_service(names)
@@ -356,6 +362,7 @@ SETTINGS: dict[str, Setting] = {
     "start.md: Without any service": Setting(without_service, lambda names: names["job"].mean(true_mean()),
                                              closes=("job",)),
     "sharded.md: FSDP2": Setting(of_shards, trained_in_shards, _THC, closes=("job",)),
+    "sharded.md: Parameters with 8 bits": Setting(of_shards_in_a_job, trained_in_shards, _THC, closes=("job",)),
     "start.md: Many ranks a node": Setting(in_one_node, trained_in_one_node),
     "host.md: Entry points": Setting(
         lambda rank: {**training(rank), "tensor": tensor_of(rank),

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from helpers.gloo.parallel_cases import WIDTH, batch, flat, net, whole
 from helpers.gloo.state_cases import checkpoints, same
 from helpers.transport.udp_bridge import SILENCE_S
-from sumwire.sharded import ShardedState, attach
+from sumwire.sharded import ShardedState, attach, gather
 from sumwire.sharded.state import Exchange
 from sumwire.training.node import AnyJob
 from torch import Tensor, nn
@@ -110,6 +110,42 @@ def repeated(rank: int, nodes: int | None, steps: int, options: dict[str, Any]) 
     assert isinstance(total, Tensor)
     error = distance(total / steps, exact(rank, 0))
     return {"error": error, "used": operations() - before, "fallbacks": _open[-1].stats.fallbacks}
+
+
+def rounded(rank: int, nodes: int | None, late: bool) -> dict[str, Any]:
+    """Parameters gathered with 8 bits: those that a forward pass computes with, what came for them, and the shards."""
+    sent: list[int] = []
+    seen: dict[str, Tensor] = {}
+    plain = net()
+    model = sharded(nodes)
+    with_state(model, {"parameters": "8bit"})
+    if late:
+        model._set_unshard_async_op(True)
+    model[0].register_forward_pre_hook(lambda layer, *_: seen.update(weight=layer.weight.detach().clone()))
+    gathered = gather._gather
+
+    def counted(output: Tensor, own: Tensor, *arguments: Any) -> Any:
+        sent.append(own.numel() * own.element_size())
+        return gathered(output, own, *arguments)
+
+    setattr(gather, "_gather", counted)  # noqa: B010 - mypy lets nobody assign a constant
+    before = operations()
+    backward(model, rank, 0)
+    used = operations() - before
+    setattr(gather, "_gather", gathered)  # noqa: B010 - the same
+    error = distance(gradients(model), exact(rank, 0))
+    both: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(both, seen["weight"].tolist())
+    off = (seen["weight"] - plain[0].weight.detach()).abs().max() / plain[0].weight.detach().abs().max()
+    values = sum(p.numel() for p in plain.parameters())
+    return {
+        "error": error,
+        "off": float(off),
+        "equal": all(one == both[0] for one in both),
+        "kept": torch.equal(flat(model), flat(plain)),
+        "bits": 8 * sum(sent) * dist.get_world_size() / values,
+        "used": used,
+    }
 
 
 def with_state(model: nn.Module, options: dict[str, Any]) -> ShardedState:
@@ -269,9 +305,13 @@ def refused(rank: int, what: str) -> str:
         "two dimensions": lambda: fully_shard(net(), mesh=both),
         "other ranks": lambda: fully_shard(net(), mesh=both["replicate"]),
         "hybrid": lambda: fsdp1_of(both),
+        "rounded FSDP1": lambda: fsdp1("FULL_SHARD"),
+        "rounded in nodes": lambda: fully_shard(net(), mesh=mesh_of(dist.get_world_size())),
+        "rounded to 3 bits": net,
     }
+    options = {"rounded FSDP1": "8bit", "rounded in nodes": "8bit", "rounded to 3 bits": "3bit"}
     try:
-        with_state(made[what](), {})
+        with_state(made[what](), {"parameters": options.get(what, "exact")})
     except sumwire.UsageError as error:
         return str(error)
     return ""

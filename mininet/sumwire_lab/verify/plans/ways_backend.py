@@ -4,23 +4,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import sharded_steps
 from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Experiment
-from sumwire_lab.verify.processes import run_tests
+from sumwire_lab.verify.processes import run_module, run_tests
 from sumwire_lab.verify.rows import trust
 from sumwire_lab.verify.rows import ways_sharded as rows
 
 _FOLDER: Final = "tests/integration/host/backend"
 TURNS: Final = 2
 QUICK_STEPS: Final = 2
+LOSS_STEPS, QUICK_LOSS_STEPS = 400, 40
 
 
 def experiments(results: Path, say: Say, options: WaysOptions) -> Mapping[str, Experiment]:
@@ -48,6 +51,7 @@ def experiments(results: Path, say: Say, options: WaysOptions) -> Mapping[str, E
             "means within the precision, error feedback, checkpoints bit for bit", "../sharded/test_sharded.py",
         ),
         "sharded": partial(_sharded, results, say, options),
+        "sharded-loss": partial(_loss, options),
     }  # fmt: skip
 
 
@@ -56,12 +60,20 @@ def _tests(label: str, target: str, file: str) -> list[Check]:
 
 
 def _sharded(results: Path, say: Say, options: WaysOptions) -> list[Check]:
-    """HSDP has the target. A narrow model is reported, and FSDP2 over all ranks, which gathers parameters in full
-    between nodes."""
+    """HSDP has the target, and FSDP2 over all ranks with parameters gathered with 8 bits. A narrow model is reported,
+    and FSDP2 with full ones."""
     turns, steps = (1, QUICK_STEPS) if options.quick else (TURNS, sharded_steps.STEPS)
     run = partial(sharded_steps.run_sharded, results, say)
     hybrid = run(sharded_steps.Training(replicas=True, steps=steps), turns=turns)
-    narrow, whole = (
-        run(sharded_steps.Training(replicas, sharded_steps.NARROW, steps), turns=1) for replicas in (True, False)
-    )
-    return [*rows.hybrid(hybrid), rows.narrow(narrow), rows.whole(whole)]
+    narrow = run(sharded_steps.Training(True, sharded_steps.NARROW, steps), turns=1)
+    whole = run(sharded_steps.Training(False, steps=steps, systems=sharded_steps.WITH_ROUNDED), turns=1)
+    return [*rows.hybrid(hybrid), rows.narrow(narrow), *rows.whole(whole)]
+
+
+def _loss(options: WaysOptions) -> list[Check]:
+    """In a process of its own, which forks its ranks."""
+    steps = QUICK_LOSS_STEPS if options.quick else LOSS_STEPS
+    ended = run_module(["sumwire_lab.experiments.sharded_loss", str(steps), *map(str, options.seeds)])
+    if ended.status:
+        raise LabError(f"sharded_loss ended with {ended.status}: {ended.last_line}")
+    return [rows.losses(json.loads(ended.last_line))]

@@ -66,7 +66,7 @@ def test_a_rank_beyond_the_workers_reads_the_file_too(tmp_path: Path) -> None:
 
 def test_what_is_no_job_is_refused_with_a_cure() -> None:
     job = NodeJob("nodes", None, cast(Any, SimpleNamespace(leads=False)), 4)
-    rule = r"job = NodeJob: must be a job file.*where a worker has several ranks, give the file"
+    rule = r"job = NodeJob: must be a job file.*give the file where a worker has several ranks"
     with pytest.raises(UsageError, match=rule):
         jobs.use(cast(Any, job))
     with pytest.raises(UsageError, match=rule):

@@ -115,8 +115,26 @@ def test_rows_of_sharded_training() -> None:
     }  # fmt: skip
     slow = Sharded(6_013_537, {"gloo": [2.9], "sumwire": [1.0]}, record.cpu_s, record.losses, False)
     assert [check.holds for check in ways_sharded.hybrid(slow)] == [False, False]
-    assert ways_sharded.whole(slow).holds and ways_sharded.narrow(slow).holds
+    assert ways_sharded.narrow(slow).holds
     assert "transformer, 6.0 M parameters, 4 x 2 ranks" in ways_sharded.narrow(slow).check
+
+
+@pytest.mark.parametrize(("rounded", "equal", "held"), [(1.9, True, [True] * 3), (2.1, False, [True, False, False])])
+def test_rows_of_shards_on_all_ranks(rounded: float, equal: bool, held: list[bool]) -> None:
+    """Gathers with 8 bits have the target; both mechanisms are told alone."""
+    took = {"gloo": [6.0], "sumwire": [4.0], "gloo, parameters 8bit": [4.2], "sumwire, parameters 8bit": [rounded]}
+    record = Sharded(6_013_537, took, {"gloo": [0.5]}, {"gloo": [2.0]}, equal)
+    checks = ways_sharded.whole(record)
+    assert [check.holds for check in checks] == held
+    assert checks[0].value["ratio"] == 1.5
+    assert checks[1].value["gloo / gloo with 8 bits"] == 1.43
+    assert checks[1].value["gloo with 8 bits / sumwire with 8 bits"] == round(4.2 / rounded, 2)
+
+
+def test_rows_of_losses_with_rounded_parameters() -> None:
+    found = {"gloo": [2.0, 2.2], "4bit": [2.0, 2.0], "4bit, parameters 8bit": [2.0, 2.03]}
+    assert ways_sharded.losses(found).holds
+    assert not ways_sharded.losses({**found, "4bit, parameters 8bit": [2.0, 2.05]}).holds
 
 
 def test_rows_of_outer_steps() -> None:
