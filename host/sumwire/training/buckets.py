@@ -65,6 +65,22 @@ class Parameters:
             self.all.append(parameter)
         return self._numbers[id(parameter)]
 
+    def check_dense(self, bucket: GradBucket) -> None:
+        """Raises UsageError for a bucket with a sparse gradient."""
+        if bucket.buffer().layout == torch.strided:
+            return
+        # DDP gives such a parameter a bucket for itself.
+        named = [f"{self._name(parameter)}of shape {tuple(parameter.shape)}" for parameter in bucket.parameters()]
+        raise UsageError(
+            f"sparse gradient of parameter {', '.join(named)}: must be dense: make the module with sparse=False, as "
+            "torch.nn.Embedding(..., sparse=False)"
+        )
+
+    def _name(self, parameter: Tensor) -> str:
+        """In quotes, with a space; "" if it is not known."""
+        number = self._numbers.get(id(parameter)) if self.known else None
+        return "" if number is None else f"{self._names[number]!r} "
+
     def places_of(self, saved: Shapes, where: str) -> list[int]:
         """Return the numbers of saved parameters. Raises UsageError if one is not here, or has another shape."""
         check_shapes(where, saved, self.shapes)

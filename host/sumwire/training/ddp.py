@@ -135,8 +135,9 @@ class DdpState(Saved):
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket. The future holds the bucket's buffer, filled with the mean gradient.
 
-        Raises UsageError for a bucket with a parameter that is not the model's.
+        Raises UsageError for a bucket with a parameter that is not the model's, or with a sparse gradient.
         """
+        self._parameters.check_dense(bucket)
         return self._buckets.submit(bucket, self._submit)
 
     def _submit(self, bucket: GradBucket) -> Future[Tensor]:

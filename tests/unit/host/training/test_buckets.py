@@ -158,3 +158,18 @@ def test_another_model_is_refused_by_the_parameter() -> None:
         UsageError, match=r"parameter c of shape \(1,\): in the model it has \(5,\): load the state into"
     ):
         other.load_state_dict(state.state_dict())
+
+
+@pytest.mark.parametrize(("known", "name"), [(True, "'table.weight' "), (False, "")], ids=["named", "without a model"])
+def test_a_sparse_gradient_is_refused_by_name(known: bool, name: str) -> None:
+    model = nn.ModuleDict({"table": nn.Embedding(3, 2, sparse=True)})
+    model["table"](torch.tensor([1])).sum().backward()
+    parameter = next(model.parameters())
+    assert parameter.grad is not None
+    bucket = cast(GradBucket, Bucket(0, True, parameter.grad, (parameter,)))
+    state = DdpState(None, reduce=Coarse(), model=model if known else None)
+    with pytest.raises(UsageError) as raised:
+        state.submit(bucket)
+    state.close()
+    assert str(raised.value).startswith(f"sparse gradient of parameter {name}of shape (3, 2): must be dense: make")
+    assert "sparse=False" in str(raised.value)
