@@ -297,7 +297,7 @@ class CodecRound(ABC):
         """Return a tensor for the result or for a residual, not filled."""
         dtype = result_dtype(self._x)
         if self._pinned:
-            return torch.empty(self.length, dtype=dtype, pin_memory=True)
+            return torch.empty(self.length, dtype=dtype, pin_memory=True, device="cpu")
         if self._x.is_cpu:
             return self._memory.empty(self.length, dtype)
         return torch.empty(self.length, dtype=dtype, device=self._x.device)
@@ -367,7 +367,7 @@ class GradientCodec(ABC):
     def __init__(self) -> None:
         self.memory = Recycler()
         # Compiled or found now, not when others wait for this worker's first round.
-        kernels(torch.zeros(0))
+        kernels(torch.zeros(0, device="cpu"))
 
     def chunks(self, length: int) -> int:
         """Return the number of packets of a tensor of `length` values."""

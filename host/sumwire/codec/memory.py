@@ -49,7 +49,7 @@ class Recycler:
         """Return a tensor of shape (length,), not filled."""
         size = length * dtype.itemsize
         if size == 0:
-            return torch.empty(length, dtype=dtype)
+            return torch.empty(length, dtype=dtype, device="cpu")
         block = self._fitting(size)
         # The tensor holds the lease, the lease the block; when the last tensor on it goes, the lease does.
         lease = block[:size].view(_Lease)

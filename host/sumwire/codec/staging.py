@@ -22,10 +22,10 @@ def staged(codec: GradientCodec, x: Tensor) -> Tensor:
     that is faster. Results have the same bits."""
     if not x.is_cuda or not codec.staged or x.layout != torch.strided:
         return x
-    if kernels(torch.empty(0, dtype=x.dtype)) is None:
+    if kernels(torch.empty(0, dtype=x.dtype, device="cpu")) is None:
         return x
     # Pinned memory belongs to a context: that of this GPU, whichever is the thread's current one.
     with torch.cuda.device(x.device):
-        host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+        host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True, device="cpu")
     host.copy_(x.detach())
     return expect_residual(host) if residual_expected(x) else host

@@ -133,7 +133,7 @@ class NativeForm:
         used = min(shared, group.blocks)
         blocks = Blocks(self._sign_key, group.first_block, group.blocks, group.block_values, used, tensor_values)
         if group.block_values > PASS_VALUES:
-            work = torch.empty(used * group.block_values, dtype=torch.float32)
+            work = torch.empty(used * group.block_values, dtype=torch.float32, device="cpu")
             blocks.work = work.data_ptr()
             # The structure only has the address.
             blocks.kept = work

@@ -152,10 +152,12 @@ def layered(seed: int = 1) -> list[Tensor]:
     """Drawn gradients, see above."""
     generator = torch.Generator().manual_seed(seed)
     blocks = DRAWN_VALUES // _BLOCK
-    scale = torch.exp(torch.randn(blocks, generator=generator)).repeat_interleave(_BLOCK)
-    common = torch.randn(DRAWN_VALUES, generator=generator) * _COMMON**0.5
+    scale = torch.exp(torch.randn(blocks, generator=generator, device="cpu")).repeat_interleave(_BLOCK)
+    common = torch.randn(DRAWN_VALUES, generator=generator, device="cpu") * _COMMON**0.5
     own = (1 - _COMMON) ** 0.5
-    return [scale * (common + own * torch.randn(DRAWN_VALUES, generator=generator)) for _ in range(WORKERS)]
+    return [
+        scale * (common + own * torch.randn(DRAWN_VALUES, generator=generator, device="cpu")) for _ in range(WORKERS)
+    ]
 
 
 def digits(seed: int = 1) -> list[Tensor]:
@@ -171,7 +173,7 @@ def digits(seed: int = 1) -> list[Tensor]:
     for _ in range(_STEPS):
         gradients = []
         for _ in range(WORKERS):
-            chosen = torch.randint(len(x), (_BATCH,))
+            chosen = torch.randint(len(x), (_BATCH,), device="cpu")
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x[chosen]), y[chosen]).backward()  # type: ignore[no-untyped-call]
             gradients.append(torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None]))

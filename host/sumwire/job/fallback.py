@@ -40,7 +40,7 @@ class Fallback:
 
     def compare(self, call: str) -> None:
         """Raises OrderError unless all ranks give the same description. gloo itself would mix their tensors."""
-        own = torch.zeros(_CALL_BYTES, dtype=torch.uint8)
+        own = torch.zeros(_CALL_BYTES, dtype=torch.uint8, device="cpu")
         text = call.encode()[:_CALL_BYTES]
         own[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         texts = [bytes(each.tolist()).rstrip(b"\0").decode(errors="replace") for each in self.gather(own)]
@@ -55,7 +55,7 @@ class Fallback:
 
         ``counts=False``: this worker has nothing to give. Its tensor only tells the length.
         """
-        weight = torch.full((1,), float(counts), dtype=x.dtype)
+        weight = torch.full((1,), float(counts), dtype=x.dtype, device="cpu")
         total = torch.cat([x if counts else torch.zeros_like(x), weight])
         self._reduce(total, dist.ReduceOp.SUM)
         return total[:-1].div_(total[-1].clamp(min=1.0))

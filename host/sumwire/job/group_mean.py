@@ -61,7 +61,7 @@ class GroupMean(Operation):
     def _marks(self) -> Tensor:
         """The tag's bytes and their squares."""
         high, low = divmod(self.tag, _BYTE)
-        return torch.tensor([high, low, high * high, low * low], dtype=torch.float32)
+        return torch.tensor([high, low, high * high, low * low], dtype=torch.float32, device="cpu")
 
     def _in_one(self, fallback: Fallback) -> Tensor:
         """By a single collective, of a copy with the marks behind it."""
@@ -109,11 +109,11 @@ class GroupMean(Operation):
         raise NotImplementedError("a mean by the process group takes no other way")
 
     def like(self) -> Tensor:
-        return torch.zeros(self.values)
+        return torch.zeros(self.values, device="cpu")
 
 
 def _nothing() -> Tensor:
-    return torch.zeros(0)
+    return torch.zeros(0, device="cpu")
 
 
 def _divided(x: Tensor, ranks: int, *, out: Tensor) -> None:

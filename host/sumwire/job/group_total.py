@@ -49,4 +49,4 @@ class GroupTotal(Operation):
         raise NotImplementedError("a sum by the process group takes no other way")
 
     def like(self) -> Tensor:
-        return torch.zeros(self.values, dtype=self._x.dtype)
+        return torch.zeros(self.values, dtype=self._x.dtype, device="cpu")

@@ -425,7 +425,7 @@ class Job(Saved):
             rule = f"must be below {config.workers}, the workers: no sum is made without this one"
             raise ConfigError("quorum", config.quorum, rule, where=f"job {config.name}")
         chosen = codec if codec is not None else self._thc_for("to follow a reduction with THC")
-        nothing = torch.zeros(values)
+        nothing = torch.zeros(values, device="cpu")
         options = CodecOptions(divide_by=self._divide_by, contribute=False)
 
         def make(sequence: int) -> Operation:

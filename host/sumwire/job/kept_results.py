@@ -17,7 +17,7 @@ BYTES_PER_CHUNK: Final = 4096
 
 
 # Contributors of a result that has all.
-ALL: Final = torch.zeros(0, dtype=torch.int64)
+ALL: Final = torch.zeros(0, dtype=torch.int64, device="cpu")
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def result_check(nonfinite: NonFinite) -> Callable[[Tensor, int], Tensor]:
 def refuse_unless(finite: bool) -> None:
     """Raise NonFiniteError unless all workers' values are finite, as they have found together."""
     if not finite:
-        _refuse(torch.tensor([torch.nan]), 0)
+        _refuse(torch.tensor([torch.nan], device="cpu"), 0)
 
 
 def _pass(result: Tensor, bucket: int) -> Tensor:

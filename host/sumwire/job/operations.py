@@ -108,7 +108,7 @@ class _Extreme(Operation):
         """Of the values of all workers, shape (workers, length)."""
 
     def like(self) -> Tensor:
-        return torch.zeros(self.values, dtype=torch.int64)
+        return torch.zeros(self.values, dtype=torch.int64, device="cpu")
 
 
 class Max32(_Extreme):
@@ -164,7 +164,7 @@ class Sum32(Operation):
             return self._in_halves(transport)
         results = transport.exchange(p4.OP_SUM32, pack_elements(self._values), self.tag)
         sums = torch.from_numpy(unpack_elements(results.words, self.values))
-        return torch.cat([sums, torch.tensor([overflows(results)], dtype=torch.int32)])
+        return torch.cat([sums, torch.tensor([overflows(results)], dtype=torch.int32, device="cpu")])
 
     def _in_halves(self, transport: Transport) -> Tensor:
         """Masked sums leave int32 at random. So the upper and the lower 16 bits are summed, which never do."""
@@ -183,7 +183,7 @@ class Sum32(Operation):
         return torch.cat([total, outside.sum()[None]]).to(torch.int32)
 
     def like(self) -> Tensor:
-        return torch.zeros(self.values + 1, dtype=torch.int32)
+        return torch.zeros(self.values + 1, dtype=torch.int32, device="cpu")
 
 
 class _Signs(Operation):
@@ -216,7 +216,7 @@ class _Signs(Operation):
         return torch.from_numpy(result.view(np.uint8))
 
     def like(self) -> Tensor:
-        return torch.zeros(self.values, dtype=torch.uint8)
+        return torch.zeros(self.values, dtype=torch.uint8, device="cpu")
 
 
 class SignMerge(_Signs):

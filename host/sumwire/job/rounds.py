@@ -59,14 +59,14 @@ class Rounds:
 
     def hand_out(self, giver: int, own: Tensor | None) -> Tensor:
         """The giver's tensor, on every rank; on others than the giver a new CPU tensor. ``own``: it, on the giver."""
-        head = torch.zeros(_HEAD_BYTES, dtype=torch.uint8)
+        head = torch.zeros(_HEAD_BYTES, dtype=torch.uint8, device="cpu")
         if own is not None:
             text = json.dumps([str(own.dtype).removeprefix("torch."), list(own.shape)]).encode()
             head = _bytes(text.ljust(_HEAD_BYTES))
         self._broadcast(head, giver)
         if own is None:
             dtype, shape = json.loads(bytes(head.numpy()))
-            content = torch.empty(shape, dtype=getattr(torch, dtype))
+            content = torch.empty(shape, dtype=getattr(torch, dtype), device="cpu")
         else:
             content = own.detach().cpu().contiguous()
         if content.numel():

@@ -58,7 +58,7 @@ def let_pass(timed: Timed, operations: int) -> None:
     """So many operations by the group, which are not measured: a job's first ones compare their calls apart, so they
     cost more than all later ones."""
     for _ in range(operations):
-        timed(torch.zeros(1), "group")
+        timed(torch.zeros(1, device="cpu"), "group")
 
 
 def measured(ways: dict[str, Timed], agree: Agree, sizes: Sequence[int] = SIZES) -> TuningTable:
@@ -69,7 +69,9 @@ def measured(ways: dict[str, Timed], agree: Agree, sizes: Sequence[int] = SIZES)
 def _samples(timed: Timed, agree: Agree, sizes: Sequence[int]) -> list[Sample]:
     samples: list[Sample] = []
     for size in sizes:
-        samples.append(_sample(timed, agree, torch.randn(size, generator=torch.Generator().manual_seed(size))))
+        samples.append(
+            _sample(timed, agree, torch.randn(size, generator=torch.Generator().manual_seed(size), device="cpu"))
+        )
         if min(samples[-1].switch_s, samples[-1].group_s) > _LONG_S:
             break
     return samples

@@ -92,16 +92,16 @@ def _drawn(number: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 def train(worker: int, reduce: Reduce) -> History:
     """Return one worker's history by AcpSgd, in several buffers."""
-    model = nn.ParameterList([nn.Parameter(torch.ones(shape, dtype=torch.float64)) for shape in SHAPES])
+    model = nn.ParameterList([nn.Parameter(torch.ones(shape, dtype=torch.float64, device="cpu")) for shape in SHAPES])
     inner = torch.optim.SGD(model.parameters(), lr=RATE)
     optimizer = AcpSgd(model, inner, reduce, rank=RANK, seed=SEED, threshold_bytes=2000, min_compression=0.0)
     history: History = []
     for step in range(STEPS):
         optimizer.zero_grad()
-        loss = torch.zeros((), dtype=torch.float64)
+        loss = torch.zeros((), dtype=torch.float64, device="cpu")
         for number, (x, target) in enumerate(zip(model, targets(worker, step), strict=True)):
             if not is_idle(number, step):
-                loss = loss + (x - torch.as_tensor(target)).square().sum() / 2
+                loss = loss + (x - torch.as_tensor(target, device="cpu")).square().sum() / 2
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         errors = [state.error.numpy() for state in optimizer.states if isinstance(state, MatrixState)]

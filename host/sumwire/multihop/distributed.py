@@ -52,7 +52,7 @@ class _Hops:
         """Make all steps of this rank. Raises HopError if a neighbour is gone."""
         for step in steps:
             message = torch.from_numpy(hopper.message(step))
-            received = torch.empty(hopper.expected_bytes(step), dtype=torch.uint8)
+            received = torch.empty(hopper.expected_bytes(step), dtype=torch.uint8, device="cpu")
             self._exchange(step, message, received)
             hopper.take(step, received.numpy())
 
@@ -141,7 +141,7 @@ class _Signs(_Drawing):
 
     def all_finite(self, finite: bool) -> bool:
         """Return whether all ranks have called with True, by an ordinary all-reduce."""
-        return bool(_full_mean(torch.tensor([float(finite)]), self._hops) == 1.0)
+        return bool(_full_mean(torch.tensor([float(finite)], device="cpu"), self._hops) == 1.0)
 
 
 class RingSigns(_Signs):

@@ -40,7 +40,7 @@ class Threads:
         self.workers = workers
         self._generator = torch.Generator().manual_seed(seed)
         self._given: list[Tensor | None] = [None] * workers
-        self._result = torch.zeros(0)
+        self._result = torch.zeros(0, device="cpu")
         self._merging = False
         self._barrier = threading.Barrier(workers, self._combine)
 
@@ -62,7 +62,7 @@ class Threads:
     def _combine(self) -> None:
         given = torch.stack([x for x in self._given if x is not None])
         if self._merging:
-            chosen = torch.randint(self.workers, (1, given.shape[1]), generator=self._generator)
+            chosen = torch.randint(self.workers, (1, given.shape[1]), generator=self._generator, device="cpu")
             self._result = given.gather(0, chosen)[0]
         else:
             self._result = given.mean(0)
@@ -86,4 +86,4 @@ class ThreadsEnd:
 
     def all_finite(self, finite: bool, /) -> bool:
         """See :class:`Collective`."""
-        return bool(self.mean(torch.tensor([float(finite)])) == 1.0)
+        return bool(self.mean(torch.tensor([float(finite)], device="cpu")) == 1.0)

@@ -68,7 +68,7 @@ class GlobalStep:
     def agree(self, round_: int, mean: Callable[[Tensor], Tensor]) -> None:
         """Before a round of signs: agree with the other workers if the rule needs it."""
         if self.given is None and round_ >= self._next:
-            self._agreed = MULTIPLE * float(mean(torch.tensor([self.magnitude], dtype=torch.float32)))
+            self._agreed = MULTIPLE * float(mean(torch.tensor([self.magnitude], dtype=torch.float32, device="cpu")))
             # Without any update yet, as in the first step of some warm-ups, the next round asks again.
             self._next = round_ + (min(max(round_, 1), APART) if self._agreed else 1)
 

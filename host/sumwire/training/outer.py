@@ -214,7 +214,7 @@ class Outer(Saved, Optimizer):
     def _mean(self, part: OuterPart, gradient: Tensor, given: str) -> tuple[Tensor, Tensor]:
         mean, residual = self._reduced(part.number, gradient, given)
         # What is kept is copied: a job uses the memory of its results again.
-        return mean.clone(), residual() if self._error_feedback else torch.zeros(0)
+        return mean.clone(), residual() if self._error_feedback else torch.zeros(0, device="cpu")
 
     def _reduced(self, number: int, x: Tensor, given: str) -> tuple[Tensor, Residual]:
         if self._reduce is not None:

@@ -167,6 +167,21 @@ def sums_of_all_types(rank: int, options: dict[str, Any]) -> dict[str, list[int]
     return found
 
 
+def under_another_default_device(rank: int, options: dict[str, Any]) -> list[list[float]]:
+    """Results for tensors of processors where torch makes new ones elsewhere, as after `set_default_device`."""
+    floats, integers = tensor_of(rank), torch.full((LENGTH,), rank, dtype=torch.int32)
+    # As a GPU, it takes part in no operation with tensors of processors.
+    with torch.device("meta"), opened(options) as job:
+        results = [
+            sumwire.all_reduce(floats.clone(), job),
+            sumwire.all_reduce(floats.clone(), job, precision="8bit", feedback="x"),
+            sumwire.all_reduce(floats.clone(), job, op="sum", precision="exact"),
+            sumwire.all_reduce(integers.clone(), job, op="sum"),
+            sumwire.all_reduce(integers.to(torch.int16), job, op="sum"),
+        ]
+    return [result.tolist() for result in results]
+
+
 def begun(rank: int, options: dict[str, Any]) -> tuple[int, int]:
     """A job that stays open for `until_returned`, and its first mean: fall-backs and returns so far."""
     _OPEN.append(opened(options))

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,23 @@ def test_sums_of_every_integer_type(ranks: Ranks, hosts: int) -> None:
         for name, sums in outcome.items():
             exact = np.array([6, 2, RANKS * np.iinfo(name).max], object) % 2 ** np.iinfo(name).bits
             assert sums == exact.astype(f"uint{np.iinfo(name).bits}").astype(name).tolist(), name
+
+
+@pytest.mark.parametrize("fallback", ["auto", "always"])
+@pytest.mark.parametrize("hosts", [2, RANKS], ids=["nodes", "a rank each"])
+def test_another_default_device(ranks: Ranks, hosts: int, fallback: str) -> None:
+    description = job_of(hosts)
+    # With "always" there is no aggregator.
+    served = aggregator_serving(description) if fallback == "auto" else nullcontext()
+    with served, service_of(description) as options:
+        outcomes = ranks.run(start_cases.under_another_default_device, {**options, "fallback": fallback})
+    exact = torch.stack([start_cases.tensor_of(rank) for rank in range(RANKS)]).mean(0)
+    for floats, fine, total, *integers in outcomes:
+        assert floats == outcomes[0][0]
+        assert float((torch.tensor(floats) - exact).square().sum() / exact.square().sum()) < NMSE_MAX
+        assert float((torch.tensor(fine) - exact).square().sum() / exact.square().sum()) < NMSE_MAX / 10
+        torch.testing.assert_close(torch.tensor(total), exact * RANKS)
+        assert integers == [[sum(range(RANKS))] * start_cases.LENGTH] * 2
 
 
 def test_feedback_of_a_node(ranks: Ranks) -> None:
