@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch.distributed as dist
 from sumwire_protocol.logs.events import Event
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
@@ -48,10 +49,11 @@ class Attachment:
         self._now = _Now()
         self.job: AnyJob | None = None
 
-    def attach(self, model: object) -> bool:
+    def attach(self, model: object, scaler: GradScaler | None = None) -> bool:
         """Register the hook, if ``model`` is a DistributedDataParallel of several ranks; else say why nothing happens.
 
-        A collective call of all ranks. Returns whether gradients go through the job from now on.
+        ``scaler``: that of the framework, see :class:`sumwire.DdpState`. A collective call of all ranks. Returns
+        whether gradients go through the job from now on.
         """
         hooked = self._hooked is not None and self._hooked() is model
         if hooked and self.job is not None:
@@ -64,7 +66,7 @@ class Attachment:
         if self.job is None:
             self.job = init(**self._options)
         check_ranks(model, self.job)
-        self._now.state = DdpState(self.job)
+        self._now.state = DdpState(self.job, scaler=scaler)
         # torch takes one hook for a model's life, and a framework may train the same model again.
         if not hooked:
             model.register_comm_hook(self._now, _hook_of_now)

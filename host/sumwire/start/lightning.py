@@ -32,7 +32,8 @@ class SumwireCallback(lightning.Callback):
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Lightning has wrapped the model by now."""
-        self._attachment.attach(trainer.strategy.model)
+        # Plugins other than that of "16-mixed" have no such attribute, or None.
+        self._attachment.attach(trainer.strategy.model, getattr(trainer.precision_plugin, "scaler", None))
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """All ranks come here together."""

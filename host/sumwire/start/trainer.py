@@ -34,7 +34,7 @@ class SumwireCallback(transformers.TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The Trainer has wrapped the model by now."""
-        self._attachment.attach(self._trainer.model_wrapped)
+        self._attachment.attach(self._trainer.model_wrapped, self._trainer.accelerator.scaler)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """All ranks come here together."""

@@ -5,6 +5,10 @@
 from __future__ import annotations
 
 import logging
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +21,7 @@ from sumwire.start.attach import Attachment, reason_for_nothing
 from sumwire.training.ddp import check_ranks
 from sumwire_protocol.logs.events import Event
 from torch import nn
+from torch.amp.grad_scaler import GradScaler
 from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
@@ -70,13 +75,14 @@ def test_the_hook_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     given: list[Any] = []
     monkeypatch.setattr(attach, "init", lambda **options: given.append(options) or FakeJob())
-    monkeypatch.setattr(attach, "DdpState", lambda job: ("state", job))
+    monkeypatch.setattr(attach, "DdpState", lambda job, scaler: ("state", job, scaler))
     monkeypatch.setattr(attach, "check_ranks", lambda model, job: None)
     monkeypatch.setattr(DistributedDataParallel, "register_comm_hook", lambda self, *hook: given.append(hook))
-    model = wrapped(monkeypatch, 2)
+    model, scaler = wrapped(monkeypatch, 2), GradScaler("cpu")
     attachment = Attachment(aggregator="rank0")
-    assert attachment.attach(model) and attachment.attach(model)
+    assert attachment.attach(model, scaler) and attachment.attach(model, scaler)
     assert given == [{"aggregator": "rank0"}, (attachment._now, attach._hook_of_now)]
+    assert attachment._now.state == ("state", attachment.job, scaler)
     attachment.close(agree=False)
     attachment.close()
     assert closed == [False] and attachment.job is None
@@ -86,7 +92,31 @@ def test_the_hook_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attach, "ddp_hook", lambda state, bucket: (state, bucket))
     hook: Any = given[1][1]
     assert hook.__annotations__["bucket"] is GradBucket, "torch looks at it"
-    assert hook(attachment._now, "bucket") == (("state", attachment.job), "bucket")
+    assert hook(attachment._now, "bucket") == (("state", attachment.job, None), "bucket")
+
+
+def callback_of(name: str, framework: str, base: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The callback in a module of its own, also where its framework is not installed."""
+    monkeypatch.setitem(sys.modules, framework, SimpleNamespace(**{base: object}))
+    spec = spec_from_file_location(f"alone_{name}", Path(attach.__file__).with_name(f"{name}.py"))
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.SumwireCallback
+
+
+def test_callbacks_hand_the_frameworks_scaler_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it residuals would stay at the old scale when the scaler changes its own."""
+    lightning = callback_of("lightning", "lightning", "Callback", monkeypatch)
+    trainer = callback_of("trainer", "transformers", "TrainerCallback", monkeypatch)
+    given: list[tuple[object, ...]] = []
+    monkeypatch.setattr(Attachment, "attach", lambda self, *arguments: given.append(arguments))
+    scaler, strategy = GradScaler("cpu"), SimpleNamespace(model="wrapped")
+    for plugin in (SimpleNamespace(scaler=scaler), SimpleNamespace()):
+        lightning().on_train_start(SimpleNamespace(strategy=strategy, precision_plugin=plugin), None)
+    huggingface = SimpleNamespace(model_wrapped="wrapped", accelerator=SimpleNamespace(scaler=scaler))
+    trainer(huggingface).on_train_begin(None, None, None)
+    assert given == [("wrapped", scaler), ("wrapped", None), ("wrapped", scaler)]
 
 
 @pytest.mark.parametrize("by_framework", [True, False])
