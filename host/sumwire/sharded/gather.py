@@ -93,6 +93,9 @@ class _Gathered(Work):
         """Wait for the messages, and decode them once."""
         self._work.wait(*(() if timeout is None else (timeout,)))
         if self._messages is not None:
+            if self._messages.is_cuda:
+                # They are another stream's, which must not use their memory anew before they are decoded.
+                self._messages.record_stream(torch.cuda.current_stream(self._messages.device))
             decode(self._messages, self._into)
             self._messages = None
         return True
