@@ -82,7 +82,8 @@ class Network:
             with torch.inference_mode(inference), torch.no_grad():
                 return call(job)
 
-        return self._thread.submit(carry_out, device)
+        # A callback of a hook on the same job may make a collective, and wait for it.
+        return self._thread.submit(carry_out, device, awaited=True)
 
     def close(self) -> None:
         """End the thread after all calls, and the job if it is the group's own: a collective call."""
@@ -103,6 +104,7 @@ def _same(job: Job) -> Job:
 def reduced(what: Reduction, job: Job, x: Tensor, into: Tensor | None = None) -> Tensor:
     """The workers' flat tensors, reduced. ``into``: where the result may be written, such as x itself; it is the
     result then."""
+    x = x.resolve_neg()
     if what.way is Way.INTEGERS:
         return sum_integers(job, x)
     if what.way is Way.EXTREME:
@@ -113,4 +115,5 @@ def reduced(what: Reduction, job: Job, x: Tensor, into: Tensor | None = None) ->
 
 def written_by(x: Tensor) -> Tensor | None:
     """The flat memory of a tensor in which a mean can be written; None if there is none."""
-    return x.detach().view(-1) if x.dtype == torch.float32 and x.device.type == "cpu" and x.is_contiguous() else None
+    plain = x.dtype == torch.float32 and x.device.type == "cpu" and x.is_contiguous() and not x.is_neg()
+    return x.detach().view(-1) if plain else None

@@ -367,7 +367,7 @@ class GradientCodec(ABC):
     def __init__(self) -> None:
         self.memory = Recycler()
         # Compiled or found now, not when others wait for this worker's first round.
-        kernels(torch.zeros(0, device="cpu"))
+        kernels(torch.zeros(0, dtype=torch.float32, device="cpu"))
 
     def chunks(self, length: int) -> int:
         """Return the number of packets of a tensor of `length` values."""

@@ -60,8 +60,10 @@ def nmse(estimate: Tensor, truth: Tensor) -> float:
 
 def layered_gradient(values: int, sigma: float, generator: torch.Generator, segment: int = 4096) -> Tensor:
     """Return Gaussian values whose segments are scaled by lognormal(sigma) factors, as layers of a network are."""
-    x = torch.randn(values, generator=generator, device="cpu")
-    factors = torch.exp(sigma * torch.randn(-(-values // segment), generator=generator, device="cpu"))
+    x = torch.randn(values, generator=generator, dtype=torch.float32, device="cpu")
+    factors = torch.exp(
+        sigma * torch.randn(-(-values // segment), generator=generator, dtype=torch.float32, device="cpu")
+    )
     return x * factors.repeat_interleave(segment)[:values]
 
 
@@ -76,7 +78,7 @@ def oracle_rows(values: int = VALUES, seed: int = 1) -> list[tuple[str, float, f
     """Return (check, measured, expected) for every oracle; each must be met within the relative TOLERANCE."""
     table = tables.solve(DEFAULT_BITS, PUBLISHED_GRANULARITY, DEFAULT_P)
     generator = torch.Generator().manual_seed(seed)
-    gaussian = [torch.randn(values, generator=generator, device="cpu") for _ in range(4)]
+    gaussian = [torch.randn(values, generator=generator, dtype=torch.float32, device="cpu") for _ in range(4)]
     layered = layered_gradient(values, 1.0, generator)
     mean = torch.stack(gaussian).mean(dim=0)
     of_four = loopback(table, gaussian)

@@ -90,7 +90,8 @@ class ThcCodec(GradientCodec):
         A block with NaN, infinity or a norm above 2**96 becomes NaN on all workers. Raises CodecError (shape, dtype).
         """
         check_kind(x, DTYPES)
-        return ThcRound(self, x, sequence, bucket)
+        # The tensor itself, which may be marked (values.expect_residual).
+        return ThcRound(self, x.resolve_neg(), sequence, bucket)
 
 
 class ThcRound(CodecRound):

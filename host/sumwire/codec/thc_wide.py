@@ -57,6 +57,7 @@ class WideThcCodec(GradientCodec):
 
     def __init__(self, *, workers: int, job: int, worker: int) -> None:
         super().__init__()
+        self.workers = workers
         self.grid = _grid(min(self.fields.most // workers, _CELLS_MAX))
         self.job = job
         self.worker = worker

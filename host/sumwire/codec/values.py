@@ -28,7 +28,10 @@ _RESIDUAL: Final = "_sumwire_residual"
 
 
 def check_kind(x: Tensor, dtypes: Collection[torch.dtype] = DTYPES) -> Tensor:
-    """Return the flat tensor, detached. Raises CodecError for another shape, dtype or layout, or one without values."""
+    """Return the flat tensor, detached, with its values in its memory.
+
+    Raises CodecError for another shape, dtype or layout, or one without values.
+    """
     if not isinstance(x, Tensor):
         raise CodecError(f"{type(x).__name__}: needs a tensor")
     if x.dim() != 1 or x.dtype not in dtypes:
@@ -37,7 +40,8 @@ def check_kind(x: Tensor, dtypes: Collection[torch.dtype] = DTYPES) -> Tensor:
     if x.layout != torch.strided or x.is_meta:
         rule = "needs one that is dense and has values: call to_dense() first, or to_empty() and fill it"
         raise CodecError(f"{x.layout} tensor on {x.device}: {rule}")
-    return x.detach()
+    # What torch only says to be negated is not so in memory, which the kernels read.
+    return x.detach().resolve_neg()
 
 
 def not_finite(agreed: NDArray[np.uint32]) -> NDArray[np.bool_]:

@@ -152,11 +152,14 @@ def layered(seed: int = 1) -> list[Tensor]:
     """Drawn gradients, see above."""
     generator = torch.Generator().manual_seed(seed)
     blocks = DRAWN_VALUES // _BLOCK
-    scale = torch.exp(torch.randn(blocks, generator=generator, device="cpu")).repeat_interleave(_BLOCK)
-    common = torch.randn(DRAWN_VALUES, generator=generator, device="cpu") * _COMMON**0.5
+    scale = torch.exp(torch.randn(blocks, generator=generator, dtype=torch.float32, device="cpu")).repeat_interleave(
+        _BLOCK
+    )
+    common = torch.randn(DRAWN_VALUES, generator=generator, dtype=torch.float32, device="cpu") * _COMMON**0.5
     own = (1 - _COMMON) ** 0.5
     return [
-        scale * (common + own * torch.randn(DRAWN_VALUES, generator=generator, device="cpu")) for _ in range(WORKERS)
+        scale * (common + own * torch.randn(DRAWN_VALUES, generator=generator, dtype=torch.float32, device="cpu"))
+        for _ in range(WORKERS)
     ]
 
 

@@ -216,7 +216,7 @@ class EarlySync(LaneSync):
         """Send the gradients and return. Raises UsageError for a closure or scaler, which need the whole step."""
         if closure is not None or grad_scaler is not None:
             raise UsageError("early forward: a closure or GradScaler needs the whole step: leave early_forward out")
-        self._exchanged.check(self)
+        self._exchanged.check()
         if self._sends:
             self.synchronize()
         if self._early.announced:

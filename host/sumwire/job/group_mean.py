@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sumwire.codec.memory import Recycler
+from sumwire.codec.values import check_kind
 from sumwire.config import JobConfig
 from sumwire.errors import OrderError
 from sumwire.job.fallback import Fallback
@@ -45,7 +46,7 @@ class GroupMean(Operation):
         self.what = f"mean by {codec}, by the process group"
         self.values = x.numel()
         self.bucket = bucket
-        self._x = x.detach()
+        self._x = check_kind(x)
         self._memory = memory
         self._into = into
         self._total = total
@@ -109,11 +110,11 @@ class GroupMean(Operation):
         raise NotImplementedError("a mean by the process group takes no other way")
 
     def like(self) -> Tensor:
-        return torch.zeros(self.values, device="cpu")
+        return torch.zeros(self.values, dtype=torch.float32, device="cpu")
 
 
 def _nothing() -> Tensor:
-    return torch.zeros(0, device="cpu")
+    return torch.zeros(0, dtype=torch.float32, device="cpu")
 
 
 def _divided(x: Tensor, ranks: int, *, out: Tensor) -> None:

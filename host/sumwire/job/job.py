@@ -52,6 +52,7 @@ from sumwire.job.blind_rules import check_blind, check_codec, check_ops
 from sumwire.job.call import Call
 from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.change import Change
+from sumwire.job.codec_fit import check_fit
 from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging, mean_by
 from sumwire.job.gloo_group import Ranks
 from sumwire.job.group_mean import GroupMean
@@ -365,7 +366,8 @@ class Job(Saved):
         into: Tensor | None = None,
         total: bool = False,
     ) -> tuple[Tensor, Residual]:
-        """Like :meth:`reduce`, with ``codec`` instead of THC. The job must have the codec's ops.
+        """Like :meth:`reduce`, with ``codec`` instead of THC. The job must have the codec's ops, and THC's table is the
+        job's: ConfigError for another.
 
         ``tag``: maps the magnitudes of the tensor's chunks, float32 (chunks,), to the IPv4 TOS bytes of their packets,
         uint8 (chunks,). ``given``: a text that must be equal on all workers, for what the caller makes of the mean.
@@ -373,6 +375,7 @@ class Job(Saved):
         there, once all of it has arrived, and ``into`` is returned; if it is x, there is no residual. ``total``: the
         mean times the workers instead of the mean. All workers must say the same, for example by ``given``.
         """
+        check_fit(self.config, codec)
         check_codec(self.config, codec, tagged=tag is not None)
         # "raise" leaves the caller's tensor as it was. What is masked is not kept in the op's words.
         target = into if self._complete and not self._raises and not self.config.blind else None
@@ -425,7 +428,8 @@ class Job(Saved):
             rule = f"must be below {config.workers}, the workers: no sum is made without this one"
             raise ConfigError("quorum", config.quorum, rule, where=f"job {config.name}")
         chosen = codec if codec is not None else self._thc_for("to follow a reduction with THC")
-        nothing = torch.zeros(values, device="cpu")
+        check_fit(config, chosen)
+        nothing = torch.zeros(values, dtype=torch.float32, device="cpu")
         options = CodecOptions(divide_by=self._divide_by, contribute=False)
 
         def make(sequence: int) -> Operation:

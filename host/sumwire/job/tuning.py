@@ -16,6 +16,7 @@ from torch import Tensor
 from sumwire.errors import UsageError
 from sumwire.job.path_choice import Through
 from sumwire.job.tuning_table import ENTRIES_MOST, Sample, TuningTable
+from sumwire.numeric import is_whole
 
 SIZES: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 _WARM_UPS: Final = 2
@@ -46,11 +47,11 @@ def timed_by(reduce: Callable[[Tensor], object], choose: Callable[[Through], Non
 
 def check_sizes(sizes: Sequence[int]) -> None:
     """Raises UsageError for numbers of values that a table cannot have."""
-    rising = all(a < b for a, b in itertools.pairwise((0, *sizes)))
+    rising = all(is_whole(size, 1) for size in sizes) and all(a < b for a, b in itertools.pairwise(sizes))
     if not (rising and 0 < len(sizes) <= ENTRIES_MOST):
         raise UsageError(
-            f"sizes = {list(sizes)}: must be 1 to {ENTRIES_MOST} numbers of values, above 0 and rising; leave them out "
-            f"to measure {SIZES[0]:,} to {SIZES[-1]:,}"
+            f"sizes = {list(sizes)}: must be 1 to {ENTRIES_MOST} whole numbers of values, above 0 and rising; leave "
+            f"them out to measure {SIZES[0]:,} to {SIZES[-1]:,}"
         )
 
 
@@ -58,7 +59,7 @@ def let_pass(timed: Timed, operations: int) -> None:
     """So many operations by the group, which are not measured: a job's first ones compare their calls apart, so they
     cost more than all later ones."""
     for _ in range(operations):
-        timed(torch.zeros(1, device="cpu"), "group")
+        timed(torch.zeros(1, dtype=torch.float32, device="cpu"), "group")
 
 
 def measured(ways: dict[str, Timed], agree: Agree, sizes: Sequence[int] = SIZES) -> TuningTable:
@@ -69,9 +70,9 @@ def measured(ways: dict[str, Timed], agree: Agree, sizes: Sequence[int] = SIZES)
 def _samples(timed: Timed, agree: Agree, sizes: Sequence[int]) -> list[Sample]:
     samples: list[Sample] = []
     for size in sizes:
-        samples.append(
-            _sample(timed, agree, torch.randn(size, generator=torch.Generator().manual_seed(size), device="cpu"))
-        )
+        generator = torch.Generator().manual_seed(size)
+        x = torch.randn(size, generator=generator, dtype=torch.float32, device="cpu")
+        samples.append(_sample(timed, agree, x))
         if min(samples[-1].switch_s, samples[-1].group_s) > _LONG_S:
             break
     return samples

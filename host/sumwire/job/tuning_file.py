@@ -28,6 +28,8 @@ _LOG: Final = logging.getLogger("sumwire")
 FORMAT: Final = 1
 # The whole file.
 BYTES_MOST: Final = 16_384
+# Of these, what rank 0 tells beside the table.
+_OPTION_BYTES: Final = 64
 _BACKEND: Final = "gloo"
 
 
@@ -91,4 +93,8 @@ def _read(path: Path, config: JobConfig) -> TuningTable:
     expected = {"format": FORMAT, **_network(config)}
     if not isinstance(data, dict) or {name: data.get(name) for name in expected} != expected:
         raise BrokenTableError(f"it must have {json.dumps(expected)}")
-    return TuningTable.of(data.get("codecs"))
+    table = TuningTable.of(data.get("codecs"))
+    # Rank 0 sends it so, with the options. Numbers may take more places than in the file.
+    if len(json.dumps(table.content())) > BYTES_MOST - _OPTION_BYTES:
+        raise BrokenTableError(f"its numbers take more than {BYTES_MOST - _OPTION_BYTES} bytes")
+    return table

@@ -85,4 +85,6 @@ def _sample(codec: str, row: Any) -> Sample:
     numbers = isinstance(row, list) and all(type(number) in (int, float) for number in row)
     if not numbers or len(row) != 3 or not all(0 < number <= _NUMBER_MOST for number in row):
         raise BrokenTableError(f"{escaped(codec)}: {shown(row)} must be values and two times in seconds, all above 0")
+    if row[0] != int(row[0]):
+        raise BrokenTableError(f"{escaped(codec)}: {shown(row)}: the number of values must be whole")
     return Sample(int(row[0]), float(row[1]), float(row[2]))

@@ -9,7 +9,7 @@ scatters there as ever, and its hook makes the mean over the nodes. Parameters a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -38,25 +38,33 @@ def _is_unit(module: nn.Module) -> bool:
 
 def attach(model: nn.Module, state: ShardedState, *, overlap: bool, rounded: bool = False) -> None:
     """See :func:`sumwire.sharded.attach`. ``rounded``: parameters are gathered with 8 bits a value."""
+    travel = False
+    for name, module, sharded in _units(model, counted=state.has_feedback, rounded=rounded):
+        _attach_unit(name, module, sharded, state, overlap=overlap)
+        if rounded and not over_nodes(sharded.ranks, state.job):
+            module.set_custom_all_gather(AllGather(sharded.pieces))
+            travel = True
+    if rounded and not travel:
+        raise UsageError(
+            "parameters = '8bit': every unit is sharded over the ranks of one node, so no parameters travel between "
+            "nodes: leave parameters out"
+        )
+
+
+def round_gathers(model: nn.Module) -> None:
+    """Let all units gather parameters with 8 bits a value, without any job: to be compared with."""
+    for _, module, sharded in _units(model, counted=False, rounded=True):
+        module.set_custom_all_gather(AllGather(sharded.pieces))
+
+
+def _units(model: nn.Module, *, counted: bool, rounded: bool) -> Iterator[tuple[str, Any, _Sharded]]:
+    """Name, module and parameters of each unit. Several modules that fully_shard has got at once are one."""
     seen: list[Any] = []
     for name, module in model.named_modules():
         group = _parameters_of(name, module, rounded) if _is_unit(module) else None
-        # Several modules that fully_shard has got at once are one unit.
         if group is not None and not any(group is one for one in seen):
             seen.append(group)
-            sharded = _Sharded(group, state.has_feedback)
-            _attach_unit(name, module, sharded, state, overlap=overlap)
-            if rounded:
-                _round_unit(name, module, sharded, state)
-
-
-def _round_unit(name: str, module: Any, sharded: _Sharded, state: ShardedState) -> None:
-    if over_nodes(sharded.ranks, state.job):
-        raise UsageError(
-            f"{called(name)}: parameters = '8bit': it is sharded over this node's ranks, so its parameters do not "
-            "travel between nodes: leave parameters out"
-        )
-    module.set_custom_all_gather(AllGather())
+            yield name, module, _Sharded(group, counted)
 
 
 def _parameters_of(name: str, module: Any, rounded: bool) -> Any:
@@ -103,6 +111,10 @@ class _Sharded:
         """Values of this rank's shard of all gradients, filled up to those of the other ranks."""
         trained = (one for one in self._group.fsdp_params if one.sharded_param.requires_grad)
         return sum(one.padded_sharded_param_size.numel() for one in trained)
+
+    def pieces(self) -> list[int]:
+        """Values of this rank's shard of each parameter, filled up to those of the other ranks."""
+        return [one.padded_sharded_param_size.numel() for one in self._group.fsdp_params]
 
     def reads_at_once(self, gradient: Tensor) -> bool:
         """Whether torch reads the mean before the backward pass ends: to convert, divide, add, move or hook it."""

@@ -3,7 +3,8 @@
 """FSDP2's all-gather of parameters with 8 bits a value, as ZeRO++ quantizes weights (arXiv 2306.10209).
 
 A rank keeps its shard as it is, and its optimizer changes that. What all ranks compute with is rounded: in each block
-of 256 values to 255 levels, from minus to plus the largest magnitude. Errors do not add up: every gather rounds anew.
+of 256 values to 255 levels, from minus to plus the largest magnitude. Blocks end where a parameter's shard does. Errors
+do not add up: every gather rounds anew.
 
     values 1.0, -0.5, 0.003     largest 1.0, so levels are 1/127 = 0.00787 apart
     levels 127, -64, 0          values 1.0, -0.504, 0
@@ -11,7 +12,7 @@ of 256 values to 255 levels, from minus to plus the largest magnitude. Errors do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,37 +27,66 @@ else:
 
 BLOCK: Final = 256
 LEVELS: Final = 127
-_SCALE_BYTES: Final = 4
+_STEP_BYTES: Final = 4
+_LARGEST: Final = torch.finfo(torch.float32).max
 # What can be rounded. Torch hands a unit with parameters of several types over as bytes.
 _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
 # Its name since torch 2.12.
 _gather: Final[Any] = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
 
-def encode(x: Tensor) -> Tensor:
-    """A flat tensor's levels, int8, and then the blocks' steps from level to level, float32; all as bytes, uint8.
+def message_bytes(values: int) -> int:
+    """Bytes of the message of so many values."""
+    return _levels_bytes(values) + _blocks(values) * _STEP_BYTES
 
-    A block with NaN or infinity has no finite step.
+
+def encode(x: Tensor) -> Tensor:
+    """A flat tensor's levels, int8, filled up to whole steps, and then the blocks' steps from level to level, float32.
+
+    All as bytes, uint8. A block with NaN or infinity has no finite step.
     """
-    blocks = torch.zeros(-(-len(x) // BLOCK) * BLOCK, device=x.device)
+    blocks = torch.zeros(_blocks(len(x)) * BLOCK, dtype=torch.float32, device=x.device)
     blocks[: len(x)] = x
-    blocks = blocks.view(-1, BLOCK)
+    blocks = blocks.view(_blocks(len(x)), BLOCK)
     steps = blocks.abs().amax(1, keepdim=True).div_(LEVELS)
     levels = blocks.div_(torch.where(steps > 0, steps, 1)).nan_to_num_(0, 0, 0).round_()
-    return torch.cat([levels.to(torch.int8).view(torch.uint8).view(-1), steps.view(torch.uint8).view(-1)])
+    # Where steps are denormal, they are too coarse for the largest value.
+    levels = levels.clamp_(-LEVELS, LEVELS).to(torch.int8).view(torch.uint8).view(-1)
+    return torch.cat([levels[: _levels_bytes(len(x))], steps.view(torch.uint8).view(-1)])
 
 
 def decode(messages: Tensor, into: Tensor) -> None:
     """Write the values of :func:`encode`'s messages, of shape (ranks, bytes), to ``into``, of shape (ranks, values)."""
-    blocks = messages.shape[1] // (BLOCK + _SCALE_BYTES)
-    levels = messages[:, : blocks * BLOCK].view(torch.int8).view(-1, blocks, BLOCK)
-    steps = messages[:, blocks * BLOCK :].contiguous().view(torch.float32).view(-1, blocks, 1)
-    into.copy_((levels * steps).view(len(messages), -1)[:, : into.shape[1]])
+    ranks, values = into.shape
+    if not values:
+        return
+    steps = messages[:, _levels_bytes(values) :].contiguous().view(torch.float32).view(ranks, _blocks(values), 1)
+    levels = messages.new_zeros(ranks, _blocks(values) * BLOCK)
+    levels[:, :values] = messages[:, :values]
+    found = levels.view(torch.int8).view(ranks, _blocks(values), BLOCK) * steps
+    # The largest level may be just beyond float32.
+    found = torch.where(steps.isfinite(), found.clamp(-_LARGEST, _LARGEST), found)
+    into.copy_(found.view(ranks, _blocks(values) * BLOCK)[:, :values])
+
+
+def _blocks(values: int) -> int:
+    return -(-values // BLOCK)
+
+
+def _levels_bytes(values: int) -> int:
+    return -(-values // _STEP_BYTES) * _STEP_BYTES
 
 
 class AllGather:
-    """FSDP2's all-gather, as `set_custom_all_gather` takes it. Units whose parameters are of several types, or of none
-    that is rounded, are gathered as ever."""
+    """FSDP2's all-gather, as `set_custom_all_gather` takes it.
+
+    ``pieces``: values of each parameter's shard, in their order. Tensors of other lengths are gathered as they are:
+    their values are rounded already, as torch gathers those that it has resharded to fewer ranks. So are other types,
+    and units whose messages would not be shorter.
+    """
+
+    def __init__(self, pieces: Callable[[], list[int]]) -> None:
+        self._pieces = pieces
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Memory for parameters."""
@@ -67,35 +97,54 @@ class AllGather:
         self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, async_op: bool = False
     ) -> Any:
         """Fill ``output_tensor`` with the ranks' rounded shards; this rank's is ``input_tensor``."""
-        if input_tensor.dtype not in _FLOATS or not len(input_tensor):
+        pieces = self._pieces()
+        if not _can_round(input_tensor, pieces):
             return _gather(output_tensor, input_tensor, group, async_op)
-        own = encode(input_tensor)
+        own = torch.cat([encode(piece) for piece in torch.split(input_tensor, pieces)])
         messages = own.new_empty(dist.get_world_size(group), len(own))
         work = _gather(messages.view(-1), own, group, async_op)
-        into = output_tensor.view(len(messages), -1)
+        gathered = _Gathered(messages, output_tensor.view(len(messages), -1), pieces)
         if async_op:
-            return _Gathered(work, messages, into)
-        decode(messages, into)
+            return _Work(work, gathered)
+        gathered.decode()
         return None
 
 
-class _Gathered(Work):
+def _can_round(shard: Tensor, pieces: list[int]) -> bool:
+    if shard.dtype not in _FLOATS or sum(pieces) != len(shard):
+        return False
+    return sum(map(message_bytes, pieces)) < len(shard) * shard.element_size()
+
+
+class _Gathered:
+    """The ranks' messages, of shape (ranks, bytes), and where the values of their pieces belong."""
+
+    def __init__(self, messages: Tensor, into: Tensor, pieces: list[int]) -> None:
+        self._messages, self._into, self._pieces = messages, into, pieces
+
+    def decode(self) -> None:
+        """Write all values."""
+        if self._messages.is_cuda:
+            # They may be another stream's, which must not use their memory anew before.
+            self._messages.record_stream(torch.cuda.current_stream(self._messages.device))
+        parts = torch.split(self._messages, [*map(message_bytes, self._pieces)], dim=1)
+        for part, into in zip(parts, torch.split(self._into, self._pieces, dim=1), strict=True):
+            decode(part, into)
+
+
+class _Work(Work):
     """A gather under way: whoever waits for it first decodes what has come."""
 
-    def __init__(self, work: Any, messages: Tensor, into: Tensor) -> None:
+    def __init__(self, work: Any, gathered: _Gathered) -> None:
         super().__init__()
         self._work = work
-        self._messages: Tensor | None = messages
-        self._into = into
+        self._gathered: _Gathered | None = gathered
 
     @torch.no_grad()
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait for the messages, and decode them once."""
         self._work.wait(*(() if timeout is None else (timeout,)))
-        if self._messages is not None:
-            if self._messages.is_cuda:
-                # They are another stream's, which must not use their memory anew before they are decoded.
-                self._messages.record_stream(torch.cuda.current_stream(self._messages.device))
-            decode(self._messages, self._into)
-            self._messages = None
+        gathered, self._gathered = self._gathered, None
+        if gathered is not None:
+            gathered.decode()
         return True

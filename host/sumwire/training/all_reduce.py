@@ -60,7 +60,7 @@ def all_reduce(
         raise UsageError(f"tensor of {tensor.dtype}: must be one of {', '.join(map(str, (*DTYPES, *INTEGERS)))}")
     if op == "sum" and precision == "exact":
         return _exact_sum(tensor, job, bucket)
-    flat, factor = tensor.detach().reshape(-1), 1
+    flat, factor = _flat(tensor), 1
     given = _given(op, tensor.dtype, precision)
     into = flat if _is_writable(tensor) else None
     if op == "sign":
@@ -82,19 +82,30 @@ def all_reduce(
 
 
 def _check_memory(tensor: Tensor) -> None:
-    """Raises UsageError for a tensor whose values do not lie in memory one by one."""
+    """Raises UsageError for what is no tensor, and a tensor whose values do not lie in memory one by one."""
+    if not isinstance(tensor, Tensor):
+        raise UsageError(f"{type(tensor).__name__}: must be a tensor: torch.as_tensor(...) makes one")
     if tensor.is_nested:
         raise UsageError("nested tensor: must be dense: call to_padded_tensor() first, or reduce what unbind() gives")
     if tensor.layout != torch.strided:
         raise UsageError(f"tensor of {tensor.layout}: must be dense: call to_dense() first")
     if tensor.is_meta:
         raise UsageError("tensor on meta: must be one with values: call to_empty() and fill it")
+    if any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)):
+        raise UsageError("expanded tensor, with several values in one place: must have a place for each: call clone()")
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        raise UsageError("tensor of inference_mode, which nobody may write to outside it: call clone() first")
 
 
 def _is_writable(tensor: Tensor) -> bool:
     """Whether the kernels can write a result to the tensor's own memory."""
     plain = tensor.dtype == torch.float32 and tensor.device.type == "cpu"
-    return plain and tensor.is_contiguous() and not tensor.is_inference()
+    return plain and tensor.is_contiguous() and not tensor.is_inference() and not tensor.is_neg()
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """Its values one by one: in its own memory, where that has them."""
+    return tensor.detach().resolve_neg().reshape(-1)
 
 
 def _given(op: str, dtype: torch.dtype, precision: Precision) -> str:
@@ -120,7 +131,7 @@ def _exact_sum(tensor: Tensor, job: AnyJob, bucket: int) -> Tensor:
 
 def _total(tensor: Tensor, job: AnyJob, make: Callable[[Job, Tensor], Tensor]) -> Tensor:
     """The sum over all ranks, flat: ``make`` gives that over the workers."""
-    flat = tensor.detach().reshape(-1)
+    flat = _flat(tensor)
     return job.total(flat, make) if isinstance(job, NodeJob) else make(job, flat)
 
 

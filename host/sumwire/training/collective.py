@@ -40,7 +40,7 @@ class Threads:
         self.workers = workers
         self._generator = torch.Generator().manual_seed(seed)
         self._given: list[Tensor | None] = [None] * workers
-        self._result = torch.zeros(0, device="cpu")
+        self._result = torch.zeros(0, dtype=torch.float32, device="cpu")
         self._merging = False
         self._barrier = threading.Barrier(workers, self._combine)
 

@@ -130,15 +130,22 @@ class CommThread:
         thread = self._queue.thread
         return not self._closed and thread is not None and thread.is_alive()
 
-    def submit(self, call: Callable[[], _Result], device: torch.device | None = None) -> Future[_Result]:
+    def submit(
+        self, call: Callable[[], _Result], device: torch.device | None = None, *, awaited: bool = False
+    ) -> Future[_Result]:
         """Queue a call. Its future holds what the call returns, or raises its error; later calls run in either case.
 
-        ``device`` is that of the result's tensors; if it is a GPU it is the call's current one. Raises ClosedError
-        after :meth:`close`, and after the job's.
+        ``device`` is that of the result's tensors; if it is a GPU it is the call's current one. ``awaited``: the
+        caller may wait for it, so it is made at once if the thread itself submits it: it could not wait for a call
+        behind its own. Raises ClosedError after :meth:`close`, and after the job's.
         """
         future: Future[_Result] = Future(devices=[device] if device is not None and device.type == "cuda" else None)
+        task = (call, future, device)
+        if awaited and threading.current_thread() is self._queue.thread:
+            _carry_out(task)
+            return future
         with self._lock:
-            if self._closed or not self._queue.put((call, future, device)):
+            if self._closed or not self._queue.put(task):
                 raise ClosedError(f"{self.name} is closed; make a new one")
         return future
 
@@ -161,17 +168,20 @@ def _queue_of(job: Owner) -> _Queue:
 
 def _work(calls: _Calls) -> None:
     while (task := calls.get()) is not None:
-        call, future, device = task
-        try:
-            with on(device):
-                result = call()
-        except Exception as error:  # noqa: BLE001 - any error goes to the future, or its owner would wait for ever
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+        _carry_out(task)
         # The next call may come late, or never: until then nothing of this one is kept.
-        del task, call, future
-        result = None
+        del task
+
+
+def _carry_out(task: _Task) -> None:
+    call, future, device = task
+    try:
+        with on(device):
+            result = call()
+    except Exception as error:  # noqa: BLE001 - any error goes to the future, or its owner would wait for ever
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 def _join(thread: threading.Thread | None) -> None:

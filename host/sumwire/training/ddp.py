@@ -164,7 +164,15 @@ class DdpState(Saved):
         return self._thread.alive
 
     def _parts(self, bucket: GradBucket) -> tuple[tuple[int, int], ...]:
-        """Return (number of the parameter in this state, number of its values), in the bucket's order."""
+        """Return (number of the parameter in this state, number of its values), in the bucket's order.
+
+        Raises UsageError for complex parameters with feedback: DDP's bucket has their parts, one after the other.
+        """
+        if self.feedback is not None and any(parameter.is_complex() for parameter in bucket.parameters()):
+            raise UsageError(
+                "complex parameters: have no residuals here: make DdpState(..., error_feedback=False), or give the "
+                "model real and imaginary parts as parameters"
+            )
         return tuple((self._parameters.number(parameter), parameter.numel()) for parameter in bucket.parameters())
 
     def settle(self) -> None:

@@ -19,25 +19,29 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 class Exchanged:
-    """The parameters that an optimizer exchanges: those of its groups that need gradients when it is made."""
+    """The parameters that workers exchange for an optimizer: those of its groups that need gradients now.
 
-    def __init__(self, optimizer: Optimizer) -> None:
-        self.parameters: list[Tensor] = [p for p in _of(optimizer) if p.requires_grad]
+    ``owner``: what exchanges them, for the error.
+    """
+
+    def __init__(self, optimizer: Optimizer, owner: object) -> None:
+        self._optimizer = optimizer
+        self._owner = type(owner).__name__
+        self.parameters: list[Tensor] = [p for p in self._all() if p.requires_grad]
         self._known = {id(p) for p in self.parameters}
 
-    def check(self, optimizer: Optimizer) -> None:
+    def check(self) -> None:
         """Raise UsageError if the groups have another parameter by now that needs gradients."""
-        for number, p in enumerate(_of(optimizer)):
+        for number, p in enumerate(self._all()):
             if p.requires_grad and id(p) not in self._known:
                 raise UsageError(
-                    f"{type(optimizer).__name__}: parameter {number} of shape {tuple(p.shape)} needs gradients, and "
-                    "did not when this optimizer was made, so that workers would not exchange it: make the optimizer "
-                    "after unfreezing"
+                    f"{self._owner}: parameter {number} of shape {tuple(p.shape)} was in no group, or needed no "
+                    f"gradients, when this {self._owner} was made, so that workers would not exchange it: make a new "
+                    "one after adding or unfreezing parameters"
                 )
 
-
-def _of(optimizer: Optimizer) -> Iterator[Tensor]:
-    return (p for group in optimizer.param_groups for p in group["params"])
+    def _all(self) -> Iterator[Tensor]:
+        return (p for group in self._optimizer.param_groups for p in group["params"])
 
 
 class FlatParameters:

@@ -301,7 +301,7 @@ class NodeJob:
                 whole = gathered()
                 if whole is not None:
                     return self.node.give_parts(partial(self._over_equal_nodes, whole, make))
-                mean = torch.empty(len(x), device=x.device)
+                mean = torch.empty(len(x), dtype=torch.float32, device=x.device)
                 self.node.take_part(mean)
                 return mean
 

@@ -97,7 +97,7 @@ class Marsit(Saved, Optimizer):
         self._collective = _carrier(collective)
         self._raises = nonfinite == "raise"
         super().__init__(optimizer.param_groups, optimizer.defaults)
-        self._exchanged = Exchanged(self)
+        self._exchanged = Exchanged(optimizer, self)
         self._flat = FlatParameters(self._exchanged.parameters)
         self.compensation: Tensor | None = None
         expect_scaler()
@@ -129,7 +129,7 @@ class Marsit(Saved, Optimizer):
         NonFiniteError if finite gradients give a local update with NaN or infinity, when the inner optimizer's
         state has changed; and the collective's errors.
         """
-        self._exchanged.check(self)
+        self._exchanged.check()
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -280,8 +280,16 @@ class GradientOptimizer(Saved, Optimizer):
     def __init__(self, optimizer: Optimizer) -> None:
         self.inner = optimizer
         super().__init__(optimizer.param_groups, optimizer.defaults)
-        self._exchanged = Exchanged(self)
+        self._exchanged = Exchanged(optimizer, self)
         expect_scaler()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refused after construction: only the parameters of then are exchanged."""
+        if hasattr(self, "_exchanged"):
+            raise UsageError(
+                f"add_param_group: make a new {type(self).__name__}, it exchanges the parameters that it was made with"
+            )
+        super().add_param_group(param_group)
 
     def kept(self) -> Content:
         return Inner(self.inner).kept()
@@ -310,7 +318,7 @@ class GradientOptimizer(Saved, Optimizer):
         ``grad_scaler`` is given by GradScaler.step. Raises UsageError for a parameter that did not need gradients
         when this was made: it is exchanged with nobody.
         """
-        self._exchanged.check(self)
+        self._exchanged.check()
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -118,7 +118,7 @@ class Outer(Saved, Optimizer):
         self._error_feedback = error_feedback
         self._reduce = reduce
         super().__init__(optimizer.param_groups, optimizer.defaults)
-        self._exchanged = Exchanged(self)
+        self._exchanged = Exchanged(optimizer, self)
         self.parts = parts_of(self._exchanged.parameters, parts, outer)
         self._sent: list[_Sent] = []
         self._attend()
@@ -141,7 +141,7 @@ class Outer(Saved, Optimizer):
         ``grad_scaler`` is given by GradScaler.step. Raises the job's errors; after one the local step is made.
         Before it, UsageError for a parameter that did not need gradients when this was made: nobody exchanges it.
         """
-        self._exchanged.check(self)
+        self._exchanged.check()
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -214,7 +214,7 @@ class Outer(Saved, Optimizer):
     def _mean(self, part: OuterPart, gradient: Tensor, given: str) -> tuple[Tensor, Tensor]:
         mean, residual = self._reduced(part.number, gradient, given)
         # What is kept is copied: a job uses the memory of its results again.
-        return mean.clone(), residual() if self._error_feedback else torch.zeros(0, device="cpu")
+        return mean.clone(), residual() if self._error_feedback else torch.zeros(0, dtype=torch.float32, device="cpu")
 
     def _reduced(self, number: int, x: Tensor, given: str) -> tuple[Tensor, Residual]:
         if self._reduce is not None:
@@ -315,7 +315,9 @@ class Outer(Saved, Optimizer):
         return _Sent(self.parts[part], due, future)
 
     def _owner(self) -> object:
-        return self._reduce if self._reduce is not None else self.job
+        # On a node of several ranks only the first has a job that keeps anything.
+        own = self.job.job if isinstance(self.job, NodeJob) else self.job
+        return self._reduce if self._reduce is not None else own
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         refuse_pickling(self, "what it communicates by")

@@ -20,7 +20,7 @@ from typing import Any, Final
 import sumwire
 import torch
 import torch.distributed as dist
-from sumwire.sharded.gather import AllGather
+from sumwire.sharded.fsdp2 import round_gathers
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -50,8 +50,7 @@ def train(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     if job is not None:
         sumwire.sharded.attach(model, job, parameters="8bit" if rounded else "exact")
     elif rounded:
-        for unit in (*model.blocks, model):
-            unit.set_custom_all_gather(AllGather())
+        round_gathers(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE, fused=True)
     x, y = _samples(rank, spec["characters"])
     settle()

@@ -102,6 +102,23 @@ def test_any_shape_and_stride_in_place() -> None:
             assert float((result - exact).square().sum() / exact.square().sum()) < 0.03
 
 
+@pytest.mark.parametrize("precision", ["4bit", "8bit"])
+@pytest.mark.parametrize("feedback", [None, "t"])
+def test_values_that_torch_only_says_to_be_negated(precision: Any, feedback: str | None) -> None:
+    """Their memory has the other sign."""
+
+    def work(job: sumwire.Job, worker: int) -> tuple[Tensor, Tensor]:
+        view = torch._neg_view(torch.full((1,), 1.0 + worker))
+        assert view.is_neg() and view.is_contiguous()
+        exact = job.reduce(view)[0].clone()
+        sumwire.all_reduce(view, job, op="sum", precision=precision, feedback=feedback)
+        return view.resolve_neg(), exact
+
+    for found, exact in play(work):
+        torch.testing.assert_close(exact, torch.tensor([-2.5]), rtol=0.1, atol=0)
+        torch.testing.assert_close(found, torch.tensor([-10.0]), rtol=0.1, atol=0)
+
+
 @pytest.mark.parametrize("options", [{}, {"feedback": "t"}, {"op": "sum"}])
 def test_a_result_lands_in_the_tensor_itself(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """With the bits of one that is copied there. Autograd learns of it."""
@@ -274,6 +291,11 @@ def test_other_dtypes_are_refused(tensor: Tensor) -> None:
         sumwire.all_reduce(tensor, job)
 
 
+def made_in_inference() -> Tensor:
+    with torch.inference_mode():
+        return torch.ones(4)
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 @pytest.mark.parametrize(
@@ -283,8 +305,11 @@ def test_other_dtypes_are_refused(tensor: Tensor) -> None:
         (lambda: torch.ones(2, 2, dtype=torch.int32).to_sparse_csr(), r"torch\.sparse_csr: must be dense"),
         (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "nested tensor: must be dense"),
         (lambda: torch.empty(4, device="meta"), "on meta: must be one with values"),
+        (lambda: torch.ones(1).expand(4), "expanded tensor.*must have a place for each: call clone"),
+        (made_in_inference, "tensor of inference_mode.*call clone"),
+        (lambda: [1.0], "list: must be a tensor"),
     ],
-    ids=["sparse", "sparse-rows", "nested", "meta"],
+    ids=["sparse", "sparse-rows", "nested", "meta", "expanded", "inference", "list"],
 )
 def test_other_layouts_are_refused(make: Callable[[], Tensor], words: str) -> None:
     with sumwire.Job(configs(job_mapping(1, 8))[0]) as job, pytest.raises(sumwire.UsageError, match=words):

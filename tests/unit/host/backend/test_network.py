@@ -59,5 +59,7 @@ def test_calls_on_the_callers_job_are_in_one_order_with_those_of_its_hooks() -> 
     for future in futures:
         future.wait()
     assert seen == list(range(20))
+    # A hook's callback waits for a collective.
+    assert hook.submit(lambda: network.submit(lambda _: [x], x.device).wait()).wait() == [x]
     network.close()
     hook.close()

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 import torch
+from sumwire.codec.errors import CodecError
 from sumwire.codec.memory import Recycler
 from sumwire.errors import OrderError
 from sumwire.job.fallback import Fallback
@@ -45,6 +46,17 @@ def test_a_mean_is_divided_in_float32(dtype: torch.dtype) -> None:
     found = mean(x, Alike())
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), x.double(), rtol=3e-7, atol=3e-45)
+
+
+def test_what_the_switch_refuses_is_refused_before_any_collective() -> None:
+    for x in (torch.ones(4, 5), torch.ones(3, dtype=torch.int64)):
+        with pytest.raises(CodecError, match="needs a flat one of"):
+            mean(x, Alike())
+
+
+def test_a_negated_view_is_added_as_what_it_is() -> None:
+    for total, value in ((False, -2.0), (True, -2.0 * RANKS)):
+        assert mean(torch._neg_view(torch.full((2,), 2.0)), Alike(), total=total).tolist() == [value] * 2
 
 
 def test_calls_that_differ_end() -> None:

@@ -67,6 +67,7 @@ def test_the_switch_must_be_a_tenth_faster(switch_ms: float, group: bool) -> Non
     [
         None, [], {"thc": []}, {"thc": [[1, 2]]}, {"thc": [[0, 1.0, 1.0]]}, {"thc": [[1, -1.0, 1.0]]},
         {"thc": [[2, 1.0, 1.0], [1, 1.0, 1.0]]}, {"thc": [[1, "1", 1.0]]}, {"thc": [[1, float("inf"), 1.0]]},
+        {"thc": [[0.5, 1.0, 1.0]]}, {"thc": [[1.5, 1.0, 1.0]]},
         {"thc": [[True, 1.0, 1.0]]}, {"thc": [[k + 1, 1.0, 1.0] for k in range(65)]},
     ],
 )  # fmt: skip
@@ -96,6 +97,13 @@ def _changed(**fields: Any) -> Callable[[Path], object]:
     return lambda path: path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
+def _as_compact_text(path: Path) -> None:
+    """All numbers are written in one place each."""
+    samples = {f"c{codec}": [[k + 1, 1, 1] for k in range(64)] for codec in range(25)}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "codecs": samples}, separators=(",", ":")))
+    assert path.stat().st_size < 16_384
+
+
 @pytest.mark.parametrize(
     ("breakage", "words"),
     [
@@ -107,6 +115,7 @@ def _changed(**fields: Any) -> Callable[[Path], object]:
         (_changed(workers=5), "must have"),
         (_changed(codecs={"thc": [[1]]}), "thc"),
         (_changed(codecs=3), "object"),
+        (_as_compact_text, "take more than 16320 bytes"),
     ],
 )
 def test_a_broken_file_is_ignored_with_one_warning(
@@ -195,9 +204,11 @@ def test_medians_of_the_slowest_rank_are_kept() -> None:
     assert calls == [(size, through) for size in (10, 20) for _ in range(7) for through in ("switch", "group")]
 
 
-@pytest.mark.parametrize("sizes", [(), (0,), (-1, 5), (5, 5), (10, 1), tuple(range(1, 66))])
+@pytest.mark.parametrize("sizes", [(), (0,), (-1, 5), (5, 5), (10, 1), tuple(range(1, 66)), (1.5, 2), ("a",)])
 def test_sizes_that_no_table_can_have_are_refused(sizes: tuple[int, ...]) -> None:
-    with pytest.raises(UsageError, match=r"sizes = \[.*\]: must be 1 to 64 numbers of values, above 0 and rising"):
+    with pytest.raises(
+        UsageError, match=r"sizes = \[.*\]: must be 1 to 64 whole numbers of values, above 0 and rising"
+    ):
         check_sizes(sizes)
     check_sizes(range(1, 65))
 

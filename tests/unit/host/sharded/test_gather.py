@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from sumwire.sharded.gather import AllGather, decode, encode
+from sumwire.sharded.gather import AllGather, decode, encode, message_bytes
 from torch import Tensor
 
 LENGTHS = [1, 255, 256, 257, 5000]
@@ -34,7 +34,7 @@ def by_numpy(x: Tensor) -> np.ndarray:
 
 
 def decoded(x: Tensor) -> Tensor:
-    message, into = encode(x), torch.full((1, len(x)), torch.nan)
+    message, into = encode(x), torch.full((1, len(x)), torch.nan, dtype=torch.float32)
     decode(message.view(1, -1), into)
     return into[0]
 
@@ -43,7 +43,7 @@ def decoded(x: Tensor) -> Tensor:
 def test_values_are_those_of_the_definition(length: int) -> None:
     x = values(length)
     np.testing.assert_array_equal(decoded(x).numpy(), by_numpy(x))
-    assert len(encode(x)) == -(-length // 256) * (256 + 4), "8.125 bits a value"
+    assert len(encode(x)) == message_bytes(length) == -(-length // 4) * 4 + -(-length // 256) * 4
     for start in range(0, length, 256):
         block = x[start : start + 256]
         assert (decoded(x)[start : start + 256] - block).abs().max() <= block.abs().max() / 254 * 1.0001
@@ -61,6 +61,29 @@ def test_zeros_stay_and_what_is_not_finite_stays_so() -> None:
         found = decoded(x)
         assert not found[256:512].isfinite().any(), "its block"
         assert torch.equal(found[:256], x[:256]) and torch.equal(found[512:], x[512:])
+
+
+@pytest.mark.parametrize("value", [2.66e-43, 1e-45, torch.finfo(torch.float32).max, -torch.finfo(torch.float32).max])
+def test_extremes_keep_their_sign_and_stay_finite(value: float) -> None:
+    x = torch.full((5,), value)
+    torch.testing.assert_close(decoded(x), x, rtol=1e-6, atol=1.3e-43)
+
+
+def test_no_values_have_no_message() -> None:
+    assert len(encode(torch.zeros(0))) == message_bytes(0) == 0
+    decode(torch.zeros(3, 0, dtype=torch.uint8), torch.zeros(3, 0))
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def test_torchs_default_type_changes_nothing(double: None) -> None:
+    x = values(65 * 256).to(torch.float32)
+    np.testing.assert_array_equal(decoded(x).numpy(), by_numpy(x))
 
 
 def test_ranks_messages_become_rows() -> None:
@@ -85,7 +108,7 @@ def test_a_gather_rounds_once_it_is_waited_for(group: dist.ProcessGroup, dtype: 
     """Torch's input is a part of its output."""
     x = values(700).clamp(-1e4, 1e4).to(dtype)
     output = x.clone()
-    work = AllGather()(output, output[:700], group, late)
+    work = AllGather(lambda: [300, 0, 400])(output, output[:700], group, late)
     if late:
         assert isinstance(work, dist.Work)
         assert torch.equal(output, x)
@@ -93,12 +116,23 @@ def test_a_gather_rounds_once_it_is_waited_for(group: dist.ProcessGroup, dtype: 
         found = output.clone()
         work.wait()
         assert torch.equal(output, found)
-    assert torch.equal(output, decoded(x.to(torch.float32)).to(dtype))
+    pieces = [decoded(piece.to(torch.float32)) for piece in (x[:300], x[300:])]
+    assert torch.equal(output, torch.cat(pieces).to(dtype)), "blocks end with a parameter"
     assert not torch.equal(output, x)
 
 
-def test_other_types_are_gathered_as_they_are(group: dist.ProcessGroup) -> None:
-    for x in (torch.arange(256, dtype=torch.uint8), values(9).double(), torch.zeros(0)):
-        output = torch.zeros_like(x)
-        AllGather()(output, x, group)
-        assert torch.equal(output, x)
+@pytest.mark.parametrize(
+    ("x", "pieces"),
+    [
+        (torch.arange(256, dtype=torch.uint8), [256]),
+        (values(9).double(), [9]),
+        (torch.zeros(0), []),
+        (values(700), [300]),
+        (values(3), [1, 1, 1]),
+    ],
+    ids=["bytes", "float64", "nothing", "resharded", "not shorter"],
+)
+def test_what_is_gathered_as_it_is(group: dist.ProcessGroup, x: Tensor, pieces: list[int]) -> None:
+    output = torch.zeros_like(x)
+    AllGather(lambda: pieces)(output, x, group)
+    assert torch.equal(output, x)

@@ -116,3 +116,25 @@ def test_a_job_keeps_no_user() -> None:
     del user
     gc.collect()
     assert kept() is None
+
+
+def test_a_call_of_the_thread_itself_that_is_awaited_is_made_at_once() -> None:
+    """As a callback of a mean's future may call the backend on the same job. It could not wait for one behind it."""
+    job, seen = Job(), []
+    hook, backend = CommThread.of(job, "hook"), CommThread.of(job, "backend")
+    started = threading.Event()
+
+    def within() -> None:
+        started.wait(10)
+        backend.submit(lambda: seen.append("inner"), awaited=True).wait()
+        with pytest.raises(ZeroDivisionError):
+            backend.submit(lambda: 1 / 0, awaited=True).wait()
+        hook.submit(lambda: seen.append("last"))
+        seen.append("outer")
+
+    futures = [hook.submit(within), hook.submit(lambda: seen.append("next"))]
+    started.set()
+    for future in futures:
+        future.wait()
+    hook.close()
+    assert seen == ["inner", "outer", "next", "last"]

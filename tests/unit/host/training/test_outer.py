@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from helpers.logs import events_of
 from helpers.training.replicas import INNER, WORKERS, backward, flat, in_threads, net
+from sumwire.checkpoint import Content, Saved
 from sumwire.errors import UsageError
 from sumwire.training.collective import Collective
 from sumwire.training.ddp import Reduce
+from sumwire.training.node import NodeJob
 from sumwire.training.optim import GradientSync, Marsit
 from sumwire.training.outer import Outer
 from sumwire_protocol.logs.events import Event
@@ -257,7 +260,7 @@ def test_parameters_that_are_unfrozen_later_are_refused() -> None:
     """Nobody would exchange them, and the workers' models would go apart without a word."""
 
     def work(collective: Collective) -> None:
-        makes: list[Callable[[torch.optim.Optimizer], torch.optim.Optimizer]] = [
+        makes: list[Callable[[torch.optim.Optimizer], Outer | Marsit | GradientSync]] = [
             lambda inner: Outer(inner, None, every=2, reduce=exact(collective)),
             lambda inner: Marsit(inner, collective, global_lr=0.1),
             lambda inner: GradientSync(inner, exact(collective)),
@@ -270,12 +273,37 @@ def test_parameters_that_are_unfrozen_later_are_refused() -> None:
             optimizer.step()
             model[0].requires_grad_(True)
             before = flat(model)
-            rule = r"parameter 0 of shape \(4, 4\) needs gradients, and did not when this optimizer was made"
-            with pytest.raises(UsageError, match=rule):
+            with pytest.raises(
+                UsageError, match=r"parameter 0 of shape \(4, 4\) was in no group, or needed no gradients"
+            ):
+                optimizer.step()
+            model[0].requires_grad_(False)
+            more = {"params": [nn.Parameter(torch.ones(3))]}
+            with pytest.raises(UsageError, match="add_param_group: make a new "):
+                optimizer.add_param_group(more)
+            inner = optimizer.inner
+            inner.add_param_group(more)
+            with pytest.raises(UsageError, match=r"parameter 4 of shape \(3,\) was in no group"):
                 optimizer.step()
             assert torch.equal(flat(model), before)
 
     in_threads(lambda _, collective: work(collective))
+
+
+def test_a_node_s_first_rank_keeps_its_jobs_state() -> None:
+    """So that a checkpoint goes on where each rank is a worker."""
+
+    class Job(Saved):
+        def kept(self) -> Content:
+            return Content(rest={"operations": 7})
+
+        def restore(self, content: Content, /) -> None:
+            pass
+
+    for leads in (True, False):
+        job = NodeJob("nodes", cast(Any, Job() if leads else None), cast(Any, SimpleNamespace(leads=leads)), 2)
+        outer = Outer(torch.optim.SGD(net().parameters(), lr=0.1), job, every=2)
+        assert outer.kept().rest.get("reduction") == ({"operations": 7} if leads else None)
 
 
 def test_state_of_other_parts_is_refused() -> None:

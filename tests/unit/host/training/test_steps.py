@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 from sumwire.codec.feedback import ParameterFeedback
-from sumwire.errors import NonFiniteError
+from sumwire.errors import NonFiniteError, UsageError
 from sumwire.training.ddp import DdpState
 from sumwire.training.steps import Step
 from torch import Tensor
@@ -146,4 +146,19 @@ def test_a_step_that_backward_gave_up_is_forgotten() -> None:
     state.settle()
     assert state.feedback is not None
     assert cast(Tensor, state.feedback.residual(0)).tolist() == [5.0] * 4
+    state.close()
+
+
+def test_complex_parameters_are_refused_with_feedback() -> None:
+    """Their buckets have twice as many values. Without residuals nothing needs to know."""
+    parameter = torch.nn.Parameter(torch.ones(3, dtype=torch.complex64))
+
+    def reduce(x: Tensor, _: int) -> tuple[Tensor, Any]:
+        return x.clone(), lambda: torch.zeros_like(x)
+
+    bucket = cast(Any, Bucket(0, parameter, torch.ones(6), True))
+    with pytest.raises(UsageError, match=r"complex parameters: have no residuals here.*error_feedback=False"):
+        DdpState(None, reduce=reduce).submit(bucket)
+    state = DdpState(None, reduce=reduce, error_feedback=False)
+    assert state.submit(bucket).wait().tolist() == [1.0] * 6
     state.close()
