@@ -4,7 +4,7 @@
 
 | precision | a worker sends, and gets, for each value | what is lost |
 |---|---|---|
-| "exact" | by the process group: its own all-reduce | nothing beyond the group's rounding; the workers' sum must be within float32 |
+| "exact" | by the process group: its own all-reduce | nothing beyond its rounding; sums must be within float32 |
 | "8bit" | 8 bits, 16 bits: THC, then THC of what that left out | some 0.04 % of the squared norm |
 | "4bit" | 4 bits, 8 bits: THC | some 2 % of the squared norm |
 | "1bit" | 1 bit, 1 bit: the sign, and one scale for all | all but the sign: for error feedback |
