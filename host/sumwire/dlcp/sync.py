@@ -10,7 +10,7 @@ A bucket's place in the model follows from its parameters, not from its number: 
 the front layers last, and regroups them after the first iteration.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
@@ -28,6 +28,7 @@ from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState, Task
 from sumwire.training.early_forward import EarlyForward
+from sumwire.training.flat import check_covered
 from sumwire.training.optim import GradientOptimizer
 
 if TYPE_CHECKING:
@@ -106,6 +107,11 @@ class LaneState(DdpState):
         return future
 
     @property
+    def parameters(self) -> Sequence[Tensor]:
+        """The model's, in its order."""
+        return self._parameters.all
+
+    @property
     def communicating(self) -> bool:
         """Whether a thread that reduces buckets is running."""
         return any(self.lanes.thread(lane).alive for lane in range(len(self.lanes.jobs)))
@@ -176,6 +182,7 @@ class LaneSync(GradientOptimizer):
     def __init__(self, optimizer: Optimizer, state: LaneState) -> None:
         self._state = state
         super().__init__(optimizer)
+        check_covered(state.parameters, optimizer)
 
     @torch.no_grad()
     def synchronize(self) -> None:

@@ -38,6 +38,7 @@ from sumwire.lowrank.tuning import BufferSearch, candidates
 from sumwire.numeric import is_whole
 from sumwire.training.comm_thread import wait_for
 from sumwire.training.ddp import Reduce
+from sumwire.training.flat import check_covered
 from sumwire.training.optim import GradientOptimizer, owner_state, restore_owner
 from sumwire.training.streams import queued
 
@@ -429,11 +430,8 @@ def _check_parameters(parameters: list[Tensor], optimizer: Optimizer) -> None:
     known = {id(parameter) for parameter in parameters}
     if len(known) != len(parameters):
         raise UsageError("parameters: one is there twice: each must be named once")
-    trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad and p.numel()]
-    for number, parameter in enumerate(trained):
-        if parameters and id(parameter) not in known:
-            rule = "must be one of those to synchronise, or the workers drift apart"
-            raise UsageError(f"optimizer's parameter {number} of shape {tuple(parameter.shape)}: {rule}")
+    if parameters:
+        check_covered(parameters, optimizer)
 
 
 def _joined(pieces: list[Tensor]) -> Tensor:

@@ -90,6 +90,9 @@ class HookSystem(System):
     def refuse_nonfinite(self) -> None:
         self._hook.refuse_nonfinite()
 
+    def _check(self, parameters: list[nn.Parameter]) -> None:
+        self._hook.check(parameters)
+
     def hook(self) -> DdpHook:
         from sumwire.systems.baselines.hooks import timed_hook
 

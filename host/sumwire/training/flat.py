@@ -44,6 +44,16 @@ class Exchanged:
         return (p for group in self._optimizer.param_groups for p in group["params"])
 
 
+def check_covered(parameters: Sequence[Tensor], optimizer: Optimizer) -> None:
+    """Raise UsageError if the optimizer trains a parameter that is not one of these, which are exchanged."""
+    known = {id(parameter) for parameter in parameters}
+    trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad and p.numel()]
+    for number, parameter in enumerate(trained):
+        if id(parameter) not in known:
+            rule = "must be one of those to synchronise, or the workers drift apart"
+            raise UsageError(f"optimizer's parameter {number} of shape {tuple(parameter.shape)}: {rule}")
+
+
 class FlatParameters:
     """Values of parameters, in their order: float64 if any parameter is, else float32.
 

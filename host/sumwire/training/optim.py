@@ -13,6 +13,7 @@ All workers start with the same parameters and keep them equal, bit by bit.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, cast, overload
 
@@ -246,10 +247,19 @@ class Marsit(Saved, Optimizer):
 
 
 def _check_inner(optimizer: object) -> None:
-    if not isinstance(optimizer, Optimizer):
-        raise UsageError(f"optimizer = {type(optimizer).__name__}: must be an optimizer of torch, as torch.optim.SGD")
+    check_closure(optimizer)
     if isinstance(optimizer, Marsit | GradientOptimizer):
         rule = "must be one that does not communicate itself: give the optimizer that is within it"
+        raise UsageError(f"optimizer = {type(optimizer).__name__}: {rule}")
+
+
+def check_closure(optimizer: object) -> None:
+    """Raise UsageError unless it is an optimizer that makes a step from the gradients that there are."""
+    if not isinstance(optimizer, Optimizer):
+        raise UsageError(f"optimizer = {type(optimizer).__name__}: must be an optimizer of torch, as torch.optim.SGD")
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        rule = "must be one whose step needs no closure, as that would evaluate gradients of its own: use SGD or AdamW"
         raise UsageError(f"optimizer = {type(optimizer).__name__}: {rule}")
 
 
@@ -278,6 +288,7 @@ class GradientOptimizer(Saved, Optimizer):
     _sends_scaled = False
 
     def __init__(self, optimizer: Optimizer) -> None:
+        _check_inner(optimizer)
         self.inner = optimizer
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._exchanged = Exchanged(optimizer, self)

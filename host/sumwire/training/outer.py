@@ -34,7 +34,7 @@ from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import Reduce
 from sumwire.training.flat import Exchanged
 from sumwire.training.node import AnyJob, NodeJob
-from sumwire.training.optim import Inner, owner_state, restore_owner
+from sumwire.training.optim import Inner, check_closure, owner_state, restore_owner
 from sumwire.training.outer_parts import MakeOuter, OuterPart, parts_of
 from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
 from sumwire.training.scaling import are_finite, expect_scaler, is_unscaled
@@ -108,6 +108,7 @@ class Outer(Saved, Optimizer):
         reduce: Reduce | None = None,
     ) -> None:
         check_precision(precision)
+        check_closure(optimizer)
         _check(job, reduce, every=every, parts=parts, overlap=overlap, mix=mix)
         self.inner = optimizer
         self.every, self.overlap, self.mix = every, overlap, mix
@@ -233,10 +234,12 @@ class Outer(Saved, Optimizer):
     def _outer_step(self, part: OuterPart, mean: Tensor, residual: Tensor) -> None:
         if not all_finite(mean):
             _LOG.warning(
-                "outer step %d: some worker's parameters have NaN or infinity: all go back",
+                "outer step %d: some worker's parameters have NaN or infinity: all go back, and what inner "
+                "optimizers have kept of them is set to 0",
                 self.exchanges, extra=Event.STEP_REVERTED(step=self.exchanges),
             )  # fmt: skip
             part.adopt()
+            _forget_nonfinite(self.inner)
             return
         if self._error_feedback:
             part.residual = residual
@@ -349,6 +352,14 @@ def _restore_part(part: OuterPart, kept: dict[str, Any]) -> None:
     part.shared.copy_(kept["shared"])
     part.outer.load_state_dict(kept["outer"])
     part.compared = False
+
+
+def _forget_nonfinite(optimizer: Optimizer) -> None:
+    """Set NaN and infinity in an optimizer's state to 0: its next step would bring them to the parameters again."""
+    for state in optimizer.state.values():
+        for value in state.values():
+            if isinstance(value, Tensor) and value.is_floating_point():
+                value.nan_to_num_(0.0, 0.0, 0.0)
 
 
 def _beside(piece: Tensor | None, part: OuterPart) -> Tensor | None:

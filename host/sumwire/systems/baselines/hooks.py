@@ -76,6 +76,13 @@ class TimedHook:
         self._parameters = Parameters(model)
         self._buckets = Buckets(self._parameters)
 
+    def check(self, parameters: Iterable[Tensor]) -> None:
+        """Raise UsageError for parameters that the hook cannot divide."""
+        if self._memory is not None and any(p.dim() == 0 for p in parameters):
+            raise UsageError(
+                "parameter of shape (): Power-SGD needs at least one dimension: make it nn.Parameter(value.view(1))"
+            )
+
     def kept(self) -> Content:
         """Return the memory and the buckets that it is of. Raises UsageError if there is one, and no model."""
         if self._memory is None:
@@ -256,7 +263,7 @@ class HookSync(GradientOptimizer):
     def __init__(self, optimizer: Optimizer, hook: TimedHook) -> None:
         self._hook = hook
         super().__init__(optimizer)
-        self._kinds = _by_kind(p for group in self.param_groups for p in group["params"] if p.requires_grad)
+        self._kinds = _by_kind(p for p in self._exchanged.parameters if p.numel())
         if not self._kinds:
             raise UsageError("no parameters: nothing to optimize; give some that need gradients")
 

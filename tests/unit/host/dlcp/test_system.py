@@ -72,6 +72,17 @@ def test_a_job_with_several_ranks_to_a_worker_is_refused_with_a_cure() -> None:
             systems.make(name, job)
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_an_optimizer_with_a_parameter_outside_the_model_is_refused(make_lanes: MakeLanes, early: bool) -> None:
+    """Nobody would exchange it."""
+    model, outside = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([*model.parameters(), outside], lr=0.1)
+    with pytest.raises(
+        UsageError, match=r"optimizer's parameter 4 of shape \(1,\): must be one of those to synchronise"
+    ):
+        systems.make("dlcp", make_lanes(), early_forward=early).attach(model, optimizer)
+
+
 def test_what_the_table_says_of_it() -> None:
     spec = systems.TABLE["dlcp"]
     assert (spec.acts, spec.ops, spec.transports) == ("hook", ("thc", "max32"), ("switch",))

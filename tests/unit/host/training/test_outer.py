@@ -203,6 +203,48 @@ def test_a_worker_with_nan_brings_all_back_to_what_they_share(caplog: pytest.Log
     assert set(events_of(caplog.records)) == {Event.STEP_REVERTED}
 
 
+@pytest.mark.parametrize("inner", ["momentum", "adam"])
+def test_one_workers_nan_gradient_does_not_end_the_training(inner: str) -> None:
+    """Its inner optimizer keeps NaN as momentum. Later steps would bring that back, and all go back again and again."""
+
+    def work(worker: int, collective: Collective) -> list[Tensor]:
+        model = net()
+        outer = outer_of(model, collective, inner)
+        found = []
+        for step in range(3 * EVERY):
+            backward(model, worker, step)
+            if worker == 1 and step == 1:
+                for p in model.parameters():
+                    p.grad = torch.full_like(p, torch.nan)
+            outer.step()
+            if (step + 1) % EVERY == 0:
+                found.append(outer.shared)
+        return found
+
+    for shared in in_threads(work):
+        first, second, third = shared
+        assert torch.isfinite(third).all()
+        assert torch.equal(first, flat(net()))
+        assert not torch.equal(second, first) and not torch.equal(third, second)
+
+
+def test_optimizers_that_need_a_closure_are_refused() -> None:
+    def work(_: int, collective: Collective) -> None:
+        lbfgs = torch.optim.LBFGS(net().parameters())
+        for make in (
+            lambda: Outer(lbfgs, None, every=2, reduce=exact(collective)),
+            lambda: GradientSync(lbfgs, exact(collective)),
+            lambda: Marsit(lbfgs, collective),
+        ):
+            with pytest.raises(UsageError, match="optimizer = LBFGS: must be one whose step needs no closure"):
+                make()
+        once = GradientSync(torch.optim.SGD(net().parameters(), lr=0.1), exact(collective))
+        with pytest.raises(UsageError, match="must be one that does not communicate itself"):
+            GradientSync(once, exact(collective))
+
+    in_threads(work)
+
+
 def test_half_precision_parameters_do_not_lose_small_steps() -> None:
     """A thousandth of a bfloat16's spacing per outer step adds up."""
 
