@@ -117,7 +117,12 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModuleNotFoundError(f"sumwire.{name} needs PyTorch: pip install 'sumwire[host]'", name="torch") from error
     globals()[name] = value
     return value
 

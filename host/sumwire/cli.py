@@ -43,8 +43,8 @@ _STANDARD_INPUT: Final = "-"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns 0 on success, 1 for an error, 130 for Ctrl-C."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser(light=words[:1] in ([name] for name in _LIGHT)).parse_args(words)
     try:
+        options = _parser(light=words[:1] in ([name] for name in _LIGHT)).parse_args(words)
         return int(options.run(options))
     except SumwireError as error:
         print(forms.printable_lines(f"sumwire: {error}"), file=sys.stderr)
@@ -70,17 +70,36 @@ def _parser(*, light: bool) -> argparse.ArgumentParser:
     _add_decode(commands)
     _add_top(commands)
     if not light:
-        _add_others(commands)
+        try:
+            _add_others(commands)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            _add_missing(commands)
     return parser
+
+
+def _add_missing(commands: Commands) -> None:
+    """Of the commands that need torch, what there is without it."""
+    for name in ("inspect", "profile-loss", "tune"):
+        command = commands.add_parser(name, help="needs PyTorch: pip install 'sumwire[host]'", add_help=False)
+        command.add_argument("words", nargs=argparse.REMAINDER)
+        command.set_defaults(run=_without_torch, name=name)
+
+
+def _without_torch(options: argparse.Namespace) -> int:
+    raise UsageError(
+        f"sumwire {options.name}: needs PyTorch, which is not installed here: install it: pip install 'sumwire[host]'"
+    )
 
 
 def _up(options: argparse.Namespace) -> int:
     form = options.log_format
-    voice = forms.Voice(form, "sumwire.start")
+    voice = forms.Voice(form, "sumwire.start", serves=True)
 
     def say(line: str) -> None:
         if form is forms.Form.JSON and line.startswith("{"):
-            print(line, flush=True)  # the aggregator's own
+            voice.pass_on(line)  # the aggregator's own
         else:
             voice.say(line, Logged.SERVICE_SAID())
 

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `sumwire-aggregator`."""
     options = _parser().parse_args(arguments)
     forms.to_stderr(options.log_format, logging.getLevelName(options.log_level.upper()), PATTERN)
-    voice = forms.Voice(options.log_format, "sumwire.aggregator")
+    voice = forms.Voice(options.log_format, "sumwire.aggregator", serves=True)
     try:
         account = None if options.user is None else privileges.account_of(options.user)
         jobs = load_jobs(options.jobs, options.at, key_file=options.key)

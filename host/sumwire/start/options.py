@@ -24,7 +24,13 @@ _BITS: Final = (1, 2, 3, 4)
 def add_to(start: argparse.ArgumentParser) -> None:
     """Add them to a parser."""
     start.add_argument(
-        "--hosts", type=names, nargs="+", default=(), metavar="HOST,HOST", help="the workers, one a server"
+        "--hosts",
+        type=names,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="HOST,HOST",
+        help="the workers, one a server",
     )
     start.add_argument(
         "--tree", type=int, metavar="N", help="divide the hosts among N aggregators, the leaves, below a root"

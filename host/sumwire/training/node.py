@@ -13,20 +13,25 @@ one come from the network, and all ranks still begin the collectives of each gro
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import os
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 import torch
 import torch.distributed as dist
+from sumwire_protocol.logs.forms import printable
 from torch import Tensor
+from torch.distributed import distributed_c10d as c10d
 
 from sumwire.checkpoint import Place
 from sumwire.codec.feedback import ErrorFeedback
-from sumwire.errors import ClosedError, PeerLostError, SumwireError, UsageError
+from sumwire.errors import ClosedError, ForkError, InterruptedJobError, PeerLostError, SumwireError, UsageError
 from sumwire.job.change import Change
 from sumwire.job.gloo_group import first_clause, looks
 from sumwire.job.group_total import added_as
@@ -37,8 +42,31 @@ from sumwire.transport.stats import JobStats
 # Bytes of an error that the worker's rank tells the others.
 _FAILURE_BYTES: Final = 4096
 _GOOD, _BAD = 0, 1
+# How often a rank that waits for another looks whether that one has given up.
+_NOTICE_S: Final = 1.0
+# All ranks of a node make their nodes in the same order.
+_numbers: Final = itertools.count()
 # From a worker's job and its node's mean: the mean over the workers, and the function for the residual.
 Mean = Callable[[Job, Tensor], tuple[Tensor, Residual]]
+
+
+class Notice:
+    """What a rank leaves for others that may wait for it, in the store of all ranks, under a key of their own."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._store: Any = c10d._get_default_store()
+
+    def give(self, reason: str) -> None:
+        """Leave it. Whoever cannot be told notices by the end of this process."""
+        with contextlib.suppress(RuntimeError):
+            self._store.set(self._key, reason)
+
+    def check(self) -> None:
+        """Raises PeerLostError if there is one."""
+        if self._store.check([self._key]):
+            reason = printable(bytes(self._store.get(self._key)).decode(errors="replace"))
+            raise PeerLostError(f"{reason}; start the training on every worker again, or make all jobs anew")
 
 
 class Node:
@@ -51,6 +79,7 @@ class Node:
     def __init__(self, up: dist.ProcessGroup, down: dist.ProcessGroup) -> None:
         self.size = dist.get_world_size(up)
         self.leads = dist.get_rank(up) == 0
+        self._notice = Notice(f"sumwire/node/{down.group_name}/{next(_numbers)}")
         self._first = dist.get_global_rank(up, 0)
         self._up, self._down = up, down
         self._gloo_on_gpu = dist.get_backend(up) == "gloo"
@@ -96,7 +125,7 @@ class Node:
         work = dist.gather(mine, pieces, self._first, group=self._up, async_op=True)
 
         def ended() -> Tensor | None:
-            _await(work)
+            self._await(work)
             return None if whole is None else whole.to(x.device)
 
         return ended
@@ -114,7 +143,7 @@ class Node:
             work = dist.all_reduce(x, group=self._up, async_op=True)
         else:
             work = dist.reduce(x, self._first, group=self._up, async_op=True)
-        return lambda: _await(work)
+        return lambda: self._await(work)
 
     def give(self, make: Callable[[], Tensor]) -> Tensor:
         """On the first rank: make a result, give it to the others and return it. If making it fails, they get the
@@ -162,7 +191,7 @@ class Node:
         staged = own.is_cuda and self._gloo_on_gpu
         into = own.cpu() if staged else own
         pieces = None if whole is None else list(torch.split(whole.cpu() if staged else whole, len(own)))
-        _await(dist.scatter(into, pieces, self._first, group=self._down, async_op=True))
+        self._await(dist.scatter(into, pieces, self._first, group=self._down, async_op=True))
         return own.copy_(into) if staged else own
 
     def _tell(self, error: Exception) -> None:
@@ -181,22 +210,29 @@ class Node:
         cpu = torch.device("cpu")
         return cpu if cpu in self._down._device_types else torch.device("cuda", torch.cuda.current_device())
 
+    def give_up(self, reason: str) -> None:
+        """Tell the node's other ranks, who may wait for this one, that it takes part in no more."""
+        self._notice.give(reason)
+
+    def _await(self, work: Any) -> None:
+        """Wait without blocking in torch's code, which could abort the process at its exit."""
+        looked = time.monotonic()
+        try:
+            for _ in looks():
+                if work.is_completed():
+                    break
+                if time.monotonic() - looked > _NOTICE_S:
+                    self._notice.check()
+                    looked = time.monotonic()
+            work.wait()
+        except RuntimeError as error:
+            raise PeerLostError(
+                f"a rank of this node has ended or cannot be reached ({first_clause(str(error))}); start the training "
+                "on every worker again, as torchrun --max-restarts does"
+            ) from error
+
     def _down_from_first(self, x: Tensor) -> None:
-        _await(dist.broadcast(x, self._first, group=self._down, async_op=True))
-
-
-def _await(work: Any) -> None:
-    """Wait without blocking in torch's code, which could abort the process at its exit."""
-    try:
-        for _ in looks():
-            if work.is_completed():
-                break
-        work.wait()
-    except RuntimeError as error:
-        raise PeerLostError(
-            f"a rank of this node has ended or cannot be reached ({first_clause(str(error))}); start the training on "
-            "every worker again, as torchrun --max-restarts does"
-        ) from error
+        self._await(dist.broadcast(x, self._first, group=self._down, async_op=True))
 
 
 def _foreign(error: Exception) -> Failure:
@@ -226,6 +262,8 @@ class NodeJob:
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
         self._closed = False
+        self._broken: InterruptedJobError | None = None
+        self._process = os.getpid()
         self._stats = JobStats()
 
     @property
@@ -268,8 +306,7 @@ class NodeJob:
         The residual is that of the node's mean, times the ranks of the node, on its first rank; zero on the others.
         """
         mean = x.detach().to(torch.float32, copy=True)
-        with self._lock:
-            self._check_usable()
+        with self._turn():
             self.node.sum_up(mean)()
             if not self.node.leads:
                 self.node.take(mean)
@@ -292,12 +329,12 @@ class NodeJob:
         Other shards may be begun before it is called, in the same order on all ranks. It raises UsageError where nodes
         have different numbers of ranks.
         """
+        self._check_process()
         self._check_usable()
         gathered = self.node.gather(x.detach().to(torch.float32))
 
         def mean_by(make: Mean) -> Tensor:
-            with self._lock:
-                self._check_usable()
+            with self._turn():
                 whole = gathered()
                 if whole is not None:
                     return self.node.give_parts(partial(self._over_equal_nodes, whole, make))
@@ -319,8 +356,7 @@ class NodeJob:
     def total(self, x: Tensor, make: Callable[[Job, Tensor], Tensor]) -> Tensor:
         """Sum of all ranks' flat tensors, in their dtype: ``make(job, x)`` gives that of the workers' x."""
         total = x.detach().to(added_as(x.dtype), copy=True)
-        with self._lock:
-            self._check_usable()
+        with self._turn():
             self.node.sum_up(total, divided=False)()
             if not self.node.leads:
                 self.node.take(total)
@@ -343,9 +379,39 @@ class NodeJob:
         assert self.job is not None, "to be called on a worker"
         return self.job
 
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One operation at a time. One that is interrupted ends this rank's part: the node's others do not know how far
+        it has come."""
+        self._check_process()
+        with self._lock:
+            self._check_usable()
+            try:
+                yield
+            except SumwireError:
+                raise
+            except BaseException as error:
+                by = type(error).__name__
+                reason = f"job {self.name}: an operation on rank {dist.get_rank()} was interrupted by {by}"
+                self._broken = InterruptedJobError(
+                    f"{reason}; close the job on every rank, and make new ones: sumwire.init()"
+                )
+                self.node.give_up(reason)
+                raise
+
+    def _check_process(self) -> None:
+        # Before the lock, which another thread may have held when this process was forked.
+        if os.getpid() != self._process:
+            raise ForkError(
+                f"job {self.name}: used in a forked child of the process that made it; make the job in the child, or "
+                'start processes with the method "spawn" of torch.multiprocessing'
+            )
+
     def _check_usable(self) -> None:
         if self._closed:
             raise ClosedError(f"job {self.name} is closed; make a new one: sumwire.init()")
+        if self._broken is not None:
+            raise self._broken
 
     def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None) -> Tensor:
         """Raises UsageError: signs of several ranks have no merged sign inside a node."""

@@ -151,23 +151,40 @@ def uncaught_to_stderr() -> None:
 
 class Voice:
     """What a program says on standard output: text, in which names from outside are no orders to the terminal, or an
-    event in JSON."""
+    event in JSON.
 
-    def __init__(self, form: Form, name: str, stream: TextIO | None = None) -> None:
-        self.form, self._name, self._stream = form, name, stream
+    ``serves``: the program goes on when nobody reads it any more, or its disk is full. That is said once, on standard
+    error.
+    """
+
+    def __init__(self, form: Form, name: str, stream: TextIO | None = None, *, serves: bool = False) -> None:
+        self.form, self._name, self._stream, self._serves = form, name, stream, serves
         self._formatter = JsonFormatter()
 
     def say(self, text: str, extra: dict[str, Told], level: int = logging.INFO) -> None:
         """One event. It leaves at once."""
-        stream = self._stream or sys.stdout
         if self.form is Form.JSON:
             record = logging.LogRecord(self._name, level, "", 0, text, None, None)
             vars(record).update(extra)
             text = self._formatter.format(record)
         else:
             text = printable_lines(text)
-        stream.write(f"{text}\n")
-        stream.flush()
+        self.pass_on(text)
+
+    def pass_on(self, line: str) -> None:
+        """A line as it is. It leaves at once."""
+        stream = self._stream or sys.stdout
+        if stream is None:  # closed before the program began
+            return
+        try:
+            stream.write(f"{line}\n")
+            stream.flush()
+        except OSError as error:
+            if not self._serves:
+                raise
+            # What is left in its memory would be written again at the end, with a complaint of Python's.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            sys.stderr.write(f"standard output: {error.strerror}: nothing more is written there\n")
 
 
 def is_event(line: str, event: Event, text: str) -> bool:

@@ -14,8 +14,9 @@ import torch
 import torch.distributed as dist
 from helpers.gloo.ddp_cases import Net, flat_grads
 from helpers.transport.udp_bridge import SILENCE_S
+from sumwire.errors import SumwireError
 from sumwire.start import place
-from sumwire.training.node import AnyJob, Node
+from sumwire.training.node import AnyJob, Node, NodeJob
 from torch.nn.parallel import DistributedDataParallel
 
 LENGTH = 5000
@@ -123,6 +124,51 @@ def in_local_groups(rank: int, mapping: dict[str, Any], size: int) -> dict[str, 
     if job is not None:
         job.close()
     return {"grads": flat_grads(model).tolist()}
+
+
+def interrupted(rank: int, options: dict[str, Any], who: int) -> list[str]:
+    """Two operations, the first of which rank ``who`` leaves by Ctrl-C: what each rank is told."""
+    job = opened(options)
+    assert isinstance(job, NodeJob)
+    sumwire.all_reduce(torch.ones(9), job)
+    if rank == who:
+        # Where it waits: the first rank for the network, another one for the first.
+        target, name = (job.node, "take") if job.job is None else (job.job._session, "carry_out")
+        setattr(target, name, _leaves)
+    told = []
+    for _ in range(2):
+        try:
+            sumwire.all_reduce(torch.ones(9), job)
+            told.append("")
+        except (SumwireError, KeyboardInterrupt) as error:
+            told.append(f"{type(error).__name__}: {error}")
+    job.close(agree=False)
+    return told
+
+
+def _leaves(*arguments: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def in_a_fork(rank: int, options: dict[str, Any]) -> str:
+    """What a forked child that uses the job is told."""
+    with opened(options) as job:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            text = "no error"
+            try:
+                sumwire.all_reduce(torch.ones(9), job)
+            except SumwireError as error:
+                text = f"{type(error).__name__}: {error}"
+            os.write(writer, text.encode())
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as told:
+            text = told.read()
+        os.waitpid(child, 0)
+        sumwire.all_reduce(torch.ones(9), job)
+    return text
 
 
 def order_of_collectives(rank: int, nodes: list[list[int]]) -> list[str]:

@@ -139,6 +139,27 @@ def test_ddp_with_several_ranks_a_node(ranks: Ranks) -> None:
     assert [bool(outcome["residuals"]) for outcome in outcomes] == [True, False, True, False]
 
 
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_rank_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, who: int) -> None:
+    """In processes of their own: the node's groups are left in the middle of a collective."""
+    description = job_of(2)
+    with Ranks(RANKS, tmp_path) as own, aggregator_serving(description), service_of(description) as options:
+        outcomes = own.run(start_cases.interrupted, options, who)
+    first, second = outcomes[who]
+    assert first.startswith("KeyboardInterrupt")
+    assert second.startswith(f"InterruptedJobError: job sumwire: an operation on rank {who} was interrupted")
+    assert outcomes[1 - who][1].startswith("PeerLostError: ")
+    assert f"rank {who} was interrupted by KeyboardInterrupt" in outcomes[1 - who][who - 1 if who else 1]
+    assert all(told[1] for told in outcomes), "nobody goes on without it"
+
+
+def test_a_forked_child_of_a_node_is_told(ranks: Ranks) -> None:
+    description = job_of(2)
+    with aggregator_serving(description), service_of(description) as options:
+        for told in ranks.run(start_cases.in_a_fork, options):
+            assert told.startswith("ForkError: job sumwire: used in a forked child of the process that made it")
+
+
 def test_nodes_fall_back_together(ranks: Ranks) -> None:
     """No aggregator at all: exact sums by gloo between the nodes."""
     description = job_of(2)

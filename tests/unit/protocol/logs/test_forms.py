@@ -8,7 +8,9 @@ import argparse
 import io
 import json
 import logging
+import os
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -125,6 +127,25 @@ def test_what_a_program_says() -> None:
     assert not is_event('{"event": "counted"}', Event.READY, "ready: ")
     assert not is_event("{not json", Event.READY, "ready: ")
     assert not is_event("[1]", Event.READY, "ready: ")
+
+
+@pytest.mark.parametrize("serves", [False, True])
+def test_a_program_that_serves_needs_no_reader(serves: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a file as a program gets it
+        voice = Voice(Form.TEXT, "sumwire", full, serves=serves)
+        if not serves:
+            with pytest.raises(OSError, match="No space left"):
+                voice.say("ready: here", Event.READY(at="here"))
+            os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+            return
+        for _ in range(2):
+            voice.say("ready: here", Event.READY(at="here"))
+    assert capfd.readouterr().err == "standard output: No space left on device: nothing more is written there\n"
+
+
+def test_a_program_without_standard_output_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    Voice(Form.TEXT, "sumwire").say("ready: here", Event.READY(at="here"))
 
 
 @pytest.mark.parametrize(
