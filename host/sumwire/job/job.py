@@ -600,7 +600,7 @@ class Job(Saved):
         except BaseException as error:
             self._broken = InterruptedJobError(
                 f"job {self.config.name}: operation {call.number} was interrupted by {type(error).__name__}; close the "
-                "job and make a new one on every worker: Job(config), or sumwire.init()"
+                "job and make a new one on every worker"
             )
             self._say_failed(self._broken)
             self.give_up()

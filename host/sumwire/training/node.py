@@ -66,7 +66,9 @@ class Notice:
         """Raises PeerLostError if there is one."""
         if self._store.check([self._key]):
             reason = printable(bytes(self._store.get(self._key)).decode(errors="replace"))
-            raise PeerLostError(f"{reason}; start the training on every worker again, or make all jobs anew")
+            raise PeerLostError(
+                f"a rank of this node has given up ({reason}); start the training again, or make new jobs on all ranks"
+            )
 
 
 class Node:
