@@ -139,7 +139,7 @@ def test_ddp_with_several_ranks_a_node(ranks: Ranks) -> None:
     assert [bool(outcome["residuals"]) for outcome in outcomes] == [True, False, True, False]
 
 
-@pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.parametrize("who", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_a_rank_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, who: int) -> None:
     """In processes of their own: the node's groups are left in the middle of a collective."""
     description = job_of(2)
