@@ -158,12 +158,13 @@ def unpacked(kind: str, place: Place, entries: Mapping[str, Any]) -> Content:
 
 def _complete(states: Sequence[dict[str, Any]]) -> None:
     """Give each what only others have, with residuals of zero: of a node's ranks, only the first has the job's."""
+    rest = {name: value for state in states for name, value in state["rest"].items()}
+    like = {name: value for state in states for name, value in state["residuals"].items()}
     for state in states:
-        for other in states:
-            for name in other["rest"].keys() - state["rest"].keys():
-                state["rest"] = {**state["rest"], name: other["rest"][name]}
-                zeros = _scaled_sum([], other["residuals"].get(name, {}), 0)
-                state["residuals"] = {**state["residuals"], name: zeros}
+        missing = rest.keys() - state["rest"].keys()
+        state["rest"] = {**state["rest"], **{name: rest[name] for name in missing}}
+        zeros = {name: _scaled_sum([], like.get(name, {}), 0) for name in missing}
+        state["residuals"] = {**state["residuals"], **zeros}
 
 
 def _incomplete(kind: str, place: Place, workers: int, there: Sequence[int], missing: Sequence[int]) -> str:

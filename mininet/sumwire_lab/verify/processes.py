@@ -101,6 +101,17 @@ def run_module(words: Sequence[str]) -> Ended:
     return run_words([sys.executable, "-m", *words])
 
 
+def measured_by(experiment: str, *words: object) -> Any:
+    """What an experiment prints as JSON in its last line. It is a process of its own, which may fork its ranks.
+
+    Raises LabError if it fails.
+    """
+    ended = run_module([f"sumwire_lab.experiments.{experiment}", *map(str, words)])
+    if ended.status:
+        raise LabError(f"{experiment} {' '.join(map(str, words))} ended with {ended.status}: {ended.last_line}")
+    return json.loads(ended.last_line)
+
+
 def run_words(words: Sequence[str]) -> Ended:
     """Run a command in the same way."""
     path = os.pathsep.join([str(ROOT / "tests"), *sys.path])

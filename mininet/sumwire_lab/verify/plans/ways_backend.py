@@ -4,19 +4,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import sharded_steps
 from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Experiment
-from sumwire_lab.verify.processes import run_module, run_tests
+from sumwire_lab.verify.processes import measured_by, run_tests
 from sumwire_lab.verify.rows import trust
 from sumwire_lab.verify.rows import ways_sharded as rows
 
@@ -71,9 +69,5 @@ def _sharded(results: Path, say: Say, options: WaysOptions) -> list[Check]:
 
 
 def _loss(options: WaysOptions) -> list[Check]:
-    """In a process of its own, which forks its ranks."""
     steps = QUICK_LOSS_STEPS if options.quick else LOSS_STEPS
-    ended = run_module(["sumwire_lab.experiments.sharded_loss", str(steps), *map(str, options.seeds)])
-    if ended.status:
-        raise LabError(f"sharded_loss ended with {ended.status}: {ended.last_line}")
-    return [rows.losses(json.loads(ended.last_line))]
+    return [rows.losses(measured_by("sharded_loss", steps, *options.seeds))]

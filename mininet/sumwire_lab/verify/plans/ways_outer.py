@@ -4,18 +4,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import outer_time
 from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Experiment
-from sumwire_lab.verify.processes import run_module, run_tests
+from sumwire_lab.verify.processes import measured_by, run_tests
 from sumwire_lab.verify.rows import trust
 from sumwire_lab.verify.rows import ways_outer as rows
 
@@ -38,9 +36,5 @@ def _time(results: Path, say: Say, options: WaysOptions) -> list[Check]:
 
 
 def _loss(options: WaysOptions) -> list[Check]:
-    """In a process of its own, which forks its ranks."""
     steps = QUICK_STEPS if options.quick else STEPS
-    ended = run_module(["sumwire_lab.experiments.outer_loss", str(steps), *map(str, options.seeds)])
-    if ended.status:
-        raise LabError(f"outer_loss ended with {ended.status}: {ended.last_line}")
-    return [rows.losses(json.loads(ended.last_line))]
+    return [rows.losses(measured_by("outer_loss", steps, *options.seeds))]

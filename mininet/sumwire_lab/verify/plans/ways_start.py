@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -12,13 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import ways_lines
 from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check, absent
 from sumwire_lab.verify.plan import Experiment
-from sumwire_lab.verify.processes import run_module, run_tests
+from sumwire_lab.verify.processes import measured_by, run_tests
 from sumwire_lab.verify.rows import trust
 from sumwire_lab.verify.rows import ways_start as rows
 
@@ -69,18 +67,11 @@ def _nodes(options: WaysOptions) -> list[Check]:
 
 
 def _one_size(nodes: int, ranks: int) -> Check:
-    ended = run_module(["sumwire_lab.experiments.ways_nodes", str(nodes), str(ranks)])
-    if ended.status:
-        raise LabError(f"{nodes} x {ranks} ranks ended with {ended.status}: {ended.last_line}")
-    return rows.nodes(json.loads(ended.last_line))
+    return rows.nodes(measured_by("ways_nodes", nodes, ranks))
 
 
 def _tree(options: WaysOptions) -> list[Check]:
     """In a process of its own, which forks its workers."""
     if os.geteuid() or shutil.which("ip") is None:
         return [absent("a tree of aggregators against a single one", "equal results", "needs root and the program ip")]
-    words = [str(number) for number in (*TREE, QUICK_TURNS if options.quick else TURNS)]
-    ended = run_module(["sumwire_lab.experiments.ways_tree", *words])
-    if ended.status:
-        raise LabError(f"a tree of {TREE[1]} leaves ended with {ended.status}: {ended.last_line}")
-    return rows.tree(json.loads(ended.last_line))
+    return rows.tree(measured_by("ways_tree", *TREE, QUICK_TURNS if options.quick else TURNS))

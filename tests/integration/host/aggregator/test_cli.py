@@ -82,6 +82,28 @@ def test_serves_until_a_signal_and_says_what_it_counted(tmp_path: Path, processe
     assert "rejected: none" in out and "Traceback" not in errors
 
 
+def test_it_serves_on_when_its_output_cannot_be_written(tmp_path: Path) -> None:
+    mapping = every_op_mapping()
+    path = write_job(mapping, tmp_path / "job.json")
+    command = [sys.executable, "-m", "sumwire.aggregator.cli", str(path)]
+    environment = {**os.environ, "PYTHONPATH": PATH}
+    with (
+        open("/dev/full", "w") as full,  # noqa: PTH123 - as a shell opens it
+        subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment) as process,
+    ):
+        try:
+            said = line_of(process.stderr)
+            while "standard output: No space left on device" not in said:
+                assert said, "it has ended"
+                said = line_of(process.stderr)
+            reduce_once(mapping)
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+
+
 def test_all_that_it_says_in_json(tmp_path: Path) -> None:
     mapping = every_op_mapping()
     path = write_job(mapping, tmp_path / "job.json")
