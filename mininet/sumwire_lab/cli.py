@@ -23,7 +23,7 @@ from sumwire_lab.options.script_options import ScriptOptions
 
 if TYPE_CHECKING:
     from sumwire_lab.run.standing import Standing
-    from sumwire_lab.verify.check import Check
+    from sumwire_lab.study.check import Check
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -261,7 +261,7 @@ def _verify_faithful(arguments: argparse.Namespace) -> int:
 
 
 def _verified(done: list[Check]) -> int:
-    from sumwire_lab.verify.check import table
+    from sumwire_lab.study.check import table
 
     say("\n" + table(done))
     return EXIT_FAILED if any(check.holds is False for check in done) else 0

@@ -49,7 +49,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_lab": (
         "mininet",
         {"sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch"},
-        "errors | options | system | network | training | load | run | faults | bench | experiments | life models"
+        "errors | options | system | study | network | training | load | run | faults | bench | experiments | life models"
         " | verify | cli",
     ),
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from sumwire_lab.options.bench_options import BenchOptions
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.study.experiment import Say
 
 
 class Case(Protocol):

@@ -13,7 +13,7 @@ from typing import Any
 from sumwire_lab.bench.benchmark import Benchmark, CaseT, Context, RowT
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.bench_options import BenchOptions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system import leftovers
 
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.tasks import TASKS
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.records import Follower
 from sumwire_lab.run.training_run import run
+from sumwire_lab.study.experiment import Say
 
 # By then a digits model has reached its accuracy.
 QUICK_EPOCHS: Final = 8

@@ -22,7 +22,7 @@ from sumwire_lab.bench.suites.codec_error import CodecError
 from sumwire_lab.bench.suites.scaling import Scaling
 from sumwire_lab.bench.suites.sizes import Sizes
 from sumwire_lab.options.bench_options import SUITES, BenchOptions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 
 RECORD: Final = "bench.json"
 PAGE: Final = "report.html"

@@ -21,8 +21,8 @@ from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import open_session
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 
 # A step's results then take 1.2 s on a worker's link: 520 packets of 1098 bytes. Slow, so that processors hardly count.
 MBIT: Final = 3.75

@@ -16,7 +16,7 @@ from typing import Final
 from softswitch.fuzz.p4runtime.target import Target, TargetError, folder
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.study.experiment import Say
 
 VERSION: Final = "0.30.0"
 # As the programs of the checks have them.

@@ -44,7 +44,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire_lab.load import frames
 from sumwire_lab.load.frames import Endpoints
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.study.experiment import Say
 
 WORKERS: Final = 4
 SLOTS: Final = 64

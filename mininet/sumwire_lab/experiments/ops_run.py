@@ -14,8 +14,8 @@ from sumwire_lab.experiments.ops_worker import OpsSpec
 from sumwire_lab.network import switches
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import open_session
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system import leftovers
 
 # More than the job has slots, so that slots are reused.

@@ -20,8 +20,8 @@ from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import Session, open_session
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system.processes import killed_after, wait_all
 from sumwire_lab.system.readiness import wait_said
 

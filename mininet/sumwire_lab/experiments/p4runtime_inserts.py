@@ -21,7 +21,7 @@ from softswitch.fuzz.p4runtime.elections import Elections, with_id
 from softswitch.fuzz.p4runtime.target import DEVICE_ID, Target, TargetError, bmv2, folder, soft
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.study.experiment import Say
 
 BATCH: Final = 1000
 _TABLE, _ACTION = "lpm_t", "forward"

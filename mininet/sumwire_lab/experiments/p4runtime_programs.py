@@ -20,7 +20,7 @@ from softswitch.p4runtime.service import Service
 from softswitch.p4runtime.stream import Stream
 from softswitch.switch import SoftSwitch
 
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.study.experiment import Say
 
 _DEVICE_ID: Final = 1
 _TOLD: Final = 1000

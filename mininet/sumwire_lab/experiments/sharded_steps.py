@@ -22,8 +22,8 @@ from sumwire_lab.experiments.sharded_worker import GLOO, ROUNDED, SUMWIRE
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.options.tasks import TEXT
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import open_session
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 
 MBIT: Final = 100.0
 NODES: Final = 4

@@ -24,8 +24,8 @@ from sumwire_lab.network import switches
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.apply_conditions import apply_conditions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import Session, open_session
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system.processes import killed_after
 from sumwire_lab.system.readiness import wait_said
 

@@ -24,8 +24,8 @@ from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, HostPlan
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import Session, open_session
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system.processes import killed_after, stop_process
 
 WORKERS: Final = 4

@@ -19,9 +19,9 @@ from typing import Final
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments.metrics_run import Top, top_beside, training_of
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.records import Follower, StepRecord
 from sumwire_lab.run.training_run import run
+from sumwire_lab.study.experiment import Say
 
 _SYSTEM: Final = "thc"
 # The first steps are those of a cold start.

@@ -19,11 +19,11 @@ from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.options.script_options import ScriptOptions
 from sumwire_lab.run.apply_conditions import apply_conditions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.link_use import LinkMeter
 from sumwire_lab.run.prompt import prompt
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.run.standing import Standing
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system import leftovers
 from sumwire_lab.system.processes import killed_after, wait_all
 

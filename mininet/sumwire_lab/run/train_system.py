@@ -12,12 +12,12 @@ from typing import Final
 
 from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.progress import Progress
 from sumwire_lab.run.records import Follower, WorkerRecord
 from sumwire_lab.run.session import Session
 from sumwire_lab.run.summary import SystemResult
 from sumwire_lab.run.traces import join_traces
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.system.barrier import Barrier
 from sumwire_lab.training.worker import WorkerSpec
 

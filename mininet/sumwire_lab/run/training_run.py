@@ -24,7 +24,6 @@ from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 from sumwire_lab.run import machine
 from sumwire_lab.run.apply_conditions import apply_conditions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.link_use import LinkMeter
 from sumwire_lab.run.live import LivePage, Moment
 from sumwire_lab.run.malformed_senders import MalformedSenders
@@ -34,6 +33,7 @@ from sumwire_lab.run.session import open_session
 from sumwire_lab.run.summary import SystemResult, run_summary
 from sumwire_lab.run.train_system import train
 from sumwire_lab.run.virtual_queues import drops, no_queues, virtual_queues
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system import drop_counters, leftovers
 
 _LOG: Final = logging.getLogger("sumwire_lab")

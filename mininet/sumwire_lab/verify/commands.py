@@ -14,8 +14,8 @@ from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.see_options import SeeOptions
 from sumwire_lab.options.trust_options import TrustOptions
 from sumwire_lab.options.ways_options import WaysOptions
-from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check
+from sumwire_lab.study.check import Check
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Plan
 from sumwire_lab.verify.plans import acp, dlcp, faithful, life, papers, see, sign, speed, thc, trust, ways
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check, failed, table
+from sumwire_lab.study.check import Check, failed, table
+from sumwire_lab.study.experiment import Say
 
 Experiment = Callable[[], list[Check]]
 """Measures something and returns its checks."""

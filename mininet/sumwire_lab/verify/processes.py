@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from sumwire_lab.errors import LabError
 from sumwire_lab.network.switches import BMV2
 from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS
-from sumwire_lab.verify.check import Check, absent, holds
+from sumwire_lab.study.check import Check, absent, holds
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PACKET_TESTS: Final = "tests/packet"

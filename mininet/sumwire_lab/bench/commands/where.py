@@ -17,7 +17,7 @@ from sumwire_lab.bench.where.record import SWITCHES, SYSTEMS, Record
 from sumwire_lab.errors import LabError, MissingToolError, OptionError
 from sumwire_lab.network import switches
 from sumwire_lab.options.recipes import BASELINE
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.study.experiment import Say
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, BENCHED, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.experiment import interruptible
 from sumwire_lab.run.session import open_session
+from sumwire_lab.study.experiment import interruptible
 from sumwire_lab.system import leftovers
 
 VALUE_BYTES: Final = 4

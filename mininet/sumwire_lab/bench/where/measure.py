@@ -23,8 +23,8 @@ from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.network import switches
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import open_session
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system import leftovers
 
 _WORKER: Final = "sumwire_lab.bench.allreduce_worker"

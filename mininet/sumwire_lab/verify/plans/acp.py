@@ -21,10 +21,10 @@ from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.tasks import TASKS, TEXT
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.records import Follower, StepRecord
 from sumwire_lab.run.training_run import run
-from sumwire_lab.verify.check import Check
+from sumwire_lab.study.check import Check
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Plan
 from sumwire_lab.verify.processes import ROOT
 from sumwire_lab.verify.rows import acp as rows

@@ -15,9 +15,9 @@ from sumwire_lab.experiments.spines import run_spines
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import Degrade, LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
-from sumwire_lab.verify.check import Check
+from sumwire_lab.study.check import Check
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Plan
 from sumwire_lab.verify.plans import dlcp_bad_input as bad_input
 from sumwire_lab.verify.processes import without_bmv2

@@ -17,7 +17,7 @@ from sumwire.transport.delivery import Delivery
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.run_options import LinkOptions
-from sumwire_lab.verify.check import Check, holds
+from sumwire_lab.study.check import Check, holds
 
 _ORDERLY: Final[dict[str, Any]] = {
     "port": 1,

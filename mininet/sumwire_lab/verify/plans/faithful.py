@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from sumwire_lab.options.faithful_options import FaithfulOptions
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment, Plan
 from sumwire_lab.verify.plans import faithful_p4runtime, faithful_tofino, faithful_v1model
 

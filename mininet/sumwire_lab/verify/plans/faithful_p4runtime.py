@@ -10,8 +10,8 @@ from typing import Final
 
 from sumwire_lab.experiments import finsy_run, p4runtime_inserts, p4runtime_programs
 from sumwire_lab.options.faithful_options import FaithfulOptions
-from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check, absent, at_most, equal
+from sumwire_lab.study.check import Check, absent, at_most, equal
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.processes import ROOT, without_bmv2
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.options.faithful_options import FaithfulOptions
-from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check, absent, at_most, holds, reported
+from sumwire_lab.study.check import Check, absent, at_most, holds, reported
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.processes import ROOT, run_words
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 from sumwire_lab.errors import LabError
 from sumwire_lab.network.switches import BMV2
 from sumwire_lab.options.faithful_options import FaithfulOptions
-from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check, absent, at_least, equal, holds
+from sumwire_lab.study.check import Check, absent, at_least, equal, holds
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.processes import ROOT, run_module, run_words, without_bmv2
 

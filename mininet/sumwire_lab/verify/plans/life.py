@@ -16,8 +16,8 @@ from sumwire_lab.life.case import Case, Outcome
 from sumwire_lab.life.rows.table import ROWS
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.life_options import LifeOptions, present
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
-from sumwire_lab.verify.check import Check, absent
+from sumwire_lab.study.check import Check, absent
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.verify.plan import Plan
 from sumwire_lab.verify.rows import life as rows
 from sumwire_lab.verify.rows.shared import WHY_ABSENT

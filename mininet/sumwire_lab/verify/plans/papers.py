@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from sumwire_lab.options.papers_options import PapersOptions
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment, Plan
 from sumwire_lab.verify.plans import papers_acp, papers_dlcp, papers_marsit, papers_thc
 

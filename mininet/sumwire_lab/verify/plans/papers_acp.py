@@ -15,9 +15,9 @@ from sumwire_lab.experiments.replicas import EPOCHS
 from sumwire_lab.options.acp_options import ACP, FUSION, NO_WFBP, POWERSGD, WFBP, AcpOptions
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.tasks import TEXT
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
-from sumwire_lab.verify.check import Check
+from sumwire_lab.study.check import Check
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.rows import acp as rows
 

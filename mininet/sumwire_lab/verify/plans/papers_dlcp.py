@@ -20,9 +20,9 @@ from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
-from sumwire_lab.verify.check import Check
+from sumwire_lab.study.check import Check
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.processes import run_module, without_bmv2
 from sumwire_lab.verify.rows import papers_dlcp as rows

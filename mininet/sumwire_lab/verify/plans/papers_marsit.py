@@ -13,8 +13,8 @@ from sumwire.codec.ssdm import MOMENTUM
 from sumwire_lab.experiments import marsit_digits, matching, sign_codecs
 from sumwire_lab.experiments.replicas import EPOCHS, Digits
 from sumwire_lab.options.papers_options import PapersOptions
-from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check, reported
+from sumwire_lab.study.check import Check, reported
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.processes import ROOT
 from sumwire_lab.verify.rows import marsit as rows

@@ -31,10 +31,10 @@ from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.thc_variants import THC, ThcOptions
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
+from sumwire_lab.study.check import Check
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.training import digits_data
-from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.rows import papers_thc as rows
 

@@ -23,8 +23,8 @@ from sumwire_lab.options.life_options import LifeOptions, present
 from sumwire_lab.options.run_options import RunOptions, TrainOptions
 from sumwire_lab.options.see_options import SeeOptions
 from sumwire_lab.run import training_run
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
-from sumwire_lab.verify.check import Check, absent, holds
+from sumwire_lab.study.check import Check, absent, holds
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.verify.plan import Plan
 from sumwire_lab.verify.processes import run_module, run_tests
 from sumwire_lab.verify.rows import see as rows

@@ -14,9 +14,9 @@ from sumwire_lab.experiments import marsit_identity
 from sumwire_lab.experiments.bias_run import run_bias
 from sumwire_lab.experiments.ops_run import run_ops
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
-from sumwire_lab.verify.check import Check, holds
+from sumwire_lab.study.check import Check, holds
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Plan
 from sumwire_lab.verify.processes import packet_tests, run_tests, without_bmv2
 from sumwire_lab.verify.rows import sign as rows

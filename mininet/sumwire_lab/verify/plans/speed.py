@@ -14,9 +14,9 @@ from sumwire_lab.bench.commands.allreduce import AllReduceCommand
 from sumwire_lab.bench.commands.switch import SwitchCommand
 from sumwire_lab.bench.commands.turns import TurnsCommand
 from sumwire_lab.options.run_options import RunOptions, TrainOptions
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
-from sumwire_lab.verify.check import Check
+from sumwire_lab.study.check import Check
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Plan
 from sumwire_lab.verify.processes import aggregator_us, codec_record, without_bmv2
 from sumwire_lab.verify.rows import shared

@@ -16,9 +16,9 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.network import switches
 from sumwire_lab.network.switches import BMV2
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
-from sumwire_lab.verify.check import Check, absent, equal
+from sumwire_lab.study.check import Check, absent, equal
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Plan
 from sumwire_lab.verify.processes import codec_record, packet_tests
 from sumwire_lab.verify.rows import shared

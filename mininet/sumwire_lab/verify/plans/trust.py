@@ -16,8 +16,8 @@ from sumwire_lab.experiments.blind_run import run_blind
 from sumwire_lab.experiments.keyed_run import run_keyed
 from sumwire_lab.experiments.trust import run_beside, run_forged
 from sumwire_lab.options.trust_options import TrustOptions
-from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check
+from sumwire_lab.study.check import Check
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment, Plan
 from sumwire_lab.verify.processes import ROOT, run_module, run_tests, run_words
 from sumwire_lab.verify.rows import trust as rows

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from sumwire_lab.options.ways_options import WaysOptions
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment, Plan
 from sumwire_lab.verify.plans import ways_backend, ways_outer, ways_packages, ways_start
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sumwire_lab.experiments import outer_time
 from sumwire_lab.options.ways_options import WaysOptions
-from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check
+from sumwire_lab.study.check import Check
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.processes import measured_by, run_tests
 from sumwire_lab.verify.rows import trust

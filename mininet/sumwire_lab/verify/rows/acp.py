@@ -16,7 +16,7 @@ from sumwire_lab.bench.suites import accuracy
 from sumwire_lab.bench.suites.accuracy import Row
 from sumwire_lab.experiments import acp_digits, acp_steps, acp_systems
 from sumwire_lab.run.records import StepRecord
-from sumwire_lab.verify.check import Check, at_least, at_most, equal, holds, reported
+from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
 
 # The paper's averages over its models.
 OVER_SSGD_MIN: Final = 4.06

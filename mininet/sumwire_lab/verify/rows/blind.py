@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sumwire_lab.verify.check import Check, at_most, equal, holds, reported
+from sumwire_lab.study.check import Check, at_most, equal, holds, reported
 
 
 def blind(record: Mapping[str, Any]) -> list[Check]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sumwire_lab.experiments.failover import Failover
 from sumwire_lab.experiments.overload import LOAD, Overload
 from sumwire_lab.experiments.spines import HASH, ONE, SLOT, Spread
-from sumwire_lab.verify.check import Check, at_least, at_most, equal, holds, reported
+from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
 from sumwire_lab.verify.rows.shared import ACCURACY_GAP_MAX, ROUNDING
 
 FIRST_SHARE_MIN: Final = 0.95

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sumwire_lab.life.case import Outcome
 from sumwire_lab.life.rows import checkpoint, outage, overflow, repeated, restarts, setups, stopped
-from sumwire_lab.verify.check import Check, holds
+from sumwire_lab.study.check import Check, holds
 from sumwire_lab.verify.rows.shared import ACCURACY_GAP_MAX, ROUNDING
 
 RETURN_S_MAX: Final = 10.0

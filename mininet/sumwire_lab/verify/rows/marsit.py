@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sumwire_lab.verify.check import Check, at_most, holds
+from sumwire_lab.study.check import Check, at_most, holds
 from sumwire_lab.verify.rows.shared import ROUNDING
 
 README_MIN: Final = 0.96

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sumwire_lab.experiments.early_forward import EarlyForwardOutcome
 from sumwire_lab.experiments.ring_loss import BOUNDED, GLOO, RELIABLE, RingLoss, RingOutcome
 from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.verify.check import Check, at_least, at_most, equal, reported
+from sumwire_lab.study.check import Check, at_least, at_most, equal, reported
 from sumwire_lab.verify.rows.dlcp import FIRST_SHARE_MIN, replicas
 
 SERVER_MIN: Final = 1.5

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sumwire.codec.tables import ThcTable
 
-from sumwire_lab.verify.check import Check, at_most, equal, reported
+from sumwire_lab.study.check import Check, at_most, equal, reported
 
 # Relative; both sides are computed in float64, in other orders.
 SAME: Final = 1e-9

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sumwire_lab.life.case import Outcome
 from sumwire_lab.life.rows import doctor, setups
 from sumwire_lab.options.run_options import AGGREGATOR
-from sumwire_lab.verify.check import Check, holds
+from sumwire_lab.study.check import Check, holds
 from sumwire_lab.verify.rows.life import SETUP_S_MAX, words_of
 
 _RIGHT: Final = (doctor.RIGHT, doctor.RIGHT_TREE)

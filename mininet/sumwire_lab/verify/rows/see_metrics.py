@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sumwire.job.metrics import FIELDS
 
-from sumwire_lab.verify.check import Check, at_most, holds
+from sumwire_lab.study.check import Check, at_most, holds
 
 TOP_CORES_MAX: Final = 0.02
 STEP_RATIO_MAX: Final = 1.02

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sumwire_lab.bench.commands.codec import THC_TARGETS_MS
 from sumwire_lab.run.summary import ratio
-from sumwire_lab.verify.check import Check, absent, at_least, at_most, holds
+from sumwire_lab.study.check import Check, absent, at_least, at_most, holds
 
 COMM_RATIO_MIN: Final = 5.0
 TIME_RATIO_MIN: Final = 4.0

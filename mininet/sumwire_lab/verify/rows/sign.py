@@ -10,7 +10,7 @@ from typing import Any, Final
 from sumwire.multihop.statistics import BIAS_MAX, Outcome
 
 from sumwire_lab.run.summary import ratio
-from sumwire_lab.verify.check import Check, absent, at_least, at_most, holds
+from sumwire_lab.study.check import Check, absent, at_least, at_most, holds
 from sumwire_lab.verify.rows.shared import ROUNDING
 
 IDENTITY_MAX: Final = 1e-10

@@ -13,7 +13,7 @@ from sumwire_lab.bench.commands.switch import TRAINS
 from sumwire_lab.bench.commands.turns import Row as TurnsRow
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.run.summary import ratio
-from sumwire_lab.verify.check import Check, absent, at_least, at_most, equal, holds, reported
+from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, holds, reported
 from sumwire_lab.verify.rows.shared import WHY_ABSENT, switch_rate
 
 OVER_BMV2_MIN: Final = 8.0

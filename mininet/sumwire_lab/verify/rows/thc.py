@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sumwire_lab.verify.check import Check, equal, holds
+from sumwire_lab.study.check import Check, equal, holds
 from sumwire_lab.verify.rows.shared import accuracy
 
 ORACLE_TOLERANCE: Final = 0.03

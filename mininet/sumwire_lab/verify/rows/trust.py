@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sumwire_lab.verify.check import Check, at_least, at_most, equal, holds
+from sumwire_lab.study.check import Check, at_least, at_most, equal, holds
 from sumwire_lab.verify.processes import Ended, Outcomes
 
 REFUSED: Final = "refused, counted, nothing split, nobody stopped"

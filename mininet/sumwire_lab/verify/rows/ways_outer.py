@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any, Final
 
-from sumwire_lab.verify.check import Check, holds, reported
+from sumwire_lab.study.check import Check, holds, reported
 
 GLOO_LEAST: Final = 6.0
 RING_LEAST: Final = 2.0

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sumwire_lab.experiments.sharded_steps import MBIT, NODES, RANKS, Sharded
 from sumwire_lab.experiments.sharded_worker import GLOO, ROUNDED, SUMWIRE
-from sumwire_lab.verify.check import Check, equal, holds, reported
+from sumwire_lab.study.check import Check, equal, holds, reported
 
 RATIO_MIN: Final = 3.0
 LOSS_MOST: Final = 0.01

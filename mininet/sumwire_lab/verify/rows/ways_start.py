@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any, Final
 
-from sumwire_lab.verify.check import Check, at_most, equal, holds, reported
+from sumwire_lab.study.check import Check, at_most, equal, holds, reported
 
 LINES_MAX: Final = 3
 POINTS_MAX: Final = 0.5

@@ -20,7 +20,7 @@ from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions, 
 from sumwire_lab.options.script_options import ScriptOptions
 from sumwire_lab.options.shapes import rows_of
 from sumwire_lab.options.tasks import TASKS
-from sumwire_lab.run.experiment import new_folder
+from sumwire_lab.study.experiment import new_folder
 
 
 def blast(batch: int = 4, window: int = 8) -> LoadSpec:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sumwire_lab.verify.check import Check, absent, at_least, at_most, equal, failed, holds, reported, table
+from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, failed, holds, reported, table
 from sumwire_lab.verify.rows import shared
 from sumwire_lab.verify.rows import thc as checks
 

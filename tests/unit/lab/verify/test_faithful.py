@@ -13,8 +13,8 @@ from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.experiments import p4runtime_inserts
 from sumwire_lab.options import arguments
 from sumwire_lab.options.faithful_options import GROUPS, FaithfulOptions
-from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check, equal
+from sumwire_lab.study.check import Check, equal
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.plans import faithful
 

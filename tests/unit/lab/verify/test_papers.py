@@ -11,8 +11,8 @@ from sumwire.codec.tables import for_workers
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments
 from sumwire_lab.options.papers_options import PAPERS, PapersOptions
-from sumwire_lab.run.experiment import Say
-from sumwire_lab.verify.check import Check, equal
+from sumwire_lab.study.check import Check, equal
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.plans import papers, papers_thc
 from sumwire_lab.verify.rows import papers_thc as rows

@@ -14,8 +14,8 @@ from sumwire.multihop.statistics import Outcome, lone_signs, measure, signs_of
 from sumwire_lab.errors import LabError, ProcessDiedError
 from sumwire_lab.experiments import marsit_identity
 from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.study.check import Check
 from sumwire_lab.verify import processes
-from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plans import sign as verify_sign
 from sumwire_lab.verify.rows import sign as sign_checks
 from sumwire_lab.verify.rows import trust

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sumwire_lab.errors import ProcessDiedError
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.verify.check import Check
+from sumwire_lab.study.check import Check
 from sumwire_lab.verify.plans import thc as verify_thc
 
 ENTRY: dict[str, Any] = {

@@ -15,9 +15,9 @@ from sumwire_lab.experiments import int8_ring, outer_time, ways_lines
 from sumwire_lab.experiments.sharded_steps import Sharded
 from sumwire_lab.options import arguments
 from sumwire_lab.options.ways_options import WAYS, WaysOptions
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.study.check import Check, equal
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.system import congestion_control
-from sumwire_lab.verify.check import Check, equal
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.plans import ways
 from sumwire_lab.verify.rows import ways_outer as outer
