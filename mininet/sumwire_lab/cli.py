@@ -96,6 +96,19 @@ def _compared(first: Path, second: Path, page: Path | None) -> int:
     return 0
 
 
+def _study(arguments: argparse.Namespace) -> int:
+    from sumwire_lab.study import check, files, study
+
+    chosen = files.load(arguments.file)
+    done = study.run(chosen, arguments.results, say, again=arguments.again)
+    say(f"\n{done.table()}")
+    checks = done.checks()
+    if checks:
+        say("\n" + check.table(checks))
+    say(f"\n{arguments.results / chosen.name}")
+    return EXIT_FAILED if done.failed or any(one.holds is False for one in checks) else 0
+
+
 def _down(arguments: argparse.Namespace) -> int:
     from sumwire_lab.system import leftovers
 
@@ -287,6 +300,7 @@ def _clean(arguments: argparse.Namespace) -> int:
 
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
+    "study": _study,
     "replay": _replay,
     "compare": _compare,
     "down": _down,

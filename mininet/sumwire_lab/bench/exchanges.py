@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from sumwire_lab.bench.aggregator_load import job_mapping
 from sumwire_lab.options.run_options import AGGREGATOR
-from sumwire_lab.run.session import AGGREGATOR_READY, Session
+from sumwire_lab.run.session import Session
+from sumwire_lab.study.workers import AGGREGATOR_READY
 from sumwire_lab.system.processes import family, killed_after, wait_all
 from sumwire_lab.system.readiness import wait_said
 

@@ -19,8 +19,8 @@ import torch
 import torch.distributed as dist
 
 from sumwire_lab.system import drop_counters
-from sumwire_lab.system.processes import cpu_clock, cpu_seconds, end_with_parent
-from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, leave, settle
+from sumwire_lab.system.processes import cpu_clock, cpu_seconds, end_with_parent, leave
+from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, settle
 
 _REPEATS_MOST: Final = 60
 _VALUES_MOST: Final = 1_000_000

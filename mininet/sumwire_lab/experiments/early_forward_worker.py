@@ -28,8 +28,8 @@ from sumwire.transport.delivery import Delivery
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sumwire_lab.system.processes import end_with_parent
-from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, leave, settle
+from sumwire_lab.system.processes import end_with_parent, leave
+from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, settle
 
 WIDTH: Final = 256
 # Steps before the measured ones, in which DDP lays out its buckets.

@@ -27,9 +27,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from sumwire_lab.errors import ProcessDiedError
-from sumwire_lab.system.processes import end_with_parent
+from sumwire_lab.system.processes import end_with_parent, leave
 from sumwire_lab.training import text_data, workload
-from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, leave, settle
+from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, settle
 
 GLOO: Final = "gloo"
 SUMWIRE: Final = "sumwire"

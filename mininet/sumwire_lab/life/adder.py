@@ -26,8 +26,7 @@ from sumwire_protocol.ops import THC
 from torch import Tensor
 
 from sumwire_lab.experiments import ops_expect
-from sumwire_lab.system.processes import end_with_parent
-from sumwire_lab.training.worker import leave
+from sumwire_lab.system.processes import end_with_parent, leave
 
 CHUNKS: Final = 24
 """Chunks of every THC operation; other operations have as many values as fill a few chunks."""

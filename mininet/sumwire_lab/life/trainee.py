@@ -29,10 +29,9 @@ from torch.nn.parallel import DistributedDataParallel
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import Chosen, parse
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.system.processes import end_with_parent
+from sumwire_lab.system.processes import end_with_parent, leave
 from sumwire_lab.training import digits_data, model, workload
 from sumwire_lab.training.trainer import make_optimizer, system_options
-from sumwire_lab.training.worker import leave
 
 GROUP_TIMEOUT: Final = timedelta(seconds=300)
 """Longer than any disturbance of these experiments."""

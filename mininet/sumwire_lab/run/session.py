@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from sumwire_lab.network import control_plane, switch_nodes, switches
 from sumwire_lab.network.bmv2_queues import fitted
@@ -19,15 +19,13 @@ from sumwire_lab.network.fabric import Fabric, HostPlan, plan
 from sumwire_lab.network.offloads import kept
 from sumwire_lab.network.topology import Network
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
+from sumwire_lab.study.workers import AGGREGATOR_READY, Call, Worker, call_ranks, name_of
 from sumwire_lab.system import drop_counters
 from sumwire_lab.system.drop_counters import Counted
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.metrics_sockets import LAST_S, MetricsSockets
 from sumwire_lab.system.processes import killed_after, stop_process, wait_all
 from sumwire_lab.system.readiness import wait_said
-
-# Beginning of the line that the software aggregator prints once it listens.
-AGGREGATOR_READY: Final = "ready:"
 
 
 @dataclass
@@ -111,6 +109,39 @@ class Session:
     def logs(self, names: Iterable[str]) -> dict[str, Path]:
         """Log files of these programs and of the switches, by name."""
         return {name: self.log(name) for name in [*names, *self.serving()]}
+
+    def call(
+        self,
+        function: Worker,
+        argument: Any,
+        deadline_s: float,
+        *,
+        tick: Callable[[], None] = lambda: None,
+        serving: Mapping[str, subprocess.Popen[bytes]] | None = None,
+        folder: Path | None = None,
+    ) -> list[Any]:
+        """Call a worker on every host at once, with a process of its own; returns what each returned, by rank.
+
+        ``serving``: the processes that must go on meanwhile; default: those of the session. ``folder``: of what the
+        workers are told and answer; default: the session's. Raises what `wait_all` raises. No worker outlives the call.
+        """
+        hosts = self.fabric.hosts
+        call = Call(
+            name_of(function),
+            argument,
+            str(self.folder if folder is None else folder),
+            tuple(host.host_interface for host in hosts),
+            hosts[0].ip,
+            None if self.job_file is None else str(self.job_file),
+        )
+        return call_ranks(
+            call,
+            lambda name, rank, command: self._start_worker(name, hosts[rank], command),
+            deadline_s,
+            serving=self.serving() if serving is None else serving,
+            logs=self.logs,
+            tick=tick,
+        )
 
     def run_workers(
         self,

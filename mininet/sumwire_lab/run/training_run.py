@@ -22,7 +22,6 @@ from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options import recorded
 from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
-from sumwire_lab.run import machine
 from sumwire_lab.run.apply_conditions import apply_conditions
 from sumwire_lab.run.link_use import LinkMeter
 from sumwire_lab.run.live import LivePage, Moment
@@ -34,6 +33,7 @@ from sumwire_lab.run.summary import SystemResult, run_summary
 from sumwire_lab.run.train_system import train
 from sumwire_lab.run.virtual_queues import drops, no_queues, virtual_queues
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.records import machine
 from sumwire_lab.system import drop_counters, leftovers
 
 _LOG: Final = logging.getLogger("sumwire_lab")
@@ -74,7 +74,7 @@ def run(
             tick = partial(followed.tick, tuple(done), system)
             done.append(_one(system, options, used, folder, deadline_s=left, say=say, on_tick=tick))
             # Written after each system, so that a failure of a later one loses nothing.
-            summary = {**run_summary(options, kind, done), "machine": machine.told()}
+            summary = {**run_summary(options, kind, done), "machine": machine()}
             render.write(folder, summary, done)
             followed.trained(done)
     return summary, folder

@@ -9,11 +9,12 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from sumwire_lab.errors import DeadlineError, ProcessDiedError
 
@@ -111,6 +112,17 @@ def end_with_parent() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+def leave() -> NoReturn:
+    """End this process without shutting down the interpreter. Everything must have been written before.
+
+    gloo's threads release the tensors of the last collective after it has returned, and need the interpreter to do so.
+    If they are late, a shutdown of the interpreter aborts the process (about once in ten runs).
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def kill_all(processes: Mapping[str, subprocess.Popen[bytes]]) -> None:

@@ -19,7 +19,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, NoReturn, TextIO
+from typing import Any, Final, TextIO
 
 import torch
 import torch.distributed as dist
@@ -34,7 +34,7 @@ from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.system import drop_counters
 from sumwire_lab.system.barrier import WAIT_SECONDS, Participant
 from sumwire_lab.system.interface_counters import LinkBytes, link_bytes
-from sumwire_lab.system.processes import end_with_parent
+from sumwire_lab.system.processes import end_with_parent, leave
 from sumwire_lab.training import digits_data, model, workload
 from sumwire_lab.training.comm_timing import aggregate_error
 from sumwire_lab.training.lanes_trainer import delivery, make_lanes_trainer
@@ -285,17 +285,6 @@ def settle() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-def leave() -> NoReturn:
-    """End this process without shutting down the interpreter. Everything must have been written before.
-
-    gloo's threads release the tensors of the last collective after it has returned, and need the interpreter to do so.
-    If they are late, a shutdown of the interpreter aborts the process (about once in ten runs).
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
 
 
 if __name__ == "__main__":

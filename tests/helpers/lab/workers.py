@@ -54,8 +54,9 @@ def forked_workers(folder: Path) -> Iterator[None]:
     popen = Network.popen
 
     def start(self: Network, host: Any, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-        if list(command[:2]) == [sys.executable, "-m"] and is_forked(command[2]):
-            command = server.command(command[1:])
+        at = list(command).index("-m") if "-m" in command[:3] else 0
+        if at and command[0] == sys.executable and is_forked(command[at + 1]):
+            command = server.command(command[at:])
         return popen(self, host, command, **options)
 
     try:
