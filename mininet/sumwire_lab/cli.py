@@ -128,8 +128,8 @@ def _bench(arguments: argparse.Namespace) -> int:
 
 
 def _bench_allreduce(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench.command import run_in_network
-    from sumwire_lab.bench.commands import allreduce
+    from sumwire_lab.bench import allreduce
+    from sumwire_lab.bench.benchmark import run_in_network
 
     sizes, rates = allreduce.parse_sizes(arguments.sizes), allreduce.parse_rates(arguments.bw)
     systems = allreduce.parse_systems(arguments.systems)
@@ -140,12 +140,12 @@ def _bench_allreduce(arguments: argparse.Namespace) -> int:
 
 
 def _bench_turns(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench.command import run_here, run_in_network
-    from sumwire_lab.bench.commands import allreduce, turns
+    from sumwire_lab.bench import allreduce, interleaved
+    from sumwire_lab.bench.benchmark import run_here, run_in_network
 
-    sizes, links = allreduce.parse_sizes(arguments.sizes), turns.parse_links(arguments.bw)
-    systems = turns.parse_systems(arguments.systems)
-    command = turns.TurnsCommand(sizes, links, systems, arguments.repeats, arguments.workers)
+    sizes, links = allreduce.parse_sizes(arguments.sizes), interleaved.parse_links(arguments.bw)
+    systems = interleaved.parse_systems(arguments.systems)
+    command = interleaved.TurnsCommand(sizes, links, systems, arguments.repeats, arguments.workers)
     network = any(link is not None for link in links)
     rows = run_in_network(command, arguments.results, say) if network else run_here(command, say)
     say("\n" + command.text(rows))
@@ -153,17 +153,17 @@ def _bench_turns(arguments: argparse.Namespace) -> int:
 
 
 def _bench_where(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench.commands import where
+    from sumwire_lab.bench.where import measure
 
-    chosen = where.Request.of(arguments)
-    record = where.run(chosen, say)
-    say("\n" + where.text(record))
+    chosen = measure.GridRequest.of(arguments)
+    record = measure.run(chosen, say)
+    say("\n" + measure.text(record))
     return EXIT_FAILED if any(one.failed for one in record.skipped.values()) else 0
 
 
 def _bench_switch(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench.command import run_in_network
-    from sumwire_lab.bench.commands import switch
+    from sumwire_lab.bench import switch
+    from sumwire_lab.bench.benchmark import run_in_network
 
     ops = switch.parse_ops(arguments.ops)
     contenders = arguments.switches.split(",") if arguments.switches else switch.present()
@@ -174,8 +174,8 @@ def _bench_switch(arguments: argparse.Namespace) -> int:
 
 def _bench_codec(arguments: argparse.Namespace) -> int:
     chosen = options.codec_options(arguments)
-    from sumwire_lab.bench.command import run_here
-    from sumwire_lab.bench.commands.codec import CodecCommand
+    from sumwire_lab.bench.benchmark import run_here
+    from sumwire_lab.bench.codec_time import CodecCommand
 
     command = CodecCommand(chosen)
     rows = run_here(command, say, arguments.json)
@@ -185,9 +185,9 @@ def _bench_codec(arguments: argparse.Namespace) -> int:
 
 def _bench_rates(arguments: argparse.Namespace) -> int:
     systems, seeds, chosen = options.rates_options(arguments)
-    from sumwire_lab.bench.command import run_in_network
-    from sumwire_lab.bench.commands import allreduce
-    from sumwire_lab.bench.commands.rates import RatesCommand
+    from sumwire_lab.bench import allreduce
+    from sumwire_lab.bench.accuracy import RatesCommand
+    from sumwire_lab.bench.benchmark import run_in_network
 
     command = RatesCommand(arguments.task, systems, allreduce.parse_rates(arguments.bw), seeds, chosen)
     say("\n" + command.text(run_in_network(command, arguments.results, say)))
@@ -196,8 +196,8 @@ def _bench_rates(arguments: argparse.Namespace) -> int:
 
 def _bench_thc(arguments: argparse.Namespace) -> int:
     chosen = options.thc_options(arguments)
-    from sumwire_lab.bench.command import run_here
-    from sumwire_lab.bench.commands.thc import ThcCommand
+    from sumwire_lab.bench.benchmark import run_here
+    from sumwire_lab.bench.thc_variants import ThcCommand
 
     command = ThcCommand(chosen)
     say("\n" + command.text(run_here(command, say, arguments.json)))
@@ -206,8 +206,8 @@ def _bench_thc(arguments: argparse.Namespace) -> int:
 
 def _bench_acp(arguments: argparse.Namespace) -> int:
     chosen = options.acp_options(arguments)
-    from sumwire_lab.bench.command import run_in_network
-    from sumwire_lab.bench.commands.acp import AcpCommand
+    from sumwire_lab.bench.acp import AcpCommand
+    from sumwire_lab.bench.benchmark import run_in_network
 
     command = AcpCommand(chosen)
     say("\n" + command.text(run_in_network(command, arguments.results, say)))
@@ -216,8 +216,8 @@ def _bench_acp(arguments: argparse.Namespace) -> int:
 
 def _bench_aggregator(arguments: argparse.Namespace) -> int:
     chosen = options.aggregator_options(arguments)
-    from sumwire_lab.bench.command import run_here
-    from sumwire_lab.bench.commands.aggregator import AggregatorCommand
+    from sumwire_lab.bench.aggregator import AggregatorCommand
+    from sumwire_lab.bench.benchmark import run_here
 
     command = AggregatorCommand(chosen)
     rows = run_here(command, say, arguments.json)
@@ -281,8 +281,7 @@ def _verified(done: list[Check]) -> int:
 
 
 def _models(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.models.command import search
-    from sumwire_lab.models.suite import table
+    from sumwire_lab.models.suite import search, table
 
     names = [name for name in arguments.only.split(",") if name]
     done = search(names, arguments.json, say)

@@ -50,8 +50,8 @@ def test_a_text_is_learnt_over_the_group_and_through_the_software_aggregator(tmp
 
 
 def test_one_all_reduce_through_the_software_aggregator_is_charged_to_it(tmp_path: Path) -> None:
-    from sumwire_lab.bench.command import run_in_network
-    from sumwire_lab.bench.commands.allreduce import AllReduceCommand
+    from sumwire_lab.bench.allreduce import AllReduceCommand
+    from sumwire_lab.bench.benchmark import run_in_network
 
     command = AllReduceCommand([50_000], [200.0], RunOptions(workers=2, switch="aggregator"), systems=["thc"])
     (result,) = run_in_network(command, tmp_path, lambda line: None)
@@ -62,8 +62,8 @@ def test_one_all_reduce_through_the_software_aggregator_is_charged_to_it(tmp_pat
 
 
 def test_gloo_and_the_automatic_choice_in_turn(tmp_path: Path) -> None:
-    from sumwire_lab.bench.command import run_in_network
-    from sumwire_lab.bench.commands.turns import TurnsCommand
+    from sumwire_lab.bench.benchmark import run_in_network
+    from sumwire_lab.bench.interleaved import TurnsCommand
 
     command = TurnsCommand([1000, 30_000], [100.0], ["auto"], repeats=3, workers=2)
     rows = run_in_network(command, tmp_path, lambda line: None)

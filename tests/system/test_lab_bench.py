@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
 
 def test_all_reduce_of_all_systems(tmp_path: Path) -> None:
-    from sumwire_lab.bench.command import run_in_network
-    from sumwire_lab.bench.commands.allreduce import AllReduceCommand
+    from sumwire_lab.bench.allreduce import AllReduceCommand
+    from sumwire_lab.bench.benchmark import run_in_network
 
     command = AllReduceCommand([1, 50_000], [100.0], RunOptions(workers=2))
     done = run_in_network(command, tmp_path, lambda line: None)
@@ -38,8 +38,8 @@ def test_all_reduce_of_all_systems(tmp_path: Path) -> None:
 
 
 def test_sum32_over_links_without_a_limit(tmp_path: Path) -> None:
-    from sumwire_lab.bench.command import run_in_network
-    from sumwire_lab.bench.commands.allreduce import AllReduceCommand
+    from sumwire_lab.bench.allreduce import AllReduceCommand
+    from sumwire_lab.bench.benchmark import run_in_network
 
     command = AllReduceCommand([300], [UNLIMITED], RunOptions(workers=2), systems=["sum32"])
     (result,) = run_in_network(command, tmp_path, lambda line: None)
@@ -53,12 +53,11 @@ def test_sum32_over_links_without_a_limit(tmp_path: Path) -> None:
 
 def test_a_grid_is_measured_once(tmp_path: Path) -> None:
     from sumwire_lab.bench.where import measure
-    from sumwire_lab.bench.where.grid import Grid
-    from sumwire_lab.bench.where.record import Record
+    from sumwire_lab.bench.where.grid import Grid, GridRecord
 
     path, said = tmp_path / "where.json", list[str]()
     grid = Grid((500, 20_000), (100.0,), ("thc",), ("soft",), workers=2, budget_s=30.0)
-    record = measure.measure(grid, path, tmp_path, said.append, resume=False)
+    record = measure.measure_grid(grid, path, tmp_path, said.append, resume=False)
     assert next(line for line in said if " of " in line) == "1 of 2: gloo, 100 Mbit/s"
     assert "some" in said[-3] and said[-3].endswith("min left: thc, soft, 100 Mbit/s")
     assert {(key.place.label, key.values) for key in record.cells} == {
@@ -67,21 +66,21 @@ def test_a_grid_is_measured_once(tmp_path: Path) -> None:
     for cell in record.cells.values():
         assert cell.bound_s > 0 and 0 < cell.seconds < 2 and cell.repeats > 1
         assert cell.host_cpu_s > 0 and (cell.switch_cpu_s is None) == (cell.key.place.label == "gloo")
-    assert record.skipped == {} and Record.load(path).cells == record.cells
+    assert record.skipped == {} and GridRecord.load(path).cells == record.cells
     said.clear()
-    again = measure.measure(grid, path, tmp_path, said.append, resume=True)
+    again = measure.measure_grid(grid, path, tmp_path, said.append, resume=True)
     assert (again.cells, said) == (record.cells, [])
 
 
 def test_packets_per_second_of_the_soft_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sumwire_lab.bench.command import run_in_network
-    from sumwire_lab.bench.commands import switch as bench_switch
+    from sumwire_lab.bench import switch
+    from sumwire_lab.bench.benchmark import run_in_network
     from sumwire_lab.network import switches
 
     engines = ["python", *(["native"] if switches.choose_engine("auto") == "native" else [])]
-    monkeypatch.setattr(bench_switch, "SECONDS", 0.5)
-    monkeypatch.setattr(bench_switch, "REPEATS", 1)
-    command = bench_switch.SwitchCommand(engines)
+    monkeypatch.setattr(switch, "SECONDS", 0.5)
+    monkeypatch.setattr(switch, "REPEATS", 1)
+    command = switch.SwitchCommand(engines)
     rows = run_in_network(command, tmp_path, lambda line: None)
     entry = command.record(rows)["ops"]["thc"]
     assert json.loads(next(tmp_path.glob("*/switch.json")).read_text()) == command.record(rows)

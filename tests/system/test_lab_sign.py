@@ -60,7 +60,7 @@ def test_a_tree_with_two_spines_trains_as_a_star_does(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("topology", "impair"), [("leaf-spine", "drop=0.02,dup=0.01,seed=3"), ("three-level", None)])
 def test_every_op_is_right_in_a_tree(topology: str, impair: str | None, tmp_path: Path) -> None:
-    from sumwire_lab.experiments.ops_run import run_ops
+    from sumwire_lab.experiments.random_words import run_ops
 
     options = RunOptions(workers=4, link=LinkOptions(200.0), topology=topology, switch="soft", impair=impair)
     record = run_ops(options, tmp_path, quiet, chunks=70)
@@ -73,7 +73,7 @@ def test_every_op_is_right_in_a_tree(topology: str, impair: str | None, tmp_path
 
 @pytest.mark.long
 def test_the_bias_test_runs_on_real_switches(tmp_path: Path) -> None:
-    from sumwire_lab.experiments.bias_run import run_bias
+    from sumwire_lab.experiments.sign_bias import run_bias
 
     outcomes = run_bias("leaf-spine", "soft", tmp_path, quiet, sizes=(2, 3), rounds=64)
     assert [outcome.workers for outcome in outcomes] == [2, 3]

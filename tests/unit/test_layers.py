@@ -49,8 +49,8 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_lab": (
         "mininet",
         {"sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch"},
-        "errors | options | system | study | network | training | load | run | faults | bench | experiments"
-        " | life models | verify | cli",
+        "errors | options | system | study | network | training | load | run | faults | bench"
+        " | experiments models | verify | cli",
     ),
 }
 

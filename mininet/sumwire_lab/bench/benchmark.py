@@ -1,23 +1,29 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary of every benchmark.
+"""The vocabulary of every benchmark: what it measures, and how its rows become text, records and parts of the page.
 
 A benchmark measures cases. A case is one measurement that was planned; it gives rows, frozen dataclasses of numbers
-and words that go into JSON as they are.
+and words that go into JSON as they are. A command has a `bench-...` command of its own: it prints its rows as text
+and writes them as one record. A suite is a part of the page of `make bench`, which presents its rows as tables,
+charts and sentences.
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.bench_options import BenchOptions
-from sumwire_lab.study.experiment import Say
+from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.system import leftovers
 
 
-class Case(Protocol):
+class Labelled(Protocol):
     """One measurement of a plan."""
 
     @property
@@ -26,7 +32,7 @@ class Case(Protocol):
         ...
 
 
-CaseT = TypeVar("CaseT", bound=Case)
+CaseT = TypeVar("CaseT", bound=Labelled)
 RowT = TypeVar("RowT")
 
 
@@ -47,3 +53,133 @@ class Benchmark(ABC, Generic[CaseT, RowT]):
     @abstractmethod
     def measure(self, case: CaseT, context: Context) -> list[RowT]:
         """The rows of one case. Raises LabError."""
+
+
+class Command(Benchmark[CaseT, RowT]):
+    """Its options are given to its constructor."""
+
+    @abstractmethod
+    def plan(self) -> list[CaseT]:
+        """The cases, in the order in which they are measured. Raises LabError if this machine cannot run them."""
+
+    @abstractmethod
+    def record(self, rows: Sequence[RowT]) -> dict[str, Any]:
+        """All rows as one JSON object."""
+
+    @abstractmethod
+    def text(self, rows: Sequence[RowT]) -> str:
+        """All rows as a table for a terminal."""
+
+    def holds(self, rows: Sequence[RowT]) -> bool:
+        """Whether the rows meet the benchmark's targets, if it has any."""
+        return True
+
+
+def run_in_network(command: Command[CaseT, RowT], results: Path, say: Say) -> list[RowT]:
+    """Measure all cases with a network. NAME.json goes into a new folder of `results`. Raises LabError."""
+    require_tools()
+    cases = command.plan()
+    folder = new_folder(results, latest=False)
+    leftovers.clean()
+    with interruptible():
+        rows = _measure(command, cases, Context(BenchOptions(), folder, say))
+    (folder / f"{command.name}.json").write_text(json.dumps(command.record(rows), indent=1) + "\n")
+    return rows
+
+
+def run_here(command: Command[CaseT, RowT], say: Say, record: Path | None = None) -> list[RowT]:
+    """Measure all cases without a network. They need no root and write no file but `record`."""
+    rows = _measure(command, command.plan(), Context(BenchOptions(), Path(), say))
+    if record is not None:
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(json.dumps(command.record(rows), indent=2) + "\n")
+    return rows
+
+
+def _measure(command: Command[CaseT, RowT], cases: Sequence[CaseT], context: Context) -> list[RowT]:
+    return [row for case in cases for row in command.measure(case, context)]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as they are shown; the first column holds names."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a chart. `bound`: a limit rather than a measurement, drawn thin and dashed."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    bound: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over one variable. Both labels give the unit."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    log_x: bool = False
+    log_y: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """What the page shows of a suite. `behind`: sentences that say where Sumwire loses."""
+
+    tables: tuple[Table, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    behind: tuple[str, ...] = ()
+
+
+class Suite(Benchmark[CaseT, RowT]):
+    """One part of the page. Planning and presenting are pure; only `measure` runs anything."""
+
+    title: ClassVar[str]
+    question: ClassVar[str]
+    """What a reader learns from it."""
+    how: ClassVar[str]
+    """How it is measured, in sentences."""
+
+    @abstractmethod
+    def plan(self, options: BenchOptions) -> list[CaseT]:
+        """The cases, in the order in which they are measured."""
+
+    @abstractmethod
+    def present(self, rows: Sequence[RowT]) -> Presentation:
+        """Tables and charts of at least one row. Rows of some cases may be missing."""
+
+    def left_out(self, options: BenchOptions) -> list[str]:
+        """What the plan leaves out on purpose, with the reason."""
+        return []
+
+
+@dataclass(frozen=True)
+class CaseFailure:
+    """A case that raised an error."""
+
+    label: str
+    why: str
+
+
+@dataclass
+class SuiteOutcome:
+    """The result of one suite."""
+
+    suite: Suite[Any, Any]
+    planned: int = 0
+    rows: list[Any] = field(default_factory=list)
+    failures: list[CaseFailure] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    finished: bool = False
+    """Whether every case was tried."""

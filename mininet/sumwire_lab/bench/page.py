@@ -1,16 +1,126 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark page: one HTML file, for readers who do not know the code."""
+"""The page of `make bench`: one HTML file with charts as SVG, for readers who know neither the code nor the papers."""
 
 from __future__ import annotations
 
 import html
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sumwire_lab.bench import charts, glossary
-from sumwire_lab.bench.suite import Chart, Outcome, Presentation, Table
+from sumwire.systems import TABLE
+
+from sumwire_lab.bench.benchmark import Chart, Presentation, Series, SuiteOutcome, Table
+
+INTRODUCTION: Final = (
+    "When several machines (workers) train one neural network together, each computes a gradient from its own part of "
+    "the data, and after every step all of them need the mean of these gradients. On slow links, sending them takes "
+    "most of the time. Sumwire compresses gradients and has a switch in the network add the packets as they pass, so "
+    "that every worker sends its gradient once and gets the sum once.",
+    "This page compares that with the usual way, in which workers pass their gradients around in a ring without help "
+    "of the network, and with other published ways to compress them. Workers, links and switches are software on one "
+    "machine: links are limited to the stated rate, and the ring runs over bridges of the kernel, which cost nothing. "
+    "What the numbers say about a hardware switch is what the bytes on the links say, not the processor times.",
+)
+
+# Names in the lab that are not those of the library's systems.
+_OTHER_NAMES: Final[Mapping[str, str]] = {
+    "gloo": "ssgd: PyTorch's own all-reduce, the baseline",
+    "marsit100": "marsit with a round in full precision every 100 steps; marsit here has none",
+    "thc-bounded": "thc with a quorum, and with a bound of what may be lost",
+    "topk10": "topk with a tenth of the values",
+    "udp-ring": "dlcp-ring without a loss bound",
+    "sign": "the codec of marsit: merged signs",
+    "top-k": "the codec of topk",
+}
+_WAYS: Final = (
+    "Over a switch, packets are summed by Sumwire's switch on their way (or by its software aggregator); over a group, "
+    "workers talk to each other through PyTorch's process group, on bridges of the kernel. Systems that can do both "
+    "take the switch, unless their name ends with @group. Bits are those a worker sends (up) and gets (down) for each "
+    "value of the gradient, without headers; an all-reduce in a ring moves 2 (n - 1)/n times as many, for n workers."
+)
+_HEAD: Final = ("name", "what travels", "over", "bits up", "bits down", "limits", "published as")
+
+
+def system_rows() -> list[tuple[str, ...]]:
+    """A row for every system and transport, from the library's table."""
+    rows = [
+        (name, spec.what, transport, route.cost.up, route.cost.down, spec.limits, spec.paper)
+        for name, spec in TABLE.items()
+        for transport, route in spec.routes.items()
+    ]
+    return [*rows, *((name, what, "", "", "", "", "") for name, what in _OTHER_NAMES.items())]
+
+
+_COLOURS: Final = (
+    *("#4c566a", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#1d4ed8", "#a16207", "#be185d"),
+    *("#4d7c0f", "#0891b2", "#78350f", "#6b7280"),
+)
+_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
+_WIDTH: Final = 8.4
+_HEIGHT: Final = 4.2
+# A line with more points than this is a curve without marks.
+_MARKED: Final = 20
+
+
+def svg(chart: Chart) -> str:
+    """The chart as an SVG element."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
+    _draw(figure.add_subplot(), chart)
+    buffer = io.StringIO()
+    # Equal charts give equal text; different charts on one page need different ids.
+    with matplotlib.rc_context({"svg.hashsalt": chart.title}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _draw(axes: Any, chart: Chart) -> None:
+    colours: dict[str, int] = {}
+    for series in chart.series:
+        # A system and its bound have the same colour.
+        number = colours.setdefault(owner(series), len(colours))
+        _line(axes, series, number)
+    axes.set(xlabel=chart.x_label, ylabel=chart.y_label, title=chart.title)
+    if chart.log_x:
+        axes.set_xscale("log")
+    elif counts := whole_numbers(chart):
+        axes.set_xticks(counts)
+    if chart.log_y:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.25)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def whole_numbers(chart: Chart) -> list[float]:
+    """Tick positions of an axis with a few whole numbers, such as workers; empty for any other axis."""
+    found = sorted({x for series in chart.series for x, _ in series.points})
+    return found if len(found) <= _MARKED and all(x.is_integer() for x in found) else []
+
+
+def _line(axes: Any, series: Series, number: int) -> None:
+    x, y = [point[0] for point in series.points], [point[1] for point in series.points]
+    colour = _COLOURS[number % len(_COLOURS)]
+    if series.bound:
+        axes.plot(x, y, label=series.name, color=colour, linewidth=0.9, linestyle="--")
+        return
+    marker = _MARKERS[number % len(_MARKERS)] if len(x) <= _MARKED else None
+    axes.plot(x, y, label=series.name, color=colour, linewidth=1.6, marker=marker, markersize=4)
+
+
+def owner(series: Series) -> str:
+    """The system of a line. A bound's name begins with that of its system."""
+    return series.name.partition(",")[0]
+
 
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1f2937; }
@@ -27,18 +137,18 @@ svg { max-width: 100%; height: auto; } figure { margin: 1.5rem 0; } figcaption, 
 class Shown:
     """An outcome and its presentation."""
 
-    outcome: Outcome
+    outcome: SuiteOutcome
     presentation: Presentation
     drawn: tuple[str, ...]
     """The presentation's charts, as SVG."""
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Shown:
+    def of(cls, outcome: SuiteOutcome) -> Shown:
         presentation = presented(outcome)
-        return cls(outcome, presentation, tuple(map(charts.svg, presentation.charts)))
+        return cls(outcome, presentation, tuple(map(svg, presentation.charts)))
 
 
-def presented(outcome: Outcome) -> Presentation:
+def presented(outcome: SuiteOutcome) -> Presentation:
     """Presentation of an outcome; empty without rows."""
     return outcome.suite.present(outcome.rows) if outcome.rows else Presentation()
 
@@ -61,14 +171,14 @@ def _opening(about: Mapping[str, Any], shown: Sequence[Shown]) -> str:
         for one in shown
     )
     return (
-        f"<h1>Sumwire benchmark</h1>\n{_paragraphs(glossary.INTRODUCTION)}"
+        f"<h1>Sumwire benchmark</h1>\n{_paragraphs(INTRODUCTION)}"
         f"<p>Begun {_text(about['begun'])}, {kind}, {seconds / 60:.0f} minutes of measuring. "
         "All numbers below come out of this one run on one machine; it is described at the end.</p>"
         f"<ul>{items}</ul>"
     )
 
 
-def _state(outcome: Outcome) -> str:
+def _state(outcome: SuiteOutcome) -> str:
     """A note for an outcome that is not complete; empty for one that is."""
     if outcome.failures or not outcome.finished:
         done = "interrupted" if not outcome.finished else "not complete"
@@ -128,8 +238,8 @@ def _cells(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str
 
 
 def _words() -> str:
-    table = _cells(glossary.HEAD, glossary.systems(), "words")
-    return f'<h2 id="systems">The systems</h2>\n<p>{_text(glossary.WAYS)}</p><div class="wide">{table}</div>'
+    table = _cells(_HEAD, system_rows(), "words")
+    return f'<h2 id="systems">The systems</h2>\n<p>{_text(_WAYS)}</p><div class="wide">{table}</div>'
 
 
 def _machine(about: Mapping[str, Any]) -> str:

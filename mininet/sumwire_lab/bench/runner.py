@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.bench import machine, page
-from sumwire_lab.bench.benchmark import Context
-from sumwire_lab.bench.suite import Failure, Outcome, Suite
-from sumwire_lab.bench.suites.accuracy import Accuracy
-from sumwire_lab.bench.suites.allreduce import AllReduce
-from sumwire_lab.bench.suites.codec_cost import CodecCost
-from sumwire_lab.bench.suites.codec_error import CodecError
-from sumwire_lab.bench.suites.scaling import Scaling
-from sumwire_lab.bench.suites.sizes import Sizes
+from sumwire_lab.bench.accuracy import Accuracy
+from sumwire_lab.bench.benchmark import CaseFailure, Context, Suite, SuiteOutcome
+from sumwire_lab.bench.codec_cost import CodecCost
+from sumwire_lab.bench.codec_error import CodecError
+from sumwire_lab.bench.page_allreduce import AllReduce, Scaling
+from sumwire_lab.bench.sizes import Sizes
 from sumwire_lab.options.bench_options import SUITES, BenchOptions
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
 
@@ -36,7 +34,7 @@ def suites(names: Sequence[str] = SUITES) -> list[Suite[Any, Any]]:
     return [by_name[name] for name in names]
 
 
-def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[Outcome], Path]:
+def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[SuiteOutcome], Path]:
     """Run the suites. Returns their outcomes, and the folder with page, charts and JSON. Raises LabError.
 
     A case that fails is reported on the page, and the next one runs. After Ctrl-C the page has what was measured, and
@@ -58,7 +56,7 @@ def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[Outcome]
 
 def run_suite(suite: Suite[Any, Any], context: Context, book: Book) -> None:
     """Measure one suite's cases. If a case raises an error, the outcome keeps it as a failure."""
-    outcome = Outcome(suite)
+    outcome = SuiteOutcome(suite)
     book.outcomes.append(outcome)
     try:
         cases = suite.plan(context.options)
@@ -83,9 +81,9 @@ def run_suite(suite: Suite[Any, Any], context: Context, book: Book) -> None:
     book.write_page()
 
 
-def failure(label: str, error: Exception) -> Failure:
+def failure(label: str, error: Exception) -> CaseFailure:
     """A failure with the error's type and message."""
-    return Failure(label, f"{type(error).__name__}: {error}")
+    return CaseFailure(label, f"{type(error).__name__}: {error}")
 
 
 def _left(spent_s: float, done: int, planned: int) -> str:
@@ -97,7 +95,7 @@ class Book:
     """The outcomes so far, and the files that they are written to."""
 
     def __init__(self, options: BenchOptions, folder: Path) -> None:
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[SuiteOutcome] = []
         # By suite, with its number of rows. Drawing charts takes time, and most suites have not changed.
         self._shown: dict[str, tuple[int, page.Shown]] = {}
         self._folder = folder
@@ -120,7 +118,7 @@ class Book:
         shown = [self._of(outcome) for outcome in self.outcomes]
         (self._folder / PAGE).write_text(page.html_page(self._about, shown))
 
-    def _of(self, outcome: Outcome) -> page.Shown:
+    def _of(self, outcome: SuiteOutcome) -> page.Shown:
         name = outcome.suite.name
         count, shown = self._shown.get(name, (None, None))
         if shown is None or count != len(outcome.rows):
@@ -131,7 +129,7 @@ class Book:
         return shown
 
 
-def as_dict(outcome: Outcome) -> Mapping[str, Any]:
+def as_dict(outcome: SuiteOutcome) -> Mapping[str, Any]:
     """An outcome for JSON."""
     return {
         "planned": outcome.planned,
@@ -143,7 +141,7 @@ def as_dict(outcome: Outcome) -> Mapping[str, Any]:
     }
 
 
-def tables_text(outcomes: Sequence[Outcome]) -> str:
+def tables_text(outcomes: Sequence[SuiteOutcome]) -> str:
     """The page's tables and failures as text for a terminal."""
     lines = []
     for outcome in outcomes:

@@ -1,13 +1,22 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every all-reduce benchmark measures, computed from the times that its workers wrote."""
+"""Times of all-reduces, computed from what their workers wrote, and bytes on the wire.
+
+Bytes are those of one gradient in the busier direction of a worker's link, from which the bound of the wire follows.
+They include packet headers. They do not include acknowledgements, norms, magnitudes and retransmissions.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Any
+from typing import Any, Final
+
+from sumwire.systems.cost import Gradient
+
+from sumwire_lab.options.recipes import parse
 
 
 @dataclass(frozen=True)
@@ -28,10 +37,10 @@ class Timing:
 
 
 def timing(
-    link_mbit: float, values: int, system: str, wire_bytes: float, measured: Sequence[Mapping[str, Any]]
+    link_mbit: float, values: int, system: str, octets: float, measured: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The fields of a Timing. `measured`: each worker's record of this size (see `worker.timed`)."""
-    bound = 8 * wire_bytes / (link_mbit * 1e6)
+    bound = 8 * octets / (link_mbit * 1e6)
     seconds = median(max(repeat) for repeat in repeats_of(measured))
     return {
         "link_mbit": link_mbit,
@@ -57,3 +66,28 @@ def millions(values: int, measured: Sequence[Mapping[str, Any]]) -> float:
 def retransmissions(measured: Sequence[Mapping[str, Any]]) -> int:
     """Packets sent again by all workers of a session, in all sizes together."""
     return sum(int(worker["stats"].get("retransmissions", 0)) for worker in measured)
+
+
+# A full TCP segment: 1448 bytes of data with timestamps in a frame of 1514.
+TCP_PAYLOAD: Final = 1448
+TCP_FRAME: Final = 1514
+
+
+def sides(values: int) -> tuple[int, int]:
+    """Rows and columns of the matrix with this many values that is nearest to a square."""
+    rows = next(rows for rows in range(math.isqrt(values), 0, -1) if values % rows == 0)
+    return rows, values // rows
+
+
+def wire_bytes(system: str, gradient: Gradient, workers: int) -> float:
+    """Bytes of a system, by its name in the lab. For Marsit: of a round of signs."""
+    chosen = parse(system)
+    octets = chosen.recipe.spec.routes[chosen.transport].cost.link_bytes(gradient, workers)
+    # A group sends in full TCP segments.
+    return octets if chosen.switched else octets * TCP_FRAME / TCP_PAYLOAD
+
+
+def all_reduce_bytes(system: str, values: int, workers: int) -> int:
+    """Whole bytes of one plain all-reduce of `values` float32; `sign` has the packets of `marsit`."""
+    name = "marsit" if system == "sign" else system
+    return round(wire_bytes(name, Gradient(1, values, rank=1, share=1.0), workers))

@@ -3,25 +3,79 @@
 """How long does a small tensor of the front layers take when a large one of the back layers is already under way?
 
 Three ways: in a job with one lane, in lanes on links that ignore priorities, and in lanes on links that serve packets
-by priority.
+by priority. The workers run as `python -m sumwire_lab.experiments.contention SPEC.json RANK`.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import select
+import sys
+import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from sumwire_lab.bench.exchanges import run_workers
+import numpy as np
+import sumwire
+import torch
+from sumwire.dlcp.lanes import Lanes
+
+from sumwire_lab.bench.workers import network_experiment, run_worker, run_workers, saved
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
-from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
-from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.training.worker import settle
+
+FRONT, BACK = 0.0, 1.0
+_BACK_BUCKET, _FRONT_BUCKET = 0, 1
+# One chunk, so that the greeting of every lane is over before anything is timed.
+_WARM_UP_VALUES: Final = 1024
+
+
+def both(lanes: Lanes, back: torch.Tensor, front: torch.Tensor, gap_s: float) -> tuple[float, bytes]:
+    """Hand over the back tensor, and ``gap_s`` later the front one. Returns seconds of the front one, and both
+    results."""
+    first = lanes.submit(lanes.lane_of(BACK), partial(_mean, lanes, back, _BACK_BUCKET, BACK))
+    select.select([], [], [], gap_s)
+    began = time.monotonic()
+    second = lanes.submit(lanes.lane_of(FRONT), partial(_mean, lanes, front, _FRONT_BUCKET, FRONT))
+    front_mean = second.wait()
+    seconds = time.monotonic() - began
+    return seconds, front_mean.numpy().tobytes() + first.wait().numpy().tobytes()
+
+
+def _mean(lanes: Lanes, x: torch.Tensor, bucket: int, position: float) -> torch.Tensor:
+    # A copy, because the memory of a result is reused.
+    return lanes.reduce(x, bucket, position)[0].clone()
+
+
+def measure(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+    """Seconds of the front tensor in each repeat, and a digest of all results.
+
+    Workers agree on a maximum before each repeat, so that they begin together.
+    """
+    back_values, front_values = spec["sizes"]
+    generator = torch.Generator().manual_seed(rank)
+    digest, seconds = hashlib.sha256(), []
+    with Lanes(sumwire.load_job(spec["job_file"], worker=rank), fallback="never") as lanes:
+        for position in (BACK, FRONT):
+            lanes.reduce(torch.ones(_WARM_UP_VALUES), 0, position)
+        settle()
+        for _ in range(spec["repeats"]):
+            back = torch.randn(back_values, generator=generator)
+            front = torch.randn(front_values, generator=generator)
+            lanes.jobs[0].max32(np.array([rank], np.uint32))
+            took, content = both(lanes, back, front, spec["gap_s"])
+            seconds.append(took)
+            digest.update(content)
+    return {"front_s": seconds, "digest": digest.hexdigest()}
+
 
 MBIT: Final = 10.0
 LANES: Final = 4
@@ -29,7 +83,7 @@ BACK_VALUES: Final = 1_000_000
 FRONT_VALUES: Final = 125_000
 # Delay of the front tensor, after which the other one's packets fill the links.
 GAP_S: Final = 0.1
-_MODULE: Final = "sumwire_lab.experiments.contention_worker"
+_MODULE: Final = "sumwire_lab.experiments.contention"
 
 
 @dataclass(frozen=True)
@@ -48,14 +102,12 @@ def run_contention(results: Path, say: Say, switch: str = "soft") -> dict[str, f
 
     Raises LabError, also if workers have different results.
     """
-    require_tools()
-    folder = new_folder(results, latest=False)
     done = {}
-    with interruptible():
+    with network_experiment(results) as folder:
         for name, way in WAYS.items():
             done[name] = _measure(way, switch, folder / name)
             say(f"{name}: the front layer's tensor is done after {done[name]:.3f} s")
-    (folder / "contention.json").write_text(json.dumps(done) + "\n")
+        saved(done, folder, "contention.json")
     return done
 
 
@@ -66,7 +118,11 @@ def _measure(way: Way, switch: str, folder: Path) -> float:
         return [entry | {"lanes": way.lanes} for entry in control_plane.training_job(fabric)]
 
     with open_session(options, switches.choose(switch), folder, jobs) as session:
-        measured = run_workers(session, _MODULE, "dlcp", [BACK_VALUES, FRONT_VALUES], gap_s=GAP_S)
+        measured = run_workers(session, _MODULE, {"sizes": [BACK_VALUES, FRONT_VALUES], "gap_s": GAP_S})
     if len({worker["digest"] for worker in measured}) != 1:
         raise LabError(f"workers have different results; see {folder}")
     return float(median(max(each) for each in zip(*(worker["front_s"] for worker in measured), strict=True)))
+
+
+if __name__ == "__main__":
+    run_worker(measure, sys.argv[1:])

@@ -4,25 +4,100 @@
 
 Four workers train a model of equal layers by DDP, with a bucket and a lane for each layer, on slow links. Computing
 takes about as long as communication, which a training that computes nothing shows. The same training is made with and
-without early forward, in turn.
+without early forward, in turn. The workers run as `python -m sumwire_lab.experiments.early_forward SPEC.json RANK`; a
+layer's computing is a sleep, as if an accelerator computed, so the machine's cores are left to the network.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import sys
+import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from sumwire_lab.bench.exchanges import run_workers
+import sumwire
+import torch
+import torch.distributed as dist
+from sumwire import systems
+from sumwire.dlcp.lanes import Lanes
+from sumwire.dlcp.sync import EarlySync
+from sumwire.transport.delivery import Delivery
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from sumwire_lab.bench.workers import network_experiment, run_worker, run_workers, saved
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
-from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
-from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.training.worker import settle
+
+WIDTH: Final = 256
+# Steps before the measured ones, in which DDP lays out its buckets.
+WARM_UP: Final = 4
+_BATCH: Final = 4
+
+
+class _Pause(torch.autograd.Function):
+    """The identity, which takes some seconds forward and twice as long backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seconds: float) -> Tensor:
+        ctx.seconds = seconds
+        time.sleep(seconds)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        time.sleep(2 * ctx.seconds)
+        return gradients[0], None
+
+
+class Layer(nn.Linear):
+    """A layer whose forward pass takes `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(WIDTH, WIDTH)
+        self.seconds = seconds
+
+    def forward(self, x: Tensor) -> Tensor:
+        paused: Tensor = _Pause.apply(super().forward(x), self.seconds)  # type: ignore[no-untyped-call]
+        return paused
+
+
+def measure(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+    """The median of the seconds per step, and a digest of the parameters at the end."""
+    torch.manual_seed(1)
+    network = nn.Sequential(*(Layer(spec["layer_s"]) for _ in range(spec["layers"])))
+    layer_mb = sum(p.numel() * p.element_size() for p in network[0].parameters()) / (1 << 20)
+    model = DistributedDataParallel(network, bucket_cap_mb=layer_mb)
+    job = sumwire.load_job(spec["job_file"], worker=rank)
+    with Lanes(job, delivery=Delivery(), fallback="never") as lanes:
+        system = systems.make("dlcp", lanes, early_forward=spec["early"])
+        optimizer = system.attach(model, torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9))
+        generator = torch.Generator().manual_seed(rank)
+        begun = []
+        settle()
+        for step in range(WARM_UP + spec["repeats"] + 1):
+            if step == WARM_UP:
+                dist.barrier()
+            begun.append(time.monotonic())
+            optimizer.zero_grad()
+            model(torch.randn(_BATCH, WIDTH, generator=generator)).square().mean().backward()
+            optimizer.step()
+        if isinstance(optimizer, EarlySync):
+            optimizer.finish()
+        system.close()
+    seconds = median(later - earlier for earlier, later in pairwise(begun[WARM_UP:]))
+    flat = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
+    return {"step_s": seconds, "digest": hashlib.sha256(flat.numpy().tobytes()).hexdigest()}
+
 
 # A step's results then take 1.2 s on a worker's link: 520 packets of 1098 bytes. Slow, so that processors hardly count.
 MBIT: Final = 3.75
@@ -34,7 +109,7 @@ LAYER_S: Final = 0.05
 COMPUTING_S: Final = 3 * LAYERS * LAYER_S
 # Whether the forward pass begins early, and the seconds of a layer.
 KINDS: Final = {"waiting": (False, LAYER_S), "early": (True, LAYER_S), "communicating": (False, 0.0)}
-_MODULE: Final = "sumwire_lab.experiments.early_forward_worker"
+_MODULE: Final = "sumwire_lab.experiments.early_forward"
 
 
 @dataclass(frozen=True)
@@ -60,11 +135,9 @@ class EarlyForwardOutcome:
 
 def run_early_forward(results: Path, say: Say, *, turns: int = 2, switch: str = "soft") -> EarlyForwardOutcome:
     """Train with and without early forward, in turn. Raises LabError."""
-    require_tools()
-    folder = new_folder(results, latest=False)
     seconds: dict[str, list[float]] = {name: [] for name in KINDS}
     digests = set()
-    with interruptible():
+    with network_experiment(results) as folder:
         for turn in range(turns):
             for name, (early, layer_s) in KINDS.items():
                 records = _train(early, layer_s, switch, folder / f"{name}{turn}")
@@ -72,7 +145,7 @@ def run_early_forward(results: Path, say: Say, *, turns: int = 2, switch: str = 
                 digests |= {record["digest"] for record in records}
                 say(f"{name}: {seconds[name][-1]:.3f} s per step")
     outcome = EarlyForwardOutcome(seconds["waiting"], seconds["early"], seconds["communicating"], len(digests) == 1)
-    (folder / "early_forward.json").write_text(json.dumps(vars(outcome)) + "\n")
+    saved(vars(outcome), folder, "early_forward.json")
     return outcome
 
 
@@ -83,8 +156,13 @@ def _train(early: bool, layer_s: float, switch: str, folder: Path) -> list[dict[
         return [entry | {"lanes": LANES} for entry in control_plane.training_job(fabric)]
 
     with open_session(options, switches.choose(switch), folder, jobs) as session:
-        more = {"early": early, "layers": LAYERS, "layer_s": layer_s, "repeats": STEPS}
-        records = run_workers(session, _MODULE, "dlcp", [], **more)
+        records = run_workers(
+            session, _MODULE, {"early": early, "layers": LAYERS, "layer_s": layer_s, "repeats": STEPS}
+        )
     if not records:
         raise LabError(f"no worker has measured anything; see {folder}")
     return records
+
+
+if __name__ == "__main__":
+    run_worker(measure, sys.argv[1:], group=True)

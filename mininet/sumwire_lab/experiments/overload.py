@@ -2,28 +2,102 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts send a third one more than its link can carry. Which packets does the switch drop?
 
-All links have one rate. The switch's virtual queue drains slightly slower than the link, so that the link's real queue,
-which knows no classes, stays empty.
+All links have one rate. The switch's virtual queue drains slightly slower than the link, so that the link's real
+queue, which knows no classes, stays empty. Senders and receiver are ordinary UDP programs: the switch forwards their
+datagrams, so that what is lost is lost in the queue under test. They run as `python -m
+sumwire_lab.experiments.overload SPEC.json WHO`, where WHO is a sender's number, or one more for the receiver.
 """
 
 from __future__ import annotations
 
 import json
+import random
+import select
+import socket
 import sys
+import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sumwire.dlcp.tags import Tag
+
+from sumwire_lab.bench.workers import network_experiment, saved
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments.overload_receiver import READY
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
-from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
-from sumwire_lab.study.experiment import Say, interruptible, new_folder
-from sumwire_lab.system.processes import killed_after, wait_all
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.system.processes import end_with_parent, killed_after, wait_all
 from sumwire_lab.system.readiness import wait_said
+
+PAYLOAD_BYTES: Final = 1000
+FRAME_BYTES: Final = PAYLOAD_BYTES + 42
+DROP_CLASSES: Final = 4
+
+
+def sender_sockets(spec: Mapping[str, Any]) -> list[socket.socket]:
+    """One socket for each drop class, because a socket has one tag."""
+    sockets = []
+    for drop_class in range(DROP_CLASSES):
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, Tag(0, drop_class).tos)
+        udp.connect((spec["receiver"], spec["port"]))
+        sockets.append(udp)
+    return sockets
+
+
+def send(spec: Mapping[str, Any], seed: int) -> list[int]:
+    """Datagrams sent, by drop class. ``spec``: seconds, mbit, shares by class, receiver, port."""
+    draw = random.Random(seed)
+    sockets = sender_sockets(spec)
+    sent = [0] * DROP_CLASSES
+    gap_s = FRAME_BYTES * 8 / (spec["mbit"] * 1e6)
+    began = now = time.monotonic()
+    nothing = select.poll()
+    count = 0
+    while now - began < spec["seconds"]:
+        wait_s = began + count * gap_s - now
+        if wait_s > 0:
+            nothing.poll(max(1, int(wait_s * 1000)))
+        else:
+            drop_class = draw.choices(range(DROP_CLASSES), spec["shares"])[0]
+            # The payload repeats the class, by which the receiver counts.
+            sockets[drop_class].send(bytes([drop_class]) * PAYLOAD_BYTES)
+            sent[drop_class] += 1
+            count += 1
+        now = time.monotonic()
+    return sent
+
+
+READY: Final = "ready"
+_FIRST_MS: Final = 60_000
+_SILENCE_MS: Final = 1_500
+_BUFFER_BYTES: Final = 4 << 20
+
+
+def receive(spec: Mapping[str, Any]) -> list[int]:
+    """Datagrams received until no more come, by drop class."""
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    udp.bind((spec["receiver"], spec["port"]))
+    sys.stdout.write(f"{READY}\n")
+    sys.stdout.flush()
+    received = [0] * DROP_CLASSES
+    poll = select.poll()
+    poll.register(udp, select.POLLIN)
+    while poll.poll(_SILENCE_MS if any(received) else _FIRST_MS):
+        received[udp.recv(2048)[0]] += 1
+    return received
+
+
+def main(arguments: list[str]) -> None:
+    end_with_parent()
+    spec, who = json.loads(Path(arguments[0]).read_text()), int(arguments[1])
+    Path(spec["results"][who]).write_text(json.dumps(send(spec, who) if who < _SENDERS else receive(spec)))
+
 
 MBIT: Final = 20.0
 LOAD: Final = 1.3
@@ -70,16 +144,17 @@ def queues(fabric: Fabric) -> list[dict[str, Any]]:
 
 def run_overload(switch: str, results: Path, say: Say) -> Overload:
     """Run the experiment with the switch `soft` or `bmv2`. Raises LabError."""
-    require_tools()
     options = RunOptions(workers=1 + _SENDERS, switch=switch, link=LinkOptions(MBIT))
-    folder = new_folder(results, latest=False)
     kind = switches.choose(switch)
-    with interruptible(), open_session(options, kind, folder, control_plane.training_job, queues) as session:
+    with (
+        network_experiment(results) as folder,
+        open_session(options, kind, folder, control_plane.training_job, queues) as session,
+    ):
         sent, received = _offer(session)
         decisions = control_plane.queue_decisions(folder)
         drops = session.network.queue_drops()
     outcome = Overload(sent, _by_class(decisions, "drop"), _by_class(decisions, "mark"), received, drops)
-    (folder / "overload.json").write_text(json.dumps(asdict(outcome)) + "\n")
+    saved(asdict(outcome), folder, "overload.json")
     say(f"sent {sent}, dropped {outcome.dropped}, received {received} (classes 0 to 3)")
     return outcome
 
@@ -93,27 +168,33 @@ def _by_class(decisions: dict[tuple[int, int, str], int], decision: str) -> list
 
 def _offer(session: Session) -> tuple[list[int], list[int]]:
     receiver, *senders = session.fabric.hosts
-    spec: dict[str, Any] = {
+    # The senders by number, and the receiver last.
+    results = [session.folder / f"datagrams{who}.json" for who in range(_SENDERS + 1)]
+    spec = {
         "receiver": receiver.ip,
         "port": _PORT,
         "seconds": SECONDS,
         "mbit": MBIT * LOAD / _SENDERS,
         "shares": SHARES,
-        "sent": [str(session.folder / f"sent{k}.json") for k in range(_SENDERS)],
-        "received": str(session.folder / "received.json"),
+        "results": [str(path) for path in results],
     }
-    path = session.folder / "spec.json"
-    path.write_text(json.dumps(spec))
+    path = saved(spec, session.folder)
+    command = [sys.executable, "-P", "-m", "sumwire_lab.experiments.overload", str(path)]
     with killed_after() as working:
-        module = "sumwire_lab.experiments.overload_receiver"
-        working["receiver"] = session.start("receiver", receiver, [sys.executable, "-m", module, str(path)])
+        working["receiver"] = session.start("receiver", receiver, [*command, str(_SENDERS)])
         wait_said(working["receiver"], READY, session.log("receiver"))
         for k, host in enumerate(senders):
-            command = [sys.executable, "-m", "sumwire_lab.experiments.overload_sender", str(path), str(k)]
-            working[f"sender{k}"] = session.start(f"sender{k}", host, command)
+            working[f"sender{k}"] = session.start(f"sender{k}", host, [*command, str(k)])
         wait_all(working, session.serving(), session.logs(working), _DEADLINE_SECONDS, lambda: None)
-    each = [json.loads(Path(name).read_text()) for name in spec["sent"]]
-    received = json.loads((session.folder / "received.json").read_text())["classes"]
+    *each, received = [json.loads(path.read_text()) for path in results]
     if sum(received) == 0:
         raise LabError("no datagram reached the receiver")
     return [sum(counts) for counts in zip(*each, strict=True)], received
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+
+# experiments/overload_receiver
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plain script of DistributedDataParallel on scikit-learn's digits, for torchrun. It knows nothing of Sumwire.
 
-:mod:`sumwire_lab.experiments.ways_lines` adds three lines to it. Usage: plain_ddp.py SEED EPOCHS
+:mod:`sumwire_lab.experiments.added_lines` adds three lines to it. Usage: plain_ddp.py SEED EPOCHS
 """
 
 import json

@@ -1,31 +1,41 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Throughput of an all-reduce over one spine and over two, and how evenly two spines share the load.
+"""Two spine switches: throughput against one, how evenly they share the load, and what happens when one dies.
 
-The hosts' links are several times faster than those to the spines, which therefore limit the throughput.
+The hosts' links are several times faster than those to the spines, which therefore limit the throughput. A dead spine
+is killed during operations: how long do workers stall, and are all results equal? Those workers run as `python -m
+sumwire_lab.experiments.spines SPEC.json RANK`.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import signal
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from sumwire_lab.bench.exchanges import run_workers
+import sumwire
+import sumwire_controller
+import torch
+from sumwire_controller.deploy.watch import Event, Watch
+
+from sumwire_lab.bench.workers import network_experiment, run_worker, run_workers, saved
+from sumwire_lab.errors import LabError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
-from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
-from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.experiment import Say
 from sumwire_lab.system.interface_counters import link_bytes
 
-_WORKER: Final = "sumwire_lab.bench.allreduce_worker"
+_WORKER: Final = "sumwire_lab.bench.exchange_worker"
 # Enough that what ranks tell each other by TCP, through the first spine, is a hundredth of it.
-VALUES: Final = 2_500_000
+SPREAD_VALUES: Final = 2_500_000
 HOST_MBIT: Final = 50.0
 TRUNK_MBIT: Final = 8.0
 WORKERS: Final = 4
@@ -47,15 +57,13 @@ class Spread:
 
 def run_spines(results: Path, say: Say, ways: Sequence[str] = WAYS, switch: str = "soft") -> dict[str, Spread]:
     """Measure each way. Raises LabError."""
-    require_tools()
-    folder = new_folder(results, latest=False)
     done = {}
-    with interruptible():
+    with network_experiment(results) as folder:
         for way in ways:
             done[way] = _measure(way, switch, folder / way.replace(" ", "-"))
             shares = ", ".join(f"{share:.2%}" for share in done[way].shares)
-            say(f"{way}: {done[way].seconds:.3f} s for {VALUES} values; bytes up: {shares}")
-    (folder / "spines.json").write_text(json.dumps({way: asdict(one) for way, one in done.items()}) + "\n")
+            say(f"{way}: {done[way].seconds:.3f} s for {SPREAD_VALUES} values; bytes up: {shares}")
+        saved({way: asdict(one) for way, one in done.items()}, folder, "spines.json")
     return done
 
 
@@ -70,11 +78,11 @@ def _measure(way: str, switch: str, folder: Path) -> Spread:
     options = RunOptions(workers=WORKERS, topology=topology, switch=switch, link=link)
     with open_session(options, switches.choose(switch), folder, lambda fabric: jobs(fabric, way)) as session:
         before = _bytes_up(session)
-        measured = run_workers(session, _WORKER, "thc", [VALUES])
+        measured = run_workers(session, _WORKER, {"exchange": "all-reduce", "system": "thc", "sizes": [SPREAD_VALUES]})
         used = [now - then for now, then in zip(_bytes_up(session), before, strict=True)]
     repeats = zip(*(worker["sizes"][0]["seconds"] for worker in measured), strict=True)
     seconds = median(max(repeat) for repeat in repeats)
-    return Spread(way, seconds, VALUES / seconds, [one / sum(used) for one in used])
+    return Spread(way, seconds, SPREAD_VALUES / seconds, [one / sum(used) for one in used])
 
 
 def _bytes_up(session: Session) -> list[int]:
@@ -82,3 +90,109 @@ def _bytes_up(session: Session) -> list[int]:
     fabric = session.fabric
     spines = sorted({trunk.upper for trunk in fabric.trunks})
     return [sum(link_bytes(t.lower_interface).tx for t in fabric.trunks if t.upper == spine) for spine in spines]
+
+
+def reduce_often(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+    """A worker that reduces tensors: seconds of each, a digest of all results, and the fall-backs."""
+    digest, seconds = hashlib.sha256(), []
+    generator = torch.Generator().manual_seed(rank)
+    config = sumwire.load_job(spec["job_file"], worker=rank)
+    with sumwire.Job(config, fallback="never") as job, Path(spec["counts"][rank]).open("wb", buffering=0) as counts:
+        for _ in range(spec["operations"]):
+            tensor = torch.randn(spec["values"], generator=generator)
+            began = time.perf_counter()
+            mean, _residual = job.reduce(tensor)
+            seconds.append(time.perf_counter() - began)
+            digest.update(mean.numpy().tobytes())
+            # One byte per operation, so that the experiment can see how far this worker is.
+            counts.write(b".")
+        fallbacks = job.stats.as_dict()["fallbacks"]
+    return {"seconds": seconds, "digest": digest.hexdigest(), "fallbacks": fallbacks}
+
+
+VALUES: Final = 50_000
+OPERATIONS: Final = 60
+# The spine is killed when the first worker has completed so many operations.
+DIES_AFTER: Final = 20
+_DEADLINE_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True)
+class Failover:
+    """``usual_s``: the median operation. ``stall_s``: how much longer the longest one took. ``left_out_s``: time until
+    the leaves' tables no longer used the spine. ``digests``: of all results, one per worker."""
+
+    usual_s: float
+    stall_s: float
+    left_out_s: float
+    digests: list[str]
+    fallbacks: int
+
+    @property
+    def equal(self) -> bool:
+        return len(set(self.digests)) == 1
+
+
+def run_failover(results: Path, say: Say, switch: str = "soft") -> Failover:
+    """Kill the second spine during the operations. Raises LabError."""
+    link = LinkOptions(HOST_MBIT, trunk_mbit=TRUNK_MBIT)
+    options = RunOptions(workers=WORKERS, topology="leaf-spine2", switch=switch, link=link)
+    with (
+        network_experiment(results) as folder,
+        open_session(options, switches.choose(switch), folder, lambda fabric: jobs(fabric, SLOT)) as session,
+    ):
+        left_out_s, records = _work(session)
+    # The first operation waits for processes that are still starting.
+    seconds = [max(each) for each in zip(*(record["seconds"] for record in records), strict=True)][1:]
+    usual = median(seconds)
+    outcome = Failover(
+        usual,
+        max(seconds) - usual,
+        left_out_s,
+        [record["digest"] for record in records],
+        sum(record["fallbacks"] for record in records),
+    )
+    saved(asdict(outcome), folder, "failover.json")
+    say(f"a dead spine: left out after {left_out_s:.3f} s, longest stall {outcome.stall_s:.3f} s")
+    return outcome
+
+
+def _work(session: Session) -> tuple[float, list[dict[str, Any]]]:
+    folder = session.folder
+    counts = [str(folder / f"count{rank}") for rank in range(len(session.fabric.hosts))]
+    configs = sumwire_controller.configs_of(sumwire_controller.load_topology(folder / control_plane.CONFIGURATION))
+    serving = session.serving()
+    spine = serving.pop(session.fabric.label("spine2"))
+    died, left_out = _Moment(), _Moment()
+
+    def heard(event: Event) -> None:
+        if event.kind == "moved":
+            left_out.note()
+
+    def tick() -> None:
+        count = Path(counts[0])
+        if not died.at and count.exists() and count.stat().st_size >= DIES_AFTER:
+            died.note()
+            spine.send_signal(signal.SIGKILL)
+
+    with Watch(configs, say=heard):
+        told = {"values": VALUES, "operations": OPERATIONS, "counts": counts}
+        records = run_workers(
+            session, "sumwire_lab.experiments.spines", told, deadline_s=_DEADLINE_SECONDS, tick=tick, serving=serving
+        )
+    if not died.at or not left_out.at:
+        raise LabError(f"the spine died: {bool(died.at)}, it was left out: {bool(left_out.at)}")
+    return left_out.at - died.at, records
+
+
+class _Moment:
+    """The time at which something last happened; 0.0 before."""
+
+    at = 0.0
+
+    def note(self) -> None:
+        self.at = time.monotonic()
+
+
+if __name__ == "__main__":
+    run_worker(reduce_often, sys.argv[1:])

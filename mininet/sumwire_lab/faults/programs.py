@@ -38,6 +38,7 @@ PRELOAD: Final = (
     "sumwire.dlcp",
     "sumwire_lab.training.trainer",
     "sumwire_lab.training.digits_data",
+    "sumwire_lab.run.session",
     __name__,
 )
 _CLONE_NEWNET: Final = 0x40000000

@@ -1,13 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""All searches of the models: each model whole must have no error, and each without one of its rules must have one."""
+"""All searches of the models: each model whole must have no error, and each without one of its rules must have one.
+The record of `sumwire-lab models`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from sumwire_lab.errors import OptionError
@@ -16,7 +20,7 @@ from sumwire_lab.models.spin import Found, Search, Searches, check_tools
 
 
 @dataclass(frozen=True)
-class Task:
+class SearchTask:
     """``rule``: the one that is taken out, '' for none. ``about``: what is searched, in words."""
 
     model: str
@@ -32,10 +36,10 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """``holds``: a whole model has no error, or one without a rule has one."""
 
-    task: Task
+    task: SearchTask
     found: Found
 
     @property
@@ -52,7 +56,7 @@ class Outcome:
         }  # fmt: skip
 
 
-def tasks(names: Sequence[str] = ()) -> list[Task]:
+def tasks(names: Sequence[str] = ()) -> list[SearchTask]:
     """Of the named models, or of all. Raises OptionError."""
     known = {model.name: model for model in MODELS}
     if unknown := set(names) - set(known):
@@ -60,21 +64,23 @@ def tasks(names: Sequence[str] = ()) -> list[Task]:
     return [task for name in names or known for task in _tasks(known[name])]
 
 
-def _tasks(model: Model) -> list[Task]:
+def _tasks(model: Model) -> list[SearchTask]:
     whole = [
-        Task(model.name, "", setting.about + ("" if search is Search.STATES else ", no cycle"), setting.defines, search)
+        SearchTask(
+            model.name, "", setting.about + ("" if search is Search.STATES else ", no cycle"), setting.defines, search
+        )
         for setting in model.settings
         for search in (Search.STATES, Search.CYCLES)
         if search is Search.STATES or setting.ends
     ]
     without = [
-        Task(model.name, rule.name, rule.about, (f"WITHOUT_{rule.name}", *rule.defines), Search.SHORTEST)
+        SearchTask(model.name, rule.name, rule.about, (f"WITHOUT_{rule.name}", *rule.defines), Search.SHORTEST)
         for rule in model.rules
     ]
     return whole + without
 
 
-def carry_out(chosen: Sequence[Task], say: Callable[[str], None]) -> list[Outcome]:
+def carry_out(chosen: Sequence[SearchTask], say: Callable[[str], None]) -> list[SearchOutcome]:
     """Search as many models at a time as there are cores. Raises LabError; on Ctrl-C nothing is left running."""
     check_tools()
     searches, done = Searches(), []
@@ -82,7 +88,7 @@ def carry_out(chosen: Sequence[Task], say: Callable[[str], None]) -> list[Outcom
         try:
             futures = {pool.submit(searches.run, task.model, task.defines, task.search): task for task in chosen}
             for future in as_completed(futures):
-                outcome = Outcome(futures[future], future.result())
+                outcome = SearchOutcome(futures[future], future.result())
                 done.append(outcome)
                 word = "as it must be" if outcome.holds else "WRONG"
                 say(f"{len(done)}/{len(chosen)} {outcome.task.label}: {outcome.found.states} states, {word}")
@@ -92,7 +98,7 @@ def carry_out(chosen: Sequence[Task], say: Callable[[str], None]) -> list[Outcom
     return sorted(done, key=lambda outcome: chosen.index(outcome.task))
 
 
-def table(done: Sequence[Outcome]) -> str:
+def table(done: Sequence[SearchOutcome]) -> str:
     """Two tables: the whole models, and the counterexamples without each rule."""
     whole = [outcome for outcome in done if not outcome.task.rule]
     without = [outcome for outcome in done if outcome.task.rule]
@@ -111,8 +117,19 @@ def table(done: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def _line(outcome: Outcome, label: str) -> str:
+def _line(outcome: SearchOutcome, label: str) -> str:
     found = outcome.found
     length = len(found.steps) if outcome.task.rule else found.depth
     word = "ok" if outcome.holds else "WRONG"
     return f"{word:<5} {found.states:>9} {length:>6} {found.memory_mib:>7.0f} {found.seconds:>8.2f}  {label}"
+
+
+def search(names: Sequence[str], record: Path | None, say: Callable[[str], None]) -> list[SearchOutcome]:
+    """Search the named models, or all, and write the record (JSON). Raises LabError, OptionError, KeyboardInterrupt."""
+    done = carry_out(tasks(names), say)
+    if record is not None:
+        record.parent.mkdir(parents=True, exist_ok=True)
+        rows = [outcome.as_dict() for outcome in done]
+        held = all(outcome.holds for outcome in done)
+        record.write_text(json.dumps({"holds": held, "searches": rows}, indent=1) + "\n")
+    return done

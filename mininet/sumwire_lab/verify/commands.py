@@ -16,8 +16,20 @@ from sumwire_lab.options.trust_options import TrustOptions
 from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.study.check import Check
 from sumwire_lab.study.experiment import Say
+from sumwire_lab.verify import (
+    acp,
+    conformance,
+    dlcp,
+    entry_points,
+    fault_injection,
+    observability,
+    papers,
+    security,
+    sign,
+    speed,
+    thc,
+)
 from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.plans import acp, dlcp, faithful, life, papers, see, sign, speed, thc, trust, ways
 
 PLANS: Final[Mapping[str, Callable[[Path, Say], Plan]]] = {
     "thc": thc.plan,
@@ -35,12 +47,12 @@ def verify(topic: str, results: Path, say: Say) -> list[Check]:
 
 def verify_life(options: LifeOptions, results: Path, say: Say) -> list[Check]:
     """Carry out some rows of verify-life. Raises KeyboardInterrupt."""
-    return life.plan(results, say, options).carry_out(results, say)
+    return fault_injection.plan(results, say, options).carry_out(results, say)
 
 
 def verify_trust(options: TrustOptions, results: Path, say: Say) -> list[Check]:
     """Carry out some rows of verify-trust. Raises KeyboardInterrupt."""
-    return trust.plan(results, say, options).carry_out(results, say)
+    return security.plan(results, say, options).carry_out(results, say)
 
 
 def verify_papers(options: PapersOptions, results: Path, say: Say) -> list[Check]:
@@ -50,14 +62,14 @@ def verify_papers(options: PapersOptions, results: Path, say: Say) -> list[Check
 
 def verify_see(options: SeeOptions, results: Path, say: Say) -> list[Check]:
     """Carry out some rows of verify-see. Raises KeyboardInterrupt."""
-    return see.plan(results, say, options).carry_out(results, say)
+    return observability.plan(results, say, options).carry_out(results, say)
 
 
 def verify_ways(options: WaysOptions, results: Path, say: Say) -> list[Check]:
     """Carry out some rows of verify-ways. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
-    return ways.plan(results, say, options).carry_out(results, say)
+    return entry_points.plan(results, say, options).carry_out(results, say)
 
 
 def verify_faithful(options: FaithfulOptions, results: Path, say: Say) -> list[Check]:
     """Carry out some rows of verify-faithful. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
-    return faithful.plan(results, say, options).carry_out(results, say)
+    return conformance.plan(results, say, options).carry_out(results, say)

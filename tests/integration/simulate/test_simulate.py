@@ -26,7 +26,7 @@ from simulate.schedule import Fault, Schedule, Step, drawn, with_key, with_masks
 from simulate.switches import Frames
 from simulate.world import WRONG_SUM
 from sumwire.transport.congestion import WindowLimit
-from sumwire_lab.verify.rows import papers_dlcp
+from sumwire_lab.verify import papers_dlcp
 from sumwire_protocol import constants as p4
 
 pytestmark = pytest.mark.cc

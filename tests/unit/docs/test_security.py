@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
-from sumwire_lab.verify.rows.trust import ATTACKS
+from sumwire_lab.verify.security import ATTACKS
 
 PAGE = ROOT / "docs" / "security.md"
 UNKEPT = "## What is not kept out"

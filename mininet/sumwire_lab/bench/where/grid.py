@@ -1,21 +1,183 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a grid: its cells, those that a rule leaves out, and the sessions that measure the others."""
+"""A grid of all-reduces over size, link rate, system and switch: its plan, and its record.
+
+The plan has the cells, those that a rule leaves out, and the sessions that measure the others. The record, one JSON
+file, has what was measured, and what was left out and why.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
-from sumwire_lab.bench.where.record import BRIDGE, SWITCHES, SYSTEMS, Key, Place, Record, Skipped
-from sumwire_lab.bench.wire import all_reduce_bytes
+from sumwire_lab.bench.timing import all_reduce_bytes
+from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import BASELINE
-from sumwire_lab.options.run_options import UNLIMITED
+from sumwire_lab.options.run_options import AGGREGATOR, UNLIMITED
+
+BRIDGE: Final = "bridge"
+"""The kernel's bridge, over which gloo runs; in the place of a switch's name."""
+SWITCHES: Final = ("soft", AGGREGATOR, "bmv2")
+SYSTEMS: Final = ("thc", "sign", "sum32")
+"""Beside gloo, which every grid has."""
+_SWITCH_ORDER: Final = (BRIDGE, *SWITCHES)
+_SYSTEM_ORDER: Final = (BASELINE, *SYSTEMS)
+
+
+@dataclass(frozen=True)
+class SystemAt:
+    """A system on a kind of switch. Its costs do not depend on size or link rate."""
+
+    switch: str
+    system: str
+
+    @property
+    def label(self) -> str:
+        return self.system if self.switch == BRIDGE else f"{self.system}, {self.switch}"
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Of tables and pictures: gloo first; other systems than the usual ones last, by name."""
+        known = _SYSTEM_ORDER.index(self.system) if self.system in _SYSTEM_ORDER else len(_SYSTEM_ORDER)
+        return _SWITCH_ORDER.index(self.switch), known, self.system
+
+
+@dataclass(frozen=True)
+class CellKey:
+    """One all-reduce of the grid. `link_mbit` may be UNLIMITED."""
+
+    place: SystemAt
+    link_mbit: float
+    values: int
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Of files and lists: by rate, place and size."""
+        return self.link_mbit, self.place.order, self.values
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured for one key."""
+
+    key: CellKey
+    seconds: float
+    """The slowest worker's time, median of the repeats."""
+    repeats: int
+    bound_s: float
+    """What a link needs for the bytes of its busier direction, headers included; 0 without a limit."""
+    host_cpu_s: float
+    """CPU seconds of a host per million values: the mean of the hosts' medians."""
+    switch_cpu_s: float | None
+    """CPU seconds of the switch per million values, median; None for the kernel's bridge."""
+    offloads: bool
+    """Whether the hosts kept their segmentation offloads."""
+    load: float
+    """Load average of the machine when the session began."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """One key that was not measured, and the rule. `failed`: an error, so that a later run tries again."""
+
+    key: CellKey
+    why: str
+    failed: bool = False
+
+
+@dataclass
+class GridRecord:
+    """A grid as far as it was measured."""
+
+    workers: int
+    cores: int
+    budget_s: float
+    """Seconds that the repeats of one cell may take."""
+    about: dict[str, Any] = field(default_factory=dict)
+    cells: dict[CellKey, Cell] = field(default_factory=dict)
+    skipped: dict[CellKey, Skipped] = field(default_factory=dict)
+
+    def add(self, *found: Cell | Skipped) -> None:
+        """Keep cells and what was left out, in place of what there was for the same keys."""
+        for one in found:
+            self.cells.pop(one.key, None)
+            self.skipped.pop(one.key, None)
+            if isinstance(one, Cell):
+                self.cells[one.key] = one
+            else:
+                self.skipped[one.key] = one
+
+    def known(self) -> set[CellKey]:
+        """The keys that need no measurement: measured, or left out by a rule."""
+        return self.cells.keys() | {key for key, one in self.skipped.items() if not one.failed}
+
+    def places(self) -> list[SystemAt]:
+        """Systems and switches with cells, gloo first."""
+        return sorted({key.place for key in self.cells}, key=lambda place: place.order)
+
+    def rates(self) -> list[float]:
+        """Link rates with cells, the slowest first."""
+        return sorted({key.link_mbit for key in self.cells})
+
+    def sizes(self) -> list[int]:
+        """Numbers of values with cells."""
+        return sorted({key.values for key in self.cells})
+
+    def save(self, path: Path) -> None:
+        """Write the file, in one piece."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}")
+        partial.write_text(json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
+        partial.replace(path)
+
+    def as_json(self) -> dict[str, Any]:
+        """The record for JSON. A link without a limit has null for its rate."""
+        return {
+            "workers": self.workers,
+            "cores": self.cores,
+            "budget_s": self.budget_s,
+            "about": self.about,
+            "cells": _rows(self.cells.values()),
+            "skipped": _rows(self.skipped.values()),
+        }
+
+    @classmethod
+    def load(cls, path: Path) -> GridRecord:
+        """Raises LabError if the file is no record."""
+        try:
+            told = json.loads(path.read_text())
+            record = cls(told["workers"], told["cores"], told["budget_s"], told["about"])
+            record.add(*(Cell(**_with_key(row)) for row in told["cells"]))
+            record.add(*(Skipped(**_with_key(row)) for row in told["skipped"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise LabError(f"{path}: no record of bench-where ({error!r}); remove it, or name another file") from error
+        return record
+
+
+def _rows(found: Iterable[Cell | Skipped]) -> list[dict[str, Any]]:
+    rows = []
+    for one in sorted(found, key=lambda each: each.key.order):
+        row = asdict(one)
+        del row["key"]
+        mbit = None if one.key.link_mbit == UNLIMITED else one.key.link_mbit
+        rows.append(asdict(one.key.place) | {"link_mbit": mbit, "values": one.key.values} | row)
+    return rows
+
+
+def _with_key(row: Mapping[str, Any]) -> dict[str, Any]:
+    more = dict(row)
+    place = SystemAt(more.pop("switch"), more.pop("system"))
+    mbit = more.pop("link_mbit")
+    return {"key": CellKey(place, UNLIMITED if mbit is None else mbit, more.pop("values")), **more}
+
 
 # 4 KB to 400 MB.
-SIZES: Final = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
-RATES: Final = (10.0, 100.0, 1000.0, 10_000.0, UNLIMITED)
+GRID_SIZES: Final = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
+GRID_RATES: Final = (10.0, 100.0, 1000.0, 10_000.0, UNLIMITED)
 QUICK_SIZES: Final = (1_000, 100_000, 1_000_000)
 QUICK_RATES: Final = (100.0, 1000.0, UNLIMITED)
 BUDGET_S: Final = 60.0
@@ -31,29 +193,32 @@ _SESSION_S: Final = 10.0
 class Grid:
     """What is to be measured."""
 
-    sizes: tuple[int, ...] = SIZES
-    rates: tuple[float, ...] = RATES
+    sizes: tuple[int, ...] = GRID_SIZES
+    rates: tuple[float, ...] = GRID_RATES
     systems: tuple[str, ...] = SYSTEMS
     switches: tuple[str, ...] = SWITCHES
     workers: int = 4
     budget_s: float = BUDGET_S
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[SystemAt]:
         """gloo over the kernel's bridge, then every system on every switch."""
-        return [Place(BRIDGE, BASELINE), *(Place(switch, name) for switch in self.switches for name in self.systems)]
+        return [
+            SystemAt(BRIDGE, BASELINE),
+            *(SystemAt(switch, name) for switch in self.switches for name in self.systems),
+        ]
 
 
 @dataclass(frozen=True)
-class Session:
+class GridSession:
     """Cells of one system at one rate, measured one after the other in one network."""
 
-    place: Place
+    place: SystemAt
     link_mbit: float
     sizes: tuple[int, ...]
 
-    def cells(self) -> list[Key]:
+    def cells(self) -> list[CellKey]:
         """Their keys, the smallest first."""
-        return [Key(self.place, self.link_mbit, size) for size in self.sizes]
+        return [CellKey(self.place, self.link_mbit, size) for size in self.sizes]
 
     def expected_s(self, workers: int) -> float:
         """Seconds that the session takes at least, to tell how much of a grid is left."""
@@ -66,7 +231,7 @@ def wire_s(octets: float, link_mbit: float) -> float:
     return 8 * octets / (link_mbit * 1e6)
 
 
-def planned(grid: Grid, record: Record, available_bytes: int) -> list[Session]:
+def planned(grid: Grid, record: GridRecord, available_bytes: int) -> list[GridSession]:
     """The sessions for the cells that `record` does not know. Cells that a rule leaves out are added to the record.
 
     Systems of one rate are next to each other, so that a ratio's two sides share what else the machine does.
@@ -82,16 +247,16 @@ def planned(grid: Grid, record: Record, available_bytes: int) -> list[Session]:
                 else:
                     record.add(Skipped(key, why))
             if sizes:
-                sessions.append(Session(place, rate, tuple(sizes)))
+                sessions.append(GridSession(place, rate, tuple(sizes)))
     return sessions
 
 
-def _unknown(grid: Grid, record: Record, place: Place, rate: float) -> Iterator[Key]:
+def _unknown(grid: Grid, record: GridRecord, place: SystemAt, rate: float) -> Iterator[CellKey]:
     known = record.known()
-    return (key for size in sorted(grid.sizes) if (key := Key(place, rate, size)) not in known)
+    return (key for size in sorted(grid.sizes) if (key := CellKey(place, rate, size)) not in known)
 
 
-def left_out(key: Key, grid: Grid, available_bytes: int) -> str | None:
+def left_out(key: CellKey, grid: Grid, available_bytes: int) -> str | None:
     """The rule that leaves a cell out, or None. Without gloo's time there is no ratio, so gloo's bytes count."""
     seconds = (1 + REPEATS) * wire_s(all_reduce_bytes(BASELINE, key.values, grid.workers), key.link_mbit)
     if seconds > grid.budget_s:
@@ -102,7 +267,7 @@ def left_out(key: Key, grid: Grid, available_bytes: int) -> str | None:
     return None
 
 
-def too_slow(keys: Sequence[Key], budget_s: float) -> list[Skipped]:
+def too_slow(keys: Sequence[CellKey], budget_s: float) -> list[Skipped]:
     """The rest of a session, after a cell whose time says that the next one would go over the budget."""
     why = f"by the time of the size before it, {1 + REPEATS} repeats take over the budget of {budget_s:g} s"
     return [Skipped(key, why) for key in keys]

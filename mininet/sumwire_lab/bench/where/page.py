@@ -7,17 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from sumwire_lab.bench.commands.allreduce import rate_text
-from sumwire_lab.bench.where import fit, model
-from sumwire_lab.bench.where.fit import Checked, Fitted
-from sumwire_lab.bench.where.model import Setting
-from sumwire_lab.bench.where.record import BRIDGE, Key, Place, Record
+from sumwire_lab.bench.allreduce import rate_text
+from sumwire_lab.bench.where import formula
+from sumwire_lab.bench.where.formula import Checked, Fitted, OneAllReduce
+from sumwire_lab.bench.where.grid import BRIDGE, CellKey, GridRecord, SystemAt
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import BASELINE
 
 BEGIN: Final = "<!-- begin: written by bench-where -->"
 END: Final = "<!-- end: written by bench-where -->"
-_GLOO: Final = Place(BRIDGE, BASELINE)
+_GLOO: Final = SystemAt(BRIDGE, BASELINE)
 _SHOWN_SIZES: Final = (10_000, 1_000_000, 100_000_000)
 # Link rates that are tried, in Mbit/s: ten a decade from 1 to 1,000,000.
 _TRIED: Final = tuple(10 ** (k / 10) for k in range(61))
@@ -25,7 +24,7 @@ _TRIED: Final = tuple(10 ** (k / 10) for k in range(61))
 _LOAD_QUIET: Final = 3.0
 
 
-def renewed(page: str, record: Record) -> str:
+def renewed(page: str, record: GridRecord) -> str:
     """The page with the record's tables between its two marks. Raises LabError without them."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -34,10 +33,10 @@ def renewed(page: str, record: Record) -> str:
     return f"{before}{BEGIN}\n\n{markdown(record)}\n\n{END}{after}"
 
 
-def markdown(record: Record) -> str:
+def markdown(record: GridRecord) -> str:
     """All tables, with a sentence before each."""
-    fitted = fit.fit_all(record)
-    checked = fit.check(record, fitted)
+    fitted = formula.fit_all(record)
+    checked = formula.check_fit(record, fitted)
     parts = [
         _conditions(record),
         "### Up to which link rate",
@@ -56,7 +55,7 @@ def markdown(record: Record) -> str:
     return "\n\n".join(parts)
 
 
-def _conditions(record: Record) -> str:
+def _conditions(record: GridRecord) -> str:
     machine = record.about.get("machine", {})
     loads = [cell.load for cell in record.cells.values()]
     lines = [
@@ -80,17 +79,17 @@ def _conditions(record: Record) -> str:
     return " ".join(lines)
 
 
-def disturbed(record: Record) -> bool:
+def disturbed(record: GridRecord) -> bool:
     """Whether other work ran beside the benchmark, so that its times say little about the machine alone."""
     most = max(cell.load for cell in record.cells.values())
     return _niceness(record) > 0 or most > record.workers + _LOAD_QUIET
 
 
-def _niceness(record: Record) -> int:
+def _niceness(record: GridRecord) -> int:
     return int(record.about.get("niceness", 0))
 
 
-def _limits(record: Record, fitted: Mapping[Place, Fitted]) -> str:
+def _limits(record: GridRecord, fitted: Mapping[SystemAt, Fitted]) -> str:
     if disturbed(record):
         return "Not told: the constants below are from a machine with other work."
     text = (
@@ -108,48 +107,50 @@ def _limits(record: Record, fitted: Mapping[Place, Fitted]) -> str:
     return f"{text}\n\n{_table(head, rows)}"
 
 
-def _limit(record: Record, fitted: Mapping[Place, Fitted], place: Place, values: int, cores: int) -> str:
+def _limit(record: GridRecord, fitted: Mapping[SystemAt, Fitted], place: SystemAt, values: int, cores: int) -> str:
     mbit = faster_up_to(fitted, place, values, record.workers, cores)
     if mbit is None:
         return "none"
     return "all" if mbit == _TRIED[-1] else rate_text(float(f"{mbit:.2g}"))
 
 
-def faster_up_to(fitted: Mapping[Place, Fitted], place: Place, values: int, workers: int, cores: int) -> float | None:
+def faster_up_to(
+    fitted: Mapping[SystemAt, Fitted], place: SystemAt, values: int, workers: int, cores: int
+) -> float | None:
     """The fastest of the tried link rates at which the formula gives a place less time than gloo, or None."""
 
-    def seconds(of: Place, mbit: float) -> float:
-        sent = model.traffic(of.system, values, workers)
-        return model.seconds(sent, fitted[of].costs, Setting(values, mbit, workers, cores))
+    def seconds(of: SystemAt, mbit: float) -> float:
+        sent = formula.traffic(of.system, values, workers)
+        return formula.seconds(sent, fitted[of].costs, OneAllReduce(values, mbit, workers, cores))
 
     return max((mbit for mbit in _TRIED if seconds(place, mbit) < seconds(_GLOO, mbit)), default=None)
 
 
-def _measured(record: Record) -> str:
+def _measured(record: GridRecord) -> str:
     places = [place for place in record.places() if place != _GLOO]
     head = ["link", "values", "gloo, s", *(place.label for place in places)]
     rows = []
     for rate in record.rates():
         for size in record.sizes():
-            gloo = record.cells.get(Key(_GLOO, rate, size))
+            gloo = record.cells.get(CellKey(_GLOO, rate, size))
             if gloo is not None:
-                ratios = [_ratio(record, Key(place, rate, size), gloo.seconds) for place in places]
+                ratios = [_ratio(record, CellKey(place, rate, size), gloo.seconds) for place in places]
                 rows.append([rate_text(rate), _count(size), f"{gloo.seconds:.4f}", *ratios])
     return _table(head, rows)
 
 
-def _ratio(record: Record, key: Key, gloo_s: float) -> str:
+def _ratio(record: GridRecord, key: CellKey, gloo_s: float) -> str:
     cell = record.cells.get(key)
     return "-" if cell is None else f"{gloo_s / cell.seconds:.2f}"
 
 
-def _processor_time(record: Record) -> str:
+def _processor_time(record: GridRecord) -> str:
     fastest = record.rates()[-1]
     lines = [f"CPU seconds per million values: a host; the switch. Links: {rate_text(fastest)}."]
-    sizes = [size for size in record.sizes() if Key(_GLOO, fastest, size) in record.cells]
+    sizes = [size for size in record.sizes() if CellKey(_GLOO, fastest, size) in record.cells]
     rows = []
     for place in record.places():
-        cells = [record.cells.get(Key(place, fastest, size)) for size in sizes]
+        cells = [record.cells.get(CellKey(place, fastest, size)) for size in sizes]
         told = ["-" if cell is None else f"{cell.host_cpu_s:.4f}; {_or_dash(cell.switch_cpu_s)}" for cell in cells]
         rows.append([place.label, *told])
     return "\n\n".join([*lines, _table(["system, switch", *(f"{_count(size)} values" for size in sizes)], rows)])
@@ -159,7 +160,7 @@ def _or_dash(number: float | None) -> str:
     return "–" if number is None else f"{number:.4f}"
 
 
-def _constants(fitted: Mapping[Place, Fitted]) -> str:
+def _constants(fitted: Mapping[SystemAt, Fitted]) -> str:
     head = ["system, switch", "`host_s`", "`switch_s`", "`operation_s`", "`step_s`", "`busy`", "`apart`"]
     rows = []
     for place, one in fitted.items():
@@ -173,8 +174,8 @@ def _constants(fitted: Mapping[Place, Fitted]) -> str:
 def _checks(checked: Sequence[Checked]) -> str:
     outside = [one for one in checked if not one.holds]
     text = (
-        f"{len(checked) - len(outside)} of {len(checked)} cells are within {fit.TOLERANCE:.0%} of the formula. Cells "
-        "that constants are from do not count."
+        f"{len(checked) - len(outside)} of {len(checked)} cells are within {formula.TOLERANCE:.0%} of the formula. "
+        "Cells that constants are from do not count."
     )
     if not outside:
         return text
@@ -193,17 +194,17 @@ def _checks(checked: Sequence[Checked]) -> str:
     return f"{text}\n\n{_table(head, rows)}"
 
 
-def _left_out(record: Record) -> str:
+def _left_out(record: GridRecord) -> str:
     if not record.skipped:
         return "Nothing."
-    reasons: dict[str, list[Key]] = {}
+    reasons: dict[str, list[CellKey]] = {}
     for one in sorted(record.skipped.values(), key=lambda each: each.key.order):
         reasons.setdefault(one.why, []).append(one.key)
     everywhere = {*record.places(), *(key.place for key in record.skipped)}
     return "\n".join(f"- {_cells(keys, len(everywhere))}: {why}." for why, keys in reasons.items())
 
 
-def _cells(keys: Iterable[Key], places: int) -> str:
+def _cells(keys: Iterable[CellKey], places: int) -> str:
     """Which cells: by size and rate, with the systems unless it is all of these places at once."""
     found: dict[str, list[str]] = {}
     for key in keys:

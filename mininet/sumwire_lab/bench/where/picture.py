@@ -14,14 +14,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sumwire_lab.bench.where import fit
-from sumwire_lab.bench.where.fit import Fitted
-from sumwire_lab.bench.where.record import BRIDGE, Key, Place, Record
-from sumwire_lab.bench.wire import all_reduce_bytes
+from sumwire_lab.bench.timing import all_reduce_bytes
+from sumwire_lab.bench.where import formula
+from sumwire_lab.bench.where.formula import Fitted
+from sumwire_lab.bench.where.grid import BRIDGE, CellKey, GridRecord, SystemAt
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import UNLIMITED
 
-_GLOO: Final = Place(BRIDGE, BASELINE)
+_GLOO: Final = SystemAt(BRIDGE, BASELINE)
 _LEVELS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _EVEN: Final = (1.0,)
 _VALUE_BYTES: Final = 4
@@ -36,7 +36,7 @@ _COLOURS: Final = ("#4c566a", "#0f766e", "#c2410c", "#7c3aed", "#1d4ed8", "#a162
                    "#78350f")  # fmt: skip
 
 
-def svg(record: Record) -> str:
+def svg(record: GridRecord) -> str:
     """The picture as the text of an SVG file, whose description has the record's digest."""
     import matplotlib
 
@@ -48,7 +48,7 @@ def svg(record: Record) -> str:
     return buffer.getvalue()
 
 
-def figure(record: Record) -> Any:
+def figure(record: GridRecord) -> Any:
     """A matplotlib figure: a row for each system, a column for each switch, and one for bytes and processor time."""
     from matplotlib.figure import Figure
 
@@ -58,10 +58,10 @@ def figure(record: Record) -> Any:
     drawn = Figure(figsize=(_PANEL_WIDTH * columns, _PANEL_HEIGHT * rows), layout="constrained")
     drawn.suptitle("Numbers and grey lines: gloo's time / the system's, measured. Dashed: equal by the formula.")
     panels = drawn.subplots(rows, columns, squeeze=False)
-    fitted = fit.fit_all(record)
+    fitted = formula.fit_all(record)
     for row in range(rows):
         for column, switch in enumerate(switches):
-            place = Place(switch, systems[row]) if row < len(systems) else None
+            place = SystemAt(switch, systems[row]) if row < len(systems) else None
             if place in record.places():
                 assert place is not None
                 _iso_lines(panels[row][column], record, place, fitted)
@@ -75,18 +75,18 @@ def figure(record: Record) -> Any:
     return drawn
 
 
-def digest(record: Record) -> str:
+def digest(record: GridRecord) -> str:
     """A digest of what a record has."""
     return hashlib.sha256(json.dumps(record.as_json()).encode()).hexdigest()
 
 
-def ratios(record: Record, place: Place) -> NDArray[np.float64]:
+def ratios(record: GridRecord, place: SystemAt) -> NDArray[np.float64]:
     """gloo's measured seconds over the place's, by rate and size; NaN where one is not measured."""
     rates, sizes = record.rates(), record.sizes()
     found = np.full((len(rates), len(sizes)), np.nan)
     for row, rate in enumerate(rates):
         for column, size in enumerate(sizes):
-            gloo, mine = record.cells.get(Key(_GLOO, rate, size)), record.cells.get(Key(place, rate, size))
+            gloo, mine = record.cells.get(CellKey(_GLOO, rate, size)), record.cells.get(CellKey(place, rate, size))
             if gloo is not None and mine is not None:
                 found[row, column] = gloo.seconds / mine.seconds
     return found
@@ -96,7 +96,7 @@ def _distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _height(rate: float, record: Record) -> float:
+def _height(rate: float, record: GridRecord) -> float:
     """Where a rate stands on the axis; a link without a limit is one decade above the fastest other."""
     if rate != UNLIMITED:
         return math.log10(rate)
@@ -104,7 +104,7 @@ def _height(rate: float, record: Record) -> float:
     return math.log10(limited[-1]) + 1 if limited else 0.0
 
 
-def _iso_lines(axes: Any, record: Record, place: Place, fitted: dict[Place, Fitted]) -> None:
+def _iso_lines(axes: Any, record: GridRecord, place: SystemAt, fitted: dict[SystemAt, Fitted]) -> None:
     measured = ratios(record, place)
     across = [math.log10(_VALUE_BYTES * size) for size in record.sizes()]
     up = [_height(rate, record) for rate in record.rates()]
@@ -133,14 +133,14 @@ def _iso_lines(axes: Any, record: Record, place: Place, fitted: dict[Place, Fitt
     _frameless(axes)
 
 
-def _even_by_formula(axes: Any, record: Record, place: Place, fitted: dict[Place, Fitted]) -> None:
+def _even_by_formula(axes: Any, record: GridRecord, place: SystemAt, fitted: dict[SystemAt, Fitted]) -> None:
     """The line on which the formula gives both the same time; links with a limit only."""
     limited = [rate for rate in record.rates() if rate != UNLIMITED]
     sizes = np.geomspace(record.sizes()[0], record.sizes()[-1], _FINE)
     rates = np.geomspace(limited[0], limited[-1], _FINE)
 
-    def seconds(of: Place, size: float, rate: float) -> float:
-        return fit.formula_s(record, fitted[of].costs, Key(of, float(rate), round(size)))
+    def seconds(of: SystemAt, size: float, rate: float) -> float:
+        return formula.formula_s(record, fitted[of].costs, CellKey(of, float(rate), round(size)))
 
     log_ratio = [[math.log(seconds(_GLOO, n, r) / seconds(place, n, r)) for n in sizes] for r in rates]
     across, up = np.log10(_VALUE_BYTES * sizes), np.log10(rates)
@@ -148,7 +148,7 @@ def _even_by_formula(axes: Any, record: Record, place: Place, fitted: dict[Place
         axes.contour(across, up, log_ratio, np.log(_EVEN), colors=_FORMULA, linewidths=1.2, linestyles="--")
 
 
-def _bounds(axes: Any, record: Record, systems: Sequence[str]) -> None:
+def _bounds(axes: Any, record: GridRecord, systems: Sequence[str]) -> None:
     """gloo's bytes over each system's: the ratio that no link rate can exceed once bytes are all that counts."""
     sizes = record.sizes()
     for number, system in enumerate(systems):
@@ -162,10 +162,10 @@ def _bounds(axes: Any, record: Record, systems: Sequence[str]) -> None:
     axes.set_yticks(_RATIO_TICKS, [str(tick) for tick in _RATIO_TICKS])
 
 
-def _processors(axes: Any, record: Record, field: str, title: str) -> None:
+def _processors(axes: Any, record: GridRecord, field: str, title: str) -> None:
     """CPU time over size, at the fastest links."""
     for number, place in enumerate(record.places()):
-        cells = [record.cells.get(Key(place, record.rates()[-1], size)) for size in record.sizes()]
+        cells = [record.cells.get(CellKey(place, record.rates()[-1], size)) for size in record.sizes()]
         points = [
             (_VALUE_BYTES * cell.key.values, told)
             for cell in cells
@@ -177,7 +177,7 @@ def _processors(axes: Any, record: Record, field: str, title: str) -> None:
     _over_size(axes, record)
 
 
-def _over_size(axes: Any, record: Record) -> None:
+def _over_size(axes: Any, record: GridRecord) -> None:
     axes.set(xscale="log", yscale="log")
     sizes = [_VALUE_BYTES * size for size in record.sizes()]
     axes.set_xticks(sizes, [_bytes(size) for size in sizes], fontsize="small")

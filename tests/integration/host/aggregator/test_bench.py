@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from sumwire_lab.bench.command import run_here
-from sumwire_lab.bench.commands.aggregator import AggregatorCommand
+from sumwire_lab.bench.aggregator import AggregatorCommand
+from sumwire_lab.bench.benchmark import run_here
 from sumwire_lab.options.bench_options import AggregatorOptions
 
 

@@ -20,7 +20,7 @@ from helpers.transport.udp_bridge import Bridge, Impairment, golden_switch, job_
 from sumwire.config import OP_NAMES
 from sumwire.transport.delivery import Delivery
 from sumwire.wire.header import HEADER_BYTES
-from sumwire_lab.experiments.noise import CHI_SQUARE_MOST, noise_of, payload_of, values_of
+from sumwire_lab.experiments.secure_aggregation import CHI_SQUARE_MOST, noise_of, payload_of, values_of
 from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.events import Event
 

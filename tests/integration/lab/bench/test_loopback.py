@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.bench import exchanges
-from sumwire_lab.bench.command import run_here
-from sumwire_lab.bench.commands.turns import TurnsCommand
+from sumwire_lab.bench import workers
+from sumwire_lab.bench.benchmark import run_here
+from sumwire_lab.bench.interleaved import TurnsCommand
 from sumwire_lab.errors import ProcessDiedError
 
 
@@ -19,13 +19,13 @@ from sumwire_lab.errors import ProcessDiedError
 def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, subprocess.Popen[bytes]]:
     """All processes that were started, by the name of their log."""
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    start = exchanges._started
+    start = workers._started
 
     def noted(log: Path, *command: str) -> subprocess.Popen[bytes]:
         processes[log.stem] = start(log, *command)
         return processes[log.stem]
 
-    monkeypatch.setattr(exchanges, "_started", noted)
+    monkeypatch.setattr(workers, "_started", noted)
     return processes
 
 
@@ -48,6 +48,6 @@ def test_the_automatic_choice_is_measured_first_and_then_kept() -> None:
 def test_a_worker_that_fails_ends_all(started: dict[str, Any], tmp_path: Path) -> None:
     """As one that cannot be imported does; without the seconds in which torch is."""
     with pytest.raises(ProcessDiedError, match=r"worker\d ended with 1"):
-        exchanges.run_on_loopback(tmp_path, "sumwire_lab.nothing_here", "thc", [1], workers=2)
+        workers.run_on_loopback(tmp_path, "sumwire_lab.nothing_here", 2, {})
     assert len(started) == 3
     assert all(process.poll() is not None for process in started.values())

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from helpers.gloo.ranks import fork_context
-from sumwire_lab.experiments.blind_run import run_blind
-from sumwire_lab.verify.rows.blind import blind
+from sumwire_lab.experiments.secure_aggregation import run_blind
+from sumwire_lab.verify.security import blind_checks
 
 pytest.importorskip("cryptography")
 
@@ -26,7 +26,7 @@ def record() -> dict[str, Any]:
 
 
 def test_all_checks_hold(record: dict[str, Any]) -> None:
-    checks = blind(record)
+    checks = blind_checks(record)
     assert len(checks) == 10
     assert [check for check in checks if not check.holds] == []
 
@@ -36,6 +36,6 @@ def test_the_checks_of_noise_fail_without_masks(record: dict[str, Any]) -> None:
     for found in bare["codecs"].values():
         for name in ("chi_square", "correlation"):
             found[name]["blind"] = found[name]["open"]
-    assert [check.check.split(": ")[1] for check in blind(bare) if not check.holds] == [
+    assert [check.check.split(": ")[1] for check in blind_checks(bare) if not check.holds] == [
         "chi-square of one worker's bytes at the switch", "correlation of these with its gradient",
     ] * 2  # fmt: skip

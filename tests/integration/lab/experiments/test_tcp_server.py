@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from sumwire_lab.experiments import tcp_server
-from sumwire_lab.experiments.tcp_server import CONTRIBUTION_BYTES, RESULT_BYTES, TcpServer
-from sumwire_lab.experiments.tcp_server_ends import Server, steps, tuned
+from sumwire_lab.experiments.tcp_server import CONTRIBUTION_BYTES, RESULT_BYTES, Server, TcpServer, steps, tuned
 
 CONTROL = "reno"
 

@@ -12,10 +12,10 @@ from sumwire_lab import cli
 from sumwire_lab.errors import LabError, MissingToolError
 from sumwire_lab.models import spin, suite
 from sumwire_lab.models.spin import Search, Searches
-from sumwire_lab.models.suite import Task
+from sumwire_lab.models.suite import SearchTask
 
-WHOLE = Task("slot", "", "any losses and copies", ("WORKERS=3", "FOREVER"), Search.STATES)
-REPEAT = Task("slot", "REPEAT", "", ("WITHOUT_REPEAT",), Search.SHORTEST)
+WHOLE = SearchTask("slot", "", "any losses and copies", ("WORKERS=3", "FOREVER"), Search.STATES)
+REPEAT = SearchTask("slot", "REPEAT", "", ("WITHOUT_REPEAT",), Search.SHORTEST)
 # A copy of worker 0's packet counts again.
 COPY = ("send 0 0", "arrive 0 0", "arrive 0 0")
 
@@ -35,7 +35,7 @@ def test_a_deviation_ends_with_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A rule whose absence does no harm: here one that the model does not have."""
-    harmless = Task("slot", "NO_SUCH_RULE", "", ("FOREVER", "CHUNKS=3"), Search.SHORTEST)
+    harmless = SearchTask("slot", "NO_SUCH_RULE", "", ("FOREVER", "CHUNKS=3"), Search.SHORTEST)
     monkeypatch.setattr(suite, "tasks", lambda names: [harmless])
     assert cli.main(["models", "--json", str(tmp_path / "found.json")]) == cli.EXIT_FAILED
     assert "NO COUNTEREXAMPLE" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 import sumwire
-from sumwire_lab.experiments import outer_worker
+from sumwire_lab.experiments import outer_steps
 from sumwire_lab.system import congestion_control
 
 
@@ -36,10 +36,10 @@ def test_all_connections_of_the_process_and_nothing_else(tmp_path: Path) -> None
 
 def test_outer_steps_choose_for_connections_that_are_made_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of gloo's connects after the size has begun, and its connections have the machine's kind at first."""
-    monkeypatch.setattr(outer_worker, "Outer", lambda *arguments, **options: None)
-    monkeypatch.setattr(outer_worker, "through_group", lambda: None)
+    monkeypatch.setattr(outer_steps, "Outer", lambda *arguments, **options: None)
+    monkeypatch.setattr(outer_steps, "through_group", lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        steps = outer_worker.OuterSteps(Mock(sumwire.Job), 0, ["reno"])
+        steps = outer_steps.OuterSteps(Mock(sumwire.Job), 0, ["reno"])
         steps.begin(1)
         with socket.create_connection(server.getsockname()) as late:
             late.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sumwire.codec.errors import CodecError, TableError
 from sumwire.codec.tables import ThcTable, best_granularity, for_workers, solve, threshold, uniform
-from sumwire_lab.experiments.thc_optimum import least_errors
+from sumwire_lab.experiments.closed_forms import least_errors
 
 PUBLISHED = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 UNCONSTRAINED = (0, 3, 5, 7, 9, 11, 13, 15, 16, 17, 19, 21, 23, 25, 27, 30)

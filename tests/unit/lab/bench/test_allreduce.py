@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import torch
-from sumwire_lab.bench import worker as bench_worker
-from sumwire_lab.bench.allreduce_worker import AllReduce
-from sumwire_lab.bench.commands.allreduce import AllReduceCommand, Row, size_row
-from sumwire_lab.bench.wire import all_reduce_bytes
+from sumwire_lab.bench import exchange_worker
+from sumwire_lab.bench.allreduce import AllReduceCommand, PlainRow, size_row
+from sumwire_lab.bench.exchange_worker import AllReduce
+from sumwire_lab.bench.timing import all_reduce_bytes
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.run_options import UNLIMITED, RunOptions
 from sumwire_lab.system import drop_counters, processes
@@ -54,9 +54,9 @@ def test_a_row_takes_the_slowest_worker_and_the_median_repeat() -> None:
 
 
 def test_the_table_compares_with_gloo() -> None:
-    def row(system: str, seconds: float, switch: int | None) -> Row:
+    def row(system: str, seconds: float, switch: int | None) -> PlainRow:
         one = size_row(10, 1024, system, [worker(seconds)] * 4, switched=switch is not None)
-        return Row(system, 10, (one,), Losses(0, 0, 0, switch), retransmissions=5, offloads=system == "gloo")
+        return PlainRow(system, 10, (one,), Losses(0, 0, 0, switch), retransmissions=5, offloads=system == "gloo")
 
     command = AllReduceCommand([1024], [10], RunOptions())
     lines = command.text([row("gloo", 0.02, None), row("thc", 0.001, 3)]).splitlines()
@@ -72,7 +72,7 @@ def test_the_table_compares_with_gloo() -> None:
 def test_the_record_has_the_promised_keys() -> None:
     one = size_row(10, 1024, "thc", [worker(0.001)] * 4)
     record = AllReduceCommand([1024], [10], RunOptions()).record(
-        [Row("thc", 10, (one,), Losses(0, 0, 0, 3), 5, offloads=False)]
+        [PlainRow("thc", 10, (one,), Losses(0, 0, 0, 3), 5, offloads=False)]
     )
     assert list(record) == ["workers", "switch", "engine", "results"]
     (entry,) = record["results"]
@@ -86,7 +86,7 @@ def test_the_record_has_the_promised_keys() -> None:
 def test_links_without_a_limit_are_null_in_the_record() -> None:
     one = size_row(UNLIMITED, 1024, "sum32", [worker(0.001)] * 4)
     assert (one.bound_s, one.link_share) == (0.0, 0.0)
-    row = Row("sum32", UNLIMITED, (one,), Losses(0, 0, 0, 3), 5, offloads=True)
+    row = PlainRow("sum32", UNLIMITED, (one,), Losses(0, 0, 0, 3), 5, offloads=True)
     command = AllReduceCommand([1024], [UNLIMITED], RunOptions())
     (entry,) = json.loads(json.dumps(command.record([row]), allow_nan=False))["results"]
     assert entry["link_mbit"] is None and entry["rows"][0]["link_mbit"] is None
@@ -94,7 +94,7 @@ def test_links_without_a_limit_are_null_in_the_record() -> None:
 
 
 def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_worker.dist, "barrier", lambda: None)
+    monkeypatch.setattr(exchange_worker.dist, "barrier", lambda: None)
     calls: list[float] = []
 
     def reduce(tensor: torch.Tensor) -> None:
@@ -105,7 +105,7 @@ def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pyte
             spin += 1
 
     # This process stands for the switch: the clock of its CPU time is the same as its own.
-    measured = bench_worker.timed(AllReduce(reduce, 0), 10, 2, [processes.cpu_clock(os.getpid())])
+    measured = exchange_worker.timed(AllReduce(reduce, 0), 10, 2, [processes.cpu_clock(os.getpid())])
     assert len(calls) == 3 and len(set(calls)) == 1, "every repeat gets the tensor as it was"
     assert len(measured["seconds"]) == 2
     assert 0 < measured["cpu_s"] < 2 * sum(measured["seconds"]) + 0.1

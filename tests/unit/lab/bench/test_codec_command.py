@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from sumwire_lab import cli
-from sumwire_lab.bench.codec_rounds import time_rounds
-from sumwire_lab.bench.commands import codec as codec_command
+from sumwire_lab.bench import codec_time
+from sumwire_lab.bench.codec_time import time_rounds
 from sumwire_lab.options.bench_options import CODECS
 
 
@@ -20,7 +20,7 @@ from sumwire_lab.options.bench_options import CODECS
 def test_benchmark_reports(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(codec_command, "_pin_to_one_core", lambda: False)
+    monkeypatch.setattr(codec_time, "_pin_to_one_core", lambda: False)
     target = tmp_path / "new" / "out.json"
     arguments = ["--values", "5000", "--rounds", "2", "--warmup", "1", "--json", str(target), "--codec", name]
     code = cli.main(["bench-codec", *arguments])
@@ -45,7 +45,7 @@ def test_benchmark_leaves_the_choice_of_form_alone(monkeypatch: pytest.MonkeyPat
                 patch.delenv("SUMWIRE_NATIVE", raising=False)
             else:
                 patch.setenv("SUMWIRE_NATIVE", before)
-            timed = time_rounds(codec_command.make_codec("thc", 1024), 2000, rounds=1, warmup=0)
+            timed = time_rounds(codec_time.make_codec("thc", 1024), 2000, rounds=1, warmup=0)
             assert os.environ.get("SUMWIRE_NATIVE") == before
             assert "native" not in timed or before != "0"
 

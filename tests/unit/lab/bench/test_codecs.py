@@ -7,12 +7,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sumwire_lab.bench import codec_cost, codec_error
 from sumwire_lab.bench.benchmark import Context
-from sumwire_lab.bench.codecs import CODECS, round_trip
-from sumwire_lab.bench.suites import codec_cost, codec_error
-from sumwire_lab.bench.suites.codec_cost import CodecCost
-from sumwire_lab.bench.suites.codec_error import CodecError, estimators, fitted, low_rank, top_share_mean
-from sumwire_lab.bench.suites.sizes import Sizes
+from sumwire_lab.bench.codec_cost import CodecCost
+from sumwire_lab.bench.codec_error import CODECS, CodecError, estimators, fitted, low_rank, round_trip, top_share_mean
+from sumwire_lab.bench.sizes import Sizes
 from sumwire_lab.options.bench_options import BenchOptions
 
 
@@ -93,8 +92,8 @@ def test_every_codec_and_the_others_are_compared() -> None:
     assert set(estimators([(4, 4)])) == {*CODECS, "fp16", "top-k", "acp"}
 
 
-def row(codec: str, workers: int, nmse: float) -> codec_error.Row:
-    return codec_error.Row("m", workers, codec, nmse, False)
+def row(codec: str, workers: int, nmse: float) -> codec_error.CodecErrorRow:
+    return codec_error.CodecErrorRow("m", workers, codec, nmse, False)
 
 
 def test_error_page() -> None:
@@ -113,8 +112,8 @@ def test_error_page() -> None:
     assert shown.behind == ("m: for any number of workers, vote lose more of a gradient than top-k.",)
 
 
-def cost(codec: str, form: str, values: int, ms: float) -> codec_cost.Row:
-    return codec_cost.Row(codec, form, "cpu", values, ms, ms, ms)
+def cost(codec: str, form: str, values: int, ms: float) -> codec_cost.CodecCostRow:
+    return codec_cost.CodecCostRow(codec, form, "cpu", values, ms, ms, ms)
 
 
 def test_cost_page_speaks_of_the_form_in_use_and_the_largest_size() -> None:
@@ -133,9 +132,11 @@ def test_cost_page_speaks_of_the_form_in_use_and_the_largest_size() -> None:
 
 
 def test_costs_are_per_million_values() -> None:
-    case = codec_cost.Case("fp16", 2_000_000, "cpu", 1)
+    case = codec_cost.CodecCostCase("fp16", 2_000_000, "cpu", 1)
     spent = [{"encode": 4.0, "decode": 2.0, "cpu": 5.0}, {"encode": 8.0, "decode": 2.0, "cpu": 9.0}]
-    assert codec_cost._row(case, "torch", spent) == codec_cost.Row("fp16", "torch", "cpu", 2_000_000, 3.0, 1.0, 3.5)
+    assert codec_cost._row(case, "torch", spent) == codec_cost.CodecCostRow(
+        "fp16", "torch", "cpu", 2_000_000, 3.0, 1.0, 3.5
+    )
 
 
 def test_quick_plans_are_parts_of_the_full_ones() -> None:
@@ -147,7 +148,7 @@ def test_quick_plans_are_parts_of_the_full_ones() -> None:
 
 @pytest.mark.parametrize("name", [*CODECS, *codec_cost.OTHERS])
 def test_every_codecs_cost_can_be_measured(name: str, tmp_path: object) -> None:
-    case = codec_cost.Case(name, 10_000, "cpu", 1)
+    case = codec_cost.CodecCostCase(name, 10_000, "cpu", 1)
     context = Context(BenchOptions(quick=True), tmp_path, lambda line: None)  # type: ignore[arg-type]
     threads = torch.get_num_threads()
     for one in CodecCost().measure(case, context):
@@ -157,12 +158,12 @@ def test_every_codecs_cost_can_be_measured(name: str, tmp_path: object) -> None:
 
 
 def test_recorded_gradients_differ_between_workers_and_come_in_order() -> None:
-    from sumwire_lab.bench.gradient_recorder import Recorder
+    from sumwire_lab.bench.codec_error import GradientRecorder
 
-    recorder = Recorder("digits", 2)
+    recorder = GradientRecorder("digits", 2)
     first, second = recorder.gradients((0, 2))
     values = sum(int(np.prod(shape)) for shape in recorder.shapes)
     assert first.shape == second.shape == (2, values)
     assert not torch.equal(first[0], first[1]) and not torch.equal(first, second)
-    again, _ = Recorder("digits", 2).gradients((0, 2))
+    again, _ = GradientRecorder("digits", 2).gradients((0, 2))
     assert torch.equal(again, first)

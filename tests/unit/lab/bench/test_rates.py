@@ -7,18 +7,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sumwire_lab.bench import charts
+from sumwire_lab.bench import page
+from sumwire_lab.bench.accuracy import PICTURE, Accuracy, RatesCommand, TrainingCase, TrainingRow, rates_chart
 from sumwire_lab.bench.benchmark import Context
-from sumwire_lab.bench.commands.rates import PICTURE, RatesCommand, chart
-from sumwire_lab.bench.suites.accuracy import Accuracy, Case, Row
 from sumwire_lab.options import arguments
 from sumwire_lab.options.bench_options import BenchOptions
 
 
-def row(case: Case) -> Row:
+def row(case: TrainingCase) -> TrainingRow:
     """Faster with rate; `slow` never gets there at 10 Mbit/s."""
     seconds = None if case.system == "slow" and case.link_mbit == 10 else 100 / case.link_mbit + case.seed
-    return Row(
+    return TrainingRow(
         case.task, case.system, case.link_mbit, 0.95, 0.97, seconds, 0.1, 0.2, 1e3, 10, 100, True, 0, ((1.0, 0.97),)
     )
 
@@ -27,12 +26,12 @@ def test_medians_over_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     command = RatesCommand("digits", ["thc", "slow"], [10.0, 100.0], [1, 2, 3], BenchOptions(quick=True))
     asked: list[BenchOptions] = []
 
-    def measure(self: Accuracy, case: Case, context: Context) -> list[Row]:
+    def measure(self: Accuracy, case: TrainingCase, context: Context) -> list[TrainingRow]:
         asked.append(context.options)
         return [row(case)]
 
     monkeypatch.setattr(Accuracy, "measure", measure)
-    monkeypatch.setattr(charts, "svg", lambda drawn: f"<svg>{len(drawn.series)} systems")
+    monkeypatch.setattr(page, "svg", lambda drawn: f"<svg>{len(drawn.series)} systems")
     context = Context(BenchOptions(), tmp_path, lambda _: None)
     rows = [one for case in command.plan() for one in command.measure(case, context)]
     assert len(rows) == 12 and asked[0].quick
@@ -40,7 +39,7 @@ def test_medians_over_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         f"{'thc':<24}{'12.0':>14}{'3.0':>14}",
         f"{'slow':<24}{'never':>14}{'3.0':>14}",
     ]
-    assert [one.points for one in chart(rows).series] == [((10.0, 12.0), (100.0, 3.0)), ((100.0, 3.0),)]
+    assert [one.points for one in rates_chart(rows).series] == [((10.0, 12.0), (100.0, 3.0)), ((100.0, 3.0),)]
     assert (tmp_path / PICTURE).read_text() == "<svg>2 systems"
     assert len(command.record(rows)["rows"]) == 12
 

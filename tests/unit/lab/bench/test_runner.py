@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from sumwire_lab.bench import glossary, runner
-from sumwire_lab.bench.benchmark import Context
-from sumwire_lab.bench.codecs import CODECS
-from sumwire_lab.bench.suite import Chart, Presentation, Series, Suite, Table
+from sumwire_lab.bench import page, runner
+from sumwire_lab.bench.benchmark import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.codec_error import CODECS
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options.bench_options import SUITES, BenchOptions, parse_suites
 from sumwire_lab.options.recipes import SYSTEMS
@@ -79,8 +78,8 @@ def test_failures_stay_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path:
     record = json.loads((folder / "bench.json").read_text())
     assert record["suites"]["sizes"]["rows"] == [{"name": "a", "seconds": 0.5}, {"name": "c", "seconds": 0.5}]
     assert record["suites"]["sizes"]["planned"] == 3
-    page = (folder / "report.html").read_text()
-    assert "b: LabError: no &lt;switch&gt;" in page and "planless" in page and "not complete" in page
+    text = (folder / "report.html").read_text()
+    assert "b: LabError: no &lt;switch&gt;" in text and "planless" in text and "not complete" in text
     assert "b: LabError: no <switch>" in runner.tables_text(outcomes)
 
 
@@ -91,17 +90,17 @@ def test_ctrl_c_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_pat
     record = json.loads((folder / "bench.json").read_text())
     assert [row["name"] for row in record["suites"]["sizes"]["rows"]] == ["a"]
     assert record["suites"]["sizes"]["finished"] is False and "scaling" not in record["suites"]
-    page = (folder / "report.html").read_text()
-    assert "interrupted" in page and ">a</td>" in page
+    text = (folder / "report.html").read_text()
+    assert "interrupted" in text and ">a</td>" in text
 
 
 def test_page_stands_alone_and_says_what_it_must(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _, folder = run(monkeypatch, tmp_path, Fake("sizes", ["a", "b"], {}), Fake("scaling", ["c"], {}))
-    page = (folder / "report.html").read_text()
+    text = (folder / "report.html").read_text()
     # Nothing is fetched: links stay in the page, and nothing has a source.
-    assert not re.search(r"""\ssrc=|<link|@import|href=["']http""", page)
-    assert set(re.findall(r"""href=["']#([\w-]+)["']""", page)) <= set(re.findall(r"""id=["']([\w-]+)["']""", page))
-    assert page.count("<svg") == 2 and "A &lt;title&gt;" in page
+    assert not re.search(r"""\ssrc=|<link|@import|href=["']http""", text)
+    assert set(re.findall(r"""href=["']#([\w-]+)["']""", text)) <= set(re.findall(r"""id=["']([\w-]+)["']""", text))
+    assert text.count("<svg") == 2 and "A &lt;title&gt;" in text
     for words in (
         "What is it?",
         "By looking.",
@@ -111,17 +110,17 @@ def test_page_stands_alone_and_says_what_it_must(monkeypatch: pytest.MonkeyPatch
         "Where Sumwire loses",
         "A note.",
     ):
-        assert words in page
+        assert words in text
     # The losses stand at the top and at their suite.
-    assert page.count("sizes: slower &amp; dearer") == 2
+    assert text.count("sizes: slower &amp; dearer") == 2
     assert (folder / "sizes-1.svg").read_text().startswith("<svg")
 
 
 def test_every_name_on_the_page_is_explained() -> None:
-    explained = {row[0] for row in glossary.systems()}
+    explained = {row[0] for row in page.system_rows()}
     for name in [*SYSTEMS, *CODECS, "top-k", "fp16", "acp"]:
         assert name in explained
-    assert all(len(row) == len(glossary.HEAD) for row in glossary.systems())
+    assert all(len(row) == len(page._HEAD) for row in page.system_rows())
 
 
 def test_no_losses_are_said_to_be_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -147,7 +146,7 @@ def test_every_suite_can_be_chosen() -> None:
 
 
 def test_quick_run_of_the_suites_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sumwire_lab.bench.suites import codec_cost, codec_error
+    from sumwire_lab.bench import codec_cost, codec_error
 
     monkeypatch.setattr(codec_cost, "QUICK_VALUES", (20_000,))
     monkeypatch.setattr(codec_error, "QUICK_WORKERS", (2,))
@@ -157,5 +156,5 @@ def test_quick_run_of_the_suites_without_a_network(tmp_path: Path, monkeypatch: 
     outcomes, folder = runner.bench(options, tmp_path, lambda line: None)
     assert [one.failures for one in outcomes] == [[], [], []]
     assert all(one.finished and one.rows for one in outcomes)
-    page = (folder / "report.html").read_text()
-    assert "116.6" in page and "NMSE, digits" in page and "a quick run" in page
+    text = (folder / "report.html").read_text()
+    assert "116.6" in text and "NMSE, digits" in text and "a quick run" in text

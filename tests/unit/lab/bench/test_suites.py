@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 import pytest
-from sumwire_lab.bench.suites import accuracy, allreduce, scaling
-from sumwire_lab.bench.suites.accuracy import Accuracy, speed_up, thinned
-from sumwire_lab.bench.suites.allreduce import AllReduce, feasible, megabytes
-from sumwire_lab.bench.suites.scaling import Scaling
+from sumwire_lab.bench import accuracy, page_allreduce
+from sumwire_lab.bench.accuracy import Accuracy, speed_up, thinned
+from sumwire_lab.bench.page_allreduce import AllReduce, Scaling, feasible, megabytes
 from sumwire_lab.options.bench_options import BenchOptions
 
 
-def row(system: str, values: int, seconds: float, rate: float = 100.0, share: float = 0.8) -> allreduce.Row:
-    return allreduce.Row(rate, values, system, seconds, share * seconds, share, 0.02, 4, "star", 0, system == "gloo")
+def row(
+    system: str, values: int, seconds: float, rate: float = 100.0, share: float = 0.8
+) -> page_allreduce.AllReduceRow:
+    return page_allreduce.AllReduceRow(
+        rate, values, system, seconds, share * seconds, share, 0.02, 4, "star", 0, system == "gloo"
+    )
 
 
 def test_sizes_from_4_kb_to_100_mb_where_the_link_allows() -> None:
@@ -22,7 +25,7 @@ def test_sizes_from_4_kb_to_100_mb_where_the_link_allows() -> None:
     fast = next(case for case in cases if case.link_mbit == 1000.0)
     assert (megabytes(fast.sizes[0]), megabytes(fast.sizes[-1])) == ("4 KB", "100 MB")
     # 1.5 x 100 MB at 10 Mbit/s take two minutes.
-    assert 25_000_000 not in feasible(allreduce.SIZES, 10.0)
+    assert 25_000_000 not in feasible(page_allreduce.SIZES, 10.0)
     (gone,) = AllReduce().left_out(BenchOptions())
     assert gone.startswith("100 MB at 10 Mbit/s")
     assert len(AllReduce().plan(BenchOptions(quick=True))[0].sizes) == 3
@@ -62,8 +65,10 @@ def test_an_aggregator_has_no_levels() -> None:
     assert Scaling().left_out(options) and not Scaling().left_out(BenchOptions())
 
 
-def scaled(system: str, workers: int, seconds: float, topology: str = "star") -> allreduce.Row:
-    return allreduce.Row(100.0, 10**6, system, seconds, 0.1, 0.1 / seconds, 0.02, workers, topology, 3, True)
+def scaled(system: str, workers: int, seconds: float, topology: str = "star") -> page_allreduce.AllReduceRow:
+    return page_allreduce.AllReduceRow(
+        100.0, 10**6, system, seconds, 0.1, 0.1 / seconds, 0.02, workers, topology, 3, True
+    )
 
 
 def test_scaling_page() -> None:
@@ -83,9 +88,9 @@ def test_scaling_page() -> None:
     )
 
 
-def trained(system: str, time_s: float | None, final: float = 0.98) -> accuracy.Row:
+def trained(system: str, time_s: float | None, final: float = 0.98) -> accuracy.TrainingRow:
     curve = ((1.0, 0.5), (2.0, final))
-    return accuracy.Row("m", system, 10.0, 0.95, final, time_s, 0.2, 0.3, 1e6, 100, 300_000, True, 0, curve)
+    return accuracy.TrainingRow("m", system, 10.0, 0.95, final, time_s, 0.2, 0.3, 1e6, 100, 300_000, True, 0, curve)
 
 
 def test_speed_up_is_of_the_best_on_both_sides() -> None:
@@ -123,4 +128,4 @@ def test_accuracy_plans_all_systems_of_three_models_and_few_when_quick() -> None
     assert len({case.task for case in full}) == 3
     assert {"gloo", "fp16", "powersgd", "topk", "thc", "acp", "marsit"} <= {case.system for case in full}
     assert {case.task for case in quick} == {"digits"}
-    assert scaling.LEVELS == {"star": 1, "leaf-spine": 2, "three-level": 3}
+    assert page_allreduce.LEVELS == {"star": 1, "leaf-spine": 2, "three-level": 3}

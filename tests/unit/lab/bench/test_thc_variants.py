@@ -11,10 +11,8 @@ import pytest
 import torch
 from sumwire.codec.oracles import loopback
 from sumwire.codec.tables import for_workers
-from sumwire_lab.bench.command import run_here
-from sumwire_lab.bench.commands.thc import EXACT, ThcCommand
-from sumwire_lab.bench.thc.baselines import Dgc, TernGrad, TopK, largest
-from sumwire_lab.bench.thc.sums import Sums, without
+from sumwire_lab.bench.benchmark import run_here
+from sumwire_lab.bench.thc_variants import EXACT, Dgc, SparseTopK, TernGrad, ThcCommand, ThcSums, largest, without
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments
 from sumwire_lab.options.thc_variants import ABLATIONS, GLOBAL, MINMAX, THC, UNIFORM, ThcOptions, Variant
@@ -30,7 +28,7 @@ def gradients(spread: float = 0.0) -> torch.Tensor:
 
 
 def outcome(variant: Variant, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    sums = Sums(variant, len(x), torch.Generator().manual_seed(1))
+    sums = ThcSums(variant, len(x), torch.Generator().manual_seed(1))
     return sums.mean(x, torch.ones(len(x), sums.chunks(x.shape[1]), dtype=torch.bool))
 
 
@@ -79,7 +77,7 @@ def test_fewer_bits_are_worse() -> None:
 
 def test_chunks_of_nobody_give_zeros_and_stay() -> None:
     x = gradients()
-    sums = Sums(replace(THC, rotation=False), WORKERS, torch.Generator().manual_seed(1))
+    sums = ThcSums(replace(THC, rotation=False), WORKERS, torch.Generator().manual_seed(1))
     present = torch.ones(WORKERS, sums.chunks(VALUES), dtype=torch.bool)
     present[:, 0] = False
     present[1, 1] = False
@@ -117,13 +115,13 @@ def test_terngrad_has_no_bias_and_three_values() -> None:
 
 
 def test_top_k_keeps_the_rest() -> None:
-    x, baseline = gradients(), TopK(0.25)
+    x, baseline = gradients(), SparseTopK(0.25)
     first = baseline.mean(x, 0)
     second = baseline.mean(torch.zeros_like(x), 1)
     assert torch.allclose(first + second + sum_of(baseline, x), x.mean(dim=0), atol=1e-6)
 
 
-def sum_of(baseline: TopK, x: torch.Tensor) -> torch.Tensor:
+def sum_of(baseline: SparseTopK, x: torch.Tensor) -> torch.Tensor:
     """What two further rounds bring of it: a quarter each."""
     return sum((baseline.mean(torch.zeros_like(x), step) for step in range(2)), torch.zeros(x.shape[1]))
 

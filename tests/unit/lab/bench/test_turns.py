@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 from sumwire_lab import cli
-from sumwire_lab.bench import worker as bench_worker
-from sumwire_lab.bench.allreduce_worker import AllReduce
-from sumwire_lab.bench.commands.turns import Case, Row, TurnsCommand, parse_links, turn_rows
-from sumwire_lab.bench.turns_worker import InTurn
+from sumwire_lab.bench import exchange_worker
+from sumwire_lab.bench.exchange_worker import AllReduce, InTurn
+from sumwire_lab.bench.interleaved import InterleavedCase, InterleavedRow, TurnsCommand, parse_links, turn_rows
 
 
 class Stats:
@@ -27,7 +26,7 @@ class FakeJob:
 
 
 def test_each_has_its_turn_and_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_worker.dist, "barrier", lambda: None)
+    monkeypatch.setattr(exchange_worker.dist, "barrier", lambda: None)
     calls: list[tuple[str, int, float]] = []
     job: Any = FakeJob()
 
@@ -42,7 +41,7 @@ def test_each_has_its_turn_and_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> Non
         job.stats.group_operations += len(tensor) == 10
 
     both = InTurn(AllReduce(gloo, 3), AllReduce(other, 3, job))
-    measured = [bench_worker.timed(both, size, 4) for size in (10, 20)]
+    measured = [exchange_worker.timed(both, size, 4) for size in (10, 20)]
     assert [(name, size) for name, size, _ in calls] == [("gloo", 10), ("other", 10)] * 3 + [
         ("gloo", 20),
         ("other", 20),
@@ -58,8 +57,8 @@ def test_rows_take_the_slowest_worker_and_the_median_of_each_side() -> None:
 
     # gloo: 3, 9, 6; the other one: 2, 4, 1.
     measured = [worker(3, 1, 9, 4, 2, 1), worker(1, 2, 8, 1, 6, 1)]
-    (row,) = turn_rows(Case("auto", None), [1000], measured)
-    assert row == Row("auto", None, 1000, gloo_s=6, seconds=2, by_group=0.5)
+    (row,) = turn_rows(InterleavedCase("auto", None), [1000], measured)
+    assert row == InterleavedRow("auto", None, 1000, gloo_s=6, seconds=2, by_group=0.5)
     assert row.speed_up == 3
 
 
@@ -68,10 +67,10 @@ def test_the_table_and_the_record() -> None:
     assert [case.label for case in command.plan()] == [
         *("thc, loopback", "auto, loopback", "thc, 100 Mbit/s", "auto, 100 Mbit/s")
     ]
-    row = Row("auto", None, 1000, gloo_s=0.03, seconds=0.02, by_group=1.0)
+    row = InterleavedRow("auto", None, 1000, gloo_s=0.03, seconds=0.02, by_group=1.0)
     shown = command.text([row]).splitlines()[1].split()
     assert shown == ["loopback", "1000", "auto", "0.0300", "0.0200", "1.50", "100%"]
-    unlimited = Row("thc", float("inf"), 1000, gloo_s=0.03, seconds=0.02, by_group=0.0)
+    unlimited = InterleavedRow("thc", float("inf"), 1000, gloo_s=0.03, seconds=0.02, by_group=0.0)
     results = command.record([row, unlimited])["results"]
     assert [(one["links"], one["by_group"]) for one in results] == [("loopback", 1.0), ("unlimited", 0.0)]
 

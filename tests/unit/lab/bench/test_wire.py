@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 from sumwire.systems.cost import Gradient
-from sumwire_lab.bench.suites import allreduce
-from sumwire_lab.bench.suites.allreduce import Case, row
-from sumwire_lab.bench.wire import sides, wire_bytes
+from sumwire_lab.bench import page_allreduce
+from sumwire_lab.bench.page_allreduce import AllReduceCase, row
+from sumwire_lab.bench.timing import sides, wire_bytes
 
 GRADIENT = Gradient(1000, 1024, rank=4, share=0.01)
 VALUES = 1_024_000
@@ -45,8 +45,8 @@ def test_bytes_of_the_busier_direction(system: str, expected: float) -> None:
 
 
 def test_every_system_of_the_suite_has_a_bound() -> None:
-    assert all(wire_bytes(system, GRADIENT, 4) > 0 for system in allreduce.SYSTEMS)
-    assert set(allreduce.QUICK_SYSTEMS) <= set(allreduce.SYSTEMS)
+    assert all(wire_bytes(system, GRADIENT, 4) > 0 for system in page_allreduce.SYSTEMS)
+    assert set(page_allreduce.QUICK_SYSTEMS) <= set(page_allreduce.SYSTEMS)
 
 
 @pytest.mark.parametrize("values", [1, 7, 1000, 25_000_000])
@@ -58,7 +58,7 @@ def test_matrices_have_all_values(values: int) -> None:
 
 def test_row_takes_the_slowest_worker_and_the_median_repeat() -> None:
     measured = [{"seconds": [1.0, 5.0, 2.0], "cpu_s": 3.0}, {"seconds": [4.0, 1.0, 3.0], "cpu_s": 6.0}]
-    found = row(Case(10.0, "thc", (1024,), workers=2), 1024, measured, 7, offloads=True)
+    found = row(AllReduceCase(10.0, "thc", (1024,), workers=2), 1024, measured, 7, offloads=True)
     assert found.seconds == 4.0 and found.retransmissions == 7
     assert found.bound_s == pytest.approx(1098 * 8 / 10e6)
     assert found.link_share == pytest.approx(found.bound_s / 4.0)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sumwire_lab.bench import worker
-from sumwire_lab.bench.worker import Exchange
+from sumwire_lab.bench import exchange_worker
+from sumwire_lab.bench.exchange_worker import Exchange
 
 
 class Nothing(Exchange):
@@ -34,27 +34,27 @@ def repeats(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
         asked[size] = count
         return {"seconds": [size / 1e6] * count}
 
-    monkeypatch.setattr(worker, "timed", timed)
-    monkeypatch.setattr(worker, "_slowest", lambda seconds: 2 * seconds)
+    monkeypatch.setattr(exchange_worker, "timed", timed)
+    monkeypatch.setattr(exchange_worker, "_slowest", lambda seconds: 2 * seconds)
     return asked
 
 
 def test_without_a_budget_every_size_is_measured(repeats: dict[int, int]) -> None:
     spec = {"sizes": [100_000_000, 1_000, 100_000], "repeats": 3}
-    assert len(worker.timed_sizes(Nothing(), spec, [])) == 3
+    assert len(exchange_worker.timed_sizes(Nothing(), spec, [])) == 3
     assert repeats == {100_000_000: 3, 1_000: 60, 100_000: 10}
 
 
 def test_a_budget_ends_the_sizes_by_the_slowest_workers_time(repeats: dict[int, int]) -> None:
     # 4 million values take the slowest 8 s, four times.
     spec = {"sizes": [1_000, 1_000_000, 4_000_000, 8_000_000], "repeats": 3, "budget_s": 32.0}
-    assert len(worker.timed_sizes(Nothing(), spec, [])) == 3
+    assert len(exchange_worker.timed_sizes(Nothing(), spec, [])) == 3
     assert repeats.keys() == {1_000, 1_000_000, 4_000_000}
-    assert len(worker.timed_sizes(Nothing(), spec | {"budget_s": 31.9}, [])) == 2
+    assert len(exchange_worker.timed_sizes(Nothing(), spec | {"budget_s": 31.9}, [])) == 2
 
 
 def test_cheap_sizes_get_more_repeats(repeats: dict[int, int]) -> None:
     spec = {"sizes": [1_000, 200_000, 1_000_000], "repeats": 3, "budget_s": 60.0}
-    worker.timed_sizes(Nothing(), spec, [])
+    exchange_worker.timed_sizes(Nothing(), spec, [])
     # 0.4 s each fit five times into 2 s, which are also the most by size; of a million values only the least.
     assert repeats == {1_000: 60, 200_000: 5, 1_000_000: 3}

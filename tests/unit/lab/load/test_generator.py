@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from golden import model as golden
 from sumwire.wire.header import Header
-from sumwire_lab.bench.commands.switch import GENERATOR, GENERATOR_TRAINS, Row, SwitchCommand, ratios
+from sumwire_lab.bench.switch import GENERATOR, GENERATOR_TRAINS, GeneratorRow, SwitchCommand, ratios
 from sumwire_lab.load import frames
 from sumwire_lab.load.frames import Endpoints
 from sumwire_lab.load.generator import LoadSpec, OpenSlots, results_of, templates
@@ -110,9 +110,9 @@ def test_rates_are_compared_with_the_native_engine() -> None:
     assert ratios(rates) == {"native / python": 8.0, "native / bmv2": 20.0, "native-trains / native": 4.0}
     assert ratios({"native": 400.0, "python": 50.0}) == {"native / python": 8.0}
     assert ratios({"python": 50.0, "bmv2": 20.0}) == {}
-    rows = [Row(name, "thc", rate, 2.5, sent=4, summed=4, results=1, resent=0) for name, rate in rates.items()]
+    rows = [GeneratorRow(name, "thc", rate, 2.5, sent=4, summed=4, results=1, resent=0) for name, rate in rates.items()]
     for name, rate in (GENERATOR, 6e5), (GENERATOR_TRAINS, 4e6):
-        rows.append(Row(name, "thc", rate, 0.0, sent=4, summed=0, results=0, resent=0))
+        rows.append(GeneratorRow(name, "thc", rate, 0.0, sent=4, summed=0, results=0, resent=0))
     command = SwitchCommand(list(rates))
     line, times = command.text(rows).splitlines()
     assert times.endswith("native 2.50, native-trains 2.50, python 2.50, bmv2 2.50")

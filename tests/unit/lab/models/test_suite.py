@@ -11,7 +11,7 @@ from sumwire_lab.errors import OptionError
 from sumwire_lab.models import suite
 from sumwire_lab.models.catalogue import MODELS, Model
 from sumwire_lab.models.spin import FOLDER, Found, Search
-from sumwire_lab.models.suite import Outcome, Task
+from sumwire_lab.models.suite import SearchOutcome, SearchTask
 
 NOTHING = Found("", (), 10, 5, 1.0, 0.1)
 WRONG = Found("no slot is stuck", ("send 0 0", "arrive 0 0"), 10, 5, 1.0, 0.1)
@@ -36,7 +36,7 @@ def test_every_model_of_the_folder_is_searched() -> None:
 @pytest.mark.parametrize("rule", ["", "TURN"])
 @pytest.mark.parametrize("found", [NOTHING, WRONG])
 def test_whole_models_have_no_error_and_others_have_one(rule: str, found: Found) -> None:
-    outcome = Outcome(Task("slot", rule, "about", (), Search.STATES), found)
+    outcome = SearchOutcome(SearchTask("slot", rule, "about", (), Search.STATES), found)
     assert outcome.holds == (bool(rule) == bool(found.violated))
     assert ("WRONG" in suite.table([outcome])) == (not outcome.holds)
     assert outcome.as_dict()["holds"] == outcome.holds

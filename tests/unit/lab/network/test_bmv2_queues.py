@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import yaml
 from sumwire_controller import job_description, parse_any
-from sumwire_lab.bench.commands.switch import CONTENDERS, GENERATOR, jobs_for
+from sumwire_lab.bench.switch import CONTENDERS, GENERATOR, jobs_for
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.bmv2_queues import BMV2_SLOTS, fitted
 from sumwire_lab.network.fabric import plan

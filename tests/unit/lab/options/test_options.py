@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from sumwire.systems import TABLE
 from sumwire_lab import cli
-from sumwire_lab.bench.commands.allreduce import parse_rates, parse_sizes, parse_systems
-from sumwire_lab.bench.commands.switch import parse_ops
+from sumwire_lab.bench.allreduce import parse_rates, parse_sizes, parse_systems
+from sumwire_lab.bench.switch import parse_ops
 from sumwire_lab.errors import OptionError
 from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.options.arguments import parser, run_options, script_options

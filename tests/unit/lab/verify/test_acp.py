@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from sumwire.lowrank import shapes
-from sumwire_lab.bench.suites.accuracy import Row
+from sumwire_lab.bench.accuracy import TrainingRow
 from sumwire_lab.errors import LabError
 from sumwire_lab.run.records import StepRecord
-from sumwire_lab.verify.plans import acp as verify_acp
-from sumwire_lab.verify.rows import acp as acp_checks
+from sumwire_lab.verify import acp
 
 
 def verdicts(rows: list[Any]) -> list[bool | None]:
@@ -24,17 +23,17 @@ def verdicts(rows: list[Any]) -> list[bool | None]:
 
 def test_reference_rows() -> None:
     found = {"workers": 4, "steps": 20, "largest_difference": 1e-12, "target": 1e-9, "replicas_equal": True}
-    assert verdicts(acp_checks.reference(found)) == [True, True]
-    assert verdicts(acp_checks.reference({**found, "largest_difference": 2e-9})) == [False, True]
-    assert verdicts(acp_checks.reference({**found, "replicas_equal": False})) == [True, False]
+    assert verdicts(acp.reference_checks(found)) == [True, True]
+    assert verdicts(acp.reference_checks({**found, "largest_difference": 2e-9})) == [False, True]
+    assert verdicts(acp.reference_checks({**found, "replicas_equal": False})) == [True, False]
 
 
-@pytest.mark.parametrize("model", acp_checks.GOLDEN)
+@pytest.mark.parametrize("model", acp.GOLDEN)
 def test_golden_rows_look_at_every_size(model: str) -> None:
     sizes = shapes.sizes(model)
-    assert acp_checks.golden(model, sizes).holds
+    assert acp.golden_check(model, sizes).holds
     for field, value in (("p_groups", sizes.p_groups + 1), ("q_bytes", sizes.q_bytes + 4096), ("matrices", 0)):
-        assert acp_checks.golden(model, replace(sizes, **{field: value})).holds is False
+        assert acp.golden_check(model, replace(sizes, **{field: value})).holds is False
 
 
 def step(number: int, seconds: float) -> StepRecord:
@@ -43,42 +42,42 @@ def step(number: int, seconds: float) -> StepRecord:
 
 def test_steps_before_the_warm_up_is_over_do_not_count() -> None:
     records = [[step(0, 100.0), step(1, 1.0), step(2, 3.0)], [step(0, 100.0), step(1, 2.0), step(2, 4.0)]]
-    assert acp_checks.step_seconds(records, 1) == pytest.approx(2.5)
-    assert acp_checks.step_seconds(records, 3) is None
+    assert acp.step_seconds(records, 1) == pytest.approx(2.5)
+    assert acp.step_seconds(records, 3) is None
 
 
 def test_step_rows() -> None:
     names = {"acp": "acp", "gloo": "gloo", "powersgd": "powersgd"}
     seconds: dict[str, float | None] = {"gloo": 4.07, "powersgd": 1.44, "acp": 1.0}
-    assert verdicts(acp_checks.steps("t", seconds, **names)) == [True, True, True]
-    assert verdicts(acp_checks.steps("t", {**seconds, "gloo": 4.05}, **names)) == [False, True, True]
-    assert verdicts(acp_checks.steps("t", {**seconds, "powersgd": 1.42}, **names)) == [True, False, True]
-    assert verdicts(acp_checks.steps("t", {**seconds, "acp": None}, **names)) == [False, False, False]
+    assert verdicts(acp.step_checks("t", seconds, **names)) == [True, True, True]
+    assert verdicts(acp.step_checks("t", {**seconds, "gloo": 4.05}, **names)) == [False, True, True]
+    assert verdicts(acp.step_checks("t", {**seconds, "powersgd": 1.42}, **names)) == [True, False, True]
+    assert verdicts(acp.step_checks("t", {**seconds, "acp": None}, **names)) == [False, False, False]
 
 
 def test_aggregator_rows() -> None:
     thc = {"comm_s_per_step": 0.1, "replicas_equal": True, "fallbacks": 0}
     summary = {"systems": {"gloo": {"comm_s_per_step": 0.41}, "thc": thc}}
-    assert verdicts(acp_checks.aggregator(summary, "a")) == [True, True]
+    assert verdicts(acp.aggregator_checks(summary, "a")) == [True, True]
     slow = {"systems": {**summary["systems"], "gloo": {"comm_s_per_step": 0.39}}}
-    assert verdicts(acp_checks.aggregator(slow, "a")) == [False, True]
+    assert verdicts(acp.aggregator_checks(slow, "a")) == [False, True]
     fell = {"systems": {**summary["systems"], "thc": {**thc, "fallbacks": 1}}}
-    assert verdicts(acp_checks.aggregator(fell, "a")) == [True, False]
+    assert verdicts(acp.aggregator_checks(fell, "a")) == [True, False]
 
 
-def trained(system: str, time_s: float | None) -> Row:
-    return Row("m", system, 10.0, 0.95, 0.98, time_s, 0.2, 0.3, 1e6, 100, 300_000, True, 0, ((1.0, 0.5),))
+def trained(system: str, time_s: float | None) -> TrainingRow:
+    return TrainingRow("m", system, 10.0, 0.95, 0.98, time_s, 0.2, 0.3, 1e6, 100, 300_000, True, 0, ((1.0, 0.5),))
 
 
 def test_accuracy_rows() -> None:
     rows = [trained("gloo", 40.0), trained("fp16", 16.0), trained("powersgd", None), trained("thc", 10.0)]
-    ratio, reported = acp_checks.accuracy_ratio("m", rows)
+    ratio, reported = acp.accuracy_ratio_checks("m", rows)
     assert (ratio.holds, ratio.value, reported.holds) == (True, pytest.approx(1.6), True)
     assert "fp16 / thc" in ratio.check and reported.value["powersgd"] is None
-    assert verdicts(acp_checks.accuracy_ratio("m", [*rows[:3], trained("thc", 11.0)])) == [False, True]
+    assert verdicts(acp.accuracy_ratio_checks("m", [*rows[:3], trained("thc", 11.0)])) == [False, True]
     # Without one of the baselines the best of them is not known.
-    assert verdicts(acp_checks.accuracy_ratio("m", [rows[0], rows[3]])) == [False, False]
-    assert verdicts(acp_checks.accuracy_ratio("m", [])) == [False, False]
+    assert verdicts(acp.accuracy_ratio_checks("m", [rows[0], rows[3]])) == [False, False]
+    assert verdicts(acp.accuracy_ratio_checks("m", [])) == [False, False]
 
 
 TARGETS = ["run", "verify-speed"]
@@ -95,7 +94,7 @@ TARGETS = ["run", "verify-speed"]
     ],
 )
 def test_numbers_without_a_command_are_found(paragraph: str) -> None:
-    assert acp_checks.unsourced(f"# Page\n\nWords.\n\n{paragraph}\n", TARGETS) == [paragraph]
+    assert acp.unsourced(f"# Page\n\nWords.\n\n{paragraph}\n", TARGETS) == [paragraph]
 
 
 @pytest.mark.parametrize(
@@ -108,23 +107,23 @@ def test_numbers_without_a_command_are_found(paragraph: str) -> None:
     ],
 )
 def test_other_paragraphs_are_not(paragraph: str) -> None:
-    assert acp_checks.unsourced(f"{paragraph}\n", TARGETS) == []
+    assert acp.unsourced(f"{paragraph}\n", TARGETS) == []
 
 
 def test_readme_row_knows_the_makefiles_targets() -> None:
     makefile = "X := 1\nrun: ready\n\techo\nverify-acp:\n"
-    assert acp_checks.readme("0.3 s by make run", makefile).holds is True
-    assert acp_checks.readme("0.3 s by make walk", makefile).holds is False
+    assert acp.readme_check("0.3 s by make run", makefile).holds is True
+    assert acp.readme_check("0.3 s by make walk", makefile).holds is False
 
 
 def test_an_experiment_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def no_network(*_: Any) -> Any:
         raise LabError("no network here")
 
-    monkeypatch.setattr(verify_acp, "run", no_network)
-    monkeypatch.setattr(verify_acp.Accuracy, "measure", no_network)
-    monkeypatch.setattr(verify_acp, "_reference", no_network)
-    done = verify_acp.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    monkeypatch.setattr(acp, "run", no_network)
+    monkeypatch.setattr(acp.Accuracy, "measure", no_network)
+    monkeypatch.setattr(acp, "_reference", no_network)
+    done = acp.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     written = json.loads((tmp_path / "verify-acp.json").read_text())
     assert [row["check"] for row in written] == [row.check for row in done]
     failed = [row["check"] for row in written if row["holds"] is False and "no network here" in row.get("why", "")]

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, failed, holds, reported, table
-from sumwire_lab.verify.rows import shared
-from sumwire_lab.verify.rows import thc as checks
+from sumwire_lab.verify import shared, thc
 
 
 def system(**changes: Any) -> dict[str, Any]:
@@ -50,10 +49,10 @@ def test_accuracy(thc: dict[str, Any], gloo: dict[str, Any], holds: bool) -> Non
 
 
 def test_an_impaired_run_must_have_lost_something_and_not_fallen_back() -> None:
-    good = checks.impaired(system(), system(), "drop=0.01")
+    good = thc.impaired_checks(system(), system(), "drop=0.01")
     assert all(check.holds for check in good)
-    assert not all(check.holds for check in checks.impaired(system(fallbacks=1), system(), "drop=0.01"))
-    assert not all(check.holds for check in checks.impaired(system(retransmissions=0), system(), "drop=0.01"))
+    assert not all(check.holds for check in thc.impaired_checks(system(fallbacks=1), system(), "drop=0.01"))
+    assert not all(check.holds for check in thc.impaired_checks(system(retransmissions=0), system(), "drop=0.01"))
 
 
 def flooded(**changes: Any) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def flooded(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("thc", "verdicts"),
+    ("run", "verdicts"),
     [
         (flooded(), [True, True, True]),
         (flooded(all_sent_during_training=False), [False, True, True]),
@@ -72,13 +71,13 @@ def flooded(**changes: Any) -> dict[str, Any]:
         ({**flooded(), "fallbacks": 1}, [True, True, False]),
     ],
 )
-def test_malformed(thc: dict[str, Any], verdicts: list[bool]) -> None:
-    assert [check.holds for check in checks.malformed(thc, system(), 10)] == verdicts
+def test_malformed(run: dict[str, Any], verdicts: list[bool]) -> None:
+    assert [check.holds for check in thc.malformed_checks(run, system(), 10)] == verdicts
 
 
 def test_oracles_hold_within_three_percent() -> None:
     rows = [("a", 1.029, 1.0), ("b", 0.96, 1.0), ("c", 2.0, 2.0)]
-    assert [check.holds for check in checks.oracles(rows)] == [True, False, True]
+    assert [check.holds for check in thc.oracle_checks(rows)] == [True, False, True]
 
 
 def test_the_switch_rate_is_undecided_without_bmv2() -> None:

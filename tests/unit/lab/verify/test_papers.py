@@ -13,9 +13,8 @@ from sumwire_lab.options import arguments
 from sumwire_lab.options.papers_options import PAPERS, PapersOptions
 from sumwire_lab.study.check import Check, equal
 from sumwire_lab.study.experiment import Say
+from sumwire_lab.verify import papers, papers_thc
 from sumwire_lab.verify.plan import Experiment
-from sumwire_lab.verify.plans import papers, papers_thc
-from sumwire_lab.verify.rows import papers_thc as rows
 
 KNOWN = {"one": lambda: [equal("one", 1, 1)], "two": lambda: [equal("two", 1, 1)]}
 
@@ -58,20 +57,20 @@ def test_rows_of_each_paper_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_tables_of_the_controller() -> None:
     least = {2: 0.5, 3: 0.25}
-    assert [check.holds for check in rows.tables({2: 0.5, 3: 0.25}, least, 0.1)] == [True, True]
-    assert [check.value for check in rows.tables({2: 0.5, 3: 0.26}, least, 0.1)] == [[3], 0.1]
-    assert rows.against_uniform({2: 0.9, 3: 1.0})[0].holds
-    assert not rows.against_uniform({2: 1.1, 3: 1.0})[0].holds
+    assert [check.holds for check in papers_thc.table_checks({2: 0.5, 3: 0.25}, least, 0.1)] == [True, True]
+    assert [check.value for check in papers_thc.table_checks({2: 0.5, 3: 0.26}, least, 0.1)] == [[3], 0.1]
+    assert papers_thc.uniform_checks({2: 0.9, 3: 1.0})[0].holds
+    assert not papers_thc.uniform_checks({2: 1.1, 3: 1.0})[0].holds
 
 
 def test_accuracy_and_quorum() -> None:
-    assert [check.holds for check in rows.accuracies({2: (0.9, 0.895), 4: (0.9, 0.88)})] == [True, False]
+    assert [check.holds for check in papers_thc.accuracy_checks({2: (0.9, 0.895), 4: (0.9, 0.88)})] == [True, False]
     whole = {"step_s": 0.3, "accuracy": 0.97, "replicas_equal": True}
     some = {"step_s": 0.1, "accuracy": 0.965, "replicas_equal": True}
-    assert [check.holds for check in rows.quorum(whole, some)] == [True, True, True]
-    assert rows.quorum(whole, some)[0].value == pytest.approx(3.0)
+    assert [check.holds for check in papers_thc.quorum_checks(whole, some)] == [True, True, True]
+    assert papers_thc.quorum_checks(whole, some)[0].value == pytest.approx(3.0)
     worse = {"step_s": 0.1, "accuracy": 0.9, "replicas_equal": False}
-    assert [check.holds for check in rows.quorum(whole, worse)] == [True, False, False]
+    assert [check.holds for check in papers_thc.quorum_checks(whole, worse)] == [True, False, False]
 
 
 @pytest.mark.parametrize("workers", [4, 18])
@@ -84,11 +83,13 @@ def test_every_way_to_make_a_job_has_the_solved_table() -> None:
     """18 workers: the largest granularity that fits, 255 // 18, has 15 levels."""
     for of in papers_thc.WAYS.values():
         assert of(18).values == (*range(15), 14)
-    [check] = rows.ways({"one": {2: for_workers(2), 3: for_workers(3)}, "two": {2: for_workers(2), 3: for_workers(4)}})
+    [check] = papers_thc.way_checks(
+        {"one": {2: for_workers(2), 3: for_workers(3)}, "two": {2: for_workers(2), 3: for_workers(4)}}
+    )
     assert (check.holds, check.value) == (False, ["two, 3 workers"])
-    assert rows.ways({"one": {2: for_workers(2)}, "two": {2: for_workers(2)}})[0].holds
+    assert papers_thc.way_checks({"one": {2: for_workers(2)}, "two": {2: for_workers(2)}})[0].holds
 
 
 def test_many_workers() -> None:
-    assert [check.holds for check in rows.many({18: 0.002, 68: 0.0206})] == [True, True]
-    assert not rows.many({18: 0.002, 68: 0.021})[0].holds
+    assert [check.holds for check in papers_thc.many_checks({18: 0.002, 68: 0.0206})] == [True, True]
+    assert not papers_thc.many_checks({18: 0.002, 68: 0.021})[0].holds

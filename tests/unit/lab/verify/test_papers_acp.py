@@ -11,14 +11,12 @@ import pytest
 import torch
 from sumwire.lowrank.fusion import make_plan
 from sumwire_lab.errors import OptionError
-from sumwire_lab.experiments import acp_digits, acp_steps, acp_systems
-from sumwire_lab.experiments.acp_steps import ACP, LATE, UNFUSED, VARIANTS, Link, Variant
-from sumwire_lab.experiments.acp_systems import Ends, PowerSgd
+from sumwire_lab.experiments import acp_modelled, digits_accuracy
+from sumwire_lab.experiments.acp_modelled import ACP, LATE, UNFUSED, VARIANTS, Ends, Link, PowerSgd, Variant
 from sumwire_lab.options import acp_options
 from sumwire_lab.options.acp_options import AcpOptions
 from sumwire_lab.training.late_hook import LateHook
-from sumwire_lab.verify.plans import papers_acp
-from sumwire_lab.verify.rows import acp as rows
+from sumwire_lab.verify import papers_acp
 from torch import Tensor
 
 
@@ -33,7 +31,7 @@ def all_reduces(name: str) -> tuple[list[bool], int]:
         return carried(x, number)
 
     variant._acp._reduction = reduce  # type: ignore[assignment]
-    with acp_steps.one_thread():
+    with acp_modelled.one_thread():
         variant.step()
     return after, len(variant._acp.plan.items)
 
@@ -41,7 +39,7 @@ def all_reduces(name: str) -> tuple[list[bool], int]:
 def test_each_variant_lacks_what_it_is_named_after() -> None:
     """Gradients come from the last layer on, so the first layer's is the last."""
     usual, tensors = all_reduces(ACP)
-    assert acp_steps.BUFFERS <= len(usual) < tensors
+    assert acp_modelled.BUFFERS <= len(usual) < tensors
     assert usual == [False] * (len(usual) - 1) + [True]
     late, _ = all_reduces(LATE)
     assert late == [True] * len(usual)
@@ -62,16 +60,16 @@ def test_link_carries_one_buffer_after_the_other() -> None:
 
 
 def test_rows_of_the_modelled_link() -> None:
-    turn = {acp_steps.COMPUTING: 0.5, acp_steps.COMPRESSING: 0.6, ACP: 1.0, LATE: 1.2, UNFUSED: 1.1}
+    turn = {acp_modelled.COMPUTING: 0.5, acp_modelled.COMPRESSING: 0.6, ACP: 1.0, LATE: 1.2, UNFUSED: 1.1}
     slow = {name: 3 * seconds for name, seconds in turn.items()}
-    checks = rows.modelled([turn, slow, turn])
+    checks = papers_acp.modelled_checks([turn, slow, turn])
     assert [check.holds for check in checks] == [True, False, True, True]
     assert list(checks[-1].value.values()) == pytest.approx([0.5, 0.1, 0.4])
 
 
 def test_turns_measure_every_variant() -> None:
-    [turn] = acp_steps.measured(1)
-    assert set(turn) == {acp_steps.COMPUTING, acp_steps.COMPRESSING, *VARIANTS}
+    [turn] = acp_modelled.measured(1)
+    assert set(turn) == {acp_modelled.COMPUTING, acp_modelled.COMPRESSING, *VARIANTS}
 
 
 def power_sgd() -> tuple[PowerSgd, Ends]:
@@ -107,45 +105,51 @@ def test_an_all_gather_costs_by_the_workers_and_has_half_the_hops() -> None:
     assert ends.link._asked == 204.0 + 108.0
 
 
-@pytest.mark.parametrize("system", [acp_systems.SIGN, acp_systems.POWER])
+@pytest.mark.parametrize("system", [acp_modelled.SIGN, acp_modelled.POWER])
 def test_systems_share_buffers_and_begin_alike(system: str) -> None:
-    modes = {mode: acp_systems.made(system, mode) for mode in acp_systems.MODES}
-    tensors = 2 * acp_steps.LAYERS
-    assert modes[acp_systems.NAIVE].buffers == modes[acp_systems.WFBP].buffers == tensors
-    assert acp_steps.BUFFERS <= modes[acp_systems.FUSION].buffers < tensors
+    modes = {mode: acp_modelled.made(system, mode) for mode in acp_modelled.MODES}
+    tensors = 2 * acp_modelled.LAYERS
+    assert modes[acp_modelled.NAIVE].buffers == modes[acp_modelled.WFBP].buffers == tensors
+    assert acp_modelled.BUFFERS <= modes[acp_modelled.FUSION_MODE].buffers < tensors
     for one in modes.values():
         one.link.start_s = 1000.0
-    with acp_steps.one_thread():
+    with acp_modelled.one_thread():
         taken = {mode: one.step() for mode, one in modes.items()}
     # Each buffer has a start, of an all-gather half of one; Power-SGD has two for each buffer with a matrix.
     starts = {"Sign-SGD": 0.5, "Power-SGD": 1.5}[system]
-    assert taken[acp_systems.NAIVE] == pytest.approx(1000 * starts * tensors, abs=100)
-    assert taken[acp_systems.FUSION] < taken[acp_systems.WFBP] / 2
+    assert taken[acp_modelled.NAIVE] == pytest.approx(1000 * starts * tensors, abs=100)
+    assert taken[acp_modelled.FUSION_MODE] < taken[acp_modelled.WFBP] / 2
 
 
 def test_row_of_systems() -> None:
-    found = {(one, mode): 1.0 for one in acp_systems.SYSTEMS for mode in acp_systems.MODES}
-    found[acp_systems.POWER, acp_systems.FUSION] = 1.2
-    assert [check.holds for check in rows.systems(found)] == [False, True, True]
-    found[ACP, acp_systems.FUSION] = 0.9
-    assert rows.systems(found)[0].holds
+    found = {(one, mode): 1.0 for one in acp_modelled.SYSTEMS for mode in acp_modelled.MODES}
+    found[acp_modelled.POWER, acp_modelled.FUSION_MODE] = 1.2
+    assert [check.holds for check in papers_acp.system_checks(found)] == [False, True, True]
+    found[ACP, acp_modelled.FUSION_MODE] = 0.9
+    assert papers_acp.system_checks(found)[0].holds
 
 
 def test_row_of_the_search() -> None:
-    sweep = acp_steps.Sweep({1: 2.0, 4: 1.0, 48: 3.0}, chosen=4, chosen_s=1.05)
-    assert [check.holds for check in rows.swept(sweep)] == [True, True]
-    assert [check.holds for check in rows.swept(replace(sweep, chosen_s=1.2))] == [False, True]
+    sweep = acp_modelled.Sweep({1: 2.0, 4: 1.0, 48: 3.0}, chosen=4, chosen_s=1.05)
+    assert [check.holds for check in papers_acp.swept_checks(sweep)] == [True, True]
+    assert [check.holds for check in papers_acp.swept_checks(replace(sweep, chosen_s=1.2))] == [False, True]
 
 
 def test_row_of_the_digits() -> None:
-    found = {acp_digits.SSGD: [0.98, 0.99], **{name: [0.98, 0.98] for name in acp_digits.VARIANTS}}
-    found |= {acp_digits.NO_FEEDBACK: [0.96, 0.96], acp_digits.NO_REUSE: [0.99, 0.99]}
-    assert [check.holds for check in rows.trained(found)] == [True, True, False, True]
+    found = {digits_accuracy.SSGD: [0.98, 0.99], **{name: [0.98, 0.98] for name in digits_accuracy.VARIANTS}}
+    found |= {digits_accuracy.NO_FEEDBACK: [0.96, 0.96], digits_accuracy.NO_REUSE: [0.99, 0.99]}
+    assert [check.holds for check in papers_acp.trained_checks(found)] == [True, True, False, True]
 
 
 def test_row_over_the_group() -> None:
-    found = {rows.USUAL: 1.0, rows.LATE: 1.1, rows.UNFUSED: 1.2, rows.SMALL: 0.5, rows.POWERSGD: 0.65}
-    assert [check.holds for check in rows.over_the_group(found)] == [False, True, True, True]
+    found = {
+        papers_acp.USUAL: 1.0,
+        papers_acp.LATE: 1.1,
+        papers_acp.UNFUSED: 1.2,
+        papers_acp.SMALL: 0.5,
+        papers_acp.POWERSGD: 0.65,
+    }
+    assert [check.holds for check in papers_acp.group_checks(found)] == [False, True, True, True]
     assert set(found) == set(papers_acp.COMPARED)
 
 

@@ -14,8 +14,7 @@ from sumwire_lab.experiments.ring_loss import RingLoss, RingOutcome
 from sumwire_lab.experiments.tcp_server import TcpServer
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.verify.plans import papers_dlcp as plans
-from sumwire_lab.verify.rows import papers_dlcp as rows
+from sumwire_lab.verify import papers_dlcp
 
 EQUAL = {"replicas_equal": True}
 
@@ -29,17 +28,17 @@ def entry(**classes: int) -> dict[str, Any]:
 
 
 def test_drops_are_of_the_class_to_lose_first_and_never_protected() -> None:
-    assert all(holding(rows.gradient_drops("x", entry(c3_drop=96, c2_drop=4, c0_mark=1000))))
-    assert holding(rows.gradient_drops("x", entry(c3_drop=94, c1_drop=6)))[0] is False
-    assert holding(rows.gradient_drops("x", entry(c3_drop=99, c0_drop=1)))[1] is False
-    assert holding(rows.gradient_drops("x", entry()))[0] is False, "nothing was dropped, so nothing was shown"
+    assert all(holding(papers_dlcp.gradient_drops("x", entry(c3_drop=96, c2_drop=4, c0_mark=1000))))
+    assert holding(papers_dlcp.gradient_drops("x", entry(c3_drop=94, c1_drop=6)))[0] is False
+    assert holding(papers_dlcp.gradient_drops("x", entry(c3_drop=99, c0_drop=1)))[1] is False
+    assert holding(papers_dlcp.gradient_drops("x", entry()))[0] is False, "nothing was dropped, so nothing was shown"
 
 
 def test_a_mechanism_counts_if_the_step_is_5_percent_longer_without_it() -> None:
     without = {"drops": [1.0, 1.0], "bound": [1.05, 1.05], "priorities": [1.2, 1.4]}
-    checks = rows.server([1.5, 1.5], [1.0, 1.0], without)
+    checks = papers_dlcp.server_checks([1.5, 1.5], [1.0, 1.0], without)
     assert all(holding(checks)) and checks[-1].value == "bound, priorities"
-    checks = rows.server([1.4], [1.0], {**without, "bound": [1.0]})
+    checks = papers_dlcp.server_checks([1.4], [1.0], {**without, "bound": [1.0]})
     assert checks[0].holds is False and checks[-1].value == "priorities"
 
 
@@ -47,12 +46,12 @@ def test_a_bound_is_compared_by_mean_and_tail() -> None:
     def run(mean: float, p99: float) -> dict[str, Any]:
         return {"comm_s_per_step": mean, "comm_s_per_step_p99": p99, "retransmissions": 10, **EQUAL}
 
-    checks = rows.bounded("x", [run(1.0, 2.0)], [run(0.9, 2.2)], [run(0.8, 1.6)], (1.0, 1.0))
+    checks = papers_dlcp.bounded_checks("x", [run(1.0, 2.0)], [run(0.9, 2.2)], [run(0.8, 1.6)], (1.0, 1.0))
     assert holding(checks) == [True, False, True, True, True, True]
     assert [check.value for check in checks[2:4]] == pytest.approx([1.25, 1.25])
     # A run in which the machine stood still.
     three = [run(1.0, 1.0)] * 3
-    checks = rows.bounded("x", [run(9.0, 90.0), *three[1:]], [run(1.25, 2.0)] * 3, three, (1.0, 1.0))
+    checks = papers_dlcp.bounded_checks("x", [run(9.0, 90.0), *three[1:]], [run(1.25, 2.0)] * 3, three, (1.0, 1.0))
     assert [check.value for check in checks[:4]] == pytest.approx([0.8, 0.5, 1.0, 1.0])
 
 
@@ -64,27 +63,27 @@ def test_the_runs_with_and_without_a_bound_meet_the_same_loss(monkeypatch: pytes
         entry = {"comm_s_per_step": 1.0, "comm_s_per_step_p99": 1.0, "retransmissions": 0, **EQUAL}
         return {"systems": {"dlcp": entry}}, tmp_path
 
-    monkeypatch.setattr(plans, "run", run)
+    monkeypatch.setattr(papers_dlcp, "run", run)
     for row in ("loss", "incast"):
-        plans.experiments(tmp_path, lambda _: None, PapersOptions())[row]()
+        papers_dlcp.experiments(tmp_path, lambda _: None, PapersOptions())[row]()
     found = [(one.train.seed, one.conditions.loss, one.laned.loss_bound, one.laned.drops) for one in made]
     assert found[:9] == [(k, *side) for k in (1, 2, 3) for side in ((0.01, 0, True), (0.01, 0.03, True), (0, 0, True))]
     assert found[9:] == [(k, 0, *side) for k in (1, 2, 3) for side in ((0, True), (0.05, True), (0, False))]
 
 
 def test_nothing_is_lost_in_any_simulated_job() -> None:
-    assert all(holding(rows.conserved({"seeds": 9, "violations": []}, 9)))
-    violations = [{"seed": 1, "text": f"at 3 s: {text}"} for text in (f"{rows.WRONG_SUM}9, not 8", "it hangs")]
-    found = rows.conserved({"seeds": 8, "violations": violations}, 9)
+    assert all(holding(papers_dlcp.conserved_checks({"seeds": 9, "violations": []}, 9)))
+    violations = [{"seed": 1, "text": f"at 3 s: {text}"} for text in (f"{papers_dlcp.WRONG_SUM}9, not 8", "it hangs")]
+    found = papers_dlcp.conserved_checks({"seeds": 8, "violations": violations}, 9)
     assert holding(found) == [False, False, True] and [check.value for check in found] == [8, 1, 1]
 
 
 def test_early_forward_gains_with_equal_parameters() -> None:
-    found = rows.early_forward(EarlyForwardOutcome([1.2, 1.2, 9.0], [1.0, 1.0, 1.0], [1.2], equal=True))
+    found = papers_dlcp.early_forward_checks(EarlyForwardOutcome([1.2, 1.2, 9.0], [1.0, 1.0, 1.0], [1.2], equal=True))
     assert all(holding(found))
     # One turn that was disturbed does not count.
     assert [check.value for check in found[:2]] == pytest.approx([1.2, 1.0])
-    found = rows.early_forward(EarlyForwardOutcome([1.1], [1.0], [0.6], equal=False))
+    found = papers_dlcp.early_forward_checks(EarlyForwardOutcome([1.1], [1.0], [0.6], equal=False))
     assert holding(found) == [False, True, False]
 
 
@@ -97,8 +96,8 @@ def test_sides_differ_in_one_mechanism_and_go_through_the_seeds_in_turn(
         made.append(options)
         return {"systems": {options.systems[0]: {"step_s": 1.0}}}, tmp_path
 
-    monkeypatch.setattr(plans, "run", run)
-    plans.experiments(tmp_path, lambda _: None, PapersOptions())["server"]()
+    monkeypatch.setattr(papers_dlcp, "run", run)
+    papers_dlcp.experiments(tmp_path, lambda _: None, PapersOptions())["server"]()
     assert [one.train.seed for one in made] == [1] * 5 + [2] * 5 + [3] * 5
     assert all(one.server and one.conditions.background == 1.3 for one in made)
     thc, dlcp, *others = made[:5]
@@ -128,10 +127,10 @@ def test_other_transports_carry_the_same_gradients_in_the_same_network(
         over_tcp.append((job, options))
         return [4.0, 8.0]
 
-    monkeypatch.setattr(plans, "run", run)
-    monkeypatch.setattr(plans, "run_tcp_server", tcp)
+    monkeypatch.setattr(papers_dlcp, "run", run)
+    monkeypatch.setattr(papers_dlcp, "run_tcp_server", tcp)
     monkeypatch.setattr(tcp_server, "known_controls", lambda: ["cubic", "bbr"])
-    found = plans.experiments(tmp_path, lambda _: None, PapersOptions())["transports"]()
+    found = papers_dlcp.experiments(tmp_path, lambda _: None, PapersOptions())["transports"]()
     assert [check.value for check in found] == [1.5, 3.0, 3.0, [7, 7, 7]]
     assert [one.train.seed for one in made] == [1, 1, 2, 2, 3, 3]
     assert [job.control for job, _ in over_tcp] == ["cubic", "bbr"] * 3
@@ -145,7 +144,7 @@ def test_a_ring_keeps_its_bound_and_its_bits() -> None:
     options = RingLoss(bound=0.03)
 
     def checks(equal: bool = True, missing: float = 0.03, off: float = 0.0) -> list[Any]:
-        return rows.ring(options, RingOutcome(seconds, equal, missing, {"udp-ring": 5}, off))
+        return papers_dlcp.ring_checks(options, RingOutcome(seconds, equal, missing, {"udp-ring": 5}, off))
 
     assert holding(checks())[:3] == [True, True, True]
     assert [check.value for check in checks()[3:]] == [1.5, 3.0, {"udp-ring": 5}]

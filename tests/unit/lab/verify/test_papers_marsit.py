@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments import marsit_digits, matching, sign_codecs
-from sumwire_lab.experiments.replicas import Digits
+from sumwire_lab.experiments import closed_forms, digits_accuracy
+from sumwire_lab.experiments.digits_accuracy import Digits
 from sumwire_lab.options.papers_options import PapersOptions
-from sumwire_lab.verify.plans import papers_marsit
+from sumwire_lab.verify import papers_marsit
 from sumwire_lab.verify.processes import ROOT
-from sumwire_lab.verify.rows import marsit as rows
 
 
 def test_rows_have_names(tmp_path: Path) -> None:
@@ -23,40 +22,40 @@ def test_rows_have_names(tmp_path: Path) -> None:
 
 def test_readme_trains_as_printed_and_the_published_step_does_not() -> None:
     """One epoch: the step that README had before is still at chance."""
-    printed = marsit_digits.as_printed((ROOT / "README.md").read_text())
-    small = marsit_digits.marsit("momentum", 100, global_lr=1e-4, lead=1.0)
+    printed = digits_accuracy.as_printed((ROOT / "README.md").read_text())
+    small = digits_accuracy.marsit("momentum", 100, global_lr=1e-4, lead=1.0)
     good, bad = (Digits(one, seed=1, epochs=1).accuracy() for one in (printed, small))
     assert good > bad + 0.2
     with pytest.raises(LabError, match="README has 0 lines"):
-        marsit_digits.as_printed("")
+        digits_accuracy.as_printed("")
 
 
 @pytest.mark.parametrize(("lowest", "verdict"), [(0.965, True), (0.95, False)])
 def test_gap_to_ssgd(lowest: float, verdict: bool) -> None:
-    assert rows.periods("SGD", {"S-SGD": 0.98, "K = 1": 0.98, "K = never": lowest}).holds is verdict
+    assert papers_marsit.period_check("SGD", {"S-SGD": 0.98, "K = 1": 0.98, "K = never": lowest}).holds is verdict
 
 
 def test_readme_needs_every_seed() -> None:
-    assert rows.readme([0.97, 0.96]).holds
-    assert not rows.readme([0.99, 0.95]).holds
+    assert papers_marsit.readme_check([0.97, 0.96]).holds
+    assert not papers_marsit.readme_check([0.99, 0.95]).holds
 
 
 @pytest.mark.parametrize("workers", [2, 4])
 def test_matching_rates(workers: int) -> None:
-    found = matching.rates(workers, values=1 << 14)
-    assert found["ring"] == pytest.approx(matching.EXPECTED[workers], abs=0.02)
-    assert found["torus"] == pytest.approx(matching.EXPECTED[workers], abs=0.02)
+    found = closed_forms.matching_rates(workers, values=1 << 14)
+    assert found["ring"] == pytest.approx(closed_forms.MATCHING_EXPECTED[workers], abs=0.02)
+    assert found["torus"] == pytest.approx(closed_forms.MATCHING_EXPECTED[workers], abs=0.02)
     assert found["cascading"] == pytest.approx(0.5, abs=0.02)
-    check = rows.matching("ring", {2: 0.6}, {2: 0.75})
+    check = papers_marsit.matching_check("ring", {2: 0.6}, {2: 0.75})
     assert not check.holds
 
 
 def test_ef_sign_error_falls_with_the_rounds() -> None:
-    few, more = (sign_codecs.ef_sign_error(rounds=rounds, values=128) for rounds in (30, 120))
+    few, more = (digits_accuracy.ef_sign_error(rounds=rounds, values=128) for rounds in (30, 120))
     assert more < few / 4
-    assert not rows.ef_sign(2e-3, (1.0, 16.0), 10).holds
+    assert not papers_marsit.ef_sign_check(2e-3, (1.0, 16.0), 10).holds
 
 
 def test_ssdm_replicas_count_each_others_signs() -> None:
-    assert Digits(sign_codecs.ssdm(momentum=0.9), seed=1, epochs=1, workers=2).accuracy() > 0
-    assert not rows.ssdm([0.9, 0.8]).holds
+    assert Digits(digits_accuracy.ssdm(momentum=0.9), seed=1, epochs=1, workers=2).accuracy() > 0
+    assert not papers_marsit.ssdm_check([0.9, 0.8]).holds

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from sumwire.transport.stats import JobStats
-from sumwire_lab.experiments.watched_steps import compared
+from sumwire_lab.experiments.observed_runs import compared
 from sumwire_lab.run.records import StepRecord
-from sumwire_lab.verify.rows.see_metrics import against_summary, step_ratio, top_cost
+from sumwire_lab.verify.observability import step_ratio_check, summary_check, top_cost_check
 
 RESENT = "sumwire_job_resent_packets_total"
 
@@ -37,7 +37,7 @@ def record() -> dict[str, Any]:
 
 
 def test_equal_numbers_hold() -> None:
-    check = against_summary(record())
+    check = summary_check(record())
     assert check.holds, check.why
     assert check.value["packets sent again"] == 7
 
@@ -46,32 +46,32 @@ def test_equal_numbers_hold() -> None:
 def test_one_number_that_differs_does_not(name: str) -> None:
     wrong = record()
     next(one for one in wrong["values"] if one["__name__"] == name)["value"] += 1
-    check = against_summary(wrong)
+    check = summary_check(wrong)
     assert check.holds is False and "in Prometheus" in check.why
 
 
 def test_a_metric_that_is_missing_does_not() -> None:
     wrong = record()
     wrong["values"] = [one for one in wrong["values"] if one["__name__"] != "sumwire_job_values_total"]
-    assert against_summary(wrong).holds is False
+    assert summary_check(wrong).holds is False
 
 
 def test_a_run_without_losses_shows_nothing() -> None:
     quiet = record()
     quiet["summary"]["retransmissions"] = 0
-    assert against_summary(quiet).holds is False
+    assert summary_check(quiet).holds is False
 
 
 @pytest.mark.parametrize(("cores", "error", "holds"), [(0.02, "", True), (0.03, "", False), (0.0, "it ended", False)])
 def test_cost_of_top(cores: float, error: str, holds: bool) -> None:
-    assert top_cost({"top_cores": cores, "top_error": error}).holds is holds
+    assert top_cost_check({"top_cores": cores, "top_error": error}).holds is holds
 
 
 def test_the_median_of_the_pairs_counts() -> None:
-    check = step_ratio("x", [(0.1, 0.101), (0.2, 0.2), (0.1, 0.3)])
+    check = step_ratio_check("x", [(0.1, 0.101), (0.2, 0.2), (0.1, 0.3)])
     assert (check.holds, check.value["ratio"], check.value["from, to"]) == (True, 1.01, [1.0, 3.0])
-    assert step_ratio("x", [(0.1, 0.1), (0.2, 0.21), (0.1, 0.103)]).holds is False
-    assert step_ratio("x", []).holds is False, "nothing was measured"
+    assert step_ratio_check("x", [(0.1, 0.1), (0.2, 0.21), (0.1, 0.103)]).holds is False
+    assert step_ratio_check("x", []).holds is False, "nothing was measured"
 
 
 def test_windows_with_top_are_compared_with_their_neighbours() -> None:

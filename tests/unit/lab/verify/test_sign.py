@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 from sumwire.multihop.statistics import Outcome, lone_signs, measure, signs_of
 from sumwire_lab.errors import LabError, ProcessDiedError
-from sumwire_lab.experiments import marsit_identity
+from sumwire_lab.experiments import closed_forms
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.study.check import Check
-from sumwire_lab.verify import processes
-from sumwire_lab.verify.plans import sign as verify_sign
-from sumwire_lab.verify.rows import sign as sign_checks
-from sumwire_lab.verify.rows import trust
+from sumwire_lab.verify import processes, security, sign
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -40,7 +37,7 @@ def summary(**systems: dict[str, Any]) -> dict[str, Any]:
 
 
 def verdicts(**systems: dict[str, Any]) -> list[bool | None]:
-    return [check.holds for check in sign_checks.digits(summary(**systems), "x")]
+    return [check.holds for check in sign.digits_checks(summary(**systems), "x")]
 
 
 def test_rows_of_the_digits() -> None:
@@ -54,14 +51,14 @@ def test_rows_of_the_digits() -> None:
 
 
 def test_identity_row() -> None:
-    assert sign_checks.identity(1e-13).holds
-    assert not sign_checks.identity(1e-9).holds
+    assert sign.identity_check(1e-13).holds
+    assert not sign.identity_check(1e-9).holds
 
 
-@pytest.mark.parametrize(("momentum", "every"), marsit_identity.CASES)
+@pytest.mark.parametrize(("momentum", "every"), closed_forms.CASES)
 def test_marsit_keeps_the_identity(momentum: float, every: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marsit_identity, "ROUNDS", 25)
-    assert marsit_identity.deviation(momentum, every) < 1e-12
+    monkeypatch.setattr(closed_forms, "ROUNDS", 25)
+    assert closed_forms.deviation(momentum, every) < 1e-12
 
 
 def test_a_local_residual_breaks_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,9 +68,9 @@ def test_a_local_residual_breaks_the_identity(monkeypatch: pytest.MonkeyPatch) -
         self._collective.sign_merge(g >= 0)
         return (g >= 0).to(g.dtype).mul_(2).sub_(1).mul_(0.01)
 
-    monkeypatch.setattr(marsit_identity, "ROUNDS", 25)
-    monkeypatch.setattr(marsit_identity.Marsit, "_signs", local)
-    assert marsit_identity.deviation(0.0, None) > 1e-3
+    monkeypatch.setattr(closed_forms, "ROUNDS", 25)
+    monkeypatch.setattr(closed_forms.Marsit, "_signs", local)
+    assert closed_forms.deviation(0.0, None) > 1e-3
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -93,7 +90,7 @@ def record(**changes: Any) -> dict[str, Any]:
 
 def test_rows_of_the_ops() -> None:
     def verdicts_of(**changes: Any) -> list[bool | None]:
-        return [check.holds for check in sign_checks.ops(record(**changes))]
+        return [check.holds for check in sign.ops_checks(record(**changes))]
 
     assert verdicts_of() == [True] * 4
     assert verdicts_of(impair=None) == [True] * 3
@@ -118,11 +115,11 @@ def test_rows_of_the_bias() -> None:
     def once_a_packet(signs: Any, rounds: int) -> Any:
         return signs[rng.integers(0, len(signs), rounds)]
 
-    assert [check.holds for check in sign_checks.bias("x", [outcome(fair, 3), outcome(fair, 4)])] == [True, True]
-    rows = sign_checks.bias("x", [outcome(fair, 3), outcome(once_a_packet, 4)])
+    assert [check.holds for check in sign.bias_checks("x", [outcome(fair, 3), outcome(fair, 4)])] == [True, True]
+    rows = sign.bias_checks("x", [outcome(fair, 3), outcome(once_a_packet, 4)])
     assert (rows[1].value, rows[1].holds) == ([4], False)
     assert "n=4" in rows[1].why
-    one_sided = sign_checks.bias("x", [outcome(lambda signs, rounds: np.tile(signs[0], (rounds, 1)), 2)])
+    one_sided = sign.bias_checks("x", [outcome(lambda signs, rounds: np.tile(signs[0], (rounds, 1)), 2)])
     assert one_sided[0].holds is False
 
 
@@ -136,7 +133,7 @@ JUNIT = """<testsuites><testsuite>
 def test_outcomes_of_tests() -> None:
     found = processes.outcomes(JUNIT)
     assert found.said == {"tests.a::test_ring[3]": "AssertionError: 3 is not 2"}
-    row = trust.tests("x", "y", found)
+    row = security.tests_check("x", "y", found)
     assert (row.holds, row.why) == (False, "tests.a::test_ring[3]: AssertionError: 3 is not 2")
     assert found == {
         "tests.a::test_ring[2]": "passed",
@@ -147,14 +144,14 @@ def test_outcomes_of_tests() -> None:
 
 
 def test_tests_become_a_row_each_and_none_may_be_gone() -> None:
-    found = {f"t::{name}[{k}]": "passed" for name in verify_sign._SHOWS for k in range(3)} | {"t::test_more": "passed"}
-    assert all(check.holds for check in verify_sign.statistics(found))
+    found = {f"t::{name}[{k}]": "passed" for name in sign._SHOWS for k in range(3)} | {"t::test_more": "passed"}
+    assert all(check.holds for check in sign.statistics_checks(found))
     found["t::test_ring[1]"] = "failed"
     found["t::test_torus[1]"] = "skipped"
-    rows = {check.check: check.holds for check in verify_sign.statistics(found) if not check.holds}
-    assert rows == {verify_sign._SHOWS["test_ring"]: False, verify_sign._SHOWS["test_torus"]: None}
+    rows = {check.check: check.holds for check in sign.statistics_checks(found) if not check.holds}
+    assert rows == {sign._SHOWS["test_ring"]: False, sign._SHOWS["test_torus"]: None}
     with pytest.raises(LabError, match="test_leaf_spine"):
-        verify_sign.statistics({name: "passed" for name in found if "leaf_spine" not in name})
+        sign.statistics_checks({name: "passed" for name in found if "leaf_spine" not in name})
 
 
 @pytest.fixture
@@ -170,19 +167,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
         options.append(wanted)
         return record(topology=wanted.topology, switch=wanted.switch, impair=wanted.impair)
 
-    monkeypatch.setattr(verify_sign, "run", run)
-    monkeypatch.setattr(verify_sign, "run_ops", run_ops)
-    monkeypatch.setattr(verify_sign, "run_bias", lambda *_: [])
-    passed = {f"t::{name}": "passed" for name in [*verify_sign._SHOWS, "test_more"]}
-    monkeypatch.setattr(verify_sign, "run_tests", lambda _: passed)
-    monkeypatch.setattr(verify_sign, "packet_tests", lambda: [Check("packets", "ok", "green", True)])
-    monkeypatch.setattr(verify_sign.marsit_identity, "largest_deviation", lambda: 0.0)
+    monkeypatch.setattr(sign, "run", run)
+    monkeypatch.setattr(sign, "run_ops", run_ops)
+    monkeypatch.setattr(sign, "run_bias", lambda *_: [])
+    passed = {f"t::{name}": "passed" for name in [*sign._SHOWS, "test_more"]}
+    monkeypatch.setattr(sign, "run_tests", lambda _: passed)
+    monkeypatch.setattr(sign, "packet_tests", lambda: [Check("packets", "ok", "green", True)])
+    monkeypatch.setattr(sign.closed_forms, "largest_deviation", lambda: 0.0)
     monkeypatch.setattr(processes.shutil, "which", lambda name: None)
     return options
 
 
 def test_all_rows_are_made_and_written(asked: list[RunOptions], tmp_path: Path) -> None:
-    done = verify_sign.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    done = sign.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     rows = json.loads((tmp_path / "verify-sign.json").read_text())
     assert rows == [check.as_dict() for check in done]
     assert [(o.topology, o.workers, o.impair is not None) for o in asked] == [
@@ -202,7 +199,7 @@ def test_a_failed_experiment_is_a_row_and_no_end(
     def run(wanted: RunOptions, results: Path, say: Any) -> tuple[dict[str, Any], Path]:
         raise ProcessDiedError("worker1 ended with -9")
 
-    monkeypatch.setattr(verify_sign, "run", run)
-    done = verify_sign.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    monkeypatch.setattr(sign, "run", run)
+    done = sign.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     assert [check.check for check in done if check.holds is False] == ["digits, soft switch"]
     assert asked[-1].topology == "three-level"

@@ -11,16 +11,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sumwire_lab.bench.commands.allreduce import AllReduceCommand, Row, SizeRow
-from sumwire_lab.bench.commands.turns import Row as TurnsRow
-from sumwire_lab.bench.commands.turns import TurnsCommand
+from sumwire_lab.bench.allreduce import AllReduceCommand, PlainRow, SizeRow
+from sumwire_lab.bench.interleaved import InterleavedRow as TurnsRow
+from sumwire_lab.bench.interleaved import TurnsCommand
 from sumwire_lab.errors import LabError, ProcessDiedError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.system.drop_counters import Losses
-from sumwire_lab.verify import processes
-from sumwire_lab.verify.plans import speed as verify_speed
-from sumwire_lab.verify.rows import speed as speed_checks
-from sumwire_lab.verify.rows.speed import SETTINGS, SMALL_SIZES, Setting
+from sumwire_lab.verify import processes, speed
+from sumwire_lab.verify.speed import SETTINGS, SMALL_SIZES, SpeedTargets
 
 FAST: dict[str, Any] = {
     "packets_per_second": {"native": 400_000.0, "native-trains": 1.7e6, "python": 60_000.0, "bmv2": 20_000.0},
@@ -35,17 +33,17 @@ def verdicts(rows: list[Any]) -> list[bool | None]:
 
 
 def test_rows_of_the_packet_rates() -> None:
-    assert verdicts(speed_checks.rates(FAST)) == [True] * 7
+    assert verdicts(speed.rate_checks(FAST)) == [True] * 7
     slow = {"native": 159_999.0, "native-trains": 639_000.0, "python": 60_000.0, "bmv2": 20_000.0}
-    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": slow})) == [False] * 3 + [True] * 4
-    assert verdicts(speed_checks.rates({**FAST, "generator_alone": 400_000.0}))[-2:] == [False, True]
-    assert verdicts(speed_checks.rates({**FAST, "generator_alone_trains": 1.7e6}))[-2:] == [True, False]
+    assert verdicts(speed.rate_checks({**FAST, "packets_per_second": slow})) == [False] * 3 + [True] * 4
+    assert verdicts(speed.rate_checks({**FAST, "generator_alone": 400_000.0}))[-2:] == [False, True]
+    assert verdicts(speed.rate_checks({**FAST, "generator_alone_trains": 1.7e6}))[-2:] == [True, False]
     without = {"native": 400_000.0, "native-trains": 1.7e6, "python": 60_000.0}
-    without_bmv2 = speed_checks.rates({**FAST, "packets_per_second": without})
+    without_bmv2 = speed.rate_checks({**FAST, "packets_per_second": without})
     assert verdicts(without_bmv2) == [None, *[True] * 3, None, True, True]
     singles = {"native": 400_000.0, "python": 60_000.0}
-    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": singles})) == [None, True, None, True, None, True]
-    told = speed_checks.rates(FAST)[4]
+    assert verdicts(speed.rate_checks({**FAST, "packets_per_second": singles})) == [None, True, None, True, None, True]
+    told = speed.rate_checks(FAST)[4]
     assert (told.value, told.target) == (20_000, "reported") and "12,000" in told.check
 
 
@@ -57,10 +55,10 @@ def result(
     values: int = 2_500_000,
     cpu: float = 0.03,
     offloads: bool = True,
-) -> Row:
+) -> PlainRow:
     switch = None if system == "gloo" else 0.012345678
     one = SizeRow(100.0, values, system, seconds, 0.1, share, cpu, switch)
-    return Row(system, 100.0, (one,), lost, 0, offloads=offloads)
+    return PlainRow(system, 100.0, (one,), lost, 0, offloads=offloads)
 
 
 SETTING = SETTINGS[0]
@@ -68,19 +66,19 @@ RESULTS = [result("gloo", 1.65, lost=Losses(9, 0, 0, None)), result("thc", 0.3),
 
 
 def test_rows_of_an_all_reduce() -> None:
-    rows = speed_checks.all_reduce(SETTING, RESULTS)
+    rows = speed.all_reduce_checks(SETTING, RESULTS)
     assert verdicts(rows) == [True] * 8
     assert [row.target for row in rows] == [">= 5.5", ">= 38", ">= 0.85", "all", "reported", "reported", "0", "0"]
     assert rows[5].value == {"thc": 0.01235, "sign": 0.01235}, "no process is charged for a bridge's work"
     slow = [RESULTS[0], result("thc", 0.301, share=0.849), result("sign", 0.044)]
-    assert verdicts(speed_checks.all_reduce(SETTING, slow))[:3] == [False, False, False]
+    assert verdicts(speed.all_reduce_checks(SETTING, slow))[:3] == [False, False, False]
 
 
 def test_a_host_must_not_cost_more_per_value_than_one_with_gloo() -> None:
     def verdict(cpu: float) -> bool | None:
         size = SETTINGS[1].values
         done = [result("gloo", 3.6, values=size), result("thc", 1.0, values=size, cpu=cpu)]
-        rows = speed_checks.all_reduce(SETTINGS[1], [*done, result("sign", 0.2, values=size, cpu=1.0)])
+        rows = speed.all_reduce_checks(SETTINGS[1], [*done, result("sign", 0.2, values=size, cpu=1.0)])
         (row,) = (row for row in rows if "CPU time of a host per value, THC / gloo" in row.check)
         return row.holds
 
@@ -90,7 +88,7 @@ def test_a_host_must_not_cost_more_per_value_than_one_with_gloo() -> None:
 @pytest.mark.parametrize("unequal", [0, 1])
 def test_a_comparison_under_unequal_offloads_does_not_hold(unequal: int) -> None:
     done = [result(name, 0.01 if k else 1.0, offloads=k != unequal) for k, name in enumerate(("gloo", "thc", "sign"))]
-    (row,) = (row for row in speed_checks.all_reduce(SETTING, done) if "offloads" in row.check)
+    (row,) = (row for row in speed.all_reduce_checks(SETTING, done) if "offloads" in row.check)
     assert row.holds is False
 
 
@@ -107,7 +105,7 @@ def test_a_comparison_under_unequal_offloads_does_not_hold(unequal: int) -> None
     ],
 )
 def test_a_lost_packet_anywhere_does_not_hold(lost: Losses, holds: bool | None) -> None:
-    rows = speed_checks.all_reduce(SETTING, [RESULTS[0], result("thc", 0.3, lost=lost), RESULTS[2]])
+    rows = speed.all_reduce_checks(SETTING, [RESULTS[0], result("thc", 0.3, lost=lost), RESULTS[2]])
     assert rows[-2].holds is holds
     assert "THC" in rows[-2].check
     assert rows[-1].holds is True
@@ -126,12 +124,12 @@ def small(ratio: float, rate: float | None = 100.0, sizes: Sequence[int] = SMALL
 
 
 def test_rows_of_small_tensors() -> None:
-    rows = speed_checks.small_tensors(100.0, small(1.5))
+    rows = speed.small_tensor_checks(100.0, small(1.5))
     assert verdicts(rows) == [True] * 6
     assert [row.target for row in rows] == [">= 0.95"] * 3 + [">= 1.5"] * 2 + ["reported"]
-    assert verdicts(speed_checks.small_tensors(100.0, small(1.49))) == [True] * 3 + [False] * 2 + [True]
-    assert verdicts(speed_checks.small_tensors(1000.0, small(0.95, 1000.0))) == [True] * 6
-    assert verdicts(speed_checks.small_tensors(1000.0, small(0.94, 1000.0))) == [False] * 5 + [True]
+    assert verdicts(speed.small_tensor_checks(100.0, small(1.49))) == [True] * 3 + [False] * 2 + [True]
+    assert verdicts(speed.small_tensor_checks(1000.0, small(0.95, 1000.0))) == [True] * 6
+    assert verdicts(speed.small_tensor_checks(1000.0, small(0.94, 1000.0))) == [False] * 5 + [True]
     assert SMALL_SIZES == (1_000, 3_000, 10_000, 30_000, 100_000)
 
 
@@ -139,7 +137,7 @@ def test_rows_of_one_machine() -> None:
     def of(thc: float, auto: float) -> list[bool | None]:
         both = zip(("thc", "auto"), (thc, auto), strict=True)
         return verdicts(
-            speed_checks.loopback([TurnsRow(name, None, 5_000_000, ratio, 1.0, 0.0) for name, ratio in both])
+            speed.loopback_checks([TurnsRow(name, None, 5_000_000, ratio, 1.0, 0.0) for name, ratio in both])
         )
 
     assert of(0.7, 0.95) == [True, True, True]
@@ -148,9 +146,9 @@ def test_rows_of_one_machine() -> None:
 
 
 def test_rows_of_the_software_aggregator() -> None:
-    assert verdicts(speed_checks.aggregator(0.6)) == [True, True]
-    assert verdicts(speed_checks.aggregator(0.61)) == [False, True]
-    assert "2.4 us" in speed_checks.aggregator(0.6)[0].check
+    assert verdicts(speed.aggregator_checks(0.6)) == [True, True]
+    assert verdicts(speed.aggregator_checks(0.61)) == [False, True]
+    assert "2.4 us" in speed.aggregator_checks(0.6)[0].check
 
 
 def test_the_codecs_and_the_aggregators_numbers_are_those_of_their_benchmarks(
@@ -181,16 +179,16 @@ def test_a_benchmark_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch
 def test_rows_of_a_run_with_bmv2() -> None:
     def of(comm_s: float) -> list[bool | None]:
         systems = {"gloo": {"comm_s_per_step": 0.56}, "thc": {"comm_s_per_step": comm_s}}
-        return verdicts(speed_checks.bmv2_run({"systems": systems}))
+        return verdicts(speed.bmv2_run_checks({"systems": systems}))
 
     assert of(0.2) == [True]
     assert of(0.201) == [False]
-    assert verdicts(speed_checks.bmv2_run({"systems": {}})) == [False], "not measured"
+    assert verdicts(speed.bmv2_run_checks({"systems": {}})) == [False], "not measured"
 
 
 def test_rows_of_the_run() -> None:
     def of(switch: str, engine: str | None, mbit: float) -> list[bool | None]:
-        return verdicts(speed_checks.engine({"switch": switch, "engine": engine, "link_mbit": mbit}))
+        return verdicts(speed.engine_checks({"switch": switch, "engine": engine, "link_mbit": mbit}))
 
     assert of("soft", "native", 100.0) == [True, True]
     assert of("soft", "python", 100.0) == [None, True]
@@ -217,17 +215,17 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     systems = {"gloo": {**entry, "comm_s_per_step": 0.17, "time_to_target_s": 5.0}, "thc": entry}
     summary = {"switch": "soft", "engine": "native", "link_mbit": 100.0, "systems": systems}
     monkeypatch.setattr(processes.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(verify_speed.bench_switch, "present", lambda: ["native", "python", "bmv2"])
-    monkeypatch.setattr(verify_speed.SwitchCommand, "record", lambda *_: {"ops": {"thc": FAST}})
-    monkeypatch.setattr(verify_speed, "run_in_network", measured)
-    monkeypatch.setattr(verify_speed, "run_here", measured)
-    monkeypatch.setattr(verify_speed, "codec_record", lambda _: {"form": "native", "cpu_median_ms": 1.9})
-    monkeypatch.setattr(verify_speed, "aggregator_us", lambda _: 0.5)
-    monkeypatch.setattr(verify_speed, "run", lambda options, results, say: (summary, results))
+    monkeypatch.setattr(speed.switch, "present", lambda: ["native", "python", "bmv2"])
+    monkeypatch.setattr(speed.SwitchCommand, "record", lambda *_: {"ops": {"thc": FAST}})
+    monkeypatch.setattr(speed, "run_in_network", measured)
+    monkeypatch.setattr(speed, "run_here", measured)
+    monkeypatch.setattr(speed, "codec_record", lambda _: {"form": "native", "cpu_median_ms": 1.9})
+    monkeypatch.setattr(speed, "aggregator_us", lambda _: 0.5)
+    monkeypatch.setattr(speed, "run", lambda options, results, say: (summary, results))
 
 
 def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> None:
-    done = verify_speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    done = speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     rows = json.loads((tmp_path / "verify-speed.json").read_text())
     assert rows == [check.as_dict() for check in done]
     assert {row["holds"] for row in rows} == {True}
@@ -238,22 +236,22 @@ def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> Non
 
 def test_medians_are_of_many_repeats(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[type, set[int]] = {AllReduceCommand: set(), TurnsCommand: set()}
-    measured = verify_speed.run_in_network
+    measured = speed.run_in_network
 
     def run_in_network(command: Any, *others: Any) -> Any:
         if type(command) in asked:
             asked[type(command)].add(command._repeats)
         return measured(command, *others)
 
-    monkeypatch.setattr(verify_speed, "run_in_network", run_in_network)
-    verify_speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    monkeypatch.setattr(speed, "run_in_network", run_in_network)
+    speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     assert asked == {AllReduceCommand: {9}, TurnsCommand: {200}}
 
 
 def test_bmv2s_run_is_undecided_without_it(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes.shutil, "which", lambda name: None)
-    monkeypatch.setattr(verify_speed, "run", lambda *_: pytest.fail("nothing to run on"))
-    (row,) = verify_speed.plan(tmp_path, lambda line: None).experiments["make run SWITCH=bmv2"]()
+    monkeypatch.setattr(speed, "run", lambda *_: pytest.fail("nothing to run on"))
+    (row,) = speed.plan(tmp_path, lambda line: None).experiments["make run SWITCH=bmv2"]()
     assert (row.holds, row.target) == (None, ">= 2.8") and "simple_switch_grpc" in row.why
 
 
@@ -266,8 +264,8 @@ def test_bmv2s_run_is_short_and_at_the_default_rate(
         asked.append(options)
         return {"systems": {}}, results
 
-    monkeypatch.setattr(verify_speed, "run", run)
-    verify_speed.plan(tmp_path, lambda line: None).experiments["make run SWITCH=bmv2"]()
+    monkeypatch.setattr(speed, "run", run)
+    speed.plan(tmp_path, lambda line: None).experiments["make run SWITCH=bmv2"]()
     (options,) = asked
     assert (options.switch, options.link.mbit, options.train.max_steps) == ("bmv2", 100.0, 30)
 
@@ -275,15 +273,15 @@ def test_bmv2s_run_is_short_and_at_the_default_rate(
 def test_a_failed_experiment_is_a_row_and_no_end(
     experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = verify_speed.run_in_network
+    measured = speed.run_in_network
 
     def run_in_network(command: Any, *others: Any) -> Any:
         if isinstance(command, AllReduceCommand):
             raise ProcessDiedError("worker1 ended with -9")
         return measured(command, *others)
 
-    monkeypatch.setattr(verify_speed, "run_in_network", run_in_network)
-    done = verify_speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    monkeypatch.setattr(speed, "run_in_network", run_in_network)
+    done = speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     failed = [check for check in done if check.holds is False]
     assert [check.check for check in failed] == [f"all-reduce, {setting.name}" for setting in SETTINGS]
-    assert isinstance(SETTINGS[0], Setting) and done[-1].holds is True
+    assert isinstance(SETTINGS[0], SpeedTargets) and done[-1].holds is True

@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import pytest
-from sumwire_lab.bench.where import fit, model, page
-from sumwire_lab.bench.where.grid import wire_s
-from sumwire_lab.bench.where.model import Costs
-from sumwire_lab.bench.where.record import BRIDGE, Cell, Key, Place, Record
+from sumwire_lab.bench.where import formula, page
+from sumwire_lab.bench.where.formula import Costs
+from sumwire_lab.bench.where.grid import BRIDGE, Cell, CellKey, GridRecord, SystemAt, wire_s
 from sumwire_lab.options.run_options import UNLIMITED
 
-GLOO, THC, SLOW = Place(BRIDGE, "gloo"), Place("soft", "thc"), Place("bmv2", "thc")
+GLOO, THC, SLOW = SystemAt(BRIDGE, "gloo"), SystemAt("soft", "thc"), SystemAt("bmv2", "thc")
 COSTS = {
     GLOO: Costs(4e-9, 0.0, 0.0003, 0.0004, 0.9, 0.5),
     THC: Costs(8e-9, 1e-9, 0.0012, 0.0008, 0.8, 0.3),
@@ -21,20 +20,20 @@ RATES = (10.0, 100.0, 1000.0, 10_000.0, UNLIMITED)
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 
 
-def made(off: dict[Key, float] | None = None) -> Record:
+def made(off: dict[CellKey, float] | None = None) -> GridRecord:
     """Cells with just the formula's times, times the factors of `off`. Each of a slower switch takes longer."""
-    record = Record(4, 2, 60.0)
+    record = GridRecord(4, 2, 60.0)
     for place, costs in COSTS.items():
         for rate in RATES:
             for size in SIZES:
-                key = Key(place, rate, size)
+                key = CellKey(place, rate, size)
                 factor = (off or {}).get(key, 1.0)
                 record.add(
                     Cell(
                         key,
-                        fit.formula_s(record, costs, key) * factor,
+                        formula.formula_s(record, costs, key) * factor,
                         3,
-                        wire_s(model.traffic(place.system, size, 4).octets, rate),
+                        wire_s(formula.traffic(place.system, size, 4).octets, rate),
                         (costs.host_s * size + costs.operation_s) / size * 1e6,
                         None if place == GLOO else costs.switch_s * 4e6,
                         offloads=place != SLOW,
@@ -45,8 +44,8 @@ def made(off: dict[Key, float] | None = None) -> Record:
 
 
 @pytest.mark.parametrize("place", COSTS)
-def test_constants_are_found_again(place: Place) -> None:
-    fitted = fit.fit(made(), place)
+def test_constants_are_found_again(place: SystemAt) -> None:
+    fitted = formula.fit(made(), place)
     assert fitted is not None
     found, true = fitted.costs, COSTS[place]
     assert found.host_s == pytest.approx(true.host_s, rel=0.02), "with its share of the work per all-reduce"
@@ -59,21 +58,21 @@ def test_constants_are_found_again(place: Place) -> None:
 
 
 def test_one_disturbed_cell_does_not_decide() -> None:
-    calm = fit.fit(made(), THC)
-    disturbed = fit.fit(made({Key(THC, 100.0, 10_000): 5.0}), THC)
+    calm = formula.fit(made(), THC)
+    disturbed = formula.fit(made({CellKey(THC, 100.0, 10_000): 5.0}), THC)
     assert calm is not None and disturbed is not None
-    assert Key(THC, 100.0, 10_000) in disturbed.cells
+    assert CellKey(THC, 100.0, 10_000) in disturbed.cells
     for name in ("step_s", "busy", "apart"):
         assert getattr(disturbed.costs, name) == pytest.approx(getattr(calm.costs, name), rel=0.1), name
 
 
 def test_the_check_leaves_out_the_cells_of_the_fit_and_finds_the_one_that_is_wrong() -> None:
-    wrong = Key(THC, 100.0, 100_000)
+    wrong = CellKey(THC, 100.0, 100_000)
     record = made({wrong: 1.5})
-    fitted = fit.fit_all(record)
+    fitted = formula.fit_all(record)
     used = frozenset().union(*(one.cells for one in fitted.values()))
     assert wrong not in used
-    checked = fit.check(record, fitted)
+    checked = formula.check_fit(record, fitted)
     assert {one.cell.key for one in checked} == record.cells.keys() - used
     assert [one.cell.key for one in checked if not one.holds] == [wrong]
     (outside,) = (one for one in checked if not one.holds)
@@ -81,15 +80,15 @@ def test_the_check_leaves_out_the_cells_of_the_fit_and_finds_the_one_that_is_wro
 
 
 def test_one_size_is_too_little() -> None:
-    record = Record(4, 2, 60.0)
+    record = GridRecord(4, 2, 60.0)
     record.add(*(cell for key, cell in made().cells.items() if key.values == 1_000))
-    assert fit.fit_all(record) == {}
+    assert formula.fit_all(record) == {}
 
 
 def test_where_a_system_is_faster() -> None:
-    fitted = fit.fit_all(made())
+    fitted = formula.fit_all(made())
 
-    def up_to(place: Place, values: int, cores: int) -> float | None:
+    def up_to(place: SystemAt, values: int, cores: int) -> float | None:
         return page.faster_up_to(fitted, place, values, 4, cores)
 
     on_two, on_five = up_to(THC, 100_000_000, 2), up_to(THC, 100_000_000, 5)

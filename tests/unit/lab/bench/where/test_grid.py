@@ -9,31 +9,42 @@ from pathlib import Path
 
 import pytest
 from sumwire_lab.bench.where import measure
-from sumwire_lab.bench.where.grid import Grid, Session, left_out, planned, too_slow
-from sumwire_lab.bench.where.record import BRIDGE, Cell, Key, Place, Record, Skipped
+from sumwire_lab.bench.where.grid import (
+    BRIDGE,
+    Cell,
+    CellKey,
+    Grid,
+    GridRecord,
+    GridSession,
+    Skipped,
+    SystemAt,
+    left_out,
+    planned,
+    too_slow,
+)
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options.run_options import UNLIMITED
 
-GLOO, THC = Place(BRIDGE, "gloo"), Place("soft", "thc")
+GLOO, THC = SystemAt(BRIDGE, "gloo"), SystemAt("soft", "thc")
 PLENTY = 10**15
 GRID = Grid((1_000, 10_000_000), (10.0, UNLIMITED), ("thc", "sign"), ("soft",), 4, 60.0)
 
 
-def cell(key: Key, seconds: float = 0.5) -> Cell:
+def cell(key: CellKey, seconds: float = 0.5) -> Cell:
     return Cell(key, seconds, 3, 0.1, 0.01, None if key.place == GLOO else 0.002, offloads=True, load=0.5)
 
 
-def empty(budget_s: float = 60.0) -> Record:
-    return Record(4, 2, budget_s)
+def empty(budget_s: float = 60.0) -> GridRecord:
+    return GridRecord(4, 2, budget_s)
 
 
 def test_every_system_of_a_rate_is_next_to_gloo() -> None:
     record = empty()
     sessions = planned(GRID, record, PLENTY)
-    sign = Place("soft", "sign")
+    sign = SystemAt("soft", "sign")
     assert sessions == [
-        *(Session(place, 10.0, (1_000,)) for place in (GLOO, THC, sign)),
-        *(Session(place, UNLIMITED, (1_000, 10_000_000)) for place in (GLOO, THC, sign)),
+        *(GridSession(place, 10.0, (1_000,)) for place in (GLOO, THC, sign)),
+        *(GridSession(place, UNLIMITED, (1_000, 10_000_000)) for place in (GLOO, THC, sign)),
     ]
     # 1.5 * 40 MB * 1514 / 1448 at 10 Mbit/s take 50 s, four times.
     assert {key.values for key in record.skipped} == {10_000_000}
@@ -42,7 +53,7 @@ def test_every_system_of_a_rate_is_next_to_gloo() -> None:
 
 
 def test_memory_is_a_rule_too() -> None:
-    key = Key(THC, UNLIMITED, 100_000_000)
+    key = CellKey(THC, UNLIMITED, 100_000_000)
     assert left_out(key, GRID, PLENTY) is None
     # 40 bytes a value, of four workers.
     assert left_out(key, GRID, 16_000_000_000) is None
@@ -51,23 +62,23 @@ def test_memory_is_a_rule_too() -> None:
 
 def test_what_is_known_is_not_measured_again() -> None:
     record = empty()
-    record.add(cell(Key(THC, UNLIMITED, 1_000)))
-    record.add(*too_slow([Key(THC, UNLIMITED, 10_000_000)], 60.0))
-    record.add(Skipped(Key(GLOO, UNLIMITED, 1_000), "LabError: no", failed=True))
+    record.add(cell(CellKey(THC, UNLIMITED, 1_000)))
+    record.add(*too_slow([CellKey(THC, UNLIMITED, 10_000_000)], 60.0))
+    record.add(Skipped(CellKey(GLOO, UNLIMITED, 1_000), "LabError: no", failed=True))
     places = [(one.place, one.sizes) for one in planned(GRID, record, PLENTY) if one.link_mbit == UNLIMITED]
-    assert places == [(GLOO, (1_000, 10_000_000)), (Place("soft", "sign"), (1_000, 10_000_000))]
+    assert places == [(GLOO, (1_000, 10_000_000)), (SystemAt("soft", "sign"), (1_000, 10_000_000))]
 
 
 def test_a_record_is_the_same_when_read(tmp_path: Path) -> None:
     record = empty()
     record.about["niceness"] = 3
-    record.add(cell(Key(THC, UNLIMITED, 1_000)), cell(Key(GLOO, 10.0, 1_000)))
-    record.add(*too_slow([Key(THC, UNLIMITED, 10_000)], 60.0))
+    record.add(cell(CellKey(THC, UNLIMITED, 1_000)), cell(CellKey(GLOO, 10.0, 1_000)))
+    record.add(*too_slow([CellKey(THC, UNLIMITED, 10_000)], 60.0))
     path = tmp_path / "there" / "where.json"
     record.save(path)
     told = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert [row["link_mbit"] for row in told["cells"]] == [10.0, None]
-    read = Record.load(path)
+    read = GridRecord.load(path)
     assert (read.cells, read.skipped, read.about, read.places()) == (
         record.cells,
         record.skipped,
@@ -84,11 +95,11 @@ def test_a_record_is_the_same_when_read(tmp_path: Path) -> None:
 def test_a_file_that_is_no_record(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(LabError, match=r"no record of bench-where .* remove it"):
-        Record.load(tmp_path / "x.json")
+        GridRecord.load(tmp_path / "x.json")
 
 
 def test_a_measured_cell_takes_the_place_of_a_skipped_one() -> None:
-    record, key = empty(), Key(THC, 10.0, 1_000)
+    record, key = empty(), CellKey(THC, 10.0, 1_000)
     record.add(Skipped(key, "no"))
     record.add(cell(key))
     assert (list(record.cells), record.skipped) == ([key], {})
@@ -97,7 +108,7 @@ def test_a_measured_cell_takes_the_place_of_a_skipped_one() -> None:
 def test_resume_keeps_cells_and_with_the_same_budget_what_was_left_out(tmp_path: Path) -> None:
     path = tmp_path / "where.json"
     first = measure.begun(GRID, path, resume=True)
-    first.add(cell(Key(THC, 10.0, 1_000)), *too_slow([Key(THC, 10.0, 10_000)], 60.0))
+    first.add(cell(CellKey(THC, 10.0, 1_000)), *too_slow([CellKey(THC, 10.0, 10_000)], 60.0))
     first.save(path)
     assert measure.begun(GRID, path, resume=False).cells == {}
     again = measure.begun(GRID, path, resume=True)
@@ -114,7 +125,7 @@ def test_a_session_that_fails_is_tried_again_by_the_next_run(monkeypatch: pytest
 
     monkeypatch.setattr(measure, "_measured", fails)
     said: list[str] = []
-    session = Session(THC, 10.0, (1_000, 10_000))
+    session = GridSession(THC, 10.0, (1_000, 10_000))
     record = empty()
     record.add(*measure._tried(session, GRID, tmp_path, said.append))
     assert said == ["failed: no switch\nand a log"]
@@ -126,7 +137,7 @@ def test_a_cell_has_the_slowest_worker_and_medians() -> None:
     def worker(*seconds: float, cpu: tuple[float, ...], switch: tuple[float, ...] = (0.0,) * 3) -> dict[str, object]:
         return {"seconds": list(seconds), "cpu_each_s": list(cpu), "switch_cpu_each_s": list(switch)}
 
-    key = Key(THC, 10.0, 2_000)
+    key = CellKey(THC, 10.0, 2_000)
     workers = [
         worker(1, 2, 7, cpu=(0.1, 0.2, 9.0), switch=(0.3, 0.4, 0.8)),
         worker(3, 1, 5, cpu=(0.4, 0.4, 0.4)),
@@ -136,4 +147,4 @@ def test_a_cell_has_the_slowest_worker_and_medians() -> None:
     # Medians of 0.2 and 0.4 for 2000 values.
     assert one.host_cpu_s == pytest.approx(0.3 / 0.002)
     assert one.switch_cpu_s == pytest.approx(0.4 / 0.002)
-    assert measure.cell(Key(GLOO, 10.0, 2_000), workers, offloads=True, load=0).switch_cpu_s is None
+    assert measure.cell(CellKey(GLOO, 10.0, 2_000), workers, offloads=True, load=0).switch_cpu_s is None

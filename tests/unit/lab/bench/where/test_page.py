@@ -10,28 +10,36 @@ from pathlib import Path
 import matplotlib
 import pytest
 from helpers.paths import ROOT
-from sumwire_lab.bench.commands import where
-from sumwire_lab.bench.commands.where import Request
-from sumwire_lab.bench.where import page, picture
-from sumwire_lab.bench.where.grid import QUICK_RATES, QUICK_SIZES, Grid, too_slow
-from sumwire_lab.bench.where.record import BRIDGE, Cell, Key, Place, Record
+from sumwire_lab.bench.where import measure, page, picture
+from sumwire_lab.bench.where.grid import (
+    BRIDGE,
+    QUICK_RATES,
+    QUICK_SIZES,
+    Cell,
+    CellKey,
+    Grid,
+    GridRecord,
+    SystemAt,
+    too_slow,
+)
+from sumwire_lab.bench.where.measure import GridRequest
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options.arguments import parser
 from sumwire_lab.options.run_options import UNLIMITED
 
-GLOO, THC, SLOW = Place(BRIDGE, "gloo"), Place("soft", "thc"), Place("bmv2", "thc")
+GLOO, THC, SLOW = SystemAt(BRIDGE, "gloo"), SystemAt("soft", "thc"), SystemAt("bmv2", "thc")
 PAGE = ROOT / "docs" / "where-it-pays.md"
 COMMITTED = ROOT / "docs" / "where-it-pays.json"
 DRAWN = ROOT / "docs" / "images" / "where-it-pays.svg"
 CURE = "run: python -m sumwire_lab bench-where --draw --record docs/where-it-pays.json --page docs/where-it-pays.md"
 
 
-def small(load: float = 0.5) -> Record:
-    record = Record(4, 2, 60.0, {"niceness": 0})
+def small(load: float = 0.5) -> GridRecord:
+    record = GridRecord(4, 2, 60.0, {"niceness": 0})
     for place, seconds in ((GLOO, 0.4), (THC, 0.1), (SLOW, 0.8)):
         for rate in (100.0, UNLIMITED):
             for size in (1_000, 1_000_000):
-                key = Key(place, rate, size)
+                key = CellKey(place, rate, size)
                 took = seconds * (size / 1e6 + 0.001)
                 record.add(Cell(key, took, 3, 0.0, 0.01, None, offloads=place != SLOW, load=load))
     return record
@@ -61,7 +69,7 @@ def test_a_disturbed_machine_says_nothing_of_limits(load: float, niceness: int, 
 
 def test_a_cell_without_gloo_or_the_system_has_no_ratio() -> None:
     record = small()
-    del record.cells[Key(THC, 100.0, 1_000)], record.cells[Key(GLOO, UNLIMITED, 1_000)]
+    del record.cells[CellKey(THC, 100.0, 1_000)], record.cells[CellKey(GLOO, UNLIMITED, 1_000)]
     text = page.markdown(record)
     rows = lines_of(text, "gloo / it, measured")
     assert any(row.startswith("| 100 Mbit/s | 1,000 |") and "| - | 0.50 |" in row for row in rows)
@@ -72,8 +80,8 @@ def test_a_cell_without_gloo_or_the_system_has_no_ratio() -> None:
 def test_what_was_left_out_is_named_by_its_rule() -> None:
     record = small()
     assert lines_of(page.markdown(record), "Left out")[1] == "Nothing."
-    record.add(*too_slow([Key(place, 10.0, 9_000) for place in (GLOO, THC, SLOW)], 60.0))
-    record.add(*too_slow([Key(SLOW, 100.0, 9_000)], 60.0))
+    record.add(*too_slow([CellKey(place, 10.0, 9_000) for place in (GLOO, THC, SLOW)], 60.0))
+    record.add(*too_slow([CellKey(SLOW, 100.0, 9_000)], 60.0))
     (line,) = [line for line in lines_of(page.markdown(record), "Left out") if line.startswith("- ")]
     assert line.startswith("- 9,000 values at 10 Mbit/s; 9,000 values at 100 Mbit/s (thc, bmv2): by the time of")
 
@@ -103,13 +111,13 @@ def test_ratios_of_the_picture() -> None:
 def test_a_picture_has_a_panel_for_each_system_and_switch() -> None:
     titles = [axes.get_title() for axes in picture.figure(small()).axes]
     assert {"gloo / thc, soft", "gloo / thc, bmv2", "gloo / it, by bytes alone"} <= set(titles)
-    one = Record(4, 2, 60.0)
-    one.add(small().cells[Key(THC, 100.0, 1_000)])
+    one = GridRecord(4, 2, 60.0)
+    one.add(small().cells[CellKey(THC, 100.0, 1_000)])
     assert picture.svg(one), "a single cell has no lines, but can be drawn"
 
 
-def request_of(*words: str) -> Request:
-    return Request.of(parser().parse_args(["bench-where", *words]))
+def request_of(*words: str) -> GridRequest:
+    return GridRequest.of(parser().parse_args(["bench-where", *words]))
 
 
 def test_options() -> None:
@@ -131,25 +139,25 @@ def test_draw_writes_page_and_picture_and_measures_nothing(tmp_path: Path) -> No
     small().save(record)
     target.write_text(f"{page.BEGIN}\n{page.END}\n")
     words = ("--draw", "--switches", "soft", "--record", str(record), "--page", str(target))
-    where.run(request_of(*words), lambda line: None)
+    measure.run(request_of(*words), lambda line: None)
     assert page.markdown(small()) in target.read_text()
     assert (tmp_path / "images" / "p.svg").read_text() == picture.svg(small())
 
 
 def test_nothing_measured_is_said(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    Record(4, 2, 60.0).save(path)
+    GridRecord(4, 2, 60.0).save(path)
     with pytest.raises(LabError, match="nothing was measured"):
-        where.run(request_of("--draw", "--switches", "soft", "--record", str(path)), lambda line: None)
+        measure.run(request_of("--draw", "--switches", "soft", "--record", str(path)), lambda line: None)
 
 
 def test_the_pages_tables_are_current() -> None:
-    assert page.renewed(PAGE.read_text(), Record.load(COMMITTED)) == PAGE.read_text(), CURE
+    assert page.renewed(PAGE.read_text(), GridRecord.load(COMMITTED)) == PAGE.read_text(), CURE
 
 
 def test_the_pages_picture_is_current() -> None:
     """To the letter by the same matplotlib; another one may draw the same numbers in other words."""
-    record, drawn = Record.load(COMMITTED), DRAWN.read_text()
+    record, drawn = GridRecord.load(COMMITTED), DRAWN.read_text()
     assert picture.digest(record) in drawn, CURE
     by = re.search(r"Matplotlib v([\d.]+)", drawn)
     assert by is not None

@@ -1,0 +1,354 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Time to accuracy: the same trainings with every system, over the network, as a suite of the page and, at several
+link rates, as the papers' picture (`bench-rates`).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from sumwire_lab.bench import page
+from sumwire_lab.bench.benchmark import Chart, Command, Context, Presentation, Series, Suite, Table
+from sumwire_lab.options.bench_options import BenchOptions
+from sumwire_lab.options.recipes import BASELINE, BENCHED, parse
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.tasks import TASKS
+from sumwire_lab.run.records import Follower
+from sumwire_lab.run.training_run import run
+from sumwire_lab.study.experiment import Say
+
+PUBLISHED: Final = (BASELINE, "fp16", "powersgd")
+"""Baselines: what users have today without help from the network."""
+
+
+def ours(systems: Iterable[str]) -> list[str]:
+    """The systems whose packets are summed by Sumwire's switch or software aggregator."""
+    return [name for name in systems if parse(name).switched]
+
+
+def fastest(seconds: Mapping[str, float | None], names: Iterable[str]) -> str | None:
+    """The fastest of `names`; None if none of them has a time."""
+    timed = {name: value for name in names if (value := seconds.get(name)) is not None}
+    return min(timed, key=timed.__getitem__) if timed else None
+
+
+# By then a digits model has reached its accuracy.
+QUICK_EPOCHS: Final = 8
+# The slowest training: the transformer over gloo at 10 Mbit/s.
+DEADLINE_S: Final = 3 * 3600.0
+
+
+@dataclass(frozen=True)
+class NetworkTraining:
+    """The result of one training: its entry of summary.json, and the test accuracy over time."""
+
+    entry: dict[str, Any]
+    target: float
+    curve: tuple[tuple[float, float], ...]
+    """(training seconds, accuracy 0 to 1) at every test."""
+
+
+def train_in_network(
+    task: str,
+    system: str,
+    *,
+    link_mbit: float,
+    seed: int,
+    quick: bool,
+    switch: str,
+    engine: str,
+    folder: Path,
+    say: Say,
+) -> NetworkTraining:
+    """Train one system. `quick`: with QUICK_EPOCHS instead of the task's own epochs. Raises LabError."""
+    options = RunOptions(
+        link=LinkOptions(link_mbit),
+        train=TrainOptions.of(task, seed=seed, epochs=QUICK_EPOCHS if quick else None),
+        systems=(system,),
+        switch=switch,
+        engine=engine,
+        deadline_s=DEADLINE_S,
+    )
+    summary, where = run(options, folder / task, say)
+    follower = Follower(where / system / "worker0.jsonl")
+    follower.poll()
+    curve = tuple((step.clock_s, step.accuracy) for step in follower.record.steps if step.accuracy is not None)
+    return NetworkTraining(summary["systems"][system], TASKS[task].target, curve)
+
+
+LINK_MBIT: Final = 10.0
+QUICK_LINK_MBIT: Final = 100.0
+QUICK_SYSTEMS: Final = (*PUBLISHED, "thc", "marsit", "acp")
+# Of the systems with two transports, the one that needs no switch is there as well.
+ALL_SYSTEMS: Final = (*BENCHED, "acp@group", "thc@group")
+QUICK_TASKS: Final = ("digits",)
+# Points of a curve in the record and on the page.
+CURVE_POINTS: Final = 200
+
+
+@dataclass(frozen=True)
+class TrainingCase:
+    """One training."""
+
+    task: str
+    system: str
+    link_mbit: float
+    seed: int
+    quick: bool
+
+    @property
+    def label(self) -> str:
+        return f"{self.task}, {self.system}, {self.link_mbit:g} Mbit/s"
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """One training. Accuracies are 0 to 1. Seconds are training time, without tests and logging."""
+
+    task: str
+    system: str
+    link_mbit: float
+    target: float
+    accuracy: float
+    time_to_target_s: float | None
+    comm_s_per_step: float
+    step_s: float
+    wire_bytes_per_step: float
+    steps: int
+    parameters: int
+    replicas_equal: bool
+    fallbacks: int
+    curve: tuple[tuple[float, float], ...]
+    """(seconds, accuracy)"""
+
+
+class Accuracy(Suite[TrainingCase, TrainingRow]):
+    """Real trainings on real data."""
+
+    name: ClassVar = "accuracy"
+    title: ClassVar = "Time to accuracy"
+    question: ClassVar = "How long until a model is as good as it should be, and does compression spoil it?"
+    how: ClassVar = (
+        "Four workers train the same model, from the same weights and on the same data, once with each system. "
+        "The time counts whole steps (forward pass, backward pass, communication, optimizer), but not the tests. "
+        "The learning rate was chosen for each system. The target accuracy of a model is the same for all "
+        "systems. Systems over the process group run on kernel bridges, without Sumwire. The ratio compares the "
+        "best of gloo, fp16 and powersgd with the best system that uses the switch."
+    )
+
+    def plan(self, options: BenchOptions) -> list[TrainingCase]:
+        tasks = [task for task in TASKS if task in QUICK_TASKS] if options.quick else TASKS
+        systems = QUICK_SYSTEMS if options.quick else ALL_SYSTEMS
+        link = QUICK_LINK_MBIT if options.quick else LINK_MBIT
+        return [TrainingCase(task, system, link, options.seed, options.quick) for task in tasks for system in systems]
+
+    def left_out(self, options: BenchOptions) -> list[str]:
+        gone = [task for task in TASKS if options.quick and task not in QUICK_TASKS]
+        return [f"{task}: takes longer than a quick run." for task in gone]
+
+    def measure(self, case: TrainingCase, context: Context) -> list[TrainingRow]:
+        trained = train_in_network(
+            case.task,
+            case.system,
+            link_mbit=case.link_mbit,
+            seed=case.seed,
+            quick=case.quick,
+            switch=context.options.switch,
+            engine=context.options.engine,
+            folder=context.folder / "accuracy",
+            say=context.say,
+        )
+        entry = trained.entry
+        return [
+            TrainingRow(
+                task=case.task,
+                system=case.system,
+                link_mbit=case.link_mbit,
+                target=trained.target,
+                curve=thinned(trained.curve),
+                fallbacks=entry.get("fallbacks", 0),
+                **{name: entry[name] for name in _FROM_SUMMARY},
+            )
+        ]
+
+    def present(self, rows: Sequence[TrainingRow]) -> Presentation:
+        tasks = list(dict.fromkeys(row.task for row in rows))
+        return Presentation(
+            tables=(*(_table(task, rows) for task in tasks), _verdicts(tasks, rows)),
+            charts=tuple(_chart(task, rows) for task in tasks),
+            behind=tuple(sentence for task in tasks for sentence in _behind(task, rows)),
+        )
+
+
+_FROM_SUMMARY: Final = (
+    *("accuracy", "time_to_target_s", "comm_s_per_step", "step_s", "wire_bytes_per_step", "steps", "parameters"),
+    "replicas_equal",
+)
+
+
+def thinned(curve: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """About CURVE_POINTS of the points at most, including the last one."""
+    stride = max(1, -(-len(curve) // CURVE_POINTS))
+    kept = list(curve[::stride])
+    return tuple(kept if kept and kept[-1] == curve[-1] else [*kept, *curve[-1:]])
+
+
+def speed_up(task: str, rows: Sequence[TrainingRow]) -> tuple[str, str, float] | None:
+    """Best baseline, best system of Sumwire, and the speed-up in time to accuracy; None if one never reached the
+    target."""
+    times: Mapping[str, float | None] = {row.system: row.time_to_target_s for row in rows if row.task == task}
+    theirs = fastest(times, PUBLISHED)
+    mine = fastest(times, ours(times))
+    if theirs is None or mine is None:
+        return None
+    return theirs, mine, float(times[theirs] or 0.0) / float(times[mine] or 1.0)
+
+
+def _table(task: str, rows: Sequence[TrainingRow]) -> Table:
+    here = [row for row in rows if row.task == task]
+    head = (
+        *("system", "final accuracy, %", f"to {here[0].target:.0%}, s", "communication a step, s", "whole step, s"),
+        *("MB on a link a step", "steps", "replicas equal", "fall-backs"),
+    )
+    cells = tuple(
+        (
+            row.system,
+            f"{100 * row.accuracy:.2f}",
+            _seconds_or_never(row.time_to_target_s),
+            f"{row.comm_s_per_step:.3f}",
+            f"{row.step_s:.3f}",
+            f"{row.wire_bytes_per_step / 1e6:.3f}",
+            str(row.steps),
+            "yes" if row.replicas_equal else "no",
+            str(row.fallbacks),
+        )
+        for row in here
+    )
+    title = f"{task}, {here[0].parameters / 1e6:.2f} million parameters, {here[0].link_mbit:g} Mbit/s"
+    return Table(title, head, cells)
+
+
+def _seconds_or_never(value: float | None) -> str:
+    return "never" if value is None else f"{value:.1f}"
+
+
+def _verdicts(tasks: Sequence[str], rows: Sequence[TrainingRow]) -> Table:
+    cells = []
+    for task in tasks:
+        found = speed_up(task, rows)
+        cells.append((task, "-", "-", "-") if found is None else (task, found[0], found[1], f"{found[2]:.2f}"))
+    return Table(
+        "Time to the target", ("model", "best baseline", "best of Sumwire", "baseline / Sumwire"), tuple(cells)
+    )
+
+
+def _chart(task: str, rows: Sequence[TrainingRow]) -> Chart:
+    here = [row for row in rows if row.task == task]
+    series = tuple(Series(row.system, tuple((x, 100 * y) for x, y in row.curve)) for row in here)
+    end = max(x for row in here for x, _ in row.curve)
+    target = Series("target", ((0.0, 100 * here[0].target), (end, 100 * here[0].target)), bound=True)
+    title = f"Accuracy over training time, {task}, {here[0].link_mbit:g} Mbit/s"
+    return Chart(title, "training time, s", "test accuracy, %", (*series, target))
+
+
+def _behind(task: str, rows: Sequence[TrainingRow]) -> list[str]:
+    """Sentences on systems of Sumwire that miss the target, are slower than the best baseline or less accurate than
+    gloo."""
+    here = {row.system: row for row in rows if row.task == task}
+    theirs = fastest({name: row.time_to_target_s for name, row in here.items()}, PUBLISHED)
+    sentences = []
+    for name in ours(here):
+        row = here[name]
+        if row.time_to_target_s is None:
+            sentences.append(f"{task}: {name} never reached {row.target:.0%} accuracy (last: {row.accuracy:.1%}).")
+        elif theirs is not None and row.time_to_target_s > (here[theirs].time_to_target_s or 0.0):
+            sentences.append(
+                f"{task}: {name} needs {row.time_to_target_s:.1f} s to the target, {theirs} "
+                f"{here[theirs].time_to_target_s:.1f} s."
+            )
+        if BASELINE in here and row.accuracy < here[BASELINE].accuracy:
+            points = 100 * (here[BASELINE].accuracy - row.accuracy)
+            sentences.append(f"{task}: {name} ends {points:.2f} points below gloo's accuracy.")
+    return sentences
+
+
+PICTURE = "bench-rates.svg"
+
+
+class RatesCommand(Command[TrainingCase, TrainingRow]):
+    """Each system in turn at each rate, for every seed. The picture is drawn anew after each training."""
+
+    name: ClassVar = "bench-rates"
+
+    def __init__(
+        self,
+        task: str,
+        systems: Sequence[str],
+        rates: Sequence[float],
+        seeds: Sequence[int],
+        options: BenchOptions,
+    ) -> None:
+        self._options = options
+        self._cases = [
+            TrainingCase(task, system, rate, seed, options.quick)
+            for rate in rates
+            for seed in seeds
+            for system in systems
+        ]
+        self._rows: list[TrainingRow] = []
+
+    def plan(self) -> list[TrainingCase]:
+        """See Command."""
+        return self._cases
+
+    def measure(self, case: TrainingCase, context: Context) -> list[TrainingRow]:
+        """See Benchmark."""
+        rows = Accuracy().measure(case, replace(context, options=self._options))
+        self._rows += rows
+        (context.folder / PICTURE).write_text(page.svg(rates_chart(self._rows)))
+        return rows
+
+    def record(self, rows: Sequence[TrainingRow]) -> dict[str, Any]:
+        """All rows, with their curves."""
+        return {"rows": [asdict(row) for row in rows]}
+
+    def text(self, rows: Sequence[TrainingRow]) -> str:
+        """Seconds to the target by system and rate, the median of the seeds."""
+        found = median_times(rows)
+        rates = sorted({rate for _, rate in found})
+        lines = [f"{'seconds to the target':<24}" + "".join(f"{f'{rate:g} Mbit/s':>14}" for rate in rates)]
+        for system in dict.fromkeys(row.system for row in rows):
+            cells = [_cell(found.get((system, rate))) for rate in rates]
+            lines.append(f"{system:<24}" + "".join(f"{cell:>14}" for cell in cells))
+        return "\n".join(lines)
+
+
+def median_times(rows: Sequence[TrainingRow]) -> dict[tuple[str, float], float | None]:
+    """By system and rate: median seconds to the target; None if some seed never reached it."""
+    found: dict[tuple[str, float], list[float | None]] = {}
+    for row in rows:
+        found.setdefault((row.system, row.link_mbit), []).append(row.time_to_target_s)
+    return {
+        key: None if None in seconds else statistics.median(one for one in seconds if one is not None)
+        for key, seconds in found.items()
+    }
+
+
+def rates_chart(rows: Sequence[TrainingRow]) -> Chart:
+    """Seconds to the target over the link rate, a line for each system."""
+    found = median_times(rows)
+    series = []
+    for system in dict.fromkeys(row.system for row in rows):
+        points = sorted((rate, time) for (name, rate), time in found.items() if name == system and time is not None)
+        series.append(Series(system, tuple(points)))
+    title = f"Time to {rows[0].target:.0%} accuracy, {rows[0].task}"
+    return Chart(title, "link rate, Mbit/s", "training time, s", tuple(series), log_x=True, log_y=True)
+
+
+def _cell(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.1f}"

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What overlap and fusion bring, by system, and what buffer size and rank do to ACP-SGD: `bench-acp`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from sumwire_lab.bench.benchmark import Command, Context
+from sumwire_lab.options.acp_options import AcpCase, AcpOptions
+from sumwire_lab.run.training_run import run
+
+
+@dataclass(frozen=True)
+class AcpRow:
+    """Seconds of a step, the median over steps and workers, and of its communication; bytes that a worker sends."""
+
+    part: str
+    system: str
+    mode: str
+    buffer_mb: float
+    rank: int
+    step_s: float
+    comm_s: float
+    tx_bytes: float
+
+
+class AcpCommand(Command[AcpCase, AcpRow]):
+    """Every case is a training of its own, on equal links."""
+
+    name: ClassVar = "bench-acp"
+
+    def __init__(self, options: AcpOptions) -> None:
+        self._options = options
+
+    def plan(self) -> list[AcpCase]:
+        """See Command."""
+        return list(self._options.cases())
+
+    def measure(self, case: AcpCase, context: Context) -> list[AcpRow]:
+        """See Benchmark."""
+        summary, _ = run(case.options, context.folder, context.say)
+        return [row_of(case, summary["systems"][case.system])]
+
+    def record(self, rows: Sequence[AcpRow]) -> dict[str, Any]:
+        """The options, and all rows."""
+        return {"options": asdict(self._options), "rows": [asdict(row) for row in rows]}
+
+    def text(self, rows: Sequence[AcpRow]) -> str:
+        """A line for each row."""
+        head = f"{'':<9}{'system':<12}{'':<17}{'MB':>7}{'rank':>6}{'step, s':>10}{'comm., s':>10}{'sent, MB':>10}"
+        return "\n".join([head, *map(_line, rows)])
+
+
+def row_of(case: AcpCase, entry: dict[str, Any]) -> AcpRow:
+    """The row of a training, from its entry in the run's summary."""
+    train = case.options.train
+    assert train.buffer_mb is not None
+    return AcpRow(
+        part=case.part,
+        system=case.system,
+        mode=case.mode,
+        buffer_mb=train.buffer_mb,
+        rank=train.rank,
+        step_s=entry["step_s_p50"],
+        comm_s=entry["comm_s_per_step_median"],
+        tx_bytes=entry["tx_bytes_per_step"],
+    )
+
+
+def _line(row: AcpRow) -> str:
+    numbers = f"{row.buffer_mb:>7g}{row.rank:>6}{row.step_s:>10.3f}{row.comm_s:>10.3f}{row.tx_bytes / 1e6:>10.3f}"
+    return f"{row.part:<9}{row.system:<12}{row.mode:<17}{numbers}"

@@ -1,0 +1,211 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a packet costs the software aggregator: `python -m sumwire_lab bench-aggregator --rate 44000`.
+
+Real sockets on loopback. This process plays all workers: it sends contributions slot by slot and waits for the
+results, at most at the given rate. Measured is the CPU time of the aggregator's processes per contribution, the
+kernel's part included. On loopback the sender's CPU also does the kernel's receiving work: the number includes what
+results cost their receivers, and lacks what contributions cost the driver of a network card.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from sumwire.aggregator.processes import Fleet, signals_held
+from sumwire.config import JobConfig, parse_job
+from sumwire.native import SWITCH
+from sumwire.wire.batch import BatchSocket, enlarge_buffers
+from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import OP_WORDS, headers, write_headers
+from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import CODES
+
+from sumwire_lab.bench.benchmark import Command, Context
+from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS, AggregatorOptions
+from sumwire_lab.system.processes import cpu_clock, cpu_seconds
+
+# Addresses of this process alone: others may measure at the same time.
+_NETWORK: Final = f"127.{64 + os.getpid() // 250 % 64}.{os.getpid() % 250}"
+AGGREGATOR: Final = f"{_NETWORK}.250"
+"""Address that the aggregator listens on."""
+_JOB: Final = 1
+_ANSWER_S: Final = 0.05
+
+
+def job_mapping(workers: int) -> dict[str, Any]:
+    """The content of a job file for workers on loopback."""
+    addresses = [
+        {"worker": w, "ip": f"{_NETWORK}.{1 + w}", "udp_port": p4.SUMWIRE_PORT, "aggregator": AGGREGATOR, "seat": w}
+        for w in range(workers)
+    ]
+    return {
+        "format": 2,
+        "name": "bench",
+        "job": _JOB,
+        "ops": list(CODES),
+        "workers": workers,
+        "quorum": workers,
+        "slots": AGGREGATOR_SLOTS,
+        "addresses": addresses,
+    }
+
+
+class LoadingWorkers:
+    """All workers of the job in one thread. `tos` is the TOS byte of their packets."""
+
+    def __init__(self, job: JobConfig, op: int, *, tos: int) -> None:
+        self._job, self._op, self._tos = job, op, tos
+        self._sockets = [self._socket(address.ip) for address in job.addresses]
+        self._rng = np.random.default_rng(1)
+        up = HEADER_BYTES + OP_WORDS[op][0] * WORD_BYTES
+        self._rows = [self._rng.integers(0, 256, (job.slots, up), np.uint8) for _ in job.addresses]
+        for sock, rows in zip(self._sockets, self._rows, strict=True):
+            sock.load(rows)
+        self._round = -1
+
+    def _socket(self, ip: str) -> BatchSocket:
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        enlarge_buffers(udp)
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, self._tos)
+        udp.bind((ip, p4.SUMWIRE_PORT))
+        udp.connect((self._job.aggregator, p4.SUMWIRE_PORT))
+        return BatchSocket(udp, row_bytes=HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES, batch=256)
+
+    def close(self) -> None:
+        for sock in self._sockets:
+            sock.close()
+
+    def run(self, seconds: float, rate: float, piece: int) -> tuple[int, int]:
+        """Send for so many seconds, at most `rate` contributions per second.
+
+        `piece` slots are summed before the next ones begin. Returns the numbers of contributions and of results.
+        """
+        began, sent, results = time.monotonic(), 0, 0
+        while (now := time.monotonic()) - began < seconds:
+            time.sleep(max(0.0, began + sent / rate - now))
+            results += self._sum(sent // len(self._sockets) % self._job.slots, piece)
+            sent += piece * len(self._sockets)
+        return sent, results
+
+    def _sum(self, first: int, piece: int) -> int:
+        if first == 0:
+            self._next_round()
+        slots = np.arange(first, first + piece)
+        for sock in self._sockets:
+            sock.send(slots)
+        return sum(self._take(sock, piece) for sock in self._sockets)
+
+    def _next_round(self) -> None:
+        self._round += 1
+        for seat, rows in enumerate(self._rows):
+            write_headers(
+                rows,
+                op=self._op,
+                job=_JOB,
+                seat=seat,
+                slots=self._job.slots,
+                first_sequence=self._round * self._job.slots,
+                bucket=0,
+            )
+            assert int(headers(rows)["round"][-1]) == self._round
+
+    @staticmethod
+    def _take(sock: BatchSocket, wanted: int) -> int:
+        got, until = 0, time.monotonic() + _ANSWER_S
+        while got < wanted and time.monotonic() < until:
+            got += sock.receive(wanted - got)
+        return got
+
+
+# Position of the priority within a TOS byte.
+_PRIORITY_SHIFT: Final = 5
+
+
+@dataclass(frozen=True)
+class AggregatorCase:
+    """One aggregator; all runs with it."""
+
+    op: str
+    processes: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.op}, {self.processes} processes"
+
+
+@dataclass(frozen=True)
+class AggregatorRun:
+    """One run: contributions, results that came, seconds of wall clock and of the aggregator's CPU time."""
+
+    contributions: int
+    results: int
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU microseconds per contribution."""
+        return self.cpu_s / self.contributions * 1e6
+
+
+class AggregatorCommand(Command[AggregatorCase, AggregatorRun]):
+    """One row per run."""
+
+    name: ClassVar = "bench-aggregator"
+
+    def __init__(self, options: AggregatorOptions) -> None:
+        self._options = options
+
+    def plan(self) -> list[AggregatorCase]:
+        """See Command."""
+        return [AggregatorCase(self._options.op, self._options.processes)]
+
+    def measure(self, case: AggregatorCase, context: Context) -> list[AggregatorRun]:
+        """See Benchmark. A run that is not counted comes first."""
+        options = self._options
+        job = parse_job(job_mapping(options.workers), 0)
+        rows = []
+        with signals_held(), Fleet((job,), AGGREGATOR, p4.SUMWIRE_PORT, case.processes) as fleet:
+            load = LoadingWorkers(job, CODES[case.op], tos=options.priority << _PRIORITY_SHIFT)
+            clocks = [cpu_clock(pid) for pid in fleet.pids]
+            try:
+                load.run(options.seconds / 4, options.rate, options.piece)
+                for _ in range(options.runs):
+                    before, began = cpu_seconds(clocks), time.monotonic()
+                    sent, results = load.run(options.seconds, options.rate, options.piece)
+                    cpu, wall = cpu_seconds(clocks) - before, time.monotonic() - began
+                    rows.append(AggregatorRun(sent, results, wall, cpu))
+            finally:
+                load.close()
+        return rows
+
+    def record(self, rows: Sequence[AggregatorRun]) -> dict[str, Any]:
+        """See Command."""
+        return {"op": self._options.op, "cpu_us": self._median(rows), "runs": [asdict(row) for row in rows]}
+
+    def text(self, rows: Sequence[AggregatorRun]) -> str:
+        """One line per run, then the median."""
+        form = "numpy" if os.environ.get(SWITCH) == "0" else "native where there is a compiler"
+        lines = [
+            f"{self._options.op}, {form}: {row.contributions / row.wall_s:,.0f} contributions/s, "
+            f"{row.results / row.contributions:.1%} of results came, {row.cpu_us:.2f} us of CPU each, "
+            f"{row.cpu_s / row.wall_s:.0%} of a core"
+            for row in rows
+        ]
+        return "\n".join([*lines, f"median: {self._median(rows):.2f} us of CPU a contribution"])
+
+    def holds(self, rows: Sequence[AggregatorRun]) -> bool:
+        """Whether a contribution costs at most the limit."""
+        return self._median(rows) <= self._options.limit_us
+
+    @staticmethod
+    def _median(rows: Sequence[AggregatorRun]) -> float:
+        return statistics.median(row.cpu_us for row in rows)

@@ -1,0 +1,295 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Packets per second into a switch over veth pairs: `make bench-switch`.
+
+Contenders are both engines of the soft switch, and bmv2. The native engine runs twice: with packets that come one by
+one, and with trains. A packet counts if the switch's verdict is FIRST, ADD or LAST; the time is that of the load
+generator.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, ClassVar, Final
+
+from sumwire_protocol import constants as p4
+
+from sumwire_lab.bench.benchmark import Command, Context
+from sumwire_lab.errors import LabError, OptionError
+from sumwire_lab.load.frames import Endpoints
+from sumwire_lab.load.generator import LoadSpec
+from sumwire_lab.network import control_plane, switches
+from sumwire_lab.network.bmv2_queues import fitted
+from sumwire_lab.network.fabric import Fabric, plan
+from sumwire_lab.network.offloads import off_command
+from sumwire_lab.network.topology import no_ipv6_command
+from sumwire_lab.options.recipes import SYSTEM_OPS
+from sumwire_lab.options.run_options import LinkOptions
+from sumwire_lab.system.leftovers import Ledger
+from sumwire_lab.system.processes import cpu_clock, cpu_seconds, killed_after, wait_all
+
+WORKERS: Final = 4
+BATCH_SLOTS: Final = 32
+TRAIN_PACKETS: Final = 64
+"""Packets of a train, as far as 64 KB have room for them; then also the slots of a batch."""
+SECONDS: Final = 4.0
+REPEATS: Final = 3
+OPS: Final = {op.name: (op.code, op.up.words) for op in SYSTEM_OPS}
+"""Name -> op code and words of a contribution."""
+TRAINS: Final = "native-trains"
+CONTENDERS: Final[dict[str, tuple[str, str]]] = {
+    "native": ("soft", "native"),
+    TRAINS: ("soft", "native"),
+    "python": ("soft", "python"),
+    "bmv2": ("bmv2", "auto"),
+}
+"""Name -> kind of switch and engine."""
+GENERATOR: Final = "generator"
+GENERATOR_TRAINS: Final = "generator-trains"
+_BY_TRAINS: Final = (TRAINS, GENERATOR_TRAINS)
+_UDP_MOST_BYTES: Final = 65507
+SUMMED: Final = ("first", "add", "last")
+_DEADLINE_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class GeneratorCase:
+    """One run of the generator: against a contender, or alone."""
+
+    op: str
+    contender: str
+    repeat: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.op}, {self.contender}, {self.repeat + 1}"
+
+
+@dataclass(frozen=True)
+class GeneratorRow:
+    """One run of the generator. Alone it has no results, and `packets_per_second` are those that it sent."""
+
+    contender: str
+    op: str
+    packets_per_second: float
+    cpu_us: float
+    """CPU microseconds of the switch per packet, including its time in the kernel."""
+    sent: int
+    summed: int
+    results: int
+    resent: int
+
+
+def present() -> list[str]:
+    """The contenders that this machine has."""
+    native = switches.choose_engine("auto") == "native"
+    bmv2 = switches.choose("auto") == "bmv2"
+    return [*(["native", TRAINS] if native else []), "python", *(["bmv2"] if bmv2 else [])]
+
+
+def parse_ops(text: str) -> tuple[str, ...]:
+    """`thc,sign` or `all`. Raises OptionError."""
+    names = tuple(OPS) if text == "all" else tuple(text.split(","))
+    for name in names:
+        if name not in OPS:
+            raise OptionError(f"ops={name}: known are {', '.join(OPS)}, all")
+    return names
+
+
+class SwitchCommand(Command[GeneratorCase, GeneratorRow]):
+    """Each op on each contender in turn, several times, after the generator alone."""
+
+    name: ClassVar = "switch"
+
+    def __init__(self, contenders: Sequence[str], ops: Sequence[str] = ("thc",)) -> None:
+        self._contenders = contenders
+        self._ops = ops
+
+    def plan(self) -> list[GeneratorCase]:
+        """See Command. Raises OptionError for an unknown contender, MissingToolError for one that this machine
+        lacks."""
+        for name in self._contenders:
+            if name not in CONTENDERS:
+                raise OptionError(f"switches={name}: known are {', '.join(CONTENDERS)}")
+            kind, engine = CONTENDERS[name]
+            if switches.choose(kind) == "soft":
+                switches.choose_engine(engine)
+        return [case for op in self._ops for case in self._cases(op)]
+
+    def _cases(self, op: str) -> list[GeneratorCase]:
+        repeats = [GeneratorCase(op, name, repeat) for repeat in range(REPEATS) for name in self._contenders]
+        alone = [GENERATOR, *([GENERATOR_TRAINS] if TRAINS in self._contenders else [])]
+        return [*(GeneratorCase(op, name, 0) for name in alone), *repeats]
+
+    def measure(self, case: GeneratorCase, context: Context) -> list[GeneratorRow]:
+        """See Benchmark."""
+        folder = context.folder / case.op
+        if case.contender in (GENERATOR, GENERATOR_TRAINS):
+            row = _generator_alone(case.contender, case.op, folder / case.contender)
+            context.say(f"{case.op}: {case.contender} alone {row.packets_per_second:,.0f} packets/s")
+        else:
+            row = _measure(case.contender, case.op, folder / f"{case.contender}-{case.repeat}")
+            rate = f"{row.packets_per_second:,.0f} packets/s in, {row.cpu_us:.2f} us of CPU time each"
+            context.say(f"{case.op}: {case.contender} {rate}")
+        return [row]
+
+    def record(self, rows: Sequence[GeneratorRow]) -> dict[str, Any]:
+        """Workers, and by op: medians by contender, the generator's rates, and the native engine over the others."""
+        return {"workers": WORKERS, "ops": {op: self._entry([row for row in rows if row.op == op]) for op in self._ops}}
+
+    def _entry(self, rows: Sequence[GeneratorRow]) -> dict[str, Any]:
+        alone = {row.contender: row.packets_per_second for row in rows if row.contender not in CONTENDERS}
+        runs = [row for row in rows if row.contender in CONTENDERS]
+        of = {name: [row for row in runs if row.contender == name] for name in self._contenders}
+        rates = {name: median(row.packets_per_second for row in mine) for name, mine in of.items()}
+        return {
+            "packets_per_second": rates,
+            "cpu_us": {name: median(row.cpu_us for row in mine) for name, mine in of.items()},
+            "ratios": ratios(rates),
+            "generator_alone": alone[GENERATOR],
+            "generator_alone_trains": alone.get(GENERATOR_TRAINS),
+            "runs": [asdict(row) for row in runs],
+        }
+
+    def text(self, rows: Sequence[GeneratorRow]) -> str:
+        """Packets/s by op and contender (medians) with the ratios, and CPU time per packet."""
+        lines = []
+        for op, entry in self.record(rows)["ops"].items():
+            rates = {**entry["packets_per_second"], "generator alone": entry["generator_alone"]}
+            if entry["generator_alone_trains"] is not None:
+                rates["generator alone, trains"] = entry["generator_alone_trains"]
+            cells = [f"{name} {rate:,.0f}" for name, rate in rates.items()]
+            cells += [f"{name} {ratio:.2f}" for name, ratio in entry["ratios"].items()]
+            lines.append(f"{op}: packets/s {', '.join(cells)}")
+            times = ", ".join(f"{name} {us:.2f}" for name, us in entry["cpu_us"].items())
+            lines.append(f"{op}: CPU us a packet in the switch {times}")
+        return "\n".join(lines)
+
+
+def ratios(rates: Mapping[str, float]) -> dict[str, float]:
+    """Packets/s of the native engine, one by one, over those of the others, and trains over one by one."""
+    if "native" not in rates:
+        return {}
+    native = rates["native"]
+    over = {f"native / {name}": native / rate for name, rate in rates.items() if name not in ("native", TRAINS)}
+    return {**over, **({f"{TRAINS} / native": rates[TRAINS] / native} if TRAINS in rates else {})}
+
+
+@contextmanager
+def _pairs(ledger: Ledger, contender: str) -> Iterator[tuple[Fabric, list[str]]]:
+    """Veth pairs without rate limits in this namespace. Yields the plan and the names of the far ends.
+
+    The interfaces carry whole trains if the contender gets them, else single packets only.
+    """
+    fabric = plan(WORKERS, LinkOptions(), ledger.token)
+    for host in fabric.hosts:
+        near, far = host.switch_interface, host.host_interface
+        _command(["ip", "link", "add", near, "type", "veth", "peer", "name", far])
+        for name in (near, far):
+            _command(no_ipv6_command(name))
+            if contender not in _BY_TRAINS:
+                _command(off_command(name))
+            _command(["ip", "link", "set", name, "up"])
+    yield fabric, [host.host_interface for host in fabric.hosts]
+
+
+def _command(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
+
+
+def _measure(contender: str, op: str, folder: Path) -> GeneratorRow:
+    folder.mkdir(parents=True)
+    kind, engine = CONTENDERS[contender]
+    with ExitStack() as stack:
+        ledger = Ledger.create()
+        stack.callback(ledger.remove)
+        fabric, ends = stack.enter_context(_pairs(ledger, contender))
+        trains = contender in _BY_TRAINS
+        switch = switches.P4Process(kind, folder / "switch.log", ledger, engine=engine, trains=trains)
+        stack.callback(switch.stop)
+        switch.start([(host.port, host.switch_interface) for host in fabric.hosts])
+        control_plane.install(fabric, {fabric.switches[0].name: switch.grpc}, folder, jobs_for(contender, fabric))
+        assert switch.process is not None
+        clocks = [cpu_clock(switch.process.pid)]
+        began = cpu_seconds(clocks)
+        spec = _load_spec(contender, op, fabric, ends, folder)
+        count = _generate(spec, folder, ledger=ledger, serving={"switch": switch.process})
+        cpu_s = cpu_seconds(clocks) - began
+        verdicts = control_plane.counters(folder)["verdicts"]
+    summed = sum(verdicts[name] for name in SUMMED)
+    rate = summed / count["seconds"]
+    return GeneratorRow(
+        contender,
+        op,
+        rate,
+        cpu_s / summed * 1e6,
+        sent=count["sent"],
+        summed=summed,
+        results=count["results"],
+        resent=count["resent"],
+    )
+
+
+def _generator_alone(contender: str, op: str, folder: Path) -> GeneratorRow:
+    """Packets/s without a switch. What is measured later must stay clearly below, or the generator is the limit."""
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        ledger = Ledger.create()
+        stack.callback(ledger.remove)
+        fabric, ends = stack.enter_context(_pairs(ledger, contender))
+        count = _generate(_load_spec(contender, op, fabric, ends, folder), folder, ledger=ledger, serving={})
+    rate = float(count["sent"] / count["seconds"])
+    return GeneratorRow(contender, op, rate, 0.0, sent=count["sent"], summed=0, results=0, resent=0)
+
+
+def jobs_for(contender: str, fabric: Fabric) -> list[dict[str, Any]]:
+    """The one job of a contender, with as many slots as its kind of switch bears."""
+    kind = CONTENDERS[contender][0] if contender in CONTENDERS else None
+    return fitted(control_plane.training_job(fabric), kind)
+
+
+def _load_spec(contender: str, op: str, fabric: Fabric, interfaces: list[str], folder: Path) -> LoadSpec:
+    switch = fabric.switches[0]
+    code, words = OPS[op]
+    trains = contender in _BY_TRAINS
+    slots = int(jobs_for(contender, fabric)[0]["slots"]["count"])
+    room = _UDP_MOST_BYTES // (p4.SUMWIRE_BYTES + words * p4.WORD_BYTES)
+    return LoadSpec(
+        interfaces=interfaces,
+        ends=[Endpoints(h.mac, switch.aggregator_mac, h.ip, switch.aggregator_ip) for h in fabric.hosts],
+        op=code,
+        words=words,
+        slots=slots,
+        # As many in flight as the host library has.
+        window=slots // 2,
+        batch=TRAIN_PACKETS if trains else BATCH_SLOTS,
+        seconds=SECONDS,
+        listen=contender in CONTENDERS,
+        result=str(folder / "generator.json"),
+        train=min(TRAIN_PACKETS, room) if trains else 1,
+    )
+
+
+def _generate(
+    spec: LoadSpec, folder: Path, *, ledger: Ledger, serving: dict[str, subprocess.Popen[bytes]]
+) -> dict[str, Any]:
+    path = folder / "generator.spec.json"
+    spec.save(path)
+    logs = {GENERATOR: folder / "generator.log", "switch": folder / "switch.log"}
+    command = [sys.executable, "-m", "sumwire_lab.load.generator", str(path)]
+    with killed_after() as working:
+        with logs[GENERATOR].open("wb") as out:
+            working[GENERATOR] = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        ledger.add_process(working[GENERATOR].pid)
+        wait_all(working, serving, logs, _DEADLINE_SECONDS, lambda: None)
+    count: dict[str, Any] = json.loads(Path(spec.result).read_text())
+    return count

@@ -1,0 +1,239 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Seconds of a step of a sharded training, by gloo and through the network, in turn.
+
+Nodes with several ranks each train the character transformer by FSDP2. With replicas the shards stay within a node
+(HSDP); without, all ranks have shards. gloo's nodes are connected by kernel bridges, which cost almost nothing, and
+have their offloads. The same links carry Sumwire's packets to a P4 switch, or to an aggregator on a server.
+Parameters may be gathered with 8 bits, by either. `python -m sumwire_lab.experiments.sharded SPEC.json NODE` runs the
+ranks of one node, as processes in the node's namespace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import sumwire
+import torch
+import torch.distributed as dist
+from sumwire.sharded.fsdp2 import round_gathers
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+from sumwire_lab.bench.workers import join_group, network_experiment, run_workers, saved
+from sumwire_lab.errors import LabError, ProcessDiedError
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.options.tasks import TEXT
+from sumwire_lab.run.session import open_session
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.system.processes import end_with_parent, leave
+from sumwire_lab.training import text_data, workload
+from sumwire_lab.training.worker import settle
+
+GLOO: Final = "gloo"
+SUMWIRE: Final = "sumwire"
+# With parameters gathered with 8 bits.
+ROUNDED: Final = {GLOO: "gloo, parameters 8bit", SUMWIRE: "sumwire, parameters 8bit"}
+_LEARNING_RATE: Final = 1e-3
+_WARM_UP: Final = 1
+
+
+def train(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+    """Seconds of each step, CPU seconds of a step, the loss of the last one, a digest of all parameters and their
+    number, and the job's bytes."""
+    ranks, through = spec["ranks"], spec["system"] in (SUMWIRE, ROUNDED[SUMWIRE])
+    rounded = spec["system"] in ROUNDED.values()
+    both = init_device_mesh("cpu", (len(spec["interfaces"]), ranks), mesh_dim_names=("replicate", "shard"))
+    model = _sharded(_network(spec["width"]), _mesh(both, spec["replicas"], through))
+    job = sumwire.init(job=spec["job_file"], quiet=True) if through else None
+    if job is not None:
+        sumwire.sharded.attach(model, job, parameters="8bit" if rounded else "exact")
+    elif rounded:
+        round_gathers(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE, fused=True)
+    x, y = _samples(rank, spec["characters"])
+    settle()
+    seconds, cpu_s, loss = [], 0.0, torch.zeros(())
+    for step in range(_WARM_UP + spec["repeats"]):
+        dist.barrier()
+        began, cpu_began = time.perf_counter(), time.process_time()
+        optimizer.zero_grad()
+        loss = workload.loss(model, x[step : step + 1], y[step : step + 1])
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if step >= _WARM_UP:
+            seconds.append(time.perf_counter() - began)
+            cpu_s += (time.process_time() - cpu_began) / spec["repeats"]
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    record = {
+        "seconds": seconds, "cpu_s": cpu_s, "loss": loss.item(), "digest": _digest(model), "parameters": parameters
+    }  # fmt: skip
+    if job is not None:
+        record |= {"bytes": job.stats.bytes_sent, "fallbacks": job.stats.fallbacks}
+        dist.barrier()
+        job.close()
+    return record
+
+
+def _network(width: int) -> nn.Module:
+    """Equal on all ranks."""
+    torch.manual_seed(1)
+    return text_data.Transformer(width)
+
+
+def _mesh(both: DeviceMesh, replicas: bool, through: bool) -> DeviceMesh:
+    """With replicas gloo sums over both dimensions itself, and the job's hook over the nodes."""
+    if not replicas:
+        return init_device_mesh("cpu", (dist.get_world_size(),))
+    return both["shard"] if through else both
+
+
+def _sharded(model: Any, mesh: DeviceMesh) -> Any:
+    """Each block is a unit, and the rest is one. Parameters stay whole between forward and backward pass."""
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh, reshard_after_forward=False)
+    return fully_shard(model, mesh=mesh, reshard_after_forward=False)
+
+
+def _samples(rank: int, characters: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """This rank's own, cut to so many characters."""
+    samples = text_data.load()
+    world = dist.get_world_size()
+    return samples.train_x[rank::world, :characters], samples.train_y[rank::world, :characters]
+
+
+def _digest(model: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        whole = parameter.detach()
+        digest.update((whole.full_tensor() if isinstance(whole, DTensor) else whole).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _rank(spec: dict[str, Any], node: int, local: int) -> None:
+    torch.set_num_threads(1)
+    rank, world = node * spec["ranks"] + local, len(spec["interfaces"]) * spec["ranks"]
+    join_group(spec, rank, world, spec["interfaces"][node])
+    everyone: list[Any] = [None] * world
+    dist.all_gather_object(everyone, train(spec, rank))
+    if local == 0:
+        Path(spec["results"][node]).write_text(json.dumps(everyone))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main(arguments: list[str]) -> None:
+    """All ranks of the node, of which this process starts the others. Raises ProcessDiedError."""
+    end_with_parent()
+    spec, node = json.loads(Path(arguments[0]).read_text()), int(arguments[1])
+    # Forked, so that torch is loaded once; nothing has started threads yet.
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_rank, args=(spec, node, local)) for local in range(spec["ranks"])]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    ended = [process.exitcode for process in processes]
+    if any(ended):
+        raise ProcessDiedError(f"ranks of node {node} ended with {ended}; see what they wrote above")
+    leave()
+
+
+MBIT: Final = 100.0
+NODES: Final = 4
+RANKS: Final = 2
+# Of a rank's sample in a step. All ranks share the processors of one machine: computing is not what is measured.
+CHARACTERS: Final = 8
+# 6,013,537 parameters. In narrower models, whose gradients need less time, other parts of a step weigh more.
+WIDTH: Final = 2 * TEXT.hidden
+NARROW: Final = TEXT.hidden
+STEPS: Final = 4
+_MODULE: Final = "sumwire_lab.experiments.sharded"
+SYSTEMS: Final = (GLOO, SUMWIRE)
+WITH_ROUNDED: Final = (*SYSTEMS, *ROUNDED.values())
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """``parameters``: of the model. ``seconds``: by system, of each turn: the median over its steps of the slowest
+    rank. ``cpu_s``: CPU seconds of all ranks in a step. ``losses``: of the last step, the mean over the ranks.
+    ``equal``: whether all ranks had the same parameters at each end."""
+
+    parameters: int
+    seconds: dict[str, list[float]]
+    cpu_s: dict[str, list[float]]
+    losses: dict[str, list[float]]
+    equal: bool
+
+    def ratio(self, slow: str = GLOO, fast: str = SUMWIRE) -> float:
+        """Seconds of a step by one system over those by another: medians over the turns."""
+        return median(self.seconds[slow]) / median(self.seconds[fast])
+
+
+@dataclass(frozen=True)
+class Training:
+    """``replicas``: shards stay within the nodes. ``width``: of the model. ``steps``: that count, in each turn.
+    ``systems``: that train in turn."""
+
+    replicas: bool
+    width: int = WIDTH
+    steps: int = STEPS
+    switch: str = "soft"
+    systems: tuple[str, ...] = SYSTEMS
+
+
+def run_sharded(results: Path, say: Say, training: Training, *, turns: int) -> Sharded:
+    """Train by all systems, in turn. Raises LabError, also if a job has fallen back."""
+    seconds: dict[str, list[float]] = {system: [] for system in training.systems}
+    cpu_s: dict[str, list[float]] = {system: [] for system in training.systems}
+    losses: dict[str, list[float]] = {system: [] for system in training.systems}
+    equal, parameters = True, 0
+    with network_experiment(results) as folder:
+        for turn in range(turns):
+            for system in training.systems:
+                ranks = _train(system, training, folder / f"{system.replace(', ', '-').replace(' ', '-')}{turn}")
+                parameters = ranks[0]["parameters"]
+                seconds[system].append(median(map(max, zip(*(rank["seconds"] for rank in ranks), strict=True))))
+                cpu_s[system].append(sum(rank["cpu_s"] for rank in ranks))
+                losses[system].append(sum(rank["loss"] for rank in ranks) / len(ranks))
+                equal = equal and len({rank["digest"] for rank in ranks}) == 1
+                say(f"{system}: {seconds[system][-1]:.3f} s a step")
+    outcome = Sharded(parameters, seconds, cpu_s, losses, equal)
+    saved(vars(outcome), folder, "sharded.json")
+    return outcome
+
+
+def _train(system: str, training: Training, folder: Path) -> list[dict[str, Any]]:
+    """What every rank has measured."""
+    options = RunOptions(workers=NODES, switch=training.switch, link=LinkOptions(MBIT))
+    with open_session(options, training.switch if system in (SUMWIRE, ROUNDED[SUMWIRE]) else None, folder) as session:
+        nodes = run_workers(
+            session,
+            _MODULE,
+            {
+                "system": system,
+                "ranks": RANKS,
+                "replicas": training.replicas,
+                "repeats": training.steps,
+                "width": training.width,
+                "characters": CHARACTERS,
+            },
+        )
+    ranks: list[dict[str, Any]] = nodes[0] if nodes else []  # type: ignore[assignment]
+    if len(ranks) != NODES * RANKS or any(rank.get("fallbacks") for rank in ranks):
+        raise LabError(f"{system}: some rank has not trained through the network; see {folder}")
+    return ranks
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

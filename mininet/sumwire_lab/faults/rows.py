@@ -1,0 +1,41 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""All rows of fault injection by name: their cases, and how a case is carried out. `verify.fault_injection` judges
+the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_lab.faults import disturbed, repeated_runs, resumed, wrong_setups
+from sumwire_lab.faults.cases import FaultCase
+
+
+@dataclass(frozen=True)
+class FaultRow:
+    """`cases`: (switch, seeds) -> its cases. `carry_out`: (case, folder) -> the case's record, to be run by itself."""
+
+    cases: Callable[[str, int], list[FaultCase]]
+    carry_out: Callable[[FaultCase, Path], dict[str, Any]]
+
+
+ROWS: Final[Mapping[str, FaultRow]] = {
+    repeated_runs.RUNS_ROW: FaultRow(repeated_runs.repeated_cases, repeated_runs.carry_out_repeated),
+    resumed.TORCHRUN_ROW: FaultRow(resumed.restart_cases, resumed.carry_out_restart),
+    disturbed.STOPPED_ROW: FaultRow(disturbed.stopped_cases, disturbed.carry_out_stopped),
+    disturbed.SWITCH_ROW: FaultRow(disturbed.switch_cases, disturbed.carry_out_outage),
+    disturbed.LINK_ROW: FaultRow(disturbed.link_cases, disturbed.carry_out_outage),
+    resumed.OVERFLOW_ROW: FaultRow(resumed.overflow_cases, resumed.carry_out_overflow),
+    resumed.CHECKPOINT_ROW: FaultRow(resumed.checkpoint_cases, resumed.carry_out_checkpoint),
+    wrong_setups.SETUPS_ROW: FaultRow(wrong_setups.setup_cases, wrong_setups.carry_out_setup),
+}
+"""Those of verify-life."""
+
+EVERY: Final[Mapping[str, FaultRow]] = {
+    **ROWS,
+    wrong_setups.DOCTOR_ROW: FaultRow(wrong_setups.doctor_cases, wrong_setups.carry_out_doctor),
+}

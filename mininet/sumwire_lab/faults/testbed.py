@@ -1,0 +1,281 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The testbed of a case: a session with one switch that can be killed, links that can be set down, a network for the
+process group, and programs on the hosts.
+
+When a switch is dead, so is every packet through it. Training can only go on if the ranks reach each other in another
+way, as over the management network of a cluster: one kernel bridge, and a second interface on every host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import sumwire_controller
+
+from sumwire_lab.errors import DeadlineError, LabError, ProcessDiedError
+from sumwire_lab.faults.cases import FaultCase
+from sumwire_lab.faults.programs import Program, Programs, programs_in
+from sumwire_lab.faults.training_worker import RankTrainingSpec
+from sumwire_lab.network import control_plane, switches
+from sumwire_lab.network.fabric import Fabric, HostPlan
+from sumwire_lab.network.topology import Network, no_ipv6_command
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.run.session import Session, open_session
+from sumwire_lab.system.processes import family, last_lines
+
+
+class SwitchFault:
+    """Kills and restores what aggregates in a session with one switch or a software aggregator."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._starts = 1
+
+    @property
+    def programmed(self) -> bool:
+        """Whether it starts empty, and has to be applied. A software aggregator is given its job files instead."""
+        return self._session.aggregator is None
+
+    def kill(self) -> None:
+        """Kill it with all its processes, as a power failure would."""
+        process = self._process()
+        for pid in family(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+    def start(self) -> None:
+        """Start it again, and return when it accepts connections. A P4 switch has no program yet."""
+        session = self._session
+        self._starts += 1
+        if session.aggregator is None:
+            (node,) = session.network.switches.values()
+            node.start(None)
+        else:
+            session.start_aggregator(f"aggregator{self._starts}")
+
+    def apply(self) -> None:
+        """Load program and entries from the session's configuration, as `sumwire-controller apply` does."""
+        if self.programmed:
+            config = sumwire_controller.load_config(self._session.folder / control_plane.CONFIGURATION)
+            sumwire_controller.apply(config)
+
+    def _process(self) -> subprocess.Popen[bytes]:
+        serving = list(self._session.serving().values())
+        if len(serving) != 1:
+            raise LabError(f"{len(serving)} switches serve this session, not one")
+        return serving[0]
+
+
+@contextmanager
+def link_down(network: Network, host: HostPlan, *, at_host: bool) -> Iterator[None]:
+    """Within the block the host's link carries nothing. `at_host`: its own end is set down, otherwise the switch's."""
+    _set(network, host, "down", at_host)
+    try:
+        yield
+    finally:
+        _set(network, host, "up", at_host)
+
+
+def _set(network: Network, host: HostPlan, state: str, at_host: bool) -> None:
+    interface = host.host_interface if at_host else host.switch_interface
+    command = ["ip", "link", "set", interface, state]
+    if at_host:
+        network.run(host, command)
+    else:
+        subprocess.run(command, check=True, capture_output=True)
+
+
+_ADDRESS: Final = "10.1.0.{}"
+_MASTER_PORT: Final = 29500
+
+
+class GroupNetwork:
+    """Addresses and interfaces by rank. Its interfaces have the names of the session's, and go with them."""
+
+    def __init__(self, session: Session) -> None:
+        token, hosts = session.fabric.token, session.fabric.hosts
+        bridge = f"{token}-grp"
+        _ip("link", "add", bridge, "type", "bridge", "stp_state", "0", "mcast_snooping", "0")
+        subprocess.run(no_ipv6_command(bridge), check=True)
+        _ip("link", "set", bridge, "up")
+        self.addresses = [_ADDRESS.format(rank + 1) for rank in range(len(hosts))]
+        self.interfaces = [f"{token}-g{rank + 1}" for rank in range(len(hosts))]
+        for host, address, interface in zip(hosts, self.addresses, self.interfaces, strict=True):
+            here = interface.replace("-g", "-b")
+            inside = ("netns", str(session.network.pid(host)))
+            _ip("link", "add", here, "type", "veth", "peer", "name", interface, *inside)
+            _ip("link", "set", here, "master", bridge, "up")
+            session.network.run(host, no_ipv6_command(interface))
+            session.network.run(host, ["ip", "address", "add", f"{address}/24", "dev", interface])
+            session.network.run(host, ["ip", "link", "set", interface, "up"])
+
+    @property
+    def master(self) -> str:
+        """Where the ranks meet: at the first host."""
+        return f"{self.addresses[0]}:{_MASTER_PORT}"
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+WORKERS: Final = 3
+LINK: Final = LinkOptions(100.0)
+_TRAINEE: Final = "sumwire_lab.faults.training_worker"
+PACE_S: Final = 0.1
+_ENDLESS: Final = 100_000
+_LOOK_SECONDS: Final = 0.02
+
+
+@dataclass
+class Testbed:
+    """Everything that a row may disturb."""
+
+    case: FaultCase
+    session: Session
+    group: GroupNetwork
+    programs: Programs
+    switch: SwitchFault
+
+    @property
+    def folder(self) -> Path:
+        return self.session.folder
+
+    @property
+    def workers(self) -> int:
+        return len(self.session.fabric.hosts)
+
+    def start(self, name: str, rank: int, module: str, *arguments: str) -> Program:
+        """Start a program on a rank's host."""
+        host = self.session.fabric.hosts[rank]
+        return self.programs.start(name, self.session.network.pid(host), module, arguments)
+
+    def spec(self, name: str, system: str, **fields: Any) -> RankTrainingSpec:
+        """A training in a folder of its own, below the case's."""
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        given: dict[str, Any] = {
+            "system": system,
+            "workers": self.workers,
+            "folder": str(folder),
+            "interfaces": self.group.interfaces,
+            "master": self.group.master,
+            "job_file": str(self.session.job_file),
+        }
+        return RankTrainingSpec(**{**given, **fields})
+
+    def train_on(self, system: str) -> RunningTraining:
+        """Start a training that goes on until `Training.end_soon`, at a pace that leaves the processor to others."""
+        return self.train(self.spec("train", system, pace_s=PACE_S, steps=_ENDLESS, until=str(self.folder / "until")))
+
+    def train(self, spec: RankTrainingSpec, name: str = "") -> RunningTraining:
+        """Start a training on all hosts."""
+        folder = Path(spec.folder)
+        path = folder / f"spec{name}.json"
+        spec.save(path)
+        programs = [
+            self.start(f"{folder.name}/worker{rank}{name}", rank, _TRAINEE, str(path), str(rank))
+            for rank in range(spec.workers)
+        ]
+        return RunningTraining(spec, programs)
+
+
+@dataclass
+class RunningTraining:
+    """A training that runs, and what its ranks have written."""
+
+    spec: RankTrainingSpec
+    programs: list[Program]
+
+    def lines(self, rank: int) -> list[dict[str, Any]]:
+        return lines_of(Path(self.spec.folder) / f"rank{rank}.jsonl")
+
+    def steps(self) -> list[int]:
+        """Steps that each rank has behind it."""
+        return [_last_step(self.lines(rank)) for rank in range(self.spec.workers)]
+
+    def wait_steps(self, step: int, seconds: float) -> None:
+        """Return when every rank has done so many steps. Raises what `wait_until` raises."""
+        self.wait_until(lambda: min(self.steps()) >= step, seconds, f"step {step}")
+
+    def wait_until(self, there: Callable[[], bool], seconds: float, what: str) -> None:
+        """Return once `there()`. Raises ProcessDiedError if a rank has failed, DeadlineError after `seconds`."""
+        end = time.monotonic() + seconds
+        while not there():
+            for program in self.programs:
+                if program.exit_code not in (None, 0):
+                    raise ProcessDiedError(f"{program.name} ended with {program.exit_code}:\n{last_lines(program.log)}")
+            if time.monotonic() > end:
+                raise DeadlineError(f"{what}: not within {seconds:g} s, ranks are at steps {self.steps()}")
+            time.sleep(_LOOK_SECONDS)
+
+    def end_soon(self, more: int = 10) -> None:
+        """Have all ranks end so many steps after the one that any of them is in."""
+        assert self.spec.until is not None
+        partial = Path(self.spec.until).with_suffix(".partial")
+        partial.write_text(str(max(self.steps()) + more))
+        partial.replace(self.spec.until)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a rank's file."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def _last_step(lines: Sequence[dict[str, Any]]) -> int:
+    return next((line["step"] for line in reversed(lines) if line["kind"] == "step"), 0)
+
+
+@contextmanager
+def open_testbed(
+    case: FaultCase,
+    folder: Path,
+    jobs: Callable[[Fabric], list[dict[str, Any]]] = control_plane.training_job,
+    workers: int = WORKERS,
+    topology: str = "star",
+) -> Iterator[Testbed]:
+    """The testbed of a case, for the time of the block."""
+    options = RunOptions(workers=workers, switch=case.switch, link=LINK, topology=topology)
+    kind = switches.choose(case.switch)
+    with open_session(options, kind, folder, jobs) as session, programs_in(folder) as programs:
+        yield Testbed(case, session, GroupNetwork(session), programs, SwitchFault(session))
+
+
+def account(training: RunningTraining) -> dict[str, Any]:
+    """`unequal`: steps after which the replicas differ. `compared`: steps that were compared. `changes`: by rank, every
+    change between network and fall-back, with its step and wall clock. `ends`: by rank, the last line."""
+    ranks = [training.lines(rank) for rank in range(training.spec.workers)]
+    digests: dict[int, set[str]] = {}
+    for lines in ranks:
+        for line in lines:
+            if line["kind"] == "step":
+                digests.setdefault(line["step"], set()).add(line["digest"])
+    return {
+        "compared": len(digests),
+        "unequal": sorted(step for step, found in digests.items() if len(found) > 1),
+        "changes": [_changes(lines) for lines in ranks],
+        "ends": [next((line for line in reversed(lines) if line["kind"] == "end"), None) for lines in ranks],
+    }
+
+
+def _changes(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    changes, before = [], False
+    for line in lines:
+        if line["kind"] == "step" and line["fallen_back"] != before:
+            before = line["fallen_back"]
+            changes.append({"step": line["step"], "at": line["at"], "fallen_back": before})
+    return changes

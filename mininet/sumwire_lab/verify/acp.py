@@ -1,0 +1,270 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`make verify-acp`: every number that ACP-SGD, the baselines and the software aggregator promise. Experiments, and
+the checks that are computed from what they measure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from sumwire.lowrank import shapes
+from sumwire.lowrank.shapes import MEGABYTE, Sizes
+
+from sumwire_lab.bench import accuracy
+from sumwire_lab.bench.accuracy import Accuracy, TrainingCase, TrainingRow
+from sumwire_lab.bench.benchmark import Context
+from sumwire_lab.errors import LabError
+from sumwire_lab.options.bench_options import BenchOptions
+from sumwire_lab.options.recipes import BASELINE, parse
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.tasks import TASKS, TEXT
+from sumwire_lab.run.records import Follower, StepRecord
+from sumwire_lab.run.training_run import run
+from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.verify.plan import Plan
+from sumwire_lab.verify.processes import ROOT
+
+# The paper's averages over its models.
+OVER_SSGD_MIN: Final = 4.06
+OVER_POWERSGD_MIN: Final = 1.43
+AGGREGATOR_MIN: Final = 4.0
+ACCURACY_RATIO_MIN: Final = 1.5
+# Sizes that follow from the models' published shapes, as docs/acp.md prints them. 1 MB is 2**20 bytes.
+GOLDEN: Final[Mapping[str, Mapping[str, str]]] = {
+    "resnet50": {
+        "parameters": "25.56 M",
+        "gradient": "97.49 MB",
+        "P": "0.627 MB",
+        "Q": "1.045 MB",
+        "P threshold": "0.161 MB",
+        "Q threshold": "0.268 MB",
+        "buffers P, Q, uncompressed": "4, 4, 5",
+        "tensors, matrices": "161, 54",
+        "ratio": "116.6, 58.3",
+    },
+    "resnet152": {
+        "parameters": "60.19 M",
+        "gradient": "229.62 MB",
+        "P": "1.752 MB",
+        "Q": "3.170 MB",
+        "P threshold": "0.191 MB",
+        "Q threshold": "0.345 MB",
+        "buffers P, Q, uncompressed": "10, 10, 10",
+        "tensors, matrices": "467, 156",
+        "ratio": "93.3, 46.7",
+    },
+    "bert-large": {
+        "parameters": "336.23 M",
+        "gradient": "1282.62 MB",
+        "P": "32.398 MB",
+        "Q": "28.874 MB",
+        "P threshold": "0.631 MB",
+        "Q threshold": "0.563 MB",
+        "buffers P, Q, uncompressed": "73, 73, 50",
+        "tensors, matrices": "398, 150",
+        "ratio": "41.9, 20.9",
+    },
+}
+# A number with the unit of a measurement. Link rates and model sizes are settings and do not match.
+_MEASURED: Final = re.compile(r"\d\s?(?:s|ms|us|µs|%|packets/s|times(?= (?:less|faster|more)))(?![\w/])")
+_PLACEHOLDER: Final = re.compile(r"\bMEASURE\b")
+_FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_COMMAND: Final = re.compile(r"\bmake ([a-z][a-z0-9-]*)")
+_TARGET: Final = re.compile(r"^([a-z][a-z0-9-]*):", re.MULTILINE)
+
+
+def reference_checks(found: Mapping[str, Any]) -> list[Check]:
+    """ACP-SGD against a direct implementation of its equations; see `sumwire.lowrank.check`."""
+    label = f"ACP-SGD against a plain reference, {found['workers']} workers, {found['steps']} steps, float64"
+    return [
+        at_most(f"{label}: largest difference", found["largest_difference"], found["target"]),
+        equal(f"{label}: replicas bit-equal", bool(found["replicas_equal"]), True),
+    ]
+
+
+def printed(sizes: Sizes) -> dict[str, str]:
+    """Sizes in the form of GOLDEN."""
+
+    def megabytes(count: float, digits: int = 3) -> str:
+        return f"{count / MEGABYTE:.{digits}f} MB"
+
+    return {
+        "parameters": f"{sizes.parameters / 1e6:.2f} M",
+        "gradient": megabytes(sizes.dense_bytes, 2),
+        "P": megabytes(sizes.p_bytes),
+        "Q": megabytes(sizes.q_bytes),
+        "P threshold": megabytes(sizes.p_threshold),
+        "Q threshold": megabytes(sizes.q_threshold),
+        "buffers P, Q, uncompressed": f"{sizes.p_groups}, {sizes.q_groups}, {sizes.dense_groups}",
+        "tensors, matrices": f"{sizes.tensors}, {sizes.matrices}",
+        "ratio": f"{sizes.ratio:.1f}, {sizes.ratio_both:.1f}",
+    }
+
+
+def golden_check(model: str, sizes: Sizes) -> Check:
+    """All sizes of one model against GOLDEN."""
+    found = printed(sizes)
+    target = "; ".join(f"{name} {value}" for name, value in GOLDEN[model].items())
+    return equal(f"golden sizes, {model}", found, GOLDEN[model], f"equal: {target}")
+
+
+def step_seconds(workers: Sequence[Sequence[StepRecord]], warm_up: int) -> float | None:
+    """Mean time of a whole step without the first `warm_up` steps; None if there are no others."""
+    taken = [step.step_s for records in workers for step in records if step.step >= warm_up]
+    return fmean(taken) if taken else None
+
+
+def step_checks(label: str, seconds: Mapping[str, float | None], *, acp: str, gloo: str, powersgd: str) -> list[Check]:
+    """Speed-up of ACP-SGD's time per step over both baselines."""
+
+    def over(other: str) -> float | None:
+        mine, theirs = seconds.get(acp), seconds.get(other)
+        return theirs / mine if mine and theirs else None
+
+    shown = {name: value and round(value, 4) for name, value in seconds.items()}
+    return [
+        at_least(f"{label}: time per step, S-SGD over gloo / ACP-SGD", over(gloo), OVER_SSGD_MIN),
+        at_least(f"{label}: time per step, Power-SGD of the same rank / ACP-SGD", over(powersgd), OVER_POWERSGD_MIN),
+        reported(f"{label}: seconds per step", shown, measured=None not in shown.values()),
+    ]
+
+
+def aggregator_checks(summary: Mapping[str, Any], label: str) -> list[Check]:
+    """Communication speed-up of THC with the software aggregator over gloo, without a fall-back."""
+    systems = summary["systems"]
+    mine, theirs = systems["thc"], systems["gloo"]
+    ratio = theirs["comm_s_per_step"] / mine["comm_s_per_step"]
+    sound = bool(mine["replicas_equal"]) and mine["fallbacks"] == 0
+    state = {"replicas_equal": mine["replicas_equal"], "fallbacks": mine["fallbacks"]}
+    return [
+        at_least(f"{label}: communication per step, gloo / Sumwire", ratio, AGGREGATOR_MIN),
+        holds(f"{label}: replicas and fall-backs", state, "bit-equal, 0", sound),
+    ]
+
+
+def accuracy_ratio_checks(task: str, rows: Sequence[TrainingRow]) -> list[Check]:
+    """Time to accuracy: the best baseline's over that of Sumwire's best system."""
+    label = f"time to accuracy, {task}"
+    times = {row.system: row.time_to_target_s for row in rows if row.task == task}
+    found = accuracy.speed_up(task, rows)
+    baselines = [name for name in accuracy.PUBLISHED if name in times]
+    name = f"{label}: best of {', '.join(baselines)} / best of Sumwire"
+    missing = sorted(set(accuracy.PUBLISHED) - times.keys())
+    ratio = None if found is None or missing else found[2]
+    reached = {system: value if value is None else round(value, 2) for system, value in times.items()}
+    return [
+        at_least(name if found is None else f"{name} ({found[0]} / {found[1]})", ratio, ACCURACY_RATIO_MIN),
+        reported(f"{label}: seconds to the target (null: never)", reached, measured=bool(reached) and not missing),
+    ]
+
+
+def unsourced(page: str, targets: Collection[str]) -> list[str]:
+    """Beginnings of the paragraphs that have a measured number but no `make TARGET` that produces it, or that still
+    have a placeholder. The target may stand in an HTML comment of the paragraph."""
+    paragraphs = re.split(r"\n\s*\n", _FENCE.sub("", page))
+    found = []
+    for paragraph in paragraphs:
+        commands = _COMMAND.findall(paragraph)
+        sourced = any(command in targets for command in commands)
+        if _PLACEHOLDER.search(paragraph) or (_MEASURED.search(paragraph) and not sourced):
+            found.append(" ".join(paragraph.split())[:100])
+    return found
+
+
+def readme_check(text: str, makefile: str) -> Check:
+    """Every paragraph of the README with a measured number names a command that measures it."""
+    found = unsourced(text, _TARGET.findall(makefile))
+    return holds("README: paragraphs with a measured number and no command that makes it", found, "none", not found)
+
+
+LINK: Final = LinkOptions(10.0)
+ACP: Final = "acp"
+POWERSGD: Final = "powersgd"
+# Enough for a mean over P and Q steps after the warm-up steps.
+STEPS: Final = 16
+# The baselines, THC, Marsit and ACP-SGD. `make bench` has the other systems.
+ACCURACY_SYSTEMS: Final = (*accuracy.PUBLISHED, "thc", "marsit", "acp")
+_REFERENCE_SECONDS: Final = 300.0
+AGGREGATOR: Final = "aggregator"
+AGGREGATOR_LINK: Final = LinkOptions(100.0)
+
+
+def plan(results: Path, say: Say) -> Plan:
+    """ACP-SGD, the baselines and the software aggregator: reference, sizes, time per step, time to accuracy."""
+    return Plan(
+        "acp",
+        {
+            "ACP-SGD against the reference": lambda: reference_checks(_reference()),
+            "golden sizes": lambda: [golden_check(model, shapes.sizes(model)) for model in GOLDEN],
+            "README": _readme,
+            "transformer, time per step": lambda: _steps(results, say),
+            "software aggregator": lambda: _aggregator(results, say),
+            **{f"time to accuracy, {task}": partial(_accuracy, task, results, say) for task in TASKS},
+        },
+    )
+
+
+def _reference() -> dict[str, Any]:
+    """The record of `python -m sumwire.lowrank.check --json`. Raises LabError if it prints none."""
+    command = [sys.executable, "-m", "sumwire.lowrank.check", "--json"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_REFERENCE_SECONDS)
+    if not done.stdout:
+        raise LabError(f"{' '.join(command[1:])} ended with {done.returncode}: {done.stderr[-500:]}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _readme() -> list[Check]:
+    return [readme_check((ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text())]
+
+
+def _steps(results: Path, say: Say) -> list[Check]:
+    """Time per step of S-SGD, Power-SGD and ACP-SGD, trained one after the other in one run."""
+    systems = (BASELINE, POWERSGD, ACP)
+    train = TrainOptions.of(TEXT.name, max_steps=STEPS)
+    _, folder = run(RunOptions(systems=systems, link=LINK, train=train), results, say)
+    seconds = {name: _mean_step(folder / name, RunOptions().workers, name) for name in systems}
+    label = f"transformer, 4 workers, {LINK.mbit:g} Mbit/s, rank {train.rank}"
+    return step_checks(label, seconds, acp=ACP, gloo=BASELINE, powersgd=POWERSGD)
+
+
+def _mean_step(folder: Path, workers: int, system: str) -> float | None:
+    records = [_records(folder / f"worker{rank}.jsonl") for rank in range(workers)]
+    warm_up = parse(system).recipe.warm_up_steps
+    # Power-SGD has the longest warm-up. The same steps are compared for all systems.
+    return step_seconds(records, max(warm_up, parse(POWERSGD).recipe.warm_up_steps))
+
+
+def _records(path: Path) -> list[StepRecord]:
+    follower = Follower(path)
+    follower.poll()
+    return follower.record.steps
+
+
+def _aggregator(results: Path, say: Say) -> list[Check]:
+    options = RunOptions(systems=(BASELINE, "thc"), link=AGGREGATOR_LINK, switch=AGGREGATOR)
+    summary: dict[str, Any] = run(options, results, say)[0]
+    return aggregator_checks(summary, f"software aggregator, THC, 4 workers, {AGGREGATOR_LINK.mbit:g} Mbit/s")
+
+
+def _accuracy(task: str, results: Path, say: Say) -> list[Check]:
+    """Measured as in the benchmark. A system that fails is reported and has no time."""
+    suite, context = Accuracy(), Context(BenchOptions(), results, say)
+    trained: list[TrainingRow] = []
+    for system in ACCURACY_SYSTEMS:
+        case = TrainingCase(task, system, LINK.mbit, seed=1, quick=False)
+        try:
+            trained += suite.measure(case, context)
+        except LabError as error:
+            say(f"{case.label}: {error}")
+    return accuracy_ratio_checks(task, trained)

@@ -1,0 +1,232 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`make verify-faithful`: P4 programs and P4Runtime clients that others wrote: p4c's v1model samples from a checkout,
+finsy, and the compiler for Tofino, which says what the chip has to give.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.experiments import p4runtime_clients
+from sumwire_lab.network.switches import BMV2
+from sumwire_lab.options.faithful_options import FaithfulOptions
+from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, holds, reported
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.verify.plan import Experiment, Plan
+from sumwire_lab.verify.processes import ROOT, run_module, run_words, without_bmv2
+
+CHECKOUT: Final = "P4C"  # the variable that names the folder of the checkout
+COMPILER: Final = "p4c-bm2-ss"
+# They use indices past the end of a stack, where bmv2 ends, and fields of invalid headers: docs/softswitch.md.
+DOCUMENTED: Final = frozenset({"runtime-index-bmv2", "runtime-index-2-bmv2"})
+SHARE_MIN: Final = 97.0
+MUTATIONS: Final = 20
+_JSONS: Final = 10_000
+_QUICK: Final = 20
+_WHOLE: Final = 100.0
+
+
+def v1model(results: Path, say: Say, options: FaithfulOptions) -> Mapping[str, Experiment]:
+    """By row. The first three look at one run of the samples, which the first of them makes."""
+    record = functools.cache(lambda: _record(results, options))
+    return {
+        "packets": lambda: _packets(record),
+        "load": lambda: _load(record),
+        "mutated": lambda: _mutated(record),
+        "programs": lambda: _programs(options),
+    }
+
+
+def _missing() -> str:
+    """What this machine lacks, empty if nothing."""
+    if not os.environ.get(CHECKOUT):
+        return f"no checkout of p4c: name its folder, {CHECKOUT}=FOLDER make verify-faithful"
+    return "" if shutil.which(COMPILER) else f"{COMPILER} is not on PATH"
+
+
+def _record(results: Path, options: FaithfulOptions) -> dict[str, Any] | str:
+    """What `python -m softswitch.fuzz.samples` found, or what this machine lacks. Raises LabError."""
+    missing = _missing()
+    if missing:
+        return missing
+    file = results.resolve() / "v1model-samples.json"
+    file.unlink(missing_ok=True)
+    work = results.resolve() / "v1model-samples"
+    words = [sys.executable, "-m", "softswitch.fuzz.samples", os.environ[CHECKOUT], "--work", str(work)]
+    every = ["--every", str(_QUICK)] if options.quick else []
+    beside = [] if without_bmv2("", "") or os.geteuid() else ["--bmv2"]
+    alone = ["unshare", "--net"] if beside else []  # its ports are nobody else's
+    ended = run_words([*alone, *words, "--json", str(file), "--mutations", str(MUTATIONS), *every, *beside])
+    if not file.exists():
+        raise LabError(f"the samples ended with {ended.status}: {ended.last_line}")
+    record: dict[str, Any] = json.loads(file.read_text())
+    return record
+
+
+def _packets(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
+    label, target = "packet tests of p4c's v1model samples that pass", f">= {SHARE_MIN:g} %"
+    found = record()
+    if isinstance(found, str):
+        return [absent(label, target, found)]
+    tested = len(found["tested"])
+    checks = [
+        at_least(
+            f"{label} in {engine}, %, of {tested}", _share(len(found["passed"].get(engine, ())), tested), SHARE_MIN
+        )
+        for engine in found["engines"]
+    ]
+    wrong = sorted(found["wrong"])
+    return [*checks, equal("packet tests with wrong frames", wrong, [], "none"), _crashes(found)]
+
+
+def _load(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
+    label, target = "v1model programs of p4c's test data that load", f">= {SHARE_MIN:g} %"
+    found = record()
+    if isinstance(found, str):
+        return [absent(label, target, found)]
+    served, unserved = len(found["served"]), sorted(found["unserved"])
+    answered = f"of those with a P4Info, committed over P4Runtime and read whole, %, of {served + len(unserved)}"
+    return [
+        at_least(f"{label}, %, of {found['compiled']}", _share(len(found["loaded"]), found["compiled"]), SHARE_MIN),
+        at_least(f"{answered}, not {', '.join(unserved)}", _share(served, served + len(unserved)), SHARE_MIN),
+    ]
+
+
+def _mutated(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
+    label, target = f"{MUTATIONS} mutated packets for each packet test: samples after which engines differ", "none"
+    found = record()
+    beside = label.replace("engines", "an engine and bmv2") + ", of samples whose test writes no table"
+    if isinstance(found, str):
+        return [absent(label, target, found), absent(beside, target, found)]
+    checks = [equal(f"{label}, {found['packets']} packets", sorted(found["differences"]), [], target)]
+    if not found["bmv2_samples"]:
+        return [*checks, absent(beside, target, f"{BMV2} is not on PATH, or this is not root")]
+    others = sorted(set(found["bmv2_differences"]) - DOCUMENTED)
+    count = f"{len(found['bmv2_samples'])} samples, {found['bmv2_packets']} packets"
+    return [*checks, equal(f"{beside}: {count}", others, [], "none but documented ones")]
+
+
+def _programs(options: FaithfulOptions) -> list[Check]:
+    """As `make fuzz-programs` does it."""
+    count = _JSONS // _QUICK if options.quick else _JSONS
+    small = (ROOT / "tests" / "helpers").glob("*/programs/*.json")
+    programs = sorted(str(path.relative_to(ROOT)) for path in small if path.name != "sources.json")
+    ended = run_module(["softswitch.fuzz.programs", "p4src/build/sumwire.json", *programs, "--mutations", str(count)])
+    target = "each is refused by name, or runs"
+    return [holds(f"{count} mutated JSONs", ended.last_line, target, ended.status == 0)]
+
+
+def _crashes(found: Mapping[str, Any]) -> Check:
+    return equal("samples that crash", sorted(found["crashes"]), [], "none")
+
+
+def _share(part: int, whole: int) -> float:
+    return round(_WHOLE * part / whole, 1) if whole else 0.0
+
+
+PROGRAMS: Final = ROOT / "tests/helpers/p4runtime/programs"
+_INSERTS: Final = 100_000
+_SET_JSONS: Final = 10_000
+_RATIO_MOST: Final = 3.0
+
+
+def p4runtime(results: Path, say: Say, options: FaithfulOptions) -> Mapping[str, Experiment]:
+    """By row."""
+    part = 20 if options.quick else 1
+    return {
+        "finsy": lambda: _finsy(results, say),
+        "inserts": lambda: _inserts(_INSERTS // part, say),
+        "json": lambda: _json(_SET_JSONS // part, say),
+    }
+
+
+def _finsy(results: Path, say: Say) -> list[Check]:
+    label, target = f"finsy {p4runtime_clients.VERSION}: checks that fail", "none"
+    try:
+        python = p4runtime_clients.finsy_environment(say)
+    except p4runtime_clients.NoFinsyError as error:
+        return [absent(label, target, str(error))]
+    done = p4runtime_clients.finsy_checks(python, sorted(PROGRAMS.glob("*.p4info.txtpb")), results)
+    failures = {name: how for name, how in done.items() if how != "ok"}
+    return [equal(f"{label}, of {len(done)}", failures, {}, target)]
+
+
+def _inserts(count: int, say: Say) -> list[Check]:
+    label = f"{count} LPM inserts in batches of {p4runtime_clients.BATCH}: soft / bmv2 time"
+    without = without_bmv2(label, f"<= {_RATIO_MOST:g}")
+    if without:
+        return without
+    seconds = p4runtime_clients.insert_seconds(PROGRAMS / "tables.p4info.txtpb", count, say)
+    bmv2 = seconds["bmv2"]
+    labels = {name: f"{label}, {name} engine" for name in p4runtime_clients.ENGINES}
+    return [
+        at_most(f"{named} ({seconds[name]:.2f} s, bmv2 {bmv2:.2f} s)", seconds[name] / bmv2, _RATIO_MOST)
+        for name, named in labels.items()
+    ]
+
+
+def _json(count: int, say: Say) -> list[Check]:
+    done = p4runtime_clients.set_mutated(sorted(PROGRAMS.glob("*.p4info.txtpb")), count, say)
+    label = f"{count} mutated JSONs over SetForwardingPipelineConfig ({done.ran} run, {done.refused} refused): others"
+    return [equal(label, done.others, [], "none")]
+
+
+COMPILERS: Final = ("p4c-barefoot", "bf-p4c")
+_SCRIPT: Final = "p4src/tools/tna.py"
+_COMMITTED: Final = ROOT / "p4src/tna/build/report.json"
+_STAGES: Final = 12
+
+
+def tofino(results: Path, say: Say, options: FaithfulOptions) -> Mapping[str, Experiment]:
+    """By row."""
+    return {"compile": lambda: _compile(results)}
+
+
+def _compile(results: Path) -> list[Check]:
+    label = "TNA program: stages of Tofino 1"
+    if not any(map(shutil.which, COMPILERS)):
+        return [absent(label, f"<= {_STAGES}", f"none of {', '.join(COMPILERS)} is on PATH")]
+    file = results.resolve() / "tofino.json"
+    file.unlink(missing_ok=True)
+    ended = run_words([sys.executable, _SCRIPT, "--report", str(file)])
+    if not file.exists():
+        return [holds(label, ended.last_line, f"<= {_STAGES}", verdict=False)]
+    found: dict[str, Any] = json.loads(file.read_text())
+    same = _COMMITTED.exists() and found == json.loads(_COMMITTED.read_text())
+    return [
+        at_most(label, found["stages"]["used"], _STAGES),
+        holds("TNA program: the committed report", "the same" if same else "none, or another", "the same", same),
+        reported("TNA program: PHV bits, SRAMs and stateful ALUs", _taken(found)),
+    ]
+
+
+def _taken(found: Mapping[str, Any]) -> dict[str, int]:
+    everywhere = found["of_all_stages"]
+    phv = sum(kind["used"] for kind in found["phv_bits"].values())
+    return {"phv_bits": phv, "srams": everywhere["srams"], "stateful_alus": everywhere["stateful_alus"]}
+
+
+# By group, as in GROUPS: from folder of results, printer and options to the experiments of its rows, by name.
+GROUPS: Final[Mapping[str, Callable[[Path, Say, FaithfulOptions], Mapping[str, Experiment]]]] = {
+    "v1model": v1model,
+    "p4runtime": p4runtime,
+    "tofino": tofino,
+}
+
+
+def plan(results: Path, say: Say, options: FaithfulOptions) -> Plan:
+    """What P4 programs and P4Runtime clients of others need. Raises OptionError for a row that no group has."""
+    chosen: dict[str, Experiment] = {}
+    for group, experiments in GROUPS.items():
+        made = experiments(results, say, options)
+        chosen |= {f"{group}-{row}": made[row] for row in options.wanted(group, made)}
+    return Plan("faithful", chosen)

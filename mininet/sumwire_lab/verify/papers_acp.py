@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of `make verify-papers` on ACP-SGD. Experiments, and the checks that are computed from what they measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean, median
+from typing import Final
+
+from sumwire_lab.experiments import acp_modelled, digits_accuracy
+from sumwire_lab.experiments.digits_accuracy import EPOCHS
+from sumwire_lab.options import acp_options
+from sumwire_lab.options.acp_options import ACP, FUSION, NO_WFBP, WFBP, AcpOptions
+from sumwire_lab.options.papers_options import PapersOptions
+from sumwire_lab.options.tasks import TEXT
+from sumwire_lab.run.training_run import run
+from sumwire_lab.study.check import Check, at_least, at_most, reported
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.verify.plan import Experiment
+
+ABLATION_MIN: Final = 1.15
+# Power-SGD's two all-reduces, one after the other, against ACP-SGD's one, over the same transport.
+POWERSGD_MIN: Final = 1.3
+SEARCH_MAX: Final = 1.1
+ACCURACY_LOSS_MAX: Final = 0.01
+# What the row over the group compares.
+USUAL: Final = "ACP-SGD"
+LATE: Final = "ACP-SGD without overlap"
+UNFUSED: Final = "ACP-SGD without fusion"
+SMALL: Final = "ACP-SGD, batch of 4"
+POWERSGD: Final = "Power-SGD, batch of 4"
+
+
+def modelled_checks(turns: Sequence[Mapping[str, float]]) -> list[Check]:
+    """What overlap and fusion bring on a modelled link, one at a time, and what a step's time is made of. Ratios are
+    medians over the turns."""
+    label = f"ACP-SGD, {acp_modelled.BUFFERS} buffers, modelled link: time per step"
+    ratios = [
+        at_least(f"{label}, {name} / with", median(turn[name] / turn[acp_modelled.ACP] for turn in turns), ABLATION_MIN)
+        for name in (acp_modelled.LATE, acp_modelled.UNFUSED)
+    ]
+    seconds = {name: median(turn[name] for turn in turns) for name in turns[0]}
+    split = {
+        "computing": seconds[acp_modelled.COMPUTING],
+        "compression": seconds[acp_modelled.COMPRESSING] - seconds[acp_modelled.COMPUTING],
+        "communication that is not hidden": seconds[acp_modelled.ACP] - seconds[acp_modelled.COMPRESSING],
+    }
+    return [*ratios, reported(f"{label}, seconds", seconds), reported(f"{label}, seconds by part", split)]
+
+
+def system_checks(seconds: Mapping[acp_modelled.Names, float]) -> list[Check]:
+    """Seconds of a step by system and mode, all by the same hooks and buffers over one modelled link."""
+    label = f"modelled link, {acp_modelled.BUFFERS} buffers: time per step"
+    shown = {f"{system}, {mode}": one for (system, mode), one in seconds.items()}
+    acp = seconds[acp_modelled.ACP, acp_modelled.FUSION_MODE]
+    power = seconds[acp_modelled.POWER, acp_modelled.FUSION_MODE]
+    return [
+        at_least(f"{label}, Power-SGD / ACP-SGD", power / acp, POWERSGD_MIN),
+        reported(f"{label}, naive / with WFBP and fusion", _over(seconds, acp_modelled.NAIVE)),
+        reported(f"{label}, seconds", shown),
+    ]
+
+
+def _over(seconds: Mapping[acp_modelled.Names, float], mode: str) -> dict[str, float]:
+    return {one: seconds[one, mode] / seconds[one, acp_modelled.FUSION_MODE] for one in acp_modelled.SYSTEMS}
+
+
+def swept_checks(sweep: acp_modelled.Sweep) -> list[Check]:
+    """The number of buffers that ACP-SGD finds by itself, against the best one of a sweep."""
+    label = "ACP-SGD, buffers by search, modelled link: time per step"
+    seconds = {str(buffers): one for buffers, one in sweep.seconds.items()}
+    return [
+        at_most(f"{label} / that of the best of the sweep", sweep.over_best, SEARCH_MAX),
+        reported(f"{label}, seconds by number of buffers", {**seconds, f"chosen: {sweep.chosen}": sweep.chosen_s}),
+    ]
+
+
+def trained_checks(accuracies: Mapping[str, Sequence[float]]) -> list[Check]:
+    """Accuracy by rank, and without error feedback or reuse; of each variant that of every seed."""
+    means = {name: fmean(found) for name, found in accuracies.items()}
+    lost = means[digits_accuracy.SSGD] - means[digits_accuracy.ACP]
+    label = "ACP-SGD, digits"
+    return [
+        at_most(f"{label}, rank {digits_accuracy.RANK}: accuracy lost against S-SGD", lost, ACCURACY_LOSS_MAX),
+        *(
+            at_most(f"{label}, {name}: accuracy", means[name], means[digits_accuracy.ACP])
+            for name in (digits_accuracy.NO_FEEDBACK, digits_accuracy.NO_REUSE)
+        ),
+        reported(f"{label}: mean accuracy", means),
+    ]
+
+
+def group_checks(seconds: Mapping[str, float]) -> list[Check]:
+    """Seconds of a step by name, all over the process group on the same links."""
+    label = "transformer, 4 workers, over gloo, 9 buffers: time per step"
+    usual = seconds[USUAL]
+    return [
+        at_least(f"{label}, {LATE} / with", seconds[LATE] / usual, ABLATION_MIN),
+        at_least(f"{label}, {UNFUSED} / with", seconds[UNFUSED] / usual, ABLATION_MIN),
+        at_least(f"{label}, Power-SGD / ACP-SGD", seconds[POWERSGD] / seconds[SMALL], POWERSGD_MIN),
+        reported(f"{label}, seconds", dict(seconds)),
+    ]
+
+
+QUICK_STEPS: Final = 4
+QUICK_EPOCHS: Final = 2
+# What the row compares; bench-acp has all. Overlap needs some computing; against Power-SGD what counts
+# is communication, so its steps have the task's own smaller batch.
+ABLATED: Final = AcpOptions()
+AGAINST: Final = AcpOptions(batch=TEXT.batch)
+COMPARED: Final = {
+    USUAL: ABLATED.case(ACP, FUSION),
+    LATE: ABLATED.case(ACP, NO_WFBP),
+    UNFUSED: ABLATED.case(ACP, WFBP),
+    SMALL: AGAINST.case(ACP, FUSION),
+    POWERSGD: AGAINST.case(acp_options.POWERSGD, FUSION),
+}
+
+
+def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
+    """By row."""
+    steps = QUICK_STEPS if options.quick else acp_modelled.STEPS
+    return {
+        "steps": lambda: modelled_checks(acp_modelled.measured(steps)),
+        "systems": lambda: system_checks(
+            acp_modelled.measured_systems(2 if options.quick else acp_modelled.SYSTEM_STEPS)
+        ),
+        "search": lambda: swept_checks(acp_modelled.swept(steps)),
+        "digits": lambda: _digits(options),
+        "group": partial(_over_the_group, results, say, options),
+    }
+
+
+def _digits(options: PapersOptions) -> list[Check]:
+    return trained_checks(digits_accuracy.by_variant(options.seeds, QUICK_EPOCHS if options.quick else EPOCHS))
+
+
+def _over_the_group(results: Path, say: Say, options: PapersOptions) -> list[Check]:
+    """All in turn, once for every seed, so that what disturbs the machine disturbs all."""
+    found: dict[str, list[float]] = {name: [] for name in COMPARED}
+    for _ in options.seeds:
+        for name, case in COMPARED.items():
+            summary, _folder = run(case.options, results, say)
+            found[name].append(summary["systems"][case.system]["step_s_p50"])
+    return group_checks({name: fmean(seconds) for name, seconds in found.items()})

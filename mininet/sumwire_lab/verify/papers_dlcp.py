@@ -1,0 +1,302 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of `make verify-papers` on DLCP. Experiments, and the checks that are computed from what they measure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, Final
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.experiments import ring_loss, tcp_server
+from sumwire_lab.experiments.early_forward import EarlyForwardOutcome, run_early_forward
+from sumwire_lab.experiments.ring_loss import BOUNDED, GLOO, RELIABLE, RingLoss, RingOutcome
+from sumwire_lab.experiments.tcp_server import TcpServer, run_tcp_server
+from sumwire_lab.options.conditions import Conditions
+from sumwire_lab.options.papers_options import PapersOptions
+from sumwire_lab.options.priority_lanes import LanedOptions
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.run.training_run import run
+from sumwire_lab.study.check import Check, at_least, at_most, equal, reported
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.verify.dlcp import FIRST_SHARE_MIN, replicas_check
+from sumwire_lab.verify.plan import Experiment
+from sumwire_lab.verify.processes import run_module, without_bmv2
+
+SERVER_MIN: Final = 1.5
+MECHANISM_MIN: Final = 1.05
+LOSS_MIN: Final = 1.0
+INCAST_MEAN_MIN: Final = 1.15
+INCAST_P99_MIN: Final = 1.3
+EARLY_MIN: Final = 1.15
+# What the simulator writes before violations that concern sums.
+WRONG_SUM: Final = "wrong sum: "
+
+# What is left out of DLCP, one mechanism at a time.
+WITHOUT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "drops": {"drops": False},
+    "bound": {"loss_bound": 0.0},
+    "priorities": {"priorities": False},
+}
+# The papers' other transports, as DLCP with other options. (Priority queues without drops are DLCP without its drops.)
+BASELINES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "trimming without priorities": {"trims": True, "priorities": False},
+}
+assert all(hasattr(LanedOptions(), name) for given in (*WITHOUT.values(), *BASELINES.values()) for name in given)
+
+
+def gradient_drops(label: str, entry: Mapping[str, Any]) -> list[Check]:
+    """Which gradient packets the queue before a server drops."""
+    classes: Mapping[str, int] = entry["drops"]["queue_classes"]
+    dropped = {drop_class: classes.get(f"{drop_class} drop", 0) for drop_class in range(4)}
+    total = sum(dropped.values())
+    return [
+        at_least(
+            f"{label}: share of dropped gradient packets in the class to lose first",
+            dropped[3] / total if total else None,
+            FIRST_SHARE_MIN,
+        ),
+        equal(f"{label}: protected gradient packets dropped", dropped[0], 0),
+        reported(f"{label}: gradient packets dropped, by class", {str(one): count for one, count in dropped.items()}),
+        replicas_check(label, entry),
+    ]
+
+
+def trimmed(entry: Mapping[str, Any]) -> int:
+    """Contributions that the queue before a server cut."""
+    classes: Mapping[str, int] = entry["drops"]["queue_classes"]
+    return sum(packets for key, packets in classes.items() if key.endswith(" trim"))
+
+
+def transport_checks(dlcp: Sequence[float], others: Mapping[str, Sequence[float]], cut: Sequence[int]) -> list[Check]:
+    """Seconds of communication per step behind a server, one number for each seed: of DLCP, and of other transports.
+
+    `cut`: packets that were cut in each run with trimming. Without any, this run says nothing of trimming.
+    """
+    label = "server behind a P4 switch, background 1.3 x its link: communication per step"
+    return [
+        *(reported(f"{label}, {name} / DLCP", fmean(one) / fmean(dlcp)) for name, one in others.items()),
+        reported("... packets cut in the runs with trimming", list(cut)),
+    ]
+
+
+def server_checks(thc: Sequence[float], dlcp: Sequence[float], without: Mapping[str, Sequence[float]]) -> list[Check]:
+    """Seconds per step behind a server, one number for each seed: of reliable and untagged packets, of DLCP, and of
+    DLCP with one mechanism left out."""
+    label = "server behind a P4 switch, background 1.3 x its link: time per step"
+    gains = {name: fmean(one) / fmean(dlcp) for name, one in without.items()}
+    gaining = sorted(name for name, gain in gains.items() if gain >= MECHANISM_MIN)
+    return [
+        at_least(f"{label}, reliable and untagged / DLCP", fmean(thc) / fmean(dlcp), SERVER_MIN),
+        *(reported(f"{label}, DLCP without its {name} / DLCP", gain) for name, gain in gains.items()),
+        # The pages say which bring nothing.
+        reported(f"{label}: mechanisms that bring 5 % or more", ", ".join(gaining) or "none"),
+    ]
+
+
+def bounded_checks(
+    label: str,
+    reliable: Sequence[Mapping[str, Any]],
+    bounded_: Sequence[Mapping[str, Any]],
+    lossless: Sequence[Mapping[str, Any]],
+    least: tuple[float, float],
+) -> list[Check]:
+    """Communication per step without a loss bound over that with one, the median over the seeds; an entry for each seed
+    and side. `lossless`: without a bound, and nothing is lost. `least`: the targets of mean and 99th percentile."""
+
+    def ratio(key: str, other: Sequence[Mapping[str, Any]] = bounded_) -> float | None:
+        pairs = [(float(one[key]), float(two[key])) for one, two in zip(reliable, other, strict=True)]
+        # The median: a machine that stands still in one run must not decide.
+        return median(one / two for one, two in pairs) if all(two for _, two in pairs) else None
+
+    mean, tail = "comm_s_per_step", "comm_s_per_step_p99"
+    return [
+        at_least(f"{label}: communication per step, reliable / bounded", ratio(mean), least[0]),
+        at_least(f"{label}: 99th percentile of it, reliable / bounded", ratio(tail), least[1]),
+        # What loss costs a reliable run: as much as a bound could bring, if it cost nothing itself.
+        reported(f"{label}: communication per step, reliable / nothing lost", ratio(mean, lossless)),
+        reported(f"{label}: 99th percentile of it, reliable / nothing lost", ratio(tail, lossless)),
+        reported(f"{label}: retransmissions, reliable / bounded", ratio("retransmissions"), measured=True),
+        *(replicas_check(label, one) for one in bounded_),
+    ]
+
+
+def conserved_checks(record: Mapping[str, Any], wanted: int) -> list[Check]:
+    """`record`: what `simulate --json` writes."""
+    label = "simulated jobs in stars and trees, with loss, bounds, recovery"
+    violations = [one["text"] for one in record["violations"]]
+    of_sums = [text for text in violations if WRONG_SUM in text]
+    return [
+        at_least(label, record["seeds"], wanted),
+        equal(f"{label}: whose means and residuals do not add up to what was given", len(of_sums), 0),
+        # verify-trust has a target for these: runs that do not end as they should, with no sum wrong.
+        reported(f"{label}: with another violation", len(violations) - len(of_sums)),
+    ]
+
+
+def early_forward_checks(outcome: EarlyForwardOutcome) -> list[Check]:
+    """Step time without early forward over that with it."""
+    label = "early forward, communication about equal to computation"
+    return [
+        at_least(f"{label}: step time without / with", outcome.gain, EARLY_MIN),
+        reported(f"{label}: communication alone / computation alone", outcome.balance),
+        equal(f"{label}: parameters with and without, on all workers", outcome.equal, True, "bit-equal"),
+    ]
+
+
+def ring_checks(options: RingLoss, outcome: RingOutcome) -> list[Check]:
+    """Means around a ring on links that lose packets: what is missing, and the time against ways without a bound."""
+    label = f"ring of {options.ranks}, {options.loss:.0%} loss, p = {options.bound:.0%}"
+    mean = {way: fmean(seconds) for way, seconds in outcome.seconds.items()}
+    return [
+        equal(f"{label}: bits of the mean, on all ranks", outcome.equal, True, "equal"),
+        equal(f"{label}: p = 0 against the true mean, largest difference", outcome.off, 0.0),
+        at_most(f"{label}: largest missing share of a tensor", outcome.missing, options.bound),
+        reported(f"{label}: time of a mean, p = 0 / p", mean[RELIABLE] / mean[BOUNDED]),
+        reported(f"{label}: time of a mean, gloo / p", mean[GLOO] / mean[BOUNDED]),
+        reported(f"{label}: packets sent again", dict(outcome.again)),
+    ]
+
+
+# A rate at which the links, not the two cores of a small machine, limit a step.
+LINK: Final = LinkOptions(20.0)
+STEPS: Final = 12
+LOSS_STEPS: Final = 25
+OVERLOAD: Final = Conditions(background=1.3)
+LOSS: Final = Conditions(loss=0.01)
+# Simulated jobs have about four chunks of gradients each.
+SCHEDULES: Final = 3000
+QUICK_SCHEDULES: Final = 100
+QUICK_TURNS: Final = 4
+# Of the server's incast, and of random loss.
+SERVER_BOUND: Final = 0.05
+LOSS_BOUND: Final = 0.03
+
+
+def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
+    """By row."""
+    runs = PaperRuns(results, say, options)
+    return {
+        "server": runs.server,
+        "transports": runs.transports,
+        "server-soft": lambda: runs.drops("soft"),
+        "server-bmv2": lambda: runs.drops("bmv2"),
+        "loss": runs.loss,
+        "incast": runs.incast,
+        "conserved": lambda: _conserved(results, QUICK_SCHEDULES if options.quick else SCHEDULES),
+        "ring": lambda: _ring(RingLoss(turns=QUICK_TURNS if options.quick else RingLoss.turns)),
+        "early-forward": lambda: early_forward_checks(run_early_forward(results, say, turns=1 if options.quick else 3)),
+    }
+
+
+def _ring(options: RingLoss) -> list[Check]:
+    return ring_checks(options, ring_loss.measured(options))
+
+
+def _conserved(results: Path, count: int) -> list[Check]:
+    """Simulated jobs, many in trees and with a bound, under loss: nothing that workers gave is lost or counts twice."""
+    file = results / "simulate.json"
+    file.unlink(missing_ok=True)
+    ended = run_module(["simulate", "--seeds", str(count), "--keep-going", "--quiet", "--json", str(file)])
+    if not file.exists():
+        raise LabError(f"the simulator ended with {ended.status}: {ended.last_line}")
+    return conserved_checks(json.loads(file.read_text()), count)
+
+
+class PaperRuns:
+    """The training runs. Sides that are compared are run in turn, seed by seed."""
+
+    def __init__(self, results: Path, say: Say, options: PapersOptions) -> None:
+        self._results = results
+        self._say = say
+        self._seeds = options.seeds
+
+    def drops(self, switch: str) -> list[Check]:
+        """Which packets a P4 switch drops before its queue to a server."""
+        label = f"server behind a P4 switch ({switch}), background 1.3 x its link"
+        absent = without_bmv2(label, "as on the soft switch") if switch == "bmv2" else []
+        if absent:
+            return absent
+        behind = replace(self._behind(self._seeds[0]), switch=switch)
+        return gradient_drops(label, self._entry(behind))
+
+    def server(self) -> list[Check]:
+        """DLCP against reliable and untagged packets, and without each of its mechanisms."""
+        thc, dlcp = [], []
+        without: dict[str, list[float]] = {name: [] for name in WITHOUT}
+        for seed in self._seeds:
+            behind = self._behind(seed)
+            thc.append(self._entry(replace(behind, systems=("thc",), laned=LanedOptions()))["step_s"])
+            dlcp.append(self._entry(behind)["step_s"])
+            for name, given in WITHOUT.items():
+                without[name].append(self._entry(replace(behind, laned=replace(behind.laned, **given)))["step_s"])
+        return server_checks(thc, dlcp, without)
+
+    def transports(self) -> list[Check]:
+        """DLCP against the transports that the papers compare it with."""
+        dlcp: list[float] = []
+        others: dict[str, list[float]] = {}
+        cut: list[int] = []
+        controls = tcp_server.known_controls()
+        for seed in self._seeds:
+            behind = self._behind(seed)
+            entry = self._entry(behind)
+            dlcp.append(entry["comm_s_per_step"])
+            for name, given in BASELINES.items():
+                other = self._entry(replace(behind, laned=replace(behind.laned, **given)))
+                others.setdefault(name, []).append(other["comm_s_per_step"])
+                cut.append(trimmed(other))
+            for control in controls:
+                seconds = run_tcp_server(
+                    TcpServer(entry["parameters"], STEPS, control), behind, self._results, self._say
+                )
+                others.setdefault(f"TCP ({control})", []).append(fmean(seconds))
+        return transport_checks(dlcp, others, cut)
+
+    def loss(self) -> list[Check]:
+        """1 % loss on every link of a star, with and without a bound, and without any loss."""
+        base = RunOptions(switch="soft", systems=("dlcp",), link=LINK, conditions=LOSS)
+        label = "1 % loss on every link, p = 0 / p = 3 %"
+        sides = self._sides(base, LOSS_BOUND, LOSS_STEPS, {"conditions": Conditions()})
+        return bounded_checks(label, *sides, (LOSS_MIN, LOSS_MIN))
+
+    def incast(self) -> list[Check]:
+        """Incast into a server's port with background traffic, with and without a bound, and with nothing dropped."""
+        label = "incast into a server's port, background 1.3 x, p = 0 / p = 5 %"
+        base = self._behind(self._seeds[0])
+        sides = self._sides(base, SERVER_BOUND, STEPS, {"laned": replace(base.laned, loss_bound=0.0, drops=False)})
+        return bounded_checks(label, *sides, (INCAST_MEAN_MIN, INCAST_P99_MIN))
+
+    def _behind(self, seed: int) -> RunOptions:
+        return RunOptions(
+            switch="soft",
+            server=True,
+            systems=("dlcp",),
+            link=LINK,
+            train=TrainOptions(max_steps=STEPS, seed=seed),
+            conditions=OVERLOAD,
+            laned=LanedOptions(loss_bound=SERVER_BOUND),
+        )
+
+    def _sides(
+        self, base: RunOptions, bound: float, steps: int, lossless: Mapping[str, Any]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+        """Entries of reliable and of bounded runs, and of reliable ones in which nothing is lost, one for each seed.
+        `lossless`: what is otherwise then."""
+        reliable = replace(base, laned=replace(base.laned, loss_bound=0.0))
+        bounded = replace(base, laned=replace(base.laned, loss_bound=bound))
+        found: tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]] = ([], [], [])
+        for seed in self._seeds:
+            train = TrainOptions(max_steps=steps, seed=seed)
+            for entries, side in zip(found, (reliable, bounded, replace(reliable, **lossless)), strict=True):
+                entries.append(self._entry(replace(side, train=train)))
+        return found
+
+    def _entry(self, options: RunOptions) -> dict[str, Any]:
+        summary, _ = run(options, self._results, self._say)
+        entry: dict[str, Any] = summary["systems"][options.systems[0]]
+        return entry

@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of `make verify-papers` on Marsit. Experiments, and the checks that are computed from what they measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sumwire.codec.ssdm import MOMENTUM
+
+from sumwire_lab.experiments import closed_forms, digits_accuracy
+from sumwire_lab.experiments.digits_accuracy import EPOCHS, Digits
+from sumwire_lab.options.papers_options import PapersOptions
+from sumwire_lab.study.check import Check, at_most, holds, reported
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.verify.plan import Experiment
+from sumwire_lab.verify.processes import ROOT
+from sumwire_lab.verify.shared import ROUNDING
+
+README_MIN: Final = 0.96
+GAP_MAX: Final = 0.015
+SSDM_MIN: Final = 0.88
+EF_SIGN_ERROR_MAX: Final = 1e-3
+MATCHING_GAP_MAX: Final = 0.02
+
+
+def readme_check(accuracies: Sequence[float]) -> Check:
+    """README's example, seed by seed."""
+    label = "README's Marsit example as printed, digits: test accuracy by seed"
+    return holds(label, list(accuracies), f">= {README_MIN:g} each", min(accuracies) >= README_MIN)
+
+
+def period_check(inner: str, means: Mapping[str, float]) -> Check:
+    """Accuracy of S-SGD and of Marsit by K, with one local optimizer."""
+    lowest = min(means.values())
+    return holds(
+        f"Marsit around {inner}, digits: mean test accuracy of S-SGD, and by K",
+        dict(means),
+        f"not more than {100 * GAP_MAX:g} points below S-SGD",
+        lowest >= means["S-SGD"] - GAP_MAX - ROUNDING,
+    )
+
+
+def matching_check(name: str, found: Mapping[int, float], expected: Mapping[int, float]) -> Check:
+    """Matching rates by number of workers."""
+    return holds(
+        f"matching rate by workers, {name}",
+        {str(workers): rate for workers, rate in found.items()},
+        f"within {MATCHING_GAP_MAX:g} of {', '.join(f'{rate:.2f}' for rate in expected.values())}",
+        all(abs(found[workers] - rate) <= MATCHING_GAP_MAX for workers, rate in expected.items()),
+    )
+
+
+def ssdm_check(accuracies: Sequence[float]) -> Check:
+    """SSDM on the digits, seed by seed."""
+    label = "SSDM, digits: test accuracy by seed"
+    return holds(label, list(accuracies), f">= {SSDM_MIN:g} each", min(accuracies) >= SSDM_MIN)
+
+
+def ef_sign_check(error: float, scales: Sequence[float], rounds: int) -> Check:
+    """What EF-signSGD leaves out in the mean over the rounds."""
+    named = ", ".join(f"{one:g}" for one in scales)
+    label = f"EF-signSGD over a switch, scales {named}: NMSE of the mean of {rounds} rounds"
+    return at_most(label, error, EF_SIGN_ERROR_MAX)
+
+
+def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
+    """By row."""
+    epochs = 2 if options.quick else EPOCHS
+    return {
+        "readme": partial(_readme, options, epochs),
+        **{inner.lower(): partial(_periods, inner, options, epochs) for inner in digits_accuracy.INNER},
+        "matching": _matching,
+        "ssdm": partial(_ssdm, options),
+        "ef-sign": _ef_sign,
+    }
+
+
+def _readme(options: PapersOptions, epochs: int) -> list[Check]:
+    """As printed; and what it owes to the rule for the step, and to the lead."""
+    printed = digits_accuracy.as_printed((ROOT / "README.md").read_text())
+    without = {
+        "lead 1": digits_accuracy.marsit("momentum", 100, lead=1.0),
+        "global_lr 1e-3": digits_accuracy.marsit("momentum", 100, global_lr=1e-3),
+        "lead 1, global_lr 1e-3": digits_accuracy.marsit("momentum", 100, lead=1.0, global_lr=1e-3),
+    }
+    found = digits_accuracy.accuracies(printed, options.seeds, epochs=epochs)
+    worse = {name: digits_accuracy.accuracies(made, options.seeds, epochs=epochs) for name, made in without.items()}
+    return [readme_check(found), reported("README's Marsit example with other settings: test accuracy by seed", worse)]
+
+
+def _periods(inner: str, options: PapersOptions, epochs: int) -> list[Check]:
+    return [period_check(inner, digits_accuracy.by_period(inner, options.seeds, epochs=epochs))]
+
+
+def _matching() -> list[Check]:
+    found = {workers: closed_forms.matching_rates(workers) for workers in closed_forms.MATCHING_EXPECTED}
+    expected = {
+        "ring": closed_forms.MATCHING_EXPECTED,
+        "torus": closed_forms.MATCHING_EXPECTED,
+        "cascading": dict.fromkeys(closed_forms.MATCHING_EXPECTED, closed_forms.CASCADING_RATE),
+    }
+    return [
+        matching_check(name, {workers: rates[name] for workers, rates in found.items()}, wanted)
+        for name, wanted in expected.items()
+    ]
+
+
+def _ssdm(options: PapersOptions) -> list[Check]:
+    """With its momentum, and without."""
+    epochs = 2 if options.quick else digits_accuracy.SSDM_EPOCHS
+    found = {
+        momentum: [
+            Digits(digits_accuracy.ssdm(momentum=momentum), seed, epochs=epochs, scheduled=True).accuracy()
+            for seed in options.seeds
+        ]
+        for momentum in (MOMENTUM, 0.0)
+    }
+    return [ssdm_check(found[MOMENTUM]), reported("SSDM without momentum: test accuracy by seed", found[0.0])]
+
+
+def _ef_sign() -> list[Check]:
+    return [ef_sign_check(digits_accuracy.ef_sign_error(), digits_accuracy.SCALES, digits_accuracy.ROUNDS)]

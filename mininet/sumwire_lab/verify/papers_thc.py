@@ -1,0 +1,219 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of `make verify-papers` on THC. Experiments, and the checks that are computed from what they measure."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import sumwire_controller
+import torch
+import yaml
+from sumwire.codec.tables import ThcTable, for_workers
+from sumwire.codec.thc_wide import wide_codec
+from sumwire.config import parse_job
+from sumwire.config.jobfile import FORMAT
+from sumwire.start.description import Wanted, described
+from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P, SUM_MAX
+
+from sumwire_lab.bench.thc_variants import train_variant
+from sumwire_lab.experiments.closed_forms import least_errors
+from sumwire_lab.network import control_plane
+from sumwire_lab.network.fabric import plan
+from sumwire_lab.options.conditions import Conditions, OfHost
+from sumwire_lab.options.papers_options import PapersOptions
+from sumwire_lab.options.priority_lanes import LanedOptions
+from sumwire_lab.options.recipes import RECIPES
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.thc_variants import THC, ThcOptions
+from sumwire_lab.run.training_run import run
+from sumwire_lab.study.check import Check, at_most, equal, reported
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.training import digits_data
+from sumwire_lab.verify.plan import Experiment
+
+# Relative; both sides are computed in float64, in other orders.
+SAME: Final = 1e-9
+# Of all test images.
+POINTS_MAX: Final = 0.01
+# NMSE of 16 even levels and p = 1/32, as 17 workers have by THC.
+FOUR_BITS: Final = 0.0206
+
+
+def table_checks(found: Mapping[int, float], least: Mapping[int, float], seconds: float) -> list[Check]:
+    """`found`: error of the controller's table by number of workers; `least`: of the best one there can be."""
+    worse = [workers for workers, error in found.items() if abs(error - least[workers]) > SAME * least[workers]]
+    span = f"n = {min(found)} .. {max(found)}"
+    return [
+        equal(f"THC's table, {span}: workers whose error is not the least over all g <= 255 // n", worse, []),
+        reported(f"THC's table, {span}: seconds to solve all", seconds),
+    ]
+
+
+def way_checks(found: Mapping[str, Mapping[int, ThcTable]]) -> list[Check]:
+    """`found`: the table of a job that is given none, by the way in which it is made and by its number of workers."""
+    first = next(iter(found.values()))
+    other = [
+        f"{way}, {workers} workers"
+        for way, by_workers in found.items()
+        for workers, table in by_workers.items()
+        if table != first[workers]
+    ]
+    return [equal(f"THC's table, jobs by {', '.join(found)}: those that have another one", other, [])]
+
+
+def uniform_checks(ratios: Mapping[int, float]) -> list[Check]:
+    """`ratios`: expected NMSE of thc / thc-uniform by number of workers."""
+    worst = max(ratios, key=lambda workers: ratios[workers])
+    label = f"thc / thc-uniform NMSE, n = {min(ratios)} .. {max(ratios)}, largest (n = {worst})"
+    return [at_most(label, ratios[worst], 1.0)]
+
+
+def many_checks(errors: Mapping[int, float]) -> list[Check]:
+    """`errors`: NMSE of one worker's values by `thc-wide`, by number of workers."""
+    worst = max(errors, key=lambda workers: errors[workers])
+    label = f"thc-wide: NMSE of one of {min(errors)} to {max(errors)} workers, largest (n = {worst})"
+    return [at_most(label, errors[worst], FOUR_BITS), reported("thc-wide: NMSE by number of workers", dict(errors))]
+
+
+def accuracy_checks(found: Mapping[int, tuple[float, ...]]) -> list[Check]:
+    """By number of workers: accuracy with the exact mean, and with THC, each the mean of the seeds."""
+    return [
+        at_most(f"digits, {workers} workers: accuracy lost by THC (exact mean {exact:.1%})", exact - thc, POINTS_MAX)
+        for workers, (exact, thc) in found.items()
+    ]
+
+
+def quorum_checks(all_: Mapping[str, Any], some: Mapping[str, Any]) -> list[Check]:
+    """`all_`: THC from all workers; `some`: with a quorum, one worker being slow."""
+    label = "THC, one of 4 workers 3 times slower"
+    return [
+        reported(f"{label}: time per step, all / quorum 3", all_["step_s"] / some["step_s"]),
+        at_most(f"{label}: accuracy lost by quorum 3", all_["accuracy"] - some["accuracy"], POINTS_MAX),
+        equal(f"{label}: replicas bit-equal", some["replicas_equal"], True),
+    ]
+
+
+WORKERS: Final = range(2, 33)
+TRAINED: Final = (2, 8, 18, 32)
+_QUICK: Final[Mapping[str, Any]] = {"epochs": 1, "hidden": 16}
+SLOWER: Final = 3.0
+QUICK_STEPS: Final = 20
+# More than have 16 levels by THC's table; 68 is the last with three values to an element.
+MANY: Final = (18, 32, 68, 69, 128, 255)
+VALUES: Final = 400_000
+_SERVER: Final = "10.0.0.9"
+
+
+def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
+    """By row."""
+    return {
+        "tables": _tables,
+        "uniform": _uniform,
+        "workers": lambda: _workers(options),
+        "quorum": lambda: _quorum(results, say, options),
+        "many": lambda: many_checks({workers: _wide_error(workers) for workers in MANY}),
+    }
+
+
+def _tables() -> list[Check]:
+    begun = time.process_time()
+    for workers in WORKERS:
+        for_workers(workers)
+    seconds = time.process_time() - begun
+    errors = least_errors(DEFAULT_BITS, DEFAULT_P, SUM_MAX // WORKERS[0])
+    least = {workers: min(errors[g] for g in range(1, SUM_MAX // workers + 1)) for workers in WORKERS}
+    found = {way: {workers: of(workers) for workers in WORKERS} for way, of in WAYS.items()}
+    errors_found = {workers: table.mse for workers, table in found[CONTROLLER].items()}
+    return [*table_checks(errors_found, least, seconds), *way_checks(found)]
+
+
+def _uniform() -> list[Check]:
+    ratios = {}
+    for workers in WORKERS:
+        solved, even = chosen_table("thc", workers), chosen_table("thc-uniform", workers)
+        ratios[workers] = (solved.mse + solved.clip_mse) / (even.mse + even.clip_mse)
+    return uniform_checks(ratios)
+
+
+def _wide_error(workers: int) -> float:
+    """NMSE of one of so many workers' normal values, by `thc-wide`."""
+    x = torch.randn(VALUES, generator=torch.Generator().manual_seed(1))
+    sent = wide_codec(workers=workers, job=1, worker=0).begin(x, 0, 0)
+    sent.encode(sent.preliminary())
+    return float(sent.residual().square().sum() / x.square().sum())
+
+
+def _workers(options: PapersOptions) -> list[Check]:
+    """Trained in one process: THC against the exact mean."""
+    ours = ThcOptions({"thc": THC}, TRAINED, options.seeds, **(_QUICK if options.quick else {}))
+    samples = digits_data.load()
+    found = {
+        workers: tuple(
+            statistics.mean(train_variant(case, workers, seed, ours, samples).accuracy for seed in options.seeds)
+            for case in (None, THC)
+        )
+        for workers in TRAINED
+    }
+    return accuracy_checks(found)
+
+
+def _quorum(results: Path, say: Say, options: PapersOptions) -> list[Check]:
+    """A worker that computes three times slower, with THC from all and from three of four."""
+    train_options = TrainOptions(max_steps=QUICK_STEPS if options.quick else None)
+    summary, _ = run(
+        RunOptions(
+            systems=("thc", "thc-bounded"),
+            train=train_options,
+            conditions=Conditions(slow=OfHost(3, SLOWER)),
+            laned=LanedOptions(quorum=3),
+        ),
+        results,
+        say,
+    )
+    return quorum_checks(summary["systems"]["thc"], summary["systems"]["thc-bounded"])
+
+
+def _by_hand(workers: int) -> ThcTable:
+    """That of a job file of five fields."""
+    brief = {"format": FORMAT, "name": "hand", "job": 1, "aggregator": _SERVER, "hosts": _hosts(workers)}
+    return _of_job_file(brief)
+
+
+def _by_up(workers: int) -> ThcTable:
+    """That of a job by `sumwire up`, and of one by `sumwire.init(aggregator="rank0")`."""
+    return _of_job_file(described(_hosts(workers), _SERVER, Wanted()))
+
+
+def _hosts(workers: int) -> list[str]:
+    return [f"10.0.1.{number}" for number in range(1, workers + 1)]
+
+
+def _of_job_file(data: Mapping[str, Any]) -> ThcTable:
+    thc = parse_job(data, 0).thc
+    assert thc is not None
+    return ThcTable(thc.table, thc.bits, thc.granularity, thc.p)
+
+
+def chosen_table(system: str, workers: int) -> ThcTable:
+    """The table that the controller chooses for a run of the lab with this system."""
+    fabric = plan(workers, LinkOptions(), "papers")
+    jobs = control_plane.training_job(fabric, RECIPES[system])
+    nobody = {switch.name: control_plane.NO_SWITCH for switch in fabric.switches}
+    config = sumwire_controller.parse_config(yaml.safe_dump(control_plane.configuration(fabric, nobody, jobs)))
+    [job] = config.jobs
+    assert job.thc is not None
+    return ThcTable(job.thc.table, job.thc.bits, job.thc.granularity, job.thc.p)
+
+
+CONTROLLER: Final = "controller and lab"
+WAYS: Final[Mapping[str, Callable[[int], ThcTable]]] = {
+    CONTROLLER: partial(chosen_table, "thc"),
+    "a job file by hand": _by_hand,
+    "sumwire up and init()": _by_up,
+}

@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options and rows of verify-ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.paths import ROOT
+from sumwire_lab.errors import LabError, OptionError
+from sumwire_lab.experiments import added_lines, outer_steps
+from sumwire_lab.experiments.sharded import Sharded
+from sumwire_lab.options import arguments
+from sumwire_lab.options.ways_options import WAYS, WaysOptions
+from sumwire_lab.study.check import Check, equal
+from sumwire_lab.study.experiment import Say
+from sumwire_lab.system import congestion_control
+from sumwire_lab.verify import entry_points
+from sumwire_lab.verify.plan import Experiment
+
+KNOWN = {"one": lambda: [equal("one", 1, 1)], "two": lambda: [equal("two", 1, 1)]}
+
+
+def parsed(*words: str) -> WaysOptions:
+    return arguments.ways_options(arguments.parser().parse_args(["verify-ways", *words]))
+
+
+def test_options() -> None:
+    assert parsed() == WaysOptions(WAYS, quick=False)
+    assert (parsed().seeds, parsed("--quick").seeds) == ((1, 2, 3), (1,))
+    assert parsed("--rows", "start-two").wanted("start", KNOWN) == ["two"]
+
+
+@pytest.mark.parametrize("text", ["x", "", "start,", "x-one"])
+def test_no_such_way(text: str) -> None:
+    with pytest.raises(OptionError, match="rows="):
+        parsed("--rows", text)
+
+
+def test_no_such_row() -> None:
+    with pytest.raises(OptionError, match="rows=start-three: rows of start are one, two"):
+        parsed("--rows", "start-three").wanted("start", KNOWN)
+
+
+def test_rows_of_each_way_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def experiments(results: Path, say: Say, options: WaysOptions) -> dict[str, Experiment]:
+        return KNOWN
+
+    assert tuple(entry_points.WAYS_IN) == WAYS
+    monkeypatch.setattr(entry_points, "WAYS_IN", {"start": experiments})
+    plan = entry_points.plan(tmp_path, lambda _: None, WaysOptions(("start-two",)))
+    assert list(plan.experiments) == ["start-two"]
+    assert plan.carry_out(tmp_path, lambda _: None) == [Check("two", 1, "1", holds=True)]
+    assert (tmp_path / "verify-ways.json").is_file()
+
+
+def test_the_page_has_every_row(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "lab.md").read_text()
+    for way, experiments in entry_points.WAYS_IN.items():
+        rows = experiments(tmp_path, lambda _: None, WaysOptions())
+        assert [row for row in rows if f"| `{way}-{row}` |" not in page] == []
+
+
+def test_three_lines_are_added_to_a_plain_script() -> None:
+    plain = added_lines.PLAIN.read_text()
+    changed = added_lines.with_sumwire(plain)
+    assert added_lines.lines_added(plain, changed) == 3
+    assert added_lines.lines_added("a\nb\n", "a\nc\n") == 2
+
+
+def test_rows_of_lines() -> None:
+    good = {"lines": 3, "gloo": [0.97, 0.96, 0.98], "sumwire": [0.965, 0.96, 0.98]}
+    assert [check.holds for check in entry_points.line_checks(good)] == [True, True]
+    assert [check.holds for check in entry_points.line_checks(good | {"lines": 4})] == [False, True]
+    assert [check.holds for check in entry_points.line_checks(good | {"sumwire": [0.95, 0.96, 0.98]})] == [True, False]
+    assert [check.holds for check in entry_points.line_checks(good | {"sumwire": [0.99, 0.96, 0.98]})] == [True, False]
+
+
+def test_rows_of_nodes() -> None:
+    record = {"nodes": 8, "ranks": 8, "node": 1000.0, "flat": 8000.0}
+    assert entry_points.node_check(record).holds
+    assert not entry_points.node_check(record | {"node": 1030.0}).holds
+    assert not entry_points.node_check(record | {"node": 8000.0}).holds
+
+
+def test_rows_of_a_tree() -> None:
+    """Each leaf sends the root one sum for all of its workers."""
+
+    def record(received: int, same: bool = True) -> dict[str, Any]:
+        flat, tree = ({way: {"received": taken} for way in ("exact", "thc")} for taken in (8000, received))
+        return {
+            "workers": 8, "leaves": 2, "values": 9, "same": {"exact": same, "thc": True}, "flat": flat, "tree": tree,
+        }  # fmt: skip
+
+    assert [check.holds for check in entry_points.tree_checks(record(2030))] == [True] * 6
+    assert [check.holds for check in entry_points.tree_checks(record(8000))][:2] == [True, False]
+    assert [check.holds for check in entry_points.tree_checks(record(2000, same=False))][:2] == [False, True]
+
+
+def test_rows_of_sharded_training() -> None:
+    """The slowest turn does not count, the median does."""
+    took = {"gloo": [9.0, 3.0, 3.3], "sumwire": [1.0, 1.1, 0.2]}
+    record = Sharded(1_532_257, took, {"gloo": [0.5], "sumwire": [0.6]}, {"gloo": [2.0], "sumwire": [2.5]}, True)
+    ratio, same = entry_points.hybrid_checks(record)
+    assert (ratio.holds, same.holds) == (True, True)
+    assert ratio.value == {
+        "ratio": 3.3, "gloo": 3.3, "sumwire": 1.0, "CPU s gloo": 0.5, "CPU s sumwire": 0.6, "loss gloo": 2.0,
+        "loss sumwire": 2.5,
+    }  # fmt: skip
+    slow = Sharded(6_013_537, {"gloo": [2.9], "sumwire": [1.0]}, record.cpu_s, record.losses, False)
+    assert [check.holds for check in entry_points.hybrid_checks(slow)] == [False, False]
+    assert entry_points.narrow_check(slow).holds
+    assert "transformer, 6.0 M parameters, 4 x 2 ranks" in entry_points.narrow_check(slow).check
+
+
+@pytest.mark.parametrize(("rounded", "equal", "held"), [(1.9, True, [True] * 3), (2.1, False, [True, False, False])])
+def test_rows_of_shards_on_all_ranks(rounded: float, equal: bool, held: list[bool]) -> None:
+    """Gathers with 8 bits have the target; both mechanisms are told alone."""
+    took = {"gloo": [6.0], "sumwire": [4.0], "gloo, parameters 8bit": [4.2], "sumwire, parameters 8bit": [rounded]}
+    record = Sharded(6_013_537, took, {"gloo": [0.5]}, {"gloo": [2.0]}, equal)
+    checks = entry_points.whole_checks(record)
+    assert [check.holds for check in checks] == held
+    assert checks[0].value["ratio"] == 1.5
+    assert checks[1].value["gloo / gloo with 8 bits"] == 1.43
+    assert checks[1].value["gloo with 8 bits / sumwire with 8 bits"] == round(4.2 / rounded, 2)
+
+
+def test_rows_of_losses_with_rounded_parameters() -> None:
+    found = {"gloo": [2.0, 2.2], "4bit": [2.0, 2.0], "4bit, parameters 8bit": [2.0, 2.03]}
+    assert entry_points.sharded_loss_check(found).holds
+    assert not entry_points.sharded_loss_check({**found, "4bit, parameters 8bit": [2.0, 2.05]}).holds
+
+
+def test_rows_of_outer_steps() -> None:
+    good, slow = ({"values": 9, "seconds": {"gloo": 6.0, "int8 ring": 2.0, "4bit": own}} for own in (1.0, 1.1))
+    assert [check.holds for check in entry_points.outer_time_checks({"cubic": good, "bbr": good})] == [True] * 4
+    assert [check.holds for check in entry_points.outer_time_checks({"cubic": slow, "bbr": good})] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    with_bbr = entry_points.outer_time_checks({"cubic": good, "bbr": slow})[3]
+    assert (with_bbr.holds, with_bbr.target) == (True, "reported")
+    assert with_bbr.value == {"ratio": 1.82, "int8 ring": 2.0, "4bit": 1.1, "values": 9}
+    losses = {"exact": [2.0, 2.2], "4bit": [2.02, 2.2], "1bit": [2.1, 2.2]}
+    assert entry_points.outer_loss_check(losses).holds
+    assert not entry_points.outer_loss_check(losses | {"4bit": [2.1, 2.2]}).holds
+
+
+def test_an_outer_step_takes_the_slowest_workers_time_of_each_system_in_turn() -> None:
+    one, other = ([6.0, 2.0, 1.0, 7.0, 3.0, 0.5, 8.0, 4.0, 2.0], [5.0, 2.5, 1.0, 9.0, 1.0, 0.5, 8.0, 1.0, 3.0])
+    workers = [{"sizes": [{}, {"seconds": seconds}]} for seconds in (one, other)]
+    assert outer_steps.by_system(workers, 1) == {"gloo": 8.0, "int8 ring": 3.0, "4bit": 1.0}
+
+
+def test_congestion_controls_of_the_kernel(tmp_path: Path) -> None:
+    file = tmp_path / "tcp_available_congestion_control"
+    file.write_text("reno bbr cubic\n")
+    assert congestion_control.available(("cubic", "vegas", "bbr"), file) == ("cubic", "bbr")
+    with pytest.raises(LabError, match="tcp_available_congestion_control has 'reno bbr cubic', none of vegas"):
+        congestion_control.available(("vegas",), file)
+
+
+def test_bytes_of_the_ring() -> None:
+    """A byte a value and a float32 a block; an error of at most half a step of the block's largest value."""
+    x = torch.randn(3, outer_steps.BLOCK, generator=torch.Generator().manual_seed(1))
+    x[1] *= 1000
+    content = outer_steps.packed(x)
+    assert len(content) == 3 * (outer_steps.BLOCK + 4)
+    step = x.abs().amax(1, keepdim=True) / 127
+    assert bool(((outer_steps.unpacked(content) - x).abs() <= step / 2 * 1.0001).all())
+    assert torch.equal(
+        outer_steps.unpacked(outer_steps.packed(torch.zeros(1, outer_steps.BLOCK))), torch.zeros(1, 4096)
+    )

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows and options of verify-trust."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options import arguments
+from sumwire_lab.options.trust_options import ROWS, TrustOptions
+from sumwire_lab.verify import security
+from sumwire_lab.verify.processes import Ended
+
+QUICK = TrustOptions(quick=True)
+
+
+def parsed(*words: str) -> TrustOptions:
+    return arguments.trust_options(arguments.parser().parse_args(["verify-trust", *words]))
+
+
+def test_options() -> None:
+    assert parsed() == TrustOptions(ROWS, quick=False)
+    assert parsed("--rows", "forged,tls", "--quick") == TrustOptions(("forged", "tls"), quick=True)
+    assert (QUICK.amount(10_000), QUICK.amount(50), TrustOptions().amount(7)) == (100, 1, 7)
+
+
+@pytest.mark.parametrize("text", ["x", "", "tls,tls", "tls,"])
+def test_wrong_rows(text: str) -> None:
+    with pytest.raises(OptionError, match="rows="):
+        parsed("--rows", text)
+
+
+def test_a_row_of_tests_needs_one_that_ran_and_none_that_failed() -> None:
+    def verdict(*outcomes: str) -> bool | None:
+        return security.tests_check("x", "y", {f"test{k}": one for k, one in enumerate(outcomes)}).holds
+
+    assert verdict("passed", "skipped") is True
+    assert (verdict("passed", "failed"), verdict("skipped"), verdict()) == (False, False, False)
+    assert security.attack_check(6, "a planted library", {"t": "failed"}).why == "t"
+
+
+def test_a_row_of_a_command() -> None:
+    assert [security.command_check("x", "y", Ended(status, "said")).holds for status in (0, 1, 139)] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_rows_of_the_network() -> None:
+    good = {"forged": 1000, "wanted": 1000, "wrong": 0, "ended": 0}
+    for change, holds in (({}, [True] * 3), ({"forged": 999}, [False, True, True]),
+                          ({"wrong": 1}, [True, False, True]), ({"ended": 1}, [True, True, False])):  # fmt: skip
+        assert [check.holds for check in security.network_checks(good | change)] == holds
+
+
+def test_rows_of_the_hostile_job() -> None:
+    record = {"alone_s": 1.0, "beside_s": 1.3, "link_share": 0.9}
+    assert [check.holds for check in security.hostile_job_checks(record)] == [True, True]
+    assert [check.holds for check in security.hostile_job_checks(record | {"beside_s": 1.31})] == [False, True]
+    assert [check.holds for check in security.hostile_job_checks(record | {"link_share": 0.5})] == [True, False]
+
+
+def test_rows_of_the_schedules() -> None:
+    record: dict[str, Any] = {"seeds": 300, "seconds": 10.0, "violations": []}
+    assert [check.holds for check in security.schedule_checks(record, 300)] == [True] * 3
+    assert [check.holds for check in security.schedule_checks(record, 301)] == [False, True, True]
+    assert [check.holds for check in security.schedule_checks(record | {"violations": [{}]}, 300)] == [
+        True,
+        False,
+        True,
+    ]
+    assert [check.holds for check in security.schedule_checks(record | {"seconds": 10.1}, 300)] == [True, True, False]
+
+
+def test_rows_of_a_siege() -> None:
+    record = {"answers_s": {"nothing": 9.0, "1000 silent": 1.0}, "grown_mib": 50.0}
+    assert [check.holds for check in security.siege_checks(record)] == [True, True]
+    worse = {"answers_s": {"1000 silent": 1.1}, "grown_mib": 50.1}
+    assert [check.holds for check in security.siege_checks(worse)] == [False, False]
+    assert [check.holds for check in security.siege_checks(None)] == [False, False]
+    assert security.fuzzed_check(9, {"finding": None, "updates": 9}).holds
+    assert (
+        security.fuzzed_check(9, {"finding": "a lie"}).holds,
+        security.fuzzed_check(9, {"finding": "a lie"}).why,
+    ) == (False, "a lie")
+
+
+def test_every_broken_rule_must_be_found() -> None:
+    names = [f"rule{k}" for k in range(20)]
+    assert security.mutation_check(names, names).holds
+    assert not security.mutation_check(names[:19], names[:19]).holds
+    missed = security.mutation_check(names, names[1:])
+    assert (missed.holds, missed.why) == (False, "rule0")
+
+
+def test_rows_of_authentication_tags() -> None:
+    times = {"plain": 2.0, "keyed": 3.0}
+    good = {"forged": 9, "switch_us": times, "host_us": times, "switch_taken": 0, "host_taken": 0}
+    assert [check.holds for check in security.keyed_checks(good)] == [True] * 4
+    dear = {"plain": 2.0, "keyed": 3.01}
+    assert [check.holds for check in security.keyed_checks(good | {"switch_us": dear})] == [False, True, True, True]
+    assert [check.holds for check in security.keyed_checks(good | {"host_us": dear})] == [True, False, True, True]
+    assert [check.holds for check in security.keyed_checks(good | {"switch_taken": 1})] == [True, True, False, True]
+    assert [check.holds for check in security.keyed_checks(good | {"host_taken": 1})] == [True, True, True, False]
+
+
+def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All of them together, with what they run replaced."""
+    ran: list[str] = []
+
+    def module(words: Sequence[str]) -> Ended:
+        ran.append(words[0])
+        if "--siege" in words:
+            record = {"finding": None, "siege": {"answers_s": {"1000 silent": 0.1}, "grown_mib": 1.0}}
+            Path(words[-1]).write_text(json.dumps(record))
+        if "--mutation" in words:
+            return Ended(1, "found")
+        if words[0] == "simulate":
+            played = {"seeds": int(words[2]), "seconds": 1.0, "violations": []}
+            Path(words[-1]).write_text(json.dumps(played))
+        return Ended(0, "done")
+
+    def tests(paths: Sequence[str], environment: object = None) -> dict[str, str]:
+        ran.extend(paths)
+        return dict.fromkeys(paths, "passed")
+
+    network = {"forged": 1, "wanted": 1, "wrong": 0, "ended": 0}
+    beside = {"alone_s": 1.0, "beside_s": 1.0, "link_share": 1.0}
+    monkeypatch.setattr(security, "run_module", module)
+    monkeypatch.setattr(security, "run_words", lambda _: Ended(0, " ".join(f"rule{k}" for k in range(20))))
+    monkeypatch.setattr(security, "run_tests", tests)
+    monkeypatch.setattr(security, "run_blind", lambda: {"codecs": {}})
+    times = {"plain": 1.0, "keyed": 1.2}
+    keyed = {"forged": 1, "switch_us": times, "host_us": times, "switch_taken": 0, "host_taken": 0}
+    monkeypatch.setattr(security, "run_keyed", lambda *_: keyed)
+    monkeypatch.setattr(security, "run_forged", lambda *_: network)
+    monkeypatch.setattr(security, "run_beside", lambda *_: beside)
+    checks = security.plan(tmp_path, lambda _: None, QUICK).carry_out(tmp_path, lambda _: None)
+    assert all(check.holds for check in checks)
+    assert len([check for check in checks if check.check.startswith("attack ")]) == 8
+    assert {"softswitch.fuzz.programs", "softswitch.fuzz.p4runtime", "simulate", "sumwire_lab"} <= set(ran)
+    assert json.loads((tmp_path / "verify-trust.json").read_text())
