@@ -150,7 +150,7 @@ def leave_group() -> None:
     """Leave the process group, and end this process."""
     import torch.distributed as dist
 
-    from sumwire_lab.training.worker import leave
+    from sumwire_lab.system.processes import leave
 
     dist.destroy_process_group()
     leave()
