@@ -17,9 +17,8 @@ from sumwire_protocol.logs.events import Event
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import arguments as options
-from sumwire_lab.options import recorded
-from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.options.script_options import ScriptOptions
+from sumwire_lab.options import recorded, run_options
+from sumwire_lab.options.run_options import RunOptions, ScriptOptions
 
 if TYPE_CHECKING:
     from sumwire_lab.run.standing import Standing
@@ -41,7 +40,7 @@ def say(line: str) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    chosen, work = options.run_options(arguments), options.script_options(arguments)
+    chosen, work = run_options.run_options(arguments), run_options.script_options(arguments)
     if work.keep:
         from sumwire_lab.run import standing
 
@@ -76,7 +75,7 @@ def _trained(arguments: argparse.Namespace, chosen: RunOptions) -> Path:
 def _replay(arguments: argparse.Namespace) -> int:
     words = recorded.words_of(recorded.settings_in(arguments.folder), arguments.folder)
     again = options.parser().parse_args(["run", *words, f"--results={arguments.results}"])
-    folder = _trained(again, options.run_options(again))
+    folder = _trained(again, run_options.run_options(again))
     return _compared(arguments.folder, folder, folder / "compare.html")
 
 

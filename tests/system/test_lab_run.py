@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from helpers import ledgers
 from helpers.logs import logged
-from sumwire_lab.options import arguments, recorded
+from sumwire_lab.options import arguments, recorded, run_options
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run import comparison
 from sumwire_protocol.logs.events import Event
@@ -80,7 +80,7 @@ def test_the_run_can_be_made_again_and_compared(plain: tuple[dict[str, Any], Pat
     _, folder, said = plain
     assert any(line.startswith("live: http://127.0.0.1:") for line in said)
     words = recorded.words_of(recorded.settings_in(folder), folder)
-    again = arguments.run_options(arguments.parser().parse_args(["run", *words]))
+    again = run_options.run_options(arguments.parser().parse_args(["run", *words]))
     assert (again.workers, again.train.seed) == (OPTIONS.workers, OPTIONS.train.seed)
     found = comparison.compare(comparison.Recorded.of(folder), comparison.Recorded.of(folder))
     assert found.comparable

@@ -34,9 +34,8 @@ from torch import Tensor, nn
 
 from sumwire_lab.bench.benchmark import Chart, Context, Presentation, Series, Suite, Table
 from sumwire_lab.options.bench_options import BenchOptions
-from sumwire_lab.options.recipes import BASELINE, parse
+from sumwire_lab.options.recipes import BASELINE, TASKS, parse
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.training import digits_data, workload
 from sumwire_lab.training.trainer import make_optimizer
 

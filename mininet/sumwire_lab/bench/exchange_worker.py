@@ -27,9 +27,8 @@ from sumwire import systems
 
 from sumwire_lab.bench.timing import sides
 from sumwire_lab.bench.workers import run_worker
-from sumwire_lab.options.recipes import Chosen, parse
+from sumwire_lab.options.recipes import DEFAULT_TASK, Chosen, parse
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.options.tasks import DEFAULT_TASK
 from sumwire_lab.system import drop_counters
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds
 from sumwire_lab.training.trainer import system_options

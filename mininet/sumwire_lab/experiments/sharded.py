@@ -32,8 +32,8 @@ from torch.distributed.tensor import DTensor
 
 from sumwire_lab.bench.workers import join_group, network_experiment, run_workers, saved
 from sumwire_lab.errors import LabError, ProcessDiedError
+from sumwire_lab.options.recipes import TEXT
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.options.tasks import TEXT
 from sumwire_lab.run.session import open_session
 from sumwire_lab.study.experiment import Say
 from sumwire_lab.system.processes import end_with_parent, leave

@@ -12,12 +12,12 @@ from typing import Any, Final
 import sumwire_controller
 import yaml
 from sumwire.systems.spec import SWITCH
-from sumwire_protocol.tables import AUTO, UNIFORM
+from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, UNIFORM
 
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.priority_lanes import SLOTS as LANED_SLOTS
 from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.options.recipes import RECIPES, SYSTEM_OPS, Recipe
+from sumwire_lab.options.recipes import RECIPES, SYSTEM_OPS, TABLED, Recipe
 from sumwire_lab.options.run_options import TrainOptions
 
 CONFIGURATION: Final = "controller.yaml"
@@ -55,8 +55,8 @@ def job(fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, co
 
 def thc_table(recipe: Recipe, train: TrainOptions) -> dict[str, Any]:
     """The section `thc` of a recipe's job."""
-    written: dict[str, Any] = {"bits": train.bits, "p": train.clip, "table": UNIFORM if recipe.uniform else AUTO}
-    return written if train.granularity is None else written | {"granularity": train.granularity}
+    usual: dict[str, Any] = {"bits": DEFAULT_BITS, "p": DEFAULT_P, "table": UNIFORM if recipe.uniform else AUTO}
+    return usual | {name: train.system[name] for name in TABLED if name in train.system}
 
 
 def bounded_job(fabric: Fabric, options: LanedOptions, recipe: Recipe, train: TrainOptions) -> list[dict[str, Any]]:

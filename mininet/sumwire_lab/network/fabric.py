@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options.layout import HostEntry, Layout, SwitchEntry
+from sumwire_lab.options.layout import SHAPES, HostEntry, Layout, SwitchEntry, leaves_of
 from sumwire_lab.options.run_options import WORKERS_MAX, LinkOptions
-from sumwire_lab.options.shapes import SHAPES, leaves_of
 
 PREFIX_LEN: Final = 24
 _HOST_IP: Final = "10.0.0.{}"

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options.recipes import BASELINE, parse
+from sumwire_lab.options.recipes import BASELINE, TEXT, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.options.tasks import TEXT
 
 ACP: Final = "acp@group"
 POWERSGD: Final = "powersgd"
@@ -81,7 +80,7 @@ class AcpOptions:
         if "buffers" in self.parts:
             yield from (self._swept("buffers", buffer_mb=size) for size in self.buffers)
         if "ranks" in self.parts:
-            yield from (self._swept("ranks", rank=rank) for rank in self.ranks)
+            yield from (self._swept("ranks", system={"rank": rank}) for rank in self.ranks)
 
     def case(self, system: str, mode: str) -> AcpCase:
         """A system in one of MODES."""

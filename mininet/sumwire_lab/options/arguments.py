@@ -17,7 +17,6 @@ from sumwire_protocol.tables import KINDS
 from sumwire_protocol.version import __version__
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options import layout as layouts
 from sumwire_lab.options.acp_options import PARTS, AcpOptions
 from sumwire_lab.options.bench_options import (
     CODECS,
@@ -28,27 +27,15 @@ from sumwire_lab.options.bench_options import (
     CodecOptions,
     parse_suites,
 )
-from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.faithful_options import GROUPS, FaithfulOptions
+from sumwire_lab.options.fields import add_flags
 from sumwire_lab.options.life_options import BMV2_SEEDS, ROWS, SEEDS, LifeOptions, parse_names, present
 from sumwire_lab.options.life_options import SWITCHES as LIFE_SWITCHES
 from sumwire_lab.options.papers_options import PAPERS, PapersOptions
-from sumwire_lab.options.priority_lanes import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
-from sumwire_lab.options.recipes import ALL_SYSTEMS, INNER, PLAIN, SYSTEM_OPS, SYSTEMS, named
-from sumwire_lab.options.run_options import (
-    BUFFER_MB,
-    ENGINES,
-    SWITCHES,
-    UNLIMITED,
-    LinkOptions,
-    RunOptions,
-    TrainOptions,
-)
-from sumwire_lab.options.script_options import ScriptOptions
+from sumwire_lab.options.recipes import DEFAULT_TASK, SYSTEM_OPS, SYSTEMS, TASKS, named, settings_class
+from sumwire_lab.options.run_options import ENGINES, SWITCHES, RunOptions, ScriptOptions
 from sumwire_lab.options.see_options import ROWS as SEE_ROWS
 from sumwire_lab.options.see_options import SeeOptions
-from sumwire_lab.options.shapes import TOPOLOGIES
-from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS
 from sumwire_lab.options.thc_variants import ABLATIONS, BLOCK, GLOBAL, MINMAX, NORM, THC, ThcOptions, Variant
 from sumwire_lab.options.trust_options import ROWS as TRUST_ROWS
 from sumwire_lab.options.trust_options import TrustOptions
@@ -113,130 +100,18 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-# Without effect where no training of the lab's own runs.
-_OF_TRAININGS: Final = (
-    "systems", "task", "epochs", "steps", "batch", "hidden", "rank", "share", "no_feedback", "no_reuse", "buffer_mb",
-    "late", "full_precision_every", "inner", "malformed", "metrics", "trace", "live", "blind", "slow", "lanes",
-    "quorum", "loss_bound", "divisor", "degrade", "no_queues", "no_drops", "trim", "no_priorities",
-)  # fmt: skip
-
-
 def _models_options(models: argparse.ArgumentParser) -> None:
     models.add_argument("--only", default="", help="models with commas; default: all")
     models.add_argument("--json", type=Path, metavar="PATH", help="write what was found there")
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:
-    link, all_ = LinkOptions(), RunOptions()
-    known = f"hosts, {all_.workers}, or as many as the file of --topology has"
-    run.add_argument("--workers", type=int, help=known)
-    run.add_argument("--bw", type=float, default=link.mbit, help="link rate in Mbit/s, %(default)s")
-    run.add_argument("--queue", type=int, default=link.queue_packets, help="packets a link's queue holds, %(default)s")
-    run.add_argument("--task", choices=tuple(TASKS), default=DEFAULT_TASK, help="what to train, %(default)s")
-    run.add_argument("--epochs", type=int, help=f"passes over the data; {_of_tasks('epochs')}")
-    run.add_argument("--steps", type=int, help=f"end after so many steps; {_of_tasks('max_steps')}")
-    run.add_argument("--batch", type=int, help=f"samples per worker and step; {_of_tasks('batch')}")
-    run.add_argument("--hidden", type=int, help=f"units of a hidden layer, or a width; {_of_tasks('hidden')}")
-    run.add_argument("--rank", type=int, help=f"rank of the low-rank systems; {_of_tasks('rank')}")
-    run.add_argument("--share", type=float, help=f"share of the values that topk sends, {TrainOptions().share}")
-    run.add_argument("--bits", type=int, default=THC.bits, help="of an index of THC's, %(default)s")
-    run.add_argument("--granularity", type=int, help="of THC's table; default: the best one for the workers")
-    run.add_argument("--clip", type=float, default=THC.p, help="share of values that THC clips, %(default)s")
-    run.add_argument("--no-feedback", action="store_true", help="without error feedback")
-    run.add_argument("--no-reuse", action="store_true", help="ACP-SGD draws its basis in every step")
-    text = f"gradient that shares a buffer, in MB, {BUFFER_MB:g}; 0: each tensor has its own"
-    run.add_argument("--buffer-mb", type=float, help=text)
-    run.add_argument("--late", action="store_true", help="send nothing before the backward pass has ended")
-    every = "marsit: every K-th round in full precision, 0 for never; default: as the system's name says"
-    run.add_argument("--full-precision-every", type=int, metavar="K", help=every)
-    run.add_argument("--inner", choices=tuple(INNER), default=PLAIN, help="marsit: its local optimizer, %(default)s")
-    run.add_argument("--seed", type=int, default=TrainOptions().seed, help="%(default)s")
-    known = f"of {', '.join(SYSTEMS)}, with @switch or @group; all: {', '.join(ALL_SYSTEMS)}"
-    run.add_argument(
-        "--systems", default=",".join(all_.systems), help=f"which to train, in this order: %(default)s; {known}"
-    )
-    known = f"%(default)s; one of {', '.join(TOPOLOGIES)}, or a YAML file with switches and hosts"
-    run.add_argument("--topology", default=all_.topology, help=known)
-    run.add_argument("--switch", choices=SWITCHES, default=all_.switch, help=_SWITCH_HELP)
-    run.add_argument("--server", action="store_true", help="P4 switches only forward, to a server that sums")
-    _engine_option(run)
-    run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
-    run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
-    run.add_argument("--metrics", metavar="FILE", help="serve metrics, and list in FILE where, while the run goes on")
-    run.add_argument("--trace", action="store_true", help="write workers' timelines to SYSTEM/trace.json, for Perfetto")
-    run.add_argument("--blind", action="store_true", help="workers mask what they send: the switch sees noise")
-    _condition_options(run)
-    _laned_options(run)
-    run.add_argument("--deadline", type=float, default=all_.deadline_s, help="seconds the run may take, %(default)s")
+    for group in (RunOptions, settings_class(), ScriptOptions):
+        add_flags(run, group)
+    run.add_argument("words", nargs="*", metavar="-- ARGUMENT", help="arguments of the script")
     known = "a page that follows the run, on the loopback address, at this port or any free one"
     run.add_argument("--live", nargs="?", type=int, const=0, metavar="PORT", help=known)
-    _script_options(run)
     _results_option(run)
-
-
-def _script_options(run: argparse.ArgumentParser) -> None:
-    """Something else than the lab's own training."""
-    run.add_argument("--script", type=Path, help="run this script on every host, as torchrun would, instead")
-    run.add_argument("words", nargs="*", metavar="-- ARGUMENT", help="arguments of the script")
-    run.add_argument("--cli", action="store_true", help="Mininet's prompt in the lab, instead or beside the script")
-    run.add_argument("--keep", action="store_true", help="leave the lab standing; `sumwire-lab down` takes it down")
-
-
-def script_options(arguments: argparse.Namespace) -> ScriptOptions:
-    """What `run` is to do instead of a training. Raises OptionError, also for an option that only a training has."""
-    chosen = ScriptOptions(arguments.script, tuple(arguments.words), arguments.cli, arguments.keep)
-    if chosen.any:
-        usual = parser().parse_args(["run"])
-        given = [name for name in _OF_TRAININGS if getattr(arguments, name) != getattr(usual, name)]
-        if given:
-            named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-            raise OptionError(
-                f"{named}: of the lab's own training, which --script, --cli and --keep replace; leave it out"
-            )
-    return chosen
-
-
-def _condition_options(run: argparse.ArgumentParser) -> None:
-    """Conditions of links and workers, the same for every system."""
-    run.add_argument("--trunk-bw", type=float, help="rate of links between switches in Mbit/s; default: as --bw")
-    run.add_argument("--loss", type=float, default=0.0, help="share of packets that every link loses in each direction")
-    run.add_argument("--gray", metavar="HOST:SHARE", help="one host's link loses this share, as 2:0.01")
-    run.add_argument("--background", type=float, default=0.0, help="share of every link that other TCP flows take")
-    run.add_argument(
-        "--incast", type=int, default=0, metavar="KB", help="twice a second all hosts send h1 so many kB at once"
-    )
-    run.add_argument("--slow", metavar="HOST:FACTOR", help="one worker computes so many times slower, as 3:3")
-
-
-def _laned_options(run: argparse.ArgumentParser) -> None:
-    """Options of the systems dlcp, thc-bounded and, of tagged packets, dlcp-ring and udp-ring."""
-    own = LanedOptions()
-    run.add_argument("--lanes", type=int, default=own.lanes, help="dlcp: priority classes of tensors, %(default)s")
-    run.add_argument("--quorum", type=int, help="dlcp, thc-bounded: contributions that close a slot; default: all")
-    run.add_argument(
-        "--loss-bound",
-        type=float,
-        default=own.loss_bound,
-        help="dlcp, thc-bounded: missing share a tensor may have, %(default)s",
-    )
-    run.add_argument(
-        "--divisor", choices=DIVISORS, default=own.divisor, help="dlcp, thc-bounded: divisor of sums, %(default)s"
-    )
-    run.add_argument(
-        "--degrade",
-        metavar="MODE:SHARE",
-        help=f"dlcp: what the switch does: {', '.join(DEGRADE_MODES)}",
-    )
-    run.add_argument("--no-queues", action="store_true", help="dlcp: without the P4 switches' virtual queues")
-    run.add_argument("--no-drops", action="store_true", help="dlcp: with virtual queues that drop only when full")
-    run.add_argument(
-        "--trim", action="store_true", help="dlcp: with virtual queues that cut instead of dropping by class"
-    )
-    run.add_argument(
-        "--no-priorities",
-        action="store_true",
-        help="dlcp, dlcp-ring, udp-ring: links with one queue for all priorities",
-    )
 
 
 def _bench_options(bench: argparse.ArgumentParser) -> None:
@@ -419,11 +294,6 @@ def _listed(numbers: tuple[int, ...]) -> str:
     return ",".join(map(str, numbers))
 
 
-def _of_tasks(name: str) -> str:
-    """Default of an option for each task, as text."""
-    return ", ".join(f"{task.name} {'-' if (own := getattr(task, name)) is None else own}" for task in TASKS.values())
-
-
 def _engine_option(command: argparse.ArgumentParser) -> None:
     text = "engine of the soft switch, %(default)s; auto: native if there is a compiler"
     command.add_argument("--engine", choices=ENGINES, default="auto", help=text)
@@ -431,75 +301,6 @@ def _engine_option(command: argparse.ArgumentParser) -> None:
 
 def _results_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("--results", type=Path, default=Path("results"), help="folder of results, %(default)s")
-
-
-def run_options(arguments: argparse.Namespace) -> RunOptions:
-    """Options of the command `run`. Raises OptionError."""
-    if arguments.bw == UNLIMITED:
-        raise OptionError(f"bw={arguments.bw}: a run of trainings needs a limit, 0.1 to 10000 Mbit/s")
-    layout = layouts.load(Path(arguments.topology)) if arguments.topology.endswith(layouts.SUFFIXES) else None
-    hosts = RunOptions().workers if layout is None else len(layout.hosts)
-    return RunOptions(
-        workers=hosts if arguments.workers is None else arguments.workers,
-        link=LinkOptions(arguments.bw, arguments.queue, arguments.trunk_bw),
-        train=TrainOptions.of(
-            arguments.task,
-            epochs=arguments.epochs,
-            batch=arguments.batch,
-            hidden=arguments.hidden,
-            seed=arguments.seed,
-            max_steps=arguments.steps,
-            rank=arguments.rank,
-            share=arguments.share,
-            bits=arguments.bits,
-            granularity=arguments.granularity,
-            clip=arguments.clip,
-            feedback=not arguments.no_feedback,
-            reuse=not arguments.no_reuse,
-            buffer_mb=arguments.buffer_mb,
-            late=arguments.late,
-            full_precision_every=arguments.full_precision_every,
-            inner=arguments.inner,
-        ),
-        systems=named(arguments.systems),
-        topology=arguments.topology if layout is None else Path(arguments.topology).name,
-        layout=layout,
-        switch=arguments.switch,
-        engine=arguments.engine,
-        server=arguments.server,
-        impair=arguments.impair,
-        malformed=arguments.malformed,
-        blind=arguments.blind,
-        metrics=arguments.metrics,
-        trace=arguments.trace,
-        conditions=_conditions(arguments),
-        laned=_laned(arguments),
-        deadline_s=arguments.deadline,
-    )
-
-
-def _laned(arguments: argparse.Namespace) -> LanedOptions:
-    return LanedOptions(
-        lanes=arguments.lanes,
-        quorum=arguments.quorum,
-        loss_bound=arguments.loss_bound,
-        divisor=arguments.divisor,
-        queues=not arguments.no_queues,
-        drops=not arguments.no_drops,
-        trims=arguments.trim,
-        priorities=not arguments.no_priorities,
-        degrade=None if arguments.degrade is None else Degrade.parse(arguments.degrade, arguments.seed),
-    )
-
-
-def _conditions(arguments: argparse.Namespace) -> Conditions:
-    return Conditions(
-        loss=arguments.loss,
-        gray=None if arguments.gray is None else OfHost.parse("gray", arguments.gray),
-        background=arguments.background,
-        incast_kb=arguments.incast,
-        slow=None if arguments.slow is None else OfHost.parse("slow", arguments.slow),
-    )
 
 
 def bench_options(arguments: argparse.Namespace) -> BenchOptions:

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options.fields import Checked, Rule, between, option, share
 
 BACKGROUND_MAX: Final = 0.95
 """On links between hosts; a server's link may be offered more."""
@@ -39,32 +41,41 @@ class OfHost:
 
 
 @dataclass(frozen=True)
-class Conditions:
+class Conditions(Checked):
     """Conditions hold for every system of a run. The default is none of them."""
 
-    loss: float = 0.0
-    """Share of packets lost at random on every limited link, in each direction."""
-    gray: OfHost | None = None
-    """Share of packets lost on one host's link in each direction, in addition to `loss`."""
-    background: float = 0.0
-    """Share of every host's link rate that paced TCP flows from each host to the next offer. With a server behind the
-    switch: share of its link's rate that flows from all hosts to it offer together."""
-    incast_kb: int = 0
-    """Kilobytes that every host sends to the first one at the same time, twice a second, over TCP."""
-    slow: OfHost | None = None
-    """Factor by which one worker computes slower."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.loss < 1:
-            raise OptionError(f"loss={self.loss}: a share of packets is at least 0 and below 1")
-        if self.gray is not None and not 0 < self.gray.value < 1:
-            raise OptionError(f"gray={self.gray}: a share of packets is above 0 and below 1")
-        if not 0 <= self.background <= _SERVER_BACKGROUND_MAX:
-            raise OptionError(f"background={self.background}: a share of a link, 0 to {_SERVER_BACKGROUND_MAX:g}")
-        if not 0 <= self.incast_kb <= _INCAST_MAX_KB:
-            raise OptionError(f"incast={self.incast_kb}: 0 to {_INCAST_MAX_KB} kilobytes")
-        if self.slow is not None and not 1 <= self.slow.value <= _SLOW_MAX:
-            raise OptionError(f"slow={self.slow}: a factor is 1 to {_SLOW_MAX:g}")
+    loss: float = option(
+        0.0,
+        "share of packets lost at random on every limited link, in each direction",
+        rule=share("a share of packets is at least 0 and below 1"),
+    )
+    gray: OfHost | None = option(
+        None,
+        "share of packets lost on one host's link in each direction, in addition to `loss`",
+        metavar="HOST:SHARE",
+        read=partial(OfHost.parse, "gray"),
+        rule=Rule(lambda gray: 0 < gray.value < 1, "a share of packets is above 0 and below 1"),
+    )
+    background: float = option(
+        0.0,
+        "share of every host's link rate that paced TCP flows from each host to the next offer; with --server: share "
+        "of its link's rate that flows from all hosts to it offer together",
+        rule=between(0, _SERVER_BACKGROUND_MAX, f"a share of a link, 0 to {_SERVER_BACKGROUND_MAX:g}"),
+    )
+    incast_kb: int = option(
+        0,
+        "kilobytes that every host sends to the first one at the same time, twice a second, over TCP",
+        flag="incast",
+        metavar="KB",
+        rule=between(0, _INCAST_MAX_KB, f"0 to {_INCAST_MAX_KB} kilobytes"),
+    )
+    slow: OfHost | None = option(
+        None,
+        "factor by which one worker computes slower, as 3:3",
+        metavar="HOST:FACTOR",
+        read=partial(OfHost.parse, "slow"),
+        rule=Rule(lambda slow: 1 <= slow.value <= _SLOW_MAX, f"a factor is 1 to {_SLOW_MAX:g}"),
+    )
 
     def check_hosts(self, workers: int) -> None:
         """Raises OptionError for a host that the run does not have, and for traffic with fewer than 2 hosts."""

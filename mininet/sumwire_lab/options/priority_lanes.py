@@ -4,29 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options.fields import Checked, Rule, flags_of, one_of, option, share
 
 LANES_MAX: Final = 8
 DIVISORS: Final = ("contributors", "workers")
 DEGRADE_MODES: Final = ("trim", "drop", "trim-results")
 SLOTS: Final = 1024
 """Slots of all lanes together; 256 for each of 4 lanes."""
-FLAGS: Final[Mapping[str, str]] = {
-    "lanes": "lanes",
-    "quorum": "quorum",
-    "loss_bound": "loss-bound",
-    "divisor": "divisor",
-    "queues": "no-queues",
-    "drops": "no-drops",
-    "trims": "trim",
-    "priorities": "no-priorities",
-    "degrade": "degrade",
-}
-"""The command line's name of each option."""
 BOUNDED: Final = frozenset({"quorum", "loss_bound", "divisor"})
 """Options of a job without lanes whose sums may lack contributions."""
 TAGGED: Final = frozenset({"priorities"})
@@ -60,35 +49,43 @@ class Degrade:
 
 
 @dataclass(frozen=True)
-class LanedOptions:
+class LanedOptions(Checked):
     """Applies to systems whose job has priority lanes. Of other systems of the run some have BOUNDED or TAGGED."""
 
-    lanes: int = 4
-    quorum: int | None = None
-    """Contributions that close a slot; None: those of all workers."""
-    loss_bound: float = 0.01
-    """Missing share that a tensor may have."""
-    divisor: str = DIVISORS[0]
-    """What a sum is divided by: the number of its contributors, or that of all workers."""
-    queues: bool = True
-    """Whether P4 switches keep virtual queues that mark and drop by class."""
-    drops: bool = True
-    """Whether these drop by class; otherwise they mark, and drop only when they are full."""
-    trims: bool = False
-    """Whether they cut THC contributions to their top planes where they would drop them by their class."""
-    priorities: bool = True
-    """Whether links serve packets by their priority."""
-    degrade: Degrade | None = None
+    lanes: int = option(
+        4,
+        "dlcp: priority classes of tensors",
+        rule=Rule(
+            lambda lanes: 1 <= lanes <= LANES_MAX and SLOTS % lanes == 0,
+            f"1 to {LANES_MAX} that divide {SLOTS} slots",
+        ),
+    )
+    quorum: int | None = option(
+        None, "dlcp, thc-bounded: contributions that close a slot", shown="default: those of all workers"
+    )
+    loss_bound: float = option(0.01, "dlcp, thc-bounded: missing share a tensor may have", rule=share())
+    divisor: str = option(
+        DIVISORS[0],
+        f"dlcp, thc-bounded: what sums are divided by, their contributors or all workers; {', '.join(DIVISORS)}",
+        rule=one_of(DIVISORS),
+    )
+    queues: bool = option(True, "dlcp: without the P4 switches' virtual queues, which mark and drop by class")
+    drops: bool = option(True, "dlcp: with virtual queues that drop only when full")
+    trims: bool = option(
+        False, "dlcp: with virtual queues that cut contributions instead of dropping them by class", flag="trim"
+    )
+    priorities: bool = option(True, "dlcp, dlcp-ring, udp-ring: links with one queue for all priorities")
+    degrade: Degrade | None = option(
+        None,
+        f"dlcp: what the switch does to a share of packets on purpose: {', '.join(DEGRADE_MODES)}",
+        metavar="MODE:SHARE",
+        read=Degrade.parse,
+    )
 
     def __post_init__(self) -> None:
-        if not 1 <= self.lanes <= LANES_MAX or SLOTS % self.lanes:
-            raise OptionError(f"lanes={self.lanes}: 1 to {LANES_MAX} that divide {SLOTS} slots")
+        super().__post_init__()
         if self.trims and not (self.queues and self.drops):
             raise OptionError("trim: cuts what virtual queues would drop by class; leave out no-queues and no-drops")
-        if not 0 <= self.loss_bound < 1:
-            raise OptionError(f"loss-bound={self.loss_bound}: a share is at least 0 and below 1")
-        if self.divisor not in DIVISORS:
-            raise OptionError(f"divisor={self.divisor}: known are {', '.join(DIVISORS)}")
 
     def check(self, workers: int, topology: str) -> None:
         """Check the quorum against the run. Raises OptionError."""
@@ -101,7 +98,7 @@ class LanedOptions:
 
     def given(self) -> tuple[str, ...]:
         """Names of the options that have another value than the default."""
-        return tuple(name for name in FLAGS if getattr(self, name) != getattr(_DEFAULTS, name))
+        return tuple(name for name in flags() if getattr(self, name) != getattr(_DEFAULTS, name))
 
     def applied(self, names: Collection[str]) -> dict[str, Any] | None:
         """For JSON: those of these names; None for no name."""
@@ -124,11 +121,10 @@ class LanedOptions:
         """For JSON."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> LanedOptions:
-        """The inverse of `as_dict`."""
-        degrade = raw["degrade"]
-        return cls(**{**raw, "degrade": None if degrade is None else Degrade(**degrade)})
-
 
 _DEFAULTS: Final = LanedOptions()
+
+
+def flags() -> dict[str, str]:
+    """The command line's name of each option."""
+    return {flag.field.name: flag.name for flag in flags_of(LanedOptions)}

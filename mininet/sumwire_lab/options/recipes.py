@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The systems that a run can compare, and the learning rates that each one trains each task with.
+"""The tasks that a run can train, the systems that it can compare, and their options and learning rates.
 
 A name is that of a system of the library or of a variant here, and after an @ what it runs over: `switch` (a job:
 P4 switches, or the software aggregator) or `group` (torch's process group, gloo). Without it: the switch for
@@ -12,17 +12,91 @@ schedule (model.learning_rate_factor), and so does Marsit's global step.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, make_dataclass
+from functools import cache
+from typing import Any, Final, get_type_hints
 
 from sumwire.systems import TABLE
-from sumwire.systems.spec import SWITCH, Route, SystemSpec
+from sumwire.systems.spec import MEANINGS, SWITCH, Route, SystemSpec
 from sumwire_protocol.ops import OPS
+from sumwire_protocol.tables import DEFAULT_BITS, P_LEAST, SUM_MAX, can_clip
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options.priority_lanes import BOUNDED, FLAGS, TAGGED
-from sumwire_lab.options.tasks import DIGITS, DIGITS_CNN, TEXT
+from sumwire_lab.options.fields import Checked, Rule, at_least, between, flags_of, from_arguments, option
+from sumwire_lab.options.priority_lanes import BOUNDED, TAGGED, flags
+
+
+@dataclass(frozen=True)
+class Task:
+    """The defaults of one task; `TrainOptions` explains the fields that a run can change."""
+
+    name: str
+    title: str
+    """Model and data, for reports."""
+    target: float
+    """Test accuracy, 0 to 1, to reach: the run records the time to it."""
+    epochs: int
+    batch: int
+    hidden: int
+    max_steps: int | None
+    adam: bool
+    """Whether mean gradients are applied by AdamW; else by SGD with Nesterov momentum."""
+    learning_rate: float
+    """Of systems that aggregate the mean gradient; `recipes` has those of the others."""
+    weight_decay: float
+    rank: int
+    """Of the low-rank systems."""
+    evaluate_every: int = 1
+    """Steps between two evaluations of the test accuracy."""
+
+
+DIGITS: Final = Task(
+    "digits",
+    "MLP on handwritten digits",
+    target=0.95,
+    epochs=10,
+    batch=32,
+    hidden=1024,
+    max_steps=None,
+    adam=False,
+    learning_rate=0.1,
+    weight_decay=1e-4,
+    rank=4,
+)
+DIGITS_CNN: Final = Task(
+    "digits-cnn",
+    "convolutional network on handwritten digits",
+    target=0.96,
+    epochs=20,
+    batch=64,
+    hidden=256,
+    max_steps=None,
+    adam=False,
+    learning_rate=0.05,
+    weight_decay=1e-4,
+    rank=4,
+)
+TEXT: Final = Task(
+    "text",
+    "character transformer on Python's own help texts",
+    target=0.42,
+    epochs=10,
+    batch=4,
+    hidden=192,
+    max_steps=150,
+    adam=True,
+    learning_rate=3e-3,
+    weight_decay=0.0,
+    rank=16,
+    evaluate_every=10,
+)
+TASKS: Final[Mapping[str, Task]] = {task.name: task for task in (DIGITS, DIGITS_CNN, TEXT)}
+DEFAULT_TASK: Final = DIGITS.name
+
+
+# -- systems -------------------------------------------------------------------------------------------
 
 BASELINE: Final = "gloo"
 """S-SGD over the group; `ssgd` is another name of it."""
@@ -70,19 +144,9 @@ class Recipe:
         return {transport: route.ops for transport, route in self.spec.routes.items()}
 
     @property
-    def ranked(self) -> bool:
-        """Whether it takes the run's rank."""
-        return self._takes("rank")
-
-    @property
     def merges_updates(self) -> bool:
         """Whether it is Marsit: an optimizer of its own makes the local updates, and every K-th round is exact."""
-        return self._takes("full_precision_every")
-
-    @property
-    def sparse(self) -> bool:
-        """Whether it takes the run's share of values."""
-        return self._takes("k")
+        return self._has("full_precision_every")
 
     @property
     def tabled(self) -> bool:
@@ -107,7 +171,7 @@ class Recipe:
     @property
     def tagged(self) -> bool:
         """Whether its packets have priorities and drop classes."""
-        return self.laned or self._takes("loss_bound")
+        return self.laned or self._has("loss_bound")
 
     @property
     def warm_up_steps(self) -> int:
@@ -119,7 +183,7 @@ class Recipe:
     def _default_route(self) -> Route[Any]:
         return next(iter(self.spec.routes.values()))
 
-    def _takes(self, option: str) -> bool:
+    def _has(self, option: str) -> bool:
         return option in self._default_route.options.names()
 
 
@@ -147,10 +211,26 @@ class Chosen:
         return self.recipe.bounded and self.switched
 
     @property
+    def hooked(self) -> bool:
+        """Whether its gradients go through DDP's hook, bucket by bucket."""
+        return self.recipe.spec.acts == "hook"
+
+    def has(self, option: str) -> bool:
+        """Whether the library's system has this option over this transport."""
+        return option in self.recipe.spec.routes[self.transport].options.names()
+
+    def takes(self, option: str) -> bool:
+        """Whether the option of a system, by the library's name, changes what it does in a run. What its name says
+        (`topk10`) is not changed."""
+        if option in self.recipe.options and option not in _CHANGED:
+            return False
+        return self.has(option) or (option in TABLED and self.recipe.tabled and self.switched)
+
+    @property
     def laned_options(self) -> frozenset[str]:
         """Names of the run's options of lanes that it has."""
         if self.recipe.laned:
-            return frozenset(FLAGS)
+            return frozenset(flags())
         return (BOUNDED if self.bounded else frozenset()) | (TAGGED if self.recipe.tagged else frozenset())
 
 
@@ -203,6 +283,77 @@ ALL_SYSTEMS: Final = (
     "thc", "marsit", "marsit100", "vote", "ef-sign", "ssdm", "cascade", "fp16", "powersgd", "topk", "sum32", "acp"
 )  # fmt: skip
 """What `all` stands for, beside the baseline."""
+
+
+# -- options of systems, as the library has them --------------------------------------------------------
+
+TABLED: Final = ("bits", "granularity", "p")
+"""Options of THC's table. Over a switch the job's table has them."""
+# Recipes set these, and a run may set them otherwise.
+_CHANGED: Final = frozenset({"full_precision_every", "start_iter"})
+# The run sets these itself: by its seed, its workers, its schedule, its buckets and its lanes.
+_OF_THE_RUN: Final = frozenset(
+    {"seed", "rows", "address", "global_lr", "threshold_bytes", "accumulation", "loss_bound", "early_forward"}
+)
+# Flags that have another name than the library's option.
+_FLAGS: Final = {"k": "share", "p": "clip", "error_feedback": "no-feedback"}
+_RULES: Final[Mapping[str, Rule]] = {
+    "rank": at_least(1),
+    "k": Rule(lambda value: 0 < value <= 1, "must be above 0 and at most 1"),
+    "bits": between(1, DEFAULT_BITS, f"must be 1..{DEFAULT_BITS}"),
+    "granularity": between(1, SUM_MAX, f"must be 1..{SUM_MAX}"),
+    "p": Rule(can_clip, f"a share is above 0 and below 1, and no less than {P_LEAST:g}"),
+    "full_precision_every": at_least(0, "must be at least 1, or 0 for never"),
+}
+
+
+def takers_of(option: str) -> list[str]:
+    """The systems that take an option of the library, over one of their transports at least."""
+    return [
+        name
+        for name, recipe in RECIPES.items()
+        if any(Chosen(name, recipe, transport).takes(option) for transport in recipe.ops)
+    ]
+
+
+@cache
+def settings_class() -> type:
+    """A dataclass with a field for every option of a system that a run may set, None for the system's own value. The
+    fields come from the library's table: a new option there is one of `run` at once."""
+    hints = {
+        name: kind
+        for spec in TABLE.values()
+        for route in spec.routes.values()
+        for name, kind in get_type_hints(route.options).items()
+    }
+    made = []
+    for name, meaning in MEANINGS.items():
+        takers = takers_of(name)
+        if name in _OF_THE_RUN or not takers:
+            continue
+        switch = hints[name] is bool
+        told = f"{', '.join(takers)}: {'do not ' if switch else ''}{meaning}"
+        rule, flag = _RULES.get(name), _FLAGS.get(name, "")
+        field_ = option(True if switch else None, told, flag=flag, rule=rule, shown="default: the system's own")
+        made.append((name, hints[name] if switch else hints[name] | None, field_))
+    return make_dataclass("SystemSettings", made, bases=(Checked,), frozen=True)
+
+
+def settings_of(arguments: Namespace) -> dict[str, Any]:
+    """What a command line says of systems' options, by the library's names. Raises OptionError."""
+    given = vars(from_arguments(settings_class(), arguments))
+    return {name: value for name, value in given.items() if value not in (None, True)}
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raises OptionError for an option that no system takes, and for a value that breaks its rule."""
+    known = {flag.field.name: flag for flag in flags_of(settings_class())}
+    for name, value in settings.items():
+        if name not in known:
+            raise OptionError(f"{name}={value}: no system takes it; known are {', '.join(known)}")
+        rule = known[name].option.rule
+        if rule is not None:
+            rule.check(known[name].name, value)
 
 
 def parse(name: str) -> Chosen:

@@ -4,60 +4,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any, Final
 
 from sumwire_protocol.ops import BY_NAME
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options import layout as layouts
 from sumwire_lab.options.conditions import BACKGROUND_MAX, Conditions
-from sumwire_lab.options.layout import Layout
-from sumwire_lab.options.priority_lanes import BOUNDED, FLAGS, LanedOptions
-from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, INNER, PLAIN, SYSTEMS, Chosen, parse
-from sumwire_lab.options.shapes import TOPOLOGIES, leaves_of
-from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS, Task
-from sumwire_lab.options.thc_variants import THC, Variant
+from sumwire_lab.options.fields import (
+    Checked,
+    Flag,
+    Rule,
+    at_least,
+    between,
+    flags_of,
+    from_arguments,
+    given_flags,
+    one_of,
+    option,
+)
+from sumwire_lab.options.layout import TOPOLOGIES, Layout, leaves_of
+from sumwire_lab.options.priority_lanes import BOUNDED, LanedOptions
+from sumwire_lab.options.priority_lanes import flags as laned_flags
+from sumwire_lab.options.recipes import (
+    ALL_SYSTEMS,
+    DEFAULT_SYSTEMS,
+    DEFAULT_TASK,
+    INNER,
+    PLAIN,
+    SYSTEMS,
+    TASKS,
+    Chosen,
+    Task,
+    check_settings,
+    named,
+    parse,
+    settings_class,
+    settings_of,
+)
 
-# Bits in a job's contributors bitmap, which limits the workers of one switch.
 WORKERS_MAX: Final = 32
+"""Bits in a job's contributors bitmap, which limits the workers of one switch."""
 AGGREGATOR: Final = "aggregator"
 SWITCHES: Final = ("auto", "soft", "bmv2", AGGREGATOR)
 """`auto` is bmv2 where it is on PATH, else soft; `aggregator` is a server's process instead of a switch."""
 ENGINES: Final = ("auto", "native", "python")
 """Engines of the soft switch; `auto` is native if there is a compiler, else python."""
-
-
-# Ops of the systems that a blind job serves.
-_MASKED: Final = frozenset({"thc", "max32", "sum32"})
-
 BUFFER_MB: Final = 25.0
 """Of DDP's and ACP-SGD's buffers. It is DDP's default, but also for the first one, whose default of 1 MB would split
 a model of 1.2 MB into a large buffer and a tail that costs only latency."""
-
 UNLIMITED: Final = inf
 """Rate of a link without a limit, for the benchmarks of one all-reduce. A run of trainings needs a limit."""
+_RATE: Final = Rule(lambda mbit: mbit == UNLIMITED or 0.1 <= mbit <= 10_000, "a link has 0.1 to 10000 Mbit/s")
+# Ops of the systems that a blind job serves.
+_MASKED: Final = frozenset({"thc", "max32", "sum32"})
+
+
+def by_task(name: str, meaning: str, flag: str = "") -> Any:
+    """An option whose default is the task's own. A field's default is that of the default task."""
+    own = {task.name: getattr(task, name) for task in TASKS.values()}
+    shown = ", ".join(f"{task} {'-' if value is None else value}" for task, value in own.items())
+    return option(own[DEFAULT_TASK], meaning, flag=flag, rule=at_least(1), shown=shown)
 
 
 @dataclass(frozen=True)
-class LinkOptions:
+class LinkOptions(Checked):
     """A host's link. It has the same rate in both directions, and a queue at each end."""
 
-    mbit: float = 100.0
-    """Rate in Mbit/s, or UNLIMITED."""
-    queue_packets: int = 256
-    trunk_mbit: float | None = None
-    """Rate of the links between switches; None: that of the hosts' links."""
+    mbit: float = option(100.0, "link rate in Mbit/s", flag="bw", rule=_RATE)
+    queue_packets: int = option(
+        256, "packets a link's queue holds", flag="queue", rule=between(2, 100_000, "a queue holds 2 to 100000 packets")
+    )
+    trunk_mbit: float | None = option(
+        None, "rate of links between switches in Mbit/s", flag="trunk-bw", rule=_RATE, shown="default: as --bw"
+    )
     priorities: bool = False
     """Eight queues at each end, served in strict order of the packets' priority (DSCP)."""
-
-    def __post_init__(self) -> None:
-        for name, mbit in (("bw", self.mbit), ("trunk-bw", self.trunk_mbit)):
-            if mbit is not None and mbit != UNLIMITED and not 0.1 <= mbit <= 10_000:
-                raise OptionError(f"{name}={mbit}: a link has 0.1 to 10000 Mbit/s")
-        if not 2 <= self.queue_packets <= 100_000:
-            raise OptionError(f"queue={self.queue_packets}: a queue holds 2 to 100000 packets")
 
     @property
     def known_mbit(self) -> float | None:
@@ -73,122 +101,124 @@ class LinkOptions:
         return self if self.trunk_mbit is None else replace(self, mbit=self.trunk_mbit, trunk_mbit=None)
 
 
+# -- the training --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(Checked):
     """The training itself; equal for every system of a run. The defaults are those of the task `digits`."""
 
-    task: str = DEFAULT_TASK
-    epochs: int = TASKS[DEFAULT_TASK].epochs
-    batch: int = TASKS[DEFAULT_TASK].batch
-    """Samples per worker and step."""
-    hidden: int = TASKS[DEFAULT_TASK].hidden
-    """Units of a hidden layer; of the transformer, its width."""
+    task: str = option(DEFAULT_TASK, f"what to train, of {', '.join(TASKS)}", rule=one_of(tuple(TASKS)))
+    epochs: int = by_task("epochs", "passes over the data")
+    batch: int = by_task("batch", "samples per worker and step")
+    hidden: int = by_task("hidden", "units of a hidden layer; of the transformer, its width")
     learning_rate: float = TASKS[DEFAULT_TASK].learning_rate
     """Learning rate of the systems that aggregate the mean gradient."""
     weight_decay: float = TASKS[DEFAULT_TASK].weight_decay
-    seed: int = 1
-    max_steps: int | None = None
-    """Ends the training early; the learning-rate schedule then has this many steps."""
+    seed: int = option(1, "of weights, data and random bits", rule=at_least(0, "must not be negative"))
+    max_steps: int | None = by_task("max_steps", "end after so many steps, with a schedule of this length", "steps")
     nmse_samples: int = 4
     """Steps at which the aggregated gradient is compared with the true mean."""
-    rank: int = TASKS[DEFAULT_TASK].rank
-    """Rank of the low-rank systems."""
-    share: float = 0.01
-    """Share of the values that Top-k sends."""
-    bits: int = THC.bits
-    """Of an index of THC's."""
-    granularity: int | None = THC.granularity
-    """Of THC's table; None: the best one for the workers."""
-    clip: float = THC.p
-    """Share of values that THC clips."""
-    feedback: bool = THC.feedback
-    """Whether systems that have error feedback use it."""
-    reuse: bool = True
-    """Whether ACP-SGD takes its basis from the last result, instead of drawing it."""
-    buffer_mb: float | None = None
-    """Gradient that shares a buffer, in units of 2^20 bytes; 0: each tensor has its own. None: BUFFER_MB."""
-    late: bool = False
-    """Whether nothing is sent before the backward pass has ended."""
-    full_precision_every: int | None = None
-    """Marsit's K; None: as the system's name says. 0: never."""
-    inner: str = PLAIN
-    """Marsit's local optimizer, one of INNER."""
+    buffer_mb: float | None = option(
+        None,
+        f"gradient that shares a buffer, in units of 2^20 bytes, {BUFFER_MB:g}; 0: each tensor has its own",
+        rule=Rule(lambda size: 0 <= size < inf, "must be 0, for a buffer per tensor, or more"),
+        shown="",
+    )
+    late: bool = option(False, "send nothing before the backward pass has ended")
+    inner: str = option(PLAIN, f"marsit: its local optimizer, of {', '.join(INNER)}", rule=one_of(tuple(INNER)))
+    system: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the systems that have them, by the library's names: those that are not the system's own."""
 
     @classmethod
     def of(cls, task: str, **given: Any) -> TrainOptions:
-        """The task's defaults, replaced by whatever is `given` and not None. Raises OptionError."""
+        """The task's defaults, replaced by whatever is `given` and not None. Options of systems may be given as well.
+
+        Raises OptionError.
+        """
         if task not in TASKS:
             raise OptionError(f"task={task}: known are {', '.join(TASKS)}")
-        known = {f.name for f in fields(cls)} & {f.name for f in fields(Task)}
-        defaults = {name: getattr(TASKS[task], name) for name in known}
-        return cls(**{"task": task, **defaults, **{name: one for name, one in given.items() if one is not None}})
+        own = {f.name for f in fields(cls)}
+        defaults = {f.name: getattr(TASKS[task], f.name) for f in fields(Task) if f.name in own}
+        named = {name: one for name, one in given.items() if one is not None}
+        system = {**named.pop("system", {}), **{name: named.pop(name) for name in set(named) - own}}
+        return cls(**{"task": task, **defaults, **named, "system": system})
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise OptionError(f"task={self.task}: known are {', '.join(TASKS)}")
-        positive = {"epochs": self.epochs, "batch": self.batch, "hidden": self.hidden, "rank": self.rank}
-        if self.max_steps is not None:
-            positive["steps"] = self.max_steps
-        for name, value in positive.items():
-            if value < 1:
-                raise OptionError(f"{name}={value}: must be at least 1")
-        if self.seed < 0:
-            raise OptionError(f"seed={self.seed}: must not be negative")
-        Variant(bits=self.bits, granularity=self.granularity, p=self.clip)
-        if not 0 < self.share <= 1:
-            raise OptionError(f"share={self.share}: must be above 0 and at most 1")
-        if self.buffer_mb is not None and not 0 <= self.buffer_mb < inf:
-            raise OptionError(f"buffer-mb={self.buffer_mb}: must be 0, for a buffer per tensor, or more")
-        if self.full_precision_every is not None and self.full_precision_every < 0:
-            raise OptionError(f"full-precision-every={self.full_precision_every}: must be at least 1, or 0 for never")
-        if self.inner not in INNER:
-            raise OptionError(f"inner={self.inner}: known are {', '.join(INNER)}")
+        super().__post_init__()
+        check_settings(self.system)
+
+    @property
+    def rank(self) -> int:
+        """Rank of the low-rank systems."""
+        return int(self.system.get("rank", TASKS[self.task].rank))
+
+
+# -- a run ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(Checked):
     """One run: the same training with each system in turn, on equal links."""
 
-    workers: int = 4
+    workers: int = option(
+        4,
+        "hosts",
+        rule=between(1, WORKERS_MAX, f"a run has 1 to {WORKERS_MAX} workers"),
+        shown="4, or as many as the file of --topology has",
+    )
     link: LinkOptions = LinkOptions()
     train: TrainOptions = TrainOptions()
-    systems: tuple[str, ...] = DEFAULT_SYSTEMS
-    topology: str = "star"
+    systems: tuple[str, ...] = option(
+        DEFAULT_SYSTEMS,
+        f"which to train, in this order, of {', '.join(SYSTEMS)}, with @switch or @group; "
+        f"all: {', '.join(ALL_SYSTEMS)}",
+        read=named,
+    )
+    topology: str = option("star", f"one of {', '.join(TOPOLOGIES)}, or a YAML file with switches and hosts")
     layout: Layout | None = None
     """A topology from a file, in the place of a known one."""
-    switch: str = "soft"
-    engine: str = "auto"
-    server: bool = False
-    """Whether P4 switches only forward, to a software aggregator at one of their ports: a parameter server."""
-    impair: str | None = None
-    """Impairment of the soft switch's ports, in its own notation (drop=0.01,dup=0.01,...)."""
-    malformed: int = 0
-    """Number of malformed packets sent to the switch while a system that uses it trains."""
-    blind: bool = False
-    """Whether workers mask what they send to a switch."""
+    switch: str = option(
+        "soft",
+        f"of {', '.join(SWITCHES)}; auto: bmv2 if on PATH, else soft; aggregator: a server's process instead",
+        rule=one_of(SWITCHES),
+    )
+    engine: str = option(
+        "auto",
+        f"engine of the soft switch, of {', '.join(ENGINES)}; auto: native if there is a compiler",
+        rule=one_of(ENGINES),
+    )
+    server: bool = option(False, "P4 switches only forward, to a software aggregator at one of their ports")
+    impair: str | None = option(None, "impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
+    malformed: int = option(
+        0, "malformed packets sent at the switch during the run", rule=at_least(0, "must not be negative")
+    )
+    blind: bool = option(False, "workers mask what they send: the switch sees noise")
     conditions: Conditions = field(default_factory=Conditions)
     laned: LanedOptions = field(default_factory=LanedOptions)
     """Options of the system dlcp, some also of thc-bounded, dlcp-ring and udp-ring."""
-    deadline_s: float = 1800.0
-    metrics: str | None = None
-    """File for the list of the programs' metrics, in the form of Prometheus' file_sd_configs; None: no metrics."""
-    trace: bool = False
-    """Whether the workers of systems with a job write what they do, as one trace."""
+    deadline_s: float = option(
+        1800.0,
+        "seconds the run may take",
+        flag="deadline",
+        rule=Rule(lambda seconds: seconds > 0, "must be above 0 seconds"),
+    )
+    metrics: str | None = option(
+        None, "serve metrics, and list in FILE where, in the form of Prometheus' file_sd_configs", metavar="FILE"
+    )
+    trace: bool = option(False, "write workers' timelines to SYSTEM/trace.json, for Perfetto")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check_network()
         self._check_systems()
         self.conditions.check_hosts(self.workers)
         self._check_laned()
-        if self.malformed < 0:
-            raise OptionError(f"malformed={self.malformed}: must not be negative")
         if self.malformed and self.switch == AGGREGATOR:
             raise OptionError(f"malformed={self.malformed}: only with a P4 switch, not switch={AGGREGATOR}")
         if self.malformed and self.topology != "star":
             raise OptionError(f"malformed={self.malformed}: only with topology=star, where one switch counts them all")
         self._check_server()
-        if self.deadline_s <= 0:
-            raise OptionError(f"deadline={self.deadline_s}: must be above 0 seconds")
 
     def _check_server(self) -> None:
         if self.server and (self.switch == AGGREGATOR or self.topology != "star"):
@@ -202,8 +232,8 @@ class RunOptions:
     def _check_laned(self) -> None:
         self.laned.check(self.workers, self.topology)
         chosen = [parse(name) for name in self.systems]
-        for option in self.laned.given():
-            self._check_laned_option(option, chosen)
+        for name in self.laned.given():
+            self._check_laned_option(name, chosen)
         if self.laned.degrade is not None and (self.topology != "star" or self.switch == AGGREGATOR or self.server):
             raise OptionError(f"degrade={self.laned.degrade.mode}: only with a P4 switch in topology=star")
         if self.malformed and any(one.recipe.laned for one in chosen):
@@ -212,15 +242,12 @@ class RunOptions:
             rule = "not with system thc-bounded, whose switch has not the jobs for such packets: name thc instead"
             raise OptionError(f"malformed={self.malformed}: {rule}")
 
-    def _check_laned_option(self, option: str, chosen: Sequence[Chosen]) -> None:
+    def _check_laned_option(self, name: str, chosen: Sequence[Chosen]) -> None:
         """Some system must have it, and `thc-bounded` over a group must not seem to have it."""
-        takers = ", ".join(name for name in SYSTEMS if option in parse(name).laned_options)
-        rule = f"{FLAGS[option]} is only for {takers}: leave it out, or name one of these"
-        if not any(option in one.laned_options for one in chosen):
-            raise OptionError(f"systems={','.join(self.systems)}: {rule}")
+        _check_taken(laned_flags()[name], lambda one: name in one.laned_options, chosen)
         for one in chosen:
-            if option in BOUNDED and one.recipe.bounded and not one.bounded:
-                raise OptionError(f"systems={one.name}: {rule}")
+            if name in BOUNDED and one.recipe.bounded and not one.bounded:
+                _check_taken(laned_flags()[name], lambda one: name in one.laned_options, [one])
 
     @property
     def needs_barrier(self) -> bool:
@@ -261,15 +288,9 @@ class RunOptions:
             raise OptionError(f"workers={self.workers}: topology {self.topology} has {leaves} leaves, each needs one")
 
     def _check_network(self) -> None:
-        if not 1 <= self.workers <= WORKERS_MAX:
-            raise OptionError(f"workers={self.workers}: a run has 1 to {WORKERS_MAX} workers")
         self._check_topology()
-        if self.switch not in SWITCHES:
-            raise OptionError(f"switch={self.switch}: known are {', '.join(SWITCHES)}")
         if self.switch == AGGREGATOR and self.topology != "star":
             raise OptionError(f"topology={self.topology}: switch={AGGREGATOR} is a single level, a star")
-        if self.engine not in ENGINES:
-            raise OptionError(f"engine={self.engine}: known are {', '.join(ENGINES)}")
         other = self.switch in ("bmv2", AGGREGATOR)
         if self.engine != "auto" and other:
             raise OptionError(f"engine={self.engine}: only the soft switch has engines, not switch={self.switch}")
@@ -288,3 +309,115 @@ def _check_impairment(text: str) -> None:
         parse_impairment(text)
     except ImpairmentError as error:
         raise OptionError(f"impair={text}: {error}") from error
+
+
+# -- who takes an option -------------------------------------------------------------------------------
+
+
+def _check_taken(flag: str, takes: Callable[[Chosen], bool], chosen: Sequence[Chosen]) -> None:
+    """Raises OptionError for a flag that none of the chosen systems takes."""
+    if any(map(takes, chosen)):
+        return
+    takers = [name for name, one in _every_system() if takes(one)]
+    known = dict.fromkeys(name.partition("@")[0] if name in SYSTEMS else name for name in takers)
+    shortest = [name for name in known if name.partition("@")[0] == name or name.partition("@")[0] not in known]
+    rule = f"{flag} is only for {', '.join(shortest)}: leave it out, or name one of these"
+    raise OptionError(f"systems={','.join(one.name for one in chosen)}: {rule}")
+
+
+def _every_system() -> Iterator[tuple[str, Chosen]]:
+    """Every system over every transport, the preferred ones first."""
+    for name in SYSTEMS:
+        yield name, parse(name)
+    for name in SYSTEMS:
+        yield from ((one.name, one) for one in map(parse, (f"{name}@{way}" for way in parse(name).recipe.ops)))
+
+
+def takers_by_flag() -> dict[str, Callable[[Chosen], bool]]:
+    """For the flags of `run` that not every system takes: whether one does."""
+    switched = ("switch", "engine", "server", "impair", "malformed", "blind", "metrics", "trace")
+    found: dict[str, Callable[[Chosen], bool]] = {name: lambda one: one.switched for name in switched}
+    found["buffer-mb"] = lambda one: one.hooked or one.has("threshold_bytes")
+    found["late"] = lambda one: one.hooked or one.has("accumulation")
+    found["inner"] = lambda one: one.recipe.merges_updates
+    for flag in flags_of(settings_class()):
+        found[flag.name] = partial(_takes, flag.field.name)
+    return found
+
+
+def _takes(name: str, one: Chosen) -> bool:
+    return one.takes(name)
+
+
+# -- from the command line -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScriptOptions(Checked):
+    """What is run in the lab instead of the lab's own training: a script, Mininet's prompt, or both."""
+
+    script: Path | None = option(
+        None,
+        "run this script on every host, as torchrun would, instead",
+        rule=Rule(lambda path: path.is_file(), "there is no such file"),
+    )
+    arguments: tuple[str, ...] = ()
+    """Of the script."""
+    cli: bool = option(False, "Mininet's prompt in the lab, instead or beside the script")
+    keep: bool = option(False, "leave the lab standing; `sumwire-lab down` takes it down")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.arguments and self.script is None:
+            raise OptionError(f"{' '.join(self.arguments)}: arguments are for a script, name it with --script")
+
+    @property
+    def any(self) -> bool:
+        """Whether there is something to do besides the lab's own training."""
+        return self.script is not None or self.cli or self.keep
+
+
+def of_trainings() -> set[str]:
+    """Attributes of the flags that are without effect where no training of the lab's own runs."""
+    groups = (TrainOptions, LanedOptions, settings_class())
+    own = {flag.attribute for group in groups for flag in flags_of(group)} - {"seed"}
+    return own | {"systems", "malformed", "metrics", "trace", "live", "blind", "slow"}
+
+
+def script_options(arguments: Namespace) -> ScriptOptions:
+    """What `run` is to do instead of a training. Raises OptionError, also for an option that only a training has."""
+    chosen = from_arguments(ScriptOptions, arguments, arguments=tuple(arguments.words))
+    if chosen.any:
+        given = [*given_flags(arguments, RunOptions), *given_flags(arguments, settings_class())]
+        names = [flag.name for flag in given if flag.attribute in of_trainings()]
+        names += ["live"] if arguments.live is not None else []
+        if names:
+            named = ", ".join(f"--{name}" for name in names)
+            rule = "of the lab's own training, which --script, --cli and --keep replace; leave it out"
+            raise OptionError(f"{named}: {rule}")
+    return chosen
+
+
+def run_options(arguments: Namespace) -> RunOptions:
+    """Options of the command `run`. Raises OptionError, also for an option that no system of the run takes."""
+    if arguments.bw == UNLIMITED:
+        raise OptionError(f"bw={arguments.bw}: a run of trainings needs a limit, 0.1 to 10000 Mbit/s")
+    more: dict[str, Any] = {"train": from_arguments(TrainOptions, arguments, system=settings_of(arguments))}
+    if arguments.topology.endswith(layouts.SUFFIXES):
+        layout = layouts.load(Path(arguments.topology))
+        hosts = len(layout.hosts) if arguments.workers is None else arguments.workers
+        more |= {"layout": layout, "topology": Path(arguments.topology).name, "workers": hosts}
+    laned = from_arguments(LanedOptions, arguments)
+    if laned.degrade is not None:
+        laned = replace(laned, degrade=replace(laned.degrade, seed=arguments.seed))
+    options = from_arguments(RunOptions, arguments, laned=laned, **more)
+    check_takers(options.systems, [*given_flags(arguments, RunOptions), *given_flags(arguments, settings_class())])
+    return options
+
+
+def check_takers(systems: Sequence[str], given: Sequence[Flag]) -> None:
+    """Raises OptionError for a flag that was given and that none of the systems takes."""
+    chosen, takers = [parse(name) for name in systems], takers_by_flag()
+    for flag in given:
+        if flag.name in takers:
+            _check_taken(flag.name, takers[flag.name], chosen)

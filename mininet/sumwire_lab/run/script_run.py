@@ -16,8 +16,7 @@ from typing import Any, Final
 from sumwire_lab.network import switches
 from sumwire_lab.network.fabric import HostPlan
 from sumwire_lab.network.topology import require_tools
-from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.options.script_options import ScriptOptions
+from sumwire_lab.options.run_options import RunOptions, ScriptOptions
 from sumwire_lab.run.apply_conditions import apply_conditions
 from sumwire_lab.run.link_use import LinkMeter
 from sumwire_lab.run.prompt import prompt

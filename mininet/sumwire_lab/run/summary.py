@@ -10,9 +10,8 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.options.recipes import BASELINE, parse
+from sumwire_lab.options.recipes import BASELINE, TASKS, Task, parse
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.options.tasks import TASKS, Task
 from sumwire_lab.run.answer import answers
 from sumwire_lab.run.records import StepRecord, WorkerRecord
 

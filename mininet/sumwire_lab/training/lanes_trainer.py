@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from sumwire_lab.options.priority_lanes import LanedOptions
+from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.training.comm_timing import HookTimer
 from sumwire_lab.training.trainer import Trainer, bucket_mb, hand_over_of
@@ -82,10 +83,11 @@ def make_lanes_trainer(
     rank: int,
 ) -> Trainer:
     """One worker's trainer. Collective: every worker calls it at the same time."""
+    taken = {name: value for name, value in train.system.items() if parse("dlcp").has(name)}
     lanes = Lanes(sumwire.load_job(job_file, worker=rank), delivery=delivery(options))
     size = sum(p.numel() * p.element_size() for p in network.parameters())
     ddp = DistributedDataParallel(network, bucket_cap_mb=bucket_mb(train, size / BUCKETS / _MB))
-    system = cast(LaneSystem, systems.make("dlcp", lanes, error_feedback=train.feedback))
+    system = cast(LaneSystem, systems.make("dlcp", lanes, **taken))
     state, hook = system.hook_for(network)
     assert isinstance(state, LaneState)
     timer = HookTimer(hook, state)

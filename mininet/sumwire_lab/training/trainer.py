@@ -19,11 +19,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.options.recipes import INNER, MOMENTUM, PLAIN, Chosen
+from sumwire_lab.options.layout import rows_of
+from sumwire_lab.options.recipes import INNER, MOMENTUM, PLAIN, TASKS, Chosen
 from sumwire_lab.options.run_options import BUFFER_MB, TrainOptions
-from sumwire_lab.options.shapes import rows_of
-from sumwire_lab.options.tasks import TASKS
-from sumwire_lab.options.thc_variants import THC
 from sumwire_lab.training.comm_timing import HookTimer
 from sumwire_lab.training.late_hook import BucketFuture, LateHook
 
@@ -182,28 +180,20 @@ def make_optimizer(chosen: Chosen, network: torch.nn.Module, options: TrainOptio
 def system_options(
     chosen: Chosen, options: TrainOptions, workers: int, factor: Callable[[int], float]
 ) -> dict[str, Any]:
-    """Options for the library's `systems.make`. `factor`: the learning-rate schedule."""
+    """Options for the library's `systems.make`: those that the run sets, and those that follow from the run. `factor`:
+    the learning-rate schedule."""
     recipe = chosen.recipe
-    given = dict(recipe.options)
-    if recipe.ranked:
+    taken = {name: value for name, value in options.system.items() if chosen.has(name) and chosen.takes(name)}
+    given = {**recipe.options, **taken}
+    if chosen.has("rank"):
         given["rank"] = options.rank
-    if recipe.sparse and "k" not in given:
-        given["k"] = options.share
-    known = recipe.spec.routes[chosen.transport].options.names()
-    ablated = {"bits": options.bits, "granularity": options.granularity, "p": options.clip}
-    usual = {"bits": THC.bits, "granularity": THC.granularity, "p": THC.p}
-    given |= {name: value for name, value in ablated.items() if name in known and value != usual[name]}
-    if "error_feedback" in known and not options.feedback:
-        given["error_feedback"] = False
-    if "threshold_bytes" in known and options.buffer_mb is not None:
+    if "full_precision_every" in taken:
+        given["full_precision_every"] = taken["full_precision_every"] or None
+    if chosen.has("threshold_bytes") and options.buffer_mb is not None:
         given["threshold_bytes"] = round(options.buffer_mb * _MB)
-    if "accumulation" in known and options.late:
+    if chosen.has("accumulation") and options.late:
         given["accumulation"] = None
-    if "reuse" in known and not options.reuse:
-        given["reuse"] = False
-    if recipe.merges_updates and options.full_precision_every is not None:
-        given["full_precision_every"] = options.full_precision_every or None
-    if "rows" in known:
+    if chosen.has("rows"):
         given["rows"] = rows_of(workers)
     step = None if recipe.rates is None else recipe.rates[options.task].global_lr
     if step is not None and options.inner == PLAIN:

@@ -19,7 +19,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
 
 import torch
 import torch.distributed as dist
@@ -27,10 +27,10 @@ from sumwire.trace import span
 from sumwire_protocol.logs import forms
 from torch.optim import Optimizer
 
+from sumwire_lab.options.plain import from_json, to_json
 from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.options.recipes import parse
+from sumwire_lab.options.recipes import TASKS, parse
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.system import drop_counters
 from sumwire_lab.system.barrier import WAIT_SECONDS, Participant
 from sumwire_lab.system.interface_counters import LinkBytes, link_bytes
@@ -70,14 +70,11 @@ class WorkerSpec:
     """For a system with priority lanes, a quorum or a loss bound."""
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), indent=1))
+        path.write_text(json.dumps(to_json(self), indent=1))
 
     @classmethod
     def load(cls, path: Path) -> WorkerSpec:
-        raw = json.loads(path.read_text())
-        raw["train"] = TrainOptions(**raw["train"])
-        raw["laned"] = None if raw["laned"] is None else LanedOptions.from_dict(raw["laned"])
-        return cls(**raw)
+        return cast(WorkerSpec, from_json(cls, json.loads(path.read_text())))
 
 
 def total_steps(options: TrainOptions, samples: int, workers: int) -> int:

@@ -12,8 +12,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from sumwire_lab.options.recipes import DIGITS, DIGITS_CNN, TEXT
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.options.tasks import DIGITS, DIGITS_CNN, TEXT
 from sumwire_lab.training import digits_data, model, text_data
 from sumwire_lab.training.digits_data import Samples
 

@@ -15,7 +15,7 @@ from sumwire_lab.experiments.digits_accuracy import EPOCHS
 from sumwire_lab.options import acp_options
 from sumwire_lab.options.acp_options import ACP, FUSION, NO_WFBP, WFBP, AcpOptions
 from sumwire_lab.options.papers_options import PapersOptions
-from sumwire_lab.options.tasks import TEXT
+from sumwire_lab.options.recipes import TEXT
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, at_most, reported
 from sumwire_lab.study.experiment import Say

@@ -14,7 +14,7 @@ from helpers.docs import pages
 from helpers.paths import ROOT
 from sumwire.codec.base import GradientCodec
 from sumwire.systems import plain, spec
-from sumwire_lab.options.shapes import SHAPES, leaves_of
+from sumwire_lab.options.layout import SHAPES, leaves_of
 
 TEXTS = {block.name: block.text for block in pages.blocks("text") if block.path.name == "CONTRIBUTING.md"}
 

@@ -13,8 +13,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sumwire_lab.options.recipes import BASELINE
-from sumwire_lab.options.tasks import TASKS
+from sumwire_lab.options.recipes import BASELINE, TASKS
 from sumwire_lab.run import report
 from sumwire_lab.run.comparison import Comparison, Line
 from sumwire_lab.run.page import behind, curves, network, opening, timeline, wire, wording

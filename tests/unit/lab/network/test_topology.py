@@ -17,10 +17,10 @@ from sumwire_lab.errors import MissingToolError, OptionError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.topology import shaping_commands
+from sumwire_lab.options.layout import SHAPES, TOPOLOGIES, leaves_of
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES
 from sumwire_lab.options.run_options import UNLIMITED, WORKERS_MAX, LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.options.shapes import SHAPES, TOPOLOGIES, leaves_of
 from sumwire_lab.run.training_run import _check_ops
 from sumwire_lab.run.virtual_queues import virtual_queues
 
@@ -244,7 +244,7 @@ def test_the_job_has_the_table_of_its_system() -> None:
     star = plan(4, LinkOptions(), "sw12af")
     solved, even = (control_plane.training_job(star, RECIPES[name])[0]["thc"] for name in ("thc", "thc-uniform"))
     assert (solved["table"], even["table"]) == ("auto", "uniform")
-    train = TrainOptions(bits=3, granularity=9, clip=0.1)
+    train = TrainOptions.of("digits", bits=3, granularity=9, p=0.1)
     assert control_plane.training_job(star, train=train)[0]["thc"] == {
         "bits": 3, "p": 0.1, "table": "auto", "granularity": 9
     }  # fmt: skip

@@ -12,9 +12,9 @@ from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.load.traffic import FLOWS, TrafficSpec
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.random_loss import RandomLoss
-from sumwire_lab.options.arguments import parser, run_options
+from sumwire_lab.options.arguments import parser
 from sumwire_lab.options.conditions import Conditions, OfHost
-from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, run_options
 from sumwire_lab.run.apply_conditions import traffic_specs
 
 WRONG: list[tuple[Callable[[], object], str]] = [

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options import arguments
+from sumwire_lab.options import arguments, run_options
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], object]] = {
-    "run": arguments.run_options,
+    "run": run_options.run_options,
     "bench": arguments.bench_options,
     "verify-life": arguments.life_options,
     "verify-papers": arguments.papers_options,

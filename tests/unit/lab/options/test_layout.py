@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sumwire_lab.errors import OptionError
 from sumwire_lab.network.fabric import plan
-from sumwire_lab.options import arguments
+from sumwire_lab.options import arguments, run_options
 from sumwire_lab.options.layout import Layout, load
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 
@@ -47,13 +47,13 @@ def test_a_tree_with_rates(tmp_path: Path) -> None:
 def test_the_command_line_takes_a_file(tmp_path: Path) -> None:
     loaded(tmp_path, TREE)
     words = ["run", "--topology", str(tmp_path / "net.yaml")]
-    options = arguments.run_options(arguments.parser().parse_args(words))
+    options = run_options.run_options(arguments.parser().parse_args(words))
     assert (options.workers, options.topology) == (3, "net.yaml")
     with pytest.raises(OptionError, match=r"workers=4: net\.yaml has 3 hosts"):
-        arguments.run_options(arguments.parser().parse_args([*words, "--workers", "4"]))
+        run_options.run_options(arguments.parser().parse_args([*words, "--workers", "4"]))
     with pytest.raises(OptionError, match="cannot be read"):
-        arguments.run_options(arguments.parser().parse_args(["run", "--topology", "nowhere.yaml"]))
-    assert arguments.run_options(arguments.parser().parse_args(["run"])) == RunOptions()
+        run_options.run_options(arguments.parser().parse_args(["run", "--topology", "nowhere.yaml"]))
+    assert run_options.run_options(arguments.parser().parse_args(["run"])) == RunOptions()
 
 
 HOSTS = "hosts: [{switch: a}]"

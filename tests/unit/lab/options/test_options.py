@@ -14,12 +14,18 @@ from sumwire_lab.bench.allreduce import parse_rates, parse_sizes, parse_systems
 from sumwire_lab.bench.switch import parse_ops
 from sumwire_lab.errors import OptionError
 from sumwire_lab.load.generator import LoadSpec
-from sumwire_lab.options.arguments import parser, run_options, script_options
-from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse
-from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.options.script_options import ScriptOptions
-from sumwire_lab.options.shapes import rows_of
-from sumwire_lab.options.tasks import TASKS
+from sumwire_lab.options.arguments import parser
+from sumwire_lab.options.layout import rows_of
+from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, TASKS, named, parse, takers_of
+from sumwire_lab.options.run_options import (
+    UNLIMITED,
+    LinkOptions,
+    RunOptions,
+    ScriptOptions,
+    TrainOptions,
+    run_options,
+    script_options,
+)
 from sumwire_lab.study.experiment import new_folder
 
 
@@ -44,9 +50,9 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: TrainOptions(batch=-1), "batch=-1"),
     (lambda: TrainOptions(max_steps=0), "steps=0"),
     (lambda: TrainOptions(seed=-3), "seed=-3"),
-    (lambda: TrainOptions(rank=0), "rank=0"),
-    (lambda: TrainOptions(share=0.0), "share=0.0"),
-    (lambda: TrainOptions(share=1.5), "share=1.5"),
+    (lambda: TrainOptions.of("digits", rank=0), "rank=0"),
+    (lambda: TrainOptions.of("digits", k=0.0), "share=0.0"),
+    (lambda: TrainOptions.of("digits", k=1.5), "share=1.5"),
     (lambda: TrainOptions(task="imagenet"), "task=imagenet"),
     (lambda: TrainOptions.of("mnist"), "task=mnist"),
     (lambda: parse("powersgd@switch"), "systems=powersgd@switch"),
@@ -169,7 +175,6 @@ def test_a_recipe_has_rates_for_every_task_and_options_of_its_system(name: str) 
     assert recipe.rates is None or set(recipe.rates) == set(TASKS)
     for route in TABLE[recipe.system].routes.values():
         assert set(recipe.options) <= set(route.options.names())
-        assert recipe.ranked == ("rank" in route.options.names())
         assert ("bits" in route.options.names()) <= recipe.tabled
 
 
@@ -177,8 +182,8 @@ def test_what_recipes_take_from_the_library() -> None:
     def named(trait: str) -> set[str]:
         return {name for name, recipe in RECIPES.items() if getattr(recipe, trait)}
 
-    assert named("ranked") == {"powersgd", "acp", "acp-thc"}
-    assert named("sparse") == {"topk", "topk10"}
+    assert takers_of("rank") == ["powersgd", "acp", "acp-thc"]
+    assert takers_of("k") == ["topk"], "the name of topk10 says it"
     assert named("tabled") == {"acp-thc", "thc", "thc-uniform", "thc-bounded", "dlcp"}
     assert named("uniform") == {"thc-uniform"}
     assert named("laned") == {"dlcp"}
@@ -219,11 +224,13 @@ def test_a_torus_is_as_near_to_a_square_as_its_workers_allow(workers: int, rows:
 
 
 def test_marsit_takes_a_run_s_period_and_local_optimizer() -> None:
-    given = run_options(parser().parse_args(["run", "--full-precision-every", "20", "--inner", "adam"])).train
-    assert (given.full_precision_every, given.inner) == (20, "adam")
-    assert (TrainOptions().full_precision_every, TrainOptions().inner) == (None, "plain")
+    given = run_options(
+        parser().parse_args(["run", "--systems=marsit", "--full-precision-every", "20", "--inner", "adam"])
+    ).train
+    assert (given.system, given.inner) == ({"full_precision_every": 20}, "adam")
+    assert (TrainOptions().system, TrainOptions().inner) == ({}, "plain")
     with pytest.raises(OptionError, match="full-precision-every=-1: must be at least 1, or 0 for never"):
-        TrainOptions(full_precision_every=-1)
+        TrainOptions.of("digits", full_precision_every=-1)
     with pytest.raises(OptionError, match="inner=lion: known are plain, momentum, adam"):
         TrainOptions(inner="lion")
 
@@ -235,7 +242,8 @@ def test_a_task_brings_its_own_defaults(task: str) -> None:
     options = run_options(parser().parse_args(words)).train
     assert (options.task, options.batch, options.hidden, options.epochs) == (task, own.batch, own.hidden, own.epochs)
     assert (options.max_steps, options.learning_rate, options.rank) == (own.max_steps, own.learning_rate, own.rank)
-    given = run_options(parser().parse_args([*words, "--batch", "3", "--steps", "9", "--rank", "2"])).train
+    more = ["--systems=powersgd", "--batch", "3", "--steps", "9", "--rank", "2"]
+    given = run_options(parser().parse_args([*words, *more])).train
     assert (given.batch, given.max_steps, given.rank, given.hidden) == (3, 9, 2, own.hidden)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options import arguments, recorded
+from sumwire_lab.options import arguments, recorded, run_options
 from sumwire_lab.options.run_options import RunOptions
 
 LINKS = ["--workers", "3", "--bw", "20", "--queue", "64", "--loss", "0.01", "--gray", "h2:0.02", "--engine", "python"]
@@ -19,12 +19,12 @@ WORDS = ["run", *LINKS, *WORK, "--no-feedback", "--results", "elsewhere"]
 
 
 def options_of(words: list[str]) -> RunOptions:
-    return arguments.run_options(arguments.parser().parse_args(words))
+    return run_options.run_options(arguments.parser().parse_args(words))
 
 
 def saved(folder: Path, words: list[str]) -> dict[str, Any]:
     given = arguments.parser().parse_args(words)
-    options = arguments.run_options(given)
+    options = run_options.run_options(given)
     recorded.save(folder, recorded.recorded(given, options), options.layout)
     return recorded.settings_in(folder)
 

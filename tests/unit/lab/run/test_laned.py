@@ -16,12 +16,11 @@ from sumwire_controller import job_description, parse_any
 from sumwire_lab.errors import OptionError
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
-from sumwire_lab.options.arguments import parser, run_options
+from sumwire_lab.options.arguments import parser
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.priority_lanes import SLOTS, Degrade, LanedOptions
-from sumwire_lab.options.recipes import RECIPES
-from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.options.tasks import DIGITS
+from sumwire_lab.options.recipes import DIGITS, RECIPES
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions, run_options
 from sumwire_lab.run import report
 from sumwire_lab.run import virtual_queues as queues
 from sumwire_lab.run.page import render

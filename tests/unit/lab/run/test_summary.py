@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from sumwire_lab.errors import LabError
+from sumwire_lab.options.recipes import DIGITS, TEXT
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.options.tasks import DIGITS, TEXT
 from sumwire_lab.run import report
 from sumwire_lab.run.progress import Progress, line
 from sumwire_lab.run.records import Follower, StepRecord, WorkerRecord

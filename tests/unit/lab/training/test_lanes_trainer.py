@@ -70,4 +70,4 @@ def test_it_takes_size_of_buffers_and_lateness(one_rank: None) -> None:
 
 @pytest.mark.parametrize("feedback", [True, False])
 def test_it_takes_error_feedback(one_rank: None, feedback: bool) -> None:
-    assert (stepped(TrainOptions(feedback=feedback))[0]._state.feedback is not None) == feedback
+    assert (stepped(TrainOptions.of("digits", error_feedback=feedback))[0]._state.feedback is not None) == feedback

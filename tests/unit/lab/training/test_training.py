@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from sumwire_lab.options.recipes import SYSTEMS, parse
+from sumwire_lab.options.recipes import SYSTEMS, TASKS, parse
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.system.interface_counters import LinkBytes, parse_counters
 from sumwire_lab.training import digits_data, model, text_data, workload
 from sumwire_lab.training.comm_timing import HookTimer
@@ -172,13 +171,13 @@ def test_every_system_has_an_optimizer_for_every_task(task: str, name: str) -> N
 
 
 def test_options_of_a_system_come_from_the_run() -> None:
-    options = TrainOptions.of("text", rank=3, share=0.25)
+    options = TrainOptions.of("text", rank=3, k=0.25)
     assert system_options(parse("acp"), options, 4, lambda _: 1.0) == {"rank": 3}
     assert system_options(parse("topk"), options, 4, lambda _: 1.0) == {"k": 0.25}
     assert system_options(parse("topk10"), options, 4, lambda _: 1.0) == {"k": 0.1}
     assert system_options(parse("thc"), options, 4, lambda _: 1.0) == {}, "the switch adds by the job's table"
     assert system_options(parse("thc@group"), options, 17, lambda _: 1.0) == {}, "the group's size decides"
-    ablated = TrainOptions(bits=2, clip=0.1, feedback=False)
+    ablated = TrainOptions.of("digits", bits=2, p=0.1, error_feedback=False)
     assert system_options(parse("thc@group"), ablated, 4, lambda _: 1.0) == {
         "bits": 2, "p": 0.1, "error_feedback": False
     }  # fmt: skip
@@ -192,12 +191,12 @@ def test_options_of_a_system_come_from_the_run() -> None:
 
 @pytest.mark.parametrize("name", ["marsit", "marsit100", "marsit-ring", "marsit-torus"])
 def test_a_run_chooses_marsits_local_optimizer_and_period(name: str) -> None:
-    own = TrainOptions(inner="adam", full_precision_every=20)
+    own = TrainOptions.of("digits", inner="adam", full_precision_every=20)
     optimizer = make_optimizer(parse(name), torch.nn.Linear(2, 2), own)
     assert isinstance(optimizer, torch.optim.Adam) and optimizer.param_groups[0]["lr"] == 3e-3
     given = system_options(parse(name), own, 6, lambda _: 1.0)
     assert given == {"full_precision_every": 20} | ({"rows": 2} if name == "marsit-torus" else {})
-    never = TrainOptions(inner="momentum", full_precision_every=0)
+    never = TrainOptions.of("digits", inner="momentum", full_precision_every=0)
     optimizer = make_optimizer(parse(name), torch.nn.Linear(2, 2), never)
     assert isinstance(optimizer, torch.optim.SGD)
     assert (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["momentum"]) == (0.1, 0.9)
