@@ -32,7 +32,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire": (
         "host",
         {"sumwire_protocol", "nativelib"},
-        "blocks errors native numeric | checkpoint logs see trace | config | wire | aggregator codec | blind"
+        "blocks errors native numeric | checkpoint lifecycle logs see trace | config | wire | aggregator codec | blind"
         " | transport | job | multihop | training | backend lowrank sharded | dlcp | delivery | systems doctor top"
         " | start | optim ddp reductions | cli",
     ),

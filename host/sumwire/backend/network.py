@@ -19,7 +19,8 @@ from sumwire.backend.choice import Way
 from sumwire.config import JobConfig
 from sumwire.job.gloo_group import Ranks
 from sumwire.job.job import Job
-from sumwire.training.comm_thread import CommThread
+from sumwire.lifecycle import Lifecycle
+from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.integers import extreme, sum_integers
 from sumwire.training.precision import Precision, mean_at
 from sumwire.training.streams import queued
@@ -59,6 +60,7 @@ class Network:
 
     def __init__(self, name: str, job: Job | Callable[[], Job]) -> None:
         given = job if isinstance(job, Job) else None
+        self._life = Lifecycle(f"backend sumwire, job {name}", "make a new group")
         self._thread = CommThread.of(given, f"backend sumwire, job {name}")
         self._own = given is None
         self._opener = job if not isinstance(job, Job) else partial(_same, job)
@@ -87,13 +89,18 @@ class Network:
 
     def close(self) -> None:
         """End the thread after all calls, and the job if it is the group's own: a collective call."""
+        self._life.close(self._end)
+
+    def _end(self) -> None:
         if self._own and self._job is not None:
-            self._thread.submit(self._job.close)
+            wait_for(self._thread.submit(self._job.close))
         self._thread.close()
 
     def _opened(self) -> Job:
         if self._job is None:
             self._job = self._opener()
+            # Who uses the group's job elsewhere makes its calls in the order of this thread too.
+            self._thread.serve(self._job)
         return self._job
 
 

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self, SupportsIndex, TypeVar
 
@@ -32,6 +33,7 @@ from sumwire.job.change import Change
 from sumwire.job.job import Job, Residual
 from sumwire.job.nonfinite import NonFinite
 from sumwire.job.operations import require
+from sumwire.lifecycle import Lifecycle
 from sumwire.training.comm_thread import CommThread
 from sumwire.transport.delivery import Delivery
 from sumwire.transport.stats import JobStats
@@ -101,7 +103,7 @@ class Lanes(Saved):
         self.delivery = Delivery(loss_bound=LOSS_BOUND) if delivery is None else delivery
         self.nonfinite: NonFinite = nonfinite
         self._records: deque[TensorRecord] = deque(maxlen=_RECORDS)
-        self._closers: list[Callable[[], None]] = []
+        self._life = Lifecycle(f"lanes of job {config.name}", "make new ones: Lanes(config)", give_up=self._give_up)
         self.jobs: list[Job] = []
         self._block = block
         self._threads: list[CommThread] = []
@@ -109,7 +111,7 @@ class Lanes(Saved):
             for lane in range(len(config.lanes)):
                 own = config.for_lane(lane)
                 self.jobs.append(Job(own, delivery=self.delivery, block=block, nonfinite=nonfinite, **options))
-                self._threads.append(CommThread(f"job {own.name}"))
+                self._threads.append(CommThread.of(self.jobs[lane], f"job {own.name}"))
         except Exception:
             self.close(agree=False)
             raise
@@ -142,16 +144,21 @@ class Lanes(Saved):
         self.close(agree=error is None)
 
     def on_close(self, closer: Callable[[], None]) -> None:
-        """Call ``closer`` before the lanes end."""
-        self._closers.append(closer)
+        """Call ``closer`` before the lanes end. Those registered last are called first."""
+        self._life.on_close(closer)
 
     def close(self, *, agree: bool = True) -> None:
         """End all lanes after what was submitted; closing twice is allowed. See :meth:`sumwire.Job.close`."""
         if not agree:
-            for job in self.jobs:
-                job.give_up()
-        while self._closers:
-            self._closers.pop(0)()
+            self._life.give_up()
+        self._life.close(partial(self._close_jobs, agree=agree))
+
+    def _give_up(self, _why: str) -> None:
+        for job in self.jobs:
+            job.give_up()
+
+    def _close_jobs(self, *, agree: bool) -> None:
+        # What one lane's thread still does may need another's.
         for thread in self._threads:
             thread.close()
         for job in self.jobs:

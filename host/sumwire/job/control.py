@@ -11,10 +11,8 @@ The thread that makes operations meets it in :meth:`Control.begin` and the metho
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -30,6 +28,7 @@ from sumwire.job.kept_results import HandedOut, Kept, KeptResults
 from sumwire.job.member import Member
 from sumwire.job.rounds import Rounds
 from sumwire.job.standing import Failure, Standing
+from sumwire.lifecycle import Lifecycle
 from sumwire.transport.stats import JobStats
 
 _LOG: Final = logging.getLogger("sumwire")
@@ -80,11 +79,10 @@ class Control:
         self._changed = threading.Condition()
         self._wake = threading.Event()
         self._stopping = False
-        self._process = os.getpid()
+        self._life = Lifecycle(f"job {job}", "make a new one: Job(config)")
         self._rounds = Rounds(self._check_stopping, ranks)
         self.fallback = Fallback(self.check, ranks)
         self._vector: list[Standing] = self._rounds.exchange(self._member.standing(0))
-        self._thread = threading.Thread(target=self._work, name="sumwire control", daemon=True)
 
     @property
     def workers(self) -> list[int]:
@@ -120,14 +118,21 @@ class Control:
 
     def start(self) -> None:
         """Start the thread."""
-        # Not at a later time: gloo's threads must find no thread of Python's when the interpreter is gone.
-        atexit.register(self._stop)
-        self._thread.start()
+        # gloo's threads must find no thread of Python's when the interpreter is gone.
+        self._life.close_at_exit(self.end)
+        self._life.start(self._work, "sumwire control", stop=self._stop)
 
-    def abandon(self) -> None:
-        """End a control that was not started."""
+    def end(self) -> None:
+        """End the thread, whatever it waits for, and the groups; also where the thread was not started."""
+        self._life.close(self._close_groups)
+
+    def _close_groups(self) -> None:
         self._rounds.close()
         self.fallback.close()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
 
     # -- the thread that makes operations ---------------------------------------------------------------
 
@@ -251,7 +256,7 @@ class Control:
             self._wake.set()
             self._changed.wait_for(lambda: self._member.ended)
             failure = self._member.failure
-        self._end()
+        self.end()
         if failure is not None:
             raise failure.error()
 
@@ -269,7 +274,7 @@ class Control:
         with self._changed:
             over = self._changed.wait_for(lambda: self._member.ended, _LEAVING_S)
         if over:
-            self._end()
+            self.end()
 
     def _finish(self, result: Kept, *, kept: bool) -> None:
         if kept:
@@ -288,13 +293,6 @@ class Control:
             raise self._member.failure.error()
         if self._member.left or self._member.done:
             raise ClosedError(f"job {self._job} is closed; make a new one: Job(config)")
-
-    def _end(self) -> None:
-        """The thread has nothing more to do."""
-        self._thread.join()
-        atexit.unregister(self._stop)
-        self._rounds.close()
-        self.fallback.close()
 
     # -- the control thread -----------------------------------------------------------------------------
 
@@ -399,13 +397,3 @@ class Control:
     def _check_stopping(self) -> None:
         if self._stopping:
             raise _StoppedError
-
-    def _stop(self) -> None:
-        """The process ends: end the thread, whatever it waits for."""
-        if os.getpid() != self._process:
-            return
-        self._stopping = True
-        self._wake.set()
-        self._thread.join()
-        self._rounds.close()
-        self.fallback.close()

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,16 +34,9 @@ from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.config import OP_NAMES, JobConfig
 from sumwire.errors import (
-    ClosedError,
     ConfigError,
-    ForkError,
-    InterruptedJobError,
-    MismatchError,
-    RecreateError,
-    RefusedError,
     RetryError,
     SumOverflowError,
-    UsageError,
 )
 from sumwire.job.agreed_fallback import COMPARED
 from sumwire.job.blind_rules import check_blind, check_codec, check_ops
@@ -66,6 +57,7 @@ from sumwire.job.session import FallbackOption, SessionOptions, check_through, i
 from sumwire.job.tuning import SIZES, check_sizes, let_pass, measured, timed_by
 from sumwire.job.tuning_file import save_table
 from sumwire.job.tuning_table import TuningTable
+from sumwire.lifecycle import Lifecycle
 from sumwire.logs import by_environment
 from sumwire.trace import span, use_profiler
 from sumwire.trace import start as start_trace
@@ -193,15 +185,10 @@ class Job(Saved):
         self.stats = JobStats()
         self.feedback = ErrorFeedback()
         self._sign = SignCodec()
-        self._lock = threading.Lock()
-        self._closers: list[Callable[[], None]] = []
         self._here = places.opened(config.job, config.worker)
-        self._closed = False
-        self._broken: RecreateError | RefusedError | MismatchError | None = None
         self._completed = 0
         # Number of the first operation, which earlier processes have reached. Codecs draw random bits by the number.
         self._first = 0
-        self._process = os.getpid()
         # The number to divide every sum by; None for its contributors.
         self._divide_by = config.workers if delivery is not None and delivery.divisor == "workers" else None
         self._memory = Recycler()
@@ -216,6 +203,14 @@ class Job(Saved):
             if tracing is not None:
                 tracing()
             raise
+        self._life = Lifecycle(
+            f"job {config.name}",
+            "make a new one: Job(config)",
+            advice="close the job and make a new one on every worker",
+            doing=lambda: f"operation {self._sequence}",
+            give_up=self._session.give_up,
+            broke=self._say_failed,
+        )
         # Whether every sum has all contributions.
         self._complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
         self._carried = CarriedScales() if one_trip and self._complete else None
@@ -262,6 +257,7 @@ class Job(Saved):
     def pause(self) -> contextlib.AbstractContextManager[None]:
         """``with job.pause():`` says that this worker is silent on purpose, for example because it evaluates: others
         wait for it without warnings. Has no effect without a process group."""
+        self._life.check_process()
         return self._session.pause()
 
     def __enter__(self) -> Self:
@@ -273,8 +269,9 @@ class Job(Saved):
         self.close(agree=error is None)
 
     def on_close(self, closer: Callable[[], None]) -> None:
-        """Register a function that :meth:`close` calls first, e.g. to end a thread that uses the job."""
-        self._closers.append(closer)
+        """Register a function that :meth:`close` calls first, e.g. to end a thread that uses the job. Those registered
+        last are called first."""
+        self._life.on_close(closer)
 
     @property
     def _sequence(self) -> int:
@@ -286,13 +283,13 @@ class Job(Saved):
 
     def kept(self) -> Content:
         """Return the number of operations made, the residuals of ``feedback``, and the scales of small tensors."""
-        with self._lock:
+        with self._life.between_calls():
             scales = [] if self._carried is None else self._carried.kept()
             rest = {"operations": self._sequence, "scales": scales}
             return Content({"feedback": self.feedback.kept().residuals}, rest)
 
     def restore(self, content: Content, /) -> None:
-        with self._lock:
+        with self._life.between_calls():
             self.feedback.restore(Content(content.residuals["feedback"]))
             self._first = content.rest["operations"] - self._completed
             if self._carried is not None:
@@ -313,27 +310,18 @@ class Job(Saved):
         another thread ends with ClosedError, and other workers' operations with PeerLostError. In a forked child
         nothing happens.
         """
-        if os.getpid() != self._process:
-            return
         if not agree:
             self.give_up()
-        for closer in self._closers:
-            closer()
-        self._closers.clear()
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._session.close(None if agree and self._broken is None else self._why_closed())
-            places.closed(self._here)
+        self._life.close(partial(self._end, agree=agree))
+
+    def _end(self, *, agree: bool) -> None:
+        self._session.close(None if agree and self._life.broken is None else self._life.why)
+        places.closed(self._here)
 
     def give_up(self) -> None:
         """Let operations end with ClosedError, those under way in other threads and all later ones. :meth:`close` must
         follow."""
-        self._session.give_up(self._why_closed())
-
-    def _why_closed(self) -> str:
-        return "it closed the job after an error" if self._broken is None else str(self._broken)
+        self._life.give_up()
 
     def reduce(
         self,
@@ -410,9 +398,8 @@ class Job(Saved):
 
         Only possible with a quorum below the number of workers.
         """
-        self._check_process()
-        with self._lock:
-            self._check_usable()
+        with self._life.between_calls():
+            self._life.check()
             return self._session.results_ahead()
 
     def follow(self, values: int, bucket: int = 0, *, codec: GradientCodec | None = None) -> Tensor:
@@ -555,56 +542,22 @@ class Job(Saved):
         result is ``empty``."""
         require(self.config, asked.ops, "for this operation")
         check_ops(self.config, asked.ops)
-        self._check_process()
-        with self._lock:
-            self._check_usable()
+        with self._life as life:
             began = time.monotonic()
             whole = asked.length > 0 or asked.by_group
             operation = make(self._sequence) if whole else asked.nothing(empty)
             call = Call(self._sequence, operation.what, asked.length, operation.bucket, asked.given)
             operation.tag = call.tag
+            life.begun = True
             try:
                 with span(operation.what, number=call.number, values=asked.length, bucket=operation.bucket):
-                    result = self._carry_out(operation, call)
+                    result = self._session.carry_out(operation, call)
             finally:
                 self.stats.operation_s += time.monotonic() - began
             self._completed += 1
             self.stats.operations += 1
             self.stats.values += operation.values
             return result
-
-    def _check_process(self) -> None:
-        # Before the lock, which another thread may have held when this process was forked.
-        if os.getpid() != self._process:
-            raise ForkError(
-                f"job {self.config.name}: used in a forked child of the process that made it; make the job in the "
-                'child, or start processes with the method "spawn" of torch.multiprocessing'
-            )
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise ClosedError(f"job {self.config.name} is closed; make a new one: Job(config)")
-        if self._broken is not None:
-            raise self._broken
-
-    def _carry_out(self, operation: Operation, call: Call) -> Tensor:
-        try:
-            return self._session.carry_out(operation, call)
-        except (RecreateError, RefusedError, MismatchError) as error:
-            self._broken = error
-            self._say_failed(error)
-            raise
-        except (RetryError, UsageError):
-            # Nothing was sent, or all workers got the same error.
-            raise
-        except BaseException as error:
-            self._broken = InterruptedJobError(
-                f"job {self.config.name}: operation {call.number} was interrupted by {type(error).__name__}; close the "
-                "job and make a new one on every worker"
-            )
-            self._say_failed(self._broken)
-            self.give_up()
-            raise
 
     def _say_opened(self) -> None:
         config = self.config

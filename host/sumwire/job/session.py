@@ -199,7 +199,7 @@ class GroupSession(Session):
             config.name, config.worker, agreement, kept, stats, ranks=options.ranks, number=config.job
         )
         if sorted(control.workers) != list(range(config.workers)):
-            control.abandon()
+            control.end()
             rule = f"must be 0 to {config.workers - 1}, one for each rank: load_job(..., worker=dist.get_rank())"
             raise ConfigError("worker", control.workers, rule, where=f"job {config.name}")
         try:
@@ -212,7 +212,7 @@ class GroupSession(Session):
             if config.blind:
                 _LOG.info("job %s: the workers have their secrets", config.name, extra=Event.KEYS_AGREED(**self._place))
         except SumwireError:
-            control.abandon()
+            control.end()
             raise
         control.start()
         self._patience = GroupPatience(control, config.name)

@@ -201,9 +201,10 @@ class AcpSgd(GradientOptimizer):
         except Exception:
             if self.search is not None:
                 self.search.repeated()
+            # Not after Ctrl-C, which is to end this wait.
+            self._settle()
             raise
         finally:
-            self._settle()
             self._now = self._begin()
 
     def _seek(self) -> None:

@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from sumwire.errors import AddressError, ClosedError, TransportError
+from sumwire.lifecycle import Lifecycle
 from sumwire.multihop.errors import HopError
 from sumwire.multihop.frames import DATA, DONE, HEAD, MAGIC, PACKET, STATE_MAX, WINDOW_MAX, here, unpack_state
 from sumwire.multihop.incoming import Incoming
@@ -130,7 +131,7 @@ class Neighbours:
         self._before_is_done = False
         self._closing_since: float | None = None
         self._error: Exception | None = None
-        self._thread: threading.Thread | None = None
+        self._life = Lifecycle("the ring", "make it again on all ranks", advice="make it again on all ranks")
 
     def __enter__(self) -> Neighbours:
         return self
@@ -155,8 +156,7 @@ class Neighbours:
                 "add the route"
             ) from error
         self._token = token
-        self._thread = threading.Thread(target=self._serve, name="sumwire-neighbours", daemon=True)
-        self._thread.start()
+        self._life.start(self._serve, "sumwire-neighbours", stop=self._stop)
 
     def run(self, outgoing: Outgoing, incoming: Incoming, *, answer_tos: int = 0) -> None:
         """Send all of ``outgoing``, and receive all of ``incoming``. ``answer_tos``: the TOS byte of what goes back.
@@ -164,25 +164,36 @@ class Neighbours:
         Both neighbours must make this call too. Raises HopError if one is gone, or sends something else, and
         ClosedError after :meth:`close`.
         """
-        if self._thread is None or self._closing_since is not None:
-            raise ClosedError("the ring is not open: make it again on all ranks")
-        outgoing.packets["operation"], outgoing.packets["token"] = self._begun, self._token
-        operation = _Operation(self._begun, outgoing, incoming, answer_tos)
-        self._begun += 1
-        self._given = operation
-        os.eventfd_write(self._wake, 1)
-        operation.ended.wait()
-        if self._error is not None:
-            raise self._error
+        with self._life as life:
+            if self._error is None and not life.running:
+                raise ClosedError("the ring is not open: call connect() first")
+            outgoing.packets["operation"], outgoing.packets["token"] = self._begun, self._token
+            operation = _Operation(self._begun, outgoing, incoming, answer_tos)
+            life.begun = True
+            self._begun += 1
+            self._given = operation
+            # The thread may have failed since the last call. It sets the error, then ends the operations that it sees.
+            if self._error is None:
+                os.eventfd_write(self._wake, 1)
+                operation.ended.wait()
+            if self._error is not None:
+                raise self._error
 
     def close(self) -> None:
-        """Close the sockets, once the neighbour before knows that all has arrived; closing twice is allowed."""
-        if self._closing_since is not None:
-            return
-        self._closing_since = self._clock()
-        if self._thread is not None:
+        """Close the sockets, once the neighbour before knows that all has arrived; closing twice is allowed.
+
+        A call under way in another thread ends with ClosedError.
+        """
+        if not self._life.forked:
+            self._stop()
+            self._life.close(self._close_files)
+
+    def _stop(self) -> None:
+        if self._closing_since is None:
+            self._closing_since = self._clock()
             os.eventfd_write(self._wake, 1)
-            self._thread.join()
+
+    def _close_files(self) -> None:
         self._before.close()
         self._batch.close()
         os.close(self._wake)
@@ -193,13 +204,11 @@ class Neighbours:
         try:
             while not self._may_end():
                 self._turn()
+            self._error = ClosedError("the ring is closed; make it again on all ranks")
         except OSError as error:
-            self._fail(TransportError(f"the socket of a ring failed: {error.strerror}; start all workers again"))
-        except HopError as error:
-            self._fail(error)
-
-    def _fail(self, error: Exception) -> None:
-        self._error = error
+            self._error = TransportError(f"the socket of a ring failed: {error.strerror}; start all workers again")
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for this thread
+            self._error = error
         for operation in (self._now, self._given):
             if operation is not None:
                 operation.ended.set()

@@ -25,6 +25,7 @@ from sumwire_protocol.logs.events import Event
 from sumwire_protocol.logs.forms import is_event
 from sumwire_protocol.outside import shown
 
+from sumwire.lifecycle import Lifecycle
 from sumwire.start.errors import StartError
 
 Say = Callable[[str], object]
@@ -92,8 +93,8 @@ class Aggregator:
             )  # fmt: skip
         except OSError as error:
             raise StartError(f"{command[0]}: {error.strerror or error}: install it, or start without it") from error
-        self._thread = threading.Thread(target=self._read, name="aggregator", daemon=True)
-        self._thread.start()
+        self._life = Lifecycle("the aggregator", "start another one")
+        self._life.start(self._read, "aggregator", stop=self._end_process)
         try:
             self._give(description)
         except BaseException:
@@ -110,7 +111,9 @@ class Aggregator:
         return self._ended.is_set()
 
     def is_ready(self) -> bool:
-        """Whether it has become ready. Raises StartError if it has ended before, or takes too long."""
+        """Whether it has become ready. Raises StartError if it has ended before, or takes too long; ForkError in a
+        forked child, which hears nothing of it."""
+        self._life.check_process()
         if self._ready.is_set():
             return True
         if self.has_ended:
@@ -140,14 +143,16 @@ class Aggregator:
             self._process.stdin.close()
 
     def close(self) -> None:
-        """End it, and wait for its end; closing twice is allowed."""
+        """End it, and wait for its end; closing twice is allowed. Does nothing in a forked child."""
+        self._life.close()
+
+    def _end_process(self) -> None:
         self.end()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._thread.join()
 
     def _give(self, description: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None

@@ -9,16 +9,19 @@ this way, as the hooks of two models, therefore shares one thread.
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch.futures import Future
 
-from sumwire.errors import ClosedError
+from sumwire.errors import ClosedError, ForkError, InterruptedJobError
+from sumwire.lifecycle import Lifecycle
 from sumwire.training.streams import on
 
 _Result = TypeVar("_Result")
@@ -38,80 +41,60 @@ _queues: Final[WeakKeyDictionary[Owner, _Queue]] = WeakKeyDictionary()
 _lock_of_queues: Final = threading.Lock()
 
 
+class CallFuture(Future[_Result]):
+    """The future of a call in another thread. ``process``: the one whose thread makes the call."""
+
+    process: int
+
+
 class _Queue:
     """Calls, and the thread that runs them: it starts with the first call, and ends with the last user or the owner."""
 
     def __init__(self) -> None:
-        self.thread: threading.Thread | None = None
-        self.closed = False
+        self.life = Lifecycle("communication thread", "make a new one")
         self._users = 0
         self._calls: _Calls = queue.SimpleQueue()
-        # Guards the attributes above: no call may be queued after the end.
-        self._lock = threading.Lock()
 
     def enter(self) -> None:
         """Count one more user."""
-        with self._lock:
+        with self.life.between_calls():
             self._users += 1
 
     def put(self, task: _Task) -> bool:
         """Queue a call. Returns False after the end."""
-        with self._lock:
-            if self.closed:
+        with self.life.between_calls():
+            if self.life.closed:
                 return False
-            if self.thread is None:
-                self.thread = threading.Thread(target=_work, args=(self._calls,), name="sumwire", daemon=True)
-                self.thread.start()
+            if not self.life.running:
+                # Of this thread alone: one that is ending may still have calls in its own.
+                self._calls = queue.SimpleQueue()
+                self.life.start(partial(_work, self._calls), "sumwire", stop=partial(self._calls.put, None))
             self._calls.put(task)
             return True
 
     def leave(self) -> None:
         """Wait for all queued calls, and end the thread if nobody else uses it."""
-        with self._lock:
+        with self.life.between_calls():
             self._users -= 1
-            last, thread = self._users == 0, self.thread
-            if last:
-                self._end()
-        if last:
-            _join(thread)
-        else:
-            self._drain()
-
-    def close(self) -> None:
-        """End the thread after all queued calls, whoever uses it."""
-        with self._lock:
-            thread, self.closed = self.thread, True
-            self._end()
-        _join(thread)
-
-    def _end(self) -> None:
-        if self.thread is not None:
-            self._calls.put(None)
-        # A later user's calls have a thread of their own.
-        self.thread, self._calls = None, queue.SimpleQueue()
-
-    def _drain(self) -> None:
-        ended: Future[None] = Future()
-        with self._lock:
-            if self.thread is None:
-                return
-            self._calls.put((lambda: None, ended, None))
-        wait_for(ended)
+            await_thread = self.life.stop_thread() if self._users == 0 else None
+        if await_thread is not None:
+            await_thread()
+        elif self.life.running and not self.life.in_thread:
+            drained: CallFuture[None] = _future(None)
+            if self.put((lambda: None, drained, None)):
+                wait_for(drained)
 
 
 class CommThread:
     """Runs calls in the order of submission. ``name`` names the owner in errors.
 
     The thread starts with the first call. It is a daemon, so a program that ends without :meth:`close` does not hang.
-    :meth:`of` gives all users of a job one thread.
+    :meth:`of` gives all users of a job one thread. In a forked child it raises ForkError.
     """
 
     def __init__(self, name: str, calls: _Queue | None = None) -> None:
-        self.name = name
-        self._queue = _Queue() if calls is None else calls
-        # Guards the next attribute: a user leaves once.
-        self._lock = threading.Lock()
-        self._closed = False
+        self._queue = calls or _Queue()
+        self._life = Lifecycle(name, "make a new one")
         self._queue.enter()
 
     @classmethod
@@ -124,11 +107,21 @@ class CommThread:
         """
         return cls(name, None if job is None else _queue_of(job))
 
+    def serve(self, job: Owner) -> None:
+        """Make this the one thread of a job, for all later users of :meth:`of`, if it has none yet."""
+        with _lock_of_queues:
+            if job not in _queues:
+                _queues[job] = self._queue
+                job.on_close(self._queue.life.close)
+
     @property
     def alive(self) -> bool:
         """Whether the thread is running, and this user may use it."""
-        thread = self._queue.thread
-        return not self._closed and thread is not None and thread.is_alive()
+        return not self._life.closed and self._queue.life.running
+
+    def check_process(self) -> None:
+        """Raises ForkError in a forked child, where nothing that the thread was to do will be done."""
+        self._life.check_process()
 
     def submit(
         self, call: Callable[[], _Result], device: torch.device | None = None, *, awaited: bool = False
@@ -137,24 +130,21 @@ class CommThread:
 
         ``device`` is that of the result's tensors; if it is a GPU it is the call's current one. ``awaited``: the
         caller may wait for it, so it is made at once if the thread itself submits it: it could not wait for a call
-        behind its own. Raises ClosedError after :meth:`close`, and after the job's.
+        behind its own. Raises ClosedError after :meth:`close`, and after the job's; ForkError in a forked child.
         """
-        future: Future[_Result] = Future(devices=[device] if device is not None and device.type == "cuda" else None)
+        future: CallFuture[_Result] = _future(device)
         task = (call, future, device)
-        if awaited and threading.current_thread() is self._queue.thread:
+        if awaited and self._queue.life.in_thread:
             _carry_out(task)
             return future
-        with self._lock:
-            if self._closed or not self._queue.put(task):
-                raise ClosedError(f"{self.name} is closed; make a new one")
+        with self._life.between_calls():
+            if self._life.closed or not self._queue.put(task):
+                raise ClosedError(f"{self._life.name} is closed; make a new one")
         return future
 
     def close(self) -> None:
         """Wait for all queued calls, and end the thread if no one else uses it. Closing twice is allowed."""
-        with self._lock:
-            closed, self._closed = self._closed, True
-        if not closed:
-            self._queue.leave()
+        self._life.close(self._queue.leave)
 
 
 def _queue_of(job: Owner) -> _Queue:
@@ -162,8 +152,14 @@ def _queue_of(job: Owner) -> _Queue:
         found = _queues.get(job)
         if found is None:
             found = _queues[job] = _Queue()
-            job.on_close(found.close)
+            job.on_close(found.life.close)
         return found
+
+
+def _future(device: torch.device | None) -> CallFuture[Any]:
+    future: CallFuture[Any] = CallFuture(devices=[device] if device is not None and device.type == "cuda" else None)
+    future.process = os.getpid()
+    return future
 
 
 def _work(calls: _Calls) -> None:
@@ -180,17 +176,23 @@ def _carry_out(task: _Task) -> None:
             result = call()
     except Exception as error:  # noqa: BLE001 - any error goes to the future, or its owner would wait for ever
         future.set_exception(error)
+    except BaseException as error:  # noqa: BLE001 - torch's futures hold exceptions only
+        why = f"a call in the communication thread was interrupted by {type(error).__name__}"
+        future.set_exception(InterruptedJobError(f"{why}; close the job and make a new one on every worker"))
     else:
         future.set_result(result)
 
 
-def _join(thread: threading.Thread | None) -> None:
-    if thread is not None:
-        thread.join()
-
-
 def wait_for(future: Future[_Result]) -> _Result:
-    """The future's value, or its error. Ctrl-C ends the wait, which it would not in torch's own."""
+    """The future's value, or its error. Ctrl-C ends the wait, which it would not in torch's own.
+
+    Raises ForkError for a call that was queued before this process was forked: its thread is the parent's.
+    """
+    if isinstance(future, CallFuture) and future.process != os.getpid() and not future.done():
+        raise ForkError(
+            "the result of a call in the communication thread: awaited in a forked child of the process that made the "
+            'call; wait for it before the fork, or start processes with the method "spawn" of torch.multiprocessing'
+        )
     done = threading.Event()
     future.add_done_callback(lambda _: done.set())
     done.wait()

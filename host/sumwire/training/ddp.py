@@ -147,6 +147,7 @@ class DdpState(Saved):
 
     def _queue(self, bucket: GradBucket, buffer: Tensor) -> Future[Tensor]:
         """Queue a bucket whose values are in ``buffer``; the future holds that, filled with the mean gradient."""
+        self._thread.check_process()
         # Begun here, in the order of the buckets: the node's ranks sum this one while the last one is in the network.
         summed = None if self._node is None else self._node.sum_up(buffer)
         task = Task(
@@ -179,6 +180,8 @@ class DdpState(Saved):
         """Wait until the residuals of the latest step are kept. To be called between steps."""
         if self._latest is not None:
             self._latest.abandon()
+            if not self._latest.settled:
+                self._thread.check_process()
             self._latest.wait()
 
     def _step_of(self, bucket: GradBucket) -> Step | None:

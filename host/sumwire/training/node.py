@@ -15,10 +15,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -31,12 +29,13 @@ from torch.distributed import distributed_c10d as c10d
 
 from sumwire.checkpoint import Place
 from sumwire.codec.feedback import ErrorFeedback
-from sumwire.errors import ClosedError, ForkError, InterruptedJobError, PeerLostError, SumwireError, UsageError
+from sumwire.errors import PeerLostError, SumwireError, UsageError
 from sumwire.job.change import Change
 from sumwire.job.gloo_group import first_clause, looks
 from sumwire.job.group_total import added_as
 from sumwire.job.job import Job, Residual
 from sumwire.job.standing import Failure
+from sumwire.lifecycle import Lifecycle
 from sumwire.transport.stats import JobStats
 
 # Bytes of an error that the worker's rank tells the others.
@@ -261,11 +260,13 @@ class NodeJob:
         self.ranks = ranks
         # Residuals are the worker's: on other ranks it stays empty.
         self.feedback = ErrorFeedback()
-        self._lock = threading.Lock()
-        self._closers: list[Callable[[], None]] = []
-        self._closed = False
-        self._broken: InterruptedJobError | None = None
-        self._process = os.getpid()
+        self._life = Lifecycle(
+            f"job {name}",
+            "make a new one: sumwire.init()",
+            advice="close the job on every rank, and make new ones: sumwire.init()",
+            doing=lambda: f"an operation on rank {dist.get_rank()}",
+            give_up=self._give_up,
+        )
         self._stats = JobStats()
 
     @property
@@ -290,7 +291,7 @@ class NodeJob:
 
     def on_close(self, closer: Callable[[], None]) -> None:
         """See :meth:`Job.on_close`."""
-        self._closers.append(closer)
+        self._life.on_close(closer)
 
     def place(self) -> Place:
         """This rank's."""
@@ -308,7 +309,8 @@ class NodeJob:
         The residual is that of the node's mean, times the ranks of the node, on its first rank; zero on the others.
         """
         mean = x.detach().to(torch.float32, copy=True)
-        with self._turn():
+        with self._life as life:
+            life.begun = True
             self.node.sum_up(mean)()
             if not self.node.leads:
                 self.node.take(mean)
@@ -331,12 +333,12 @@ class NodeJob:
         Other shards may be begun before it is called, in the same order on all ranks. It raises UsageError where nodes
         have different numbers of ranks.
         """
-        self._check_process()
-        self._check_usable()
+        self._life.check()
         gathered = self.node.gather(x.detach().to(torch.float32))
 
         def mean_by(make: Mean) -> Tensor:
-            with self._turn():
+            with self._life as life:
+                life.begun = True
                 whole = gathered()
                 if whole is not None:
                     return self.node.give_parts(partial(self._over_equal_nodes, whole, make))
@@ -358,7 +360,8 @@ class NodeJob:
     def total(self, x: Tensor, make: Callable[[Job, Tensor], Tensor]) -> Tensor:
         """Sum of all ranks' flat tensors, in their dtype: ``make(job, x)`` gives that of the workers' x."""
         total = x.detach().to(added_as(x.dtype), copy=True)
-        with self._turn():
+        with self._life as life:
+            life.begun = True
             self.node.sum_up(total, divided=False)()
             if not self.node.leads:
                 self.node.take(total)
@@ -381,40 +384,6 @@ class NodeJob:
         assert self.job is not None, "to be called on a worker"
         return self.job
 
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """One operation at a time. One that is interrupted ends this rank's part: the node's others do not know how far
-        it has come."""
-        self._check_process()
-        with self._lock:
-            self._check_usable()
-            try:
-                yield
-            except SumwireError:
-                raise
-            except BaseException as error:
-                by = type(error).__name__
-                reason = f"job {self.name}: an operation on rank {dist.get_rank()} was interrupted by {by}"
-                self._broken = InterruptedJobError(
-                    f"{reason}; close the job on every rank, and make new ones: sumwire.init()"
-                )
-                self.node.give_up(reason)
-                raise
-
-    def _check_process(self) -> None:
-        # Before the lock, which another thread may have held when this process was forked.
-        if os.getpid() != self._process:
-            raise ForkError(
-                f"job {self.name}: used in a forked child of the process that made it; make the job in the child, or "
-                'start processes with the method "spawn" of torch.multiprocessing'
-            )
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise ClosedError(f"job {self.name} is closed; make a new one: sumwire.init()")
-        if self._broken is not None:
-            raise self._broken
-
     def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None) -> Tensor:
         """Raises UsageError: signs of several ranks have no merged sign inside a node."""
         raise UsageError("op = 'sign': needs a rank for each worker; start one rank a node, or use op='mean'")
@@ -433,14 +402,14 @@ class NodeJob:
 
     def close(self, *, agree: bool = True) -> None:
         """End this rank's part, see :meth:`Job.close`."""
-        if self.job is not None and not agree:
-            self.job.give_up()
-        for closer in self._closers:
-            closer()
-        self._closers.clear()
-        self._closed = True
+        if not agree:
+            self._life.give_up()
+        self._life.close(lambda: None if self.job is None else self.job.close(agree=agree))
+
+    def _give_up(self, why: str) -> None:
+        self.node.give_up(first_clause(why))
         if self.job is not None:
-            self.job.close(agree=agree)
+            self.job.give_up()
 
 
 AnyJob = Job | NodeJob

@@ -40,6 +40,11 @@ class Step:
         """Whether the step's residuals are not kept."""
         return self._dropped
 
+    @property
+    def settled(self) -> bool:
+        """Whether the step's residuals are kept or dropped."""
+        return self._settled.is_set()
+
     def hand_over(self, *, last: bool) -> None:
         """Count a bucket, which is to be staged; ``last`` if the step has no other."""
         with self._lock:

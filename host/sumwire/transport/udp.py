@@ -8,7 +8,6 @@ them, as many as one system call moves.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
-from sumwire.errors import ConfigError, ForkError, InterruptedJobError, UsageError
+from sumwire.errors import ConfigError, InterruptedJobError, UsageError
+from sumwire.lifecycle import Lifecycle
 from sumwire.transport.budget import Budget, allowance
 from sumwire.transport.buffers import Buffers, Pool, Results
 from sumwire.transport.catchup.catchup import CatchUp
@@ -69,7 +69,7 @@ class Transport:
         self._config = config
         self._options = options
         self._clock = clock
-        self._process = os.getpid()
+        self._life = Lifecycle(f"job {config.job}", "make a new one: Job(config)")
         self._patience = options.patience or Alone(options.deadline_s)
         self._up, self._down, self._kept = Pool(), Pool(), Pool()
         self._exchange: Exchange | None = None
@@ -106,7 +106,10 @@ class Transport:
         self.close()
 
     def close(self) -> None:
-        """Close the sockets; closing twice is allowed."""
+        """Close the sockets; closing twice is allowed. Does nothing in a forked child, which has none of them."""
+        self._life.close(self._close_sockets)
+
+    def _close_sockets(self) -> None:
         self.link.close()
         if self.catch_up is not None:
             self.catch_up.close()
@@ -258,12 +261,8 @@ class Transport:
         return self._exchange
 
     def _check_free(self) -> None:
-        """Raises UsageError while an exchange is under way, ForkError in a forked child."""
-        if os.getpid() != self._process:
-            raise ForkError(
-                f"job {self._config.job}: used in a forked child of the process that made it; make the job in the "
-                'child, or start processes with the method "spawn" of torch.multiprocessing'
-            )
+        """Raises UsageError while an exchange is under way, ForkError in a forked child, ClosedError after the end."""
+        self._life.check()
         if self._exchange is not None and not self._exchange.closed:
             raise UsageError("an exchange is under way: finish it first")
 

@@ -107,6 +107,9 @@ class FakeJob:
     def follow(self, values: int, bucket: int = 0) -> Tensor:
         return self._result(values)
 
+    def on_close(self, closer: Callable[[], object]) -> None:
+        """Lanes end their threads themselves."""
+
     def give_up(self) -> None:
         self.given_up = True
 

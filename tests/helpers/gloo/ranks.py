@@ -47,21 +47,23 @@ def _serve(rank: int, ranks: int, store: str, pipe: Connection, backend: str) ->
 
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group(
-        backend, init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=30)
-    )
+    if backend:
+        dist.init_process_group(
+            backend, init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=30)
+        )
     while (request := pipe.recv()) is not None:
         case, arguments = request
         try:
             pipe.send((True, case(rank, *arguments)))
         except Exception as error:  # noqa: BLE001 - travels to the test process
             pipe.send((False, f"rank {rank}: {type(error).__name__}: {error}\n{traceback.format_exc()}"))
-    dist.destroy_process_group()
+    if backend:
+        dist.destroy_process_group()
 
 
 class Ranks:
-    """``ranks`` processes in one default group of gloo, or of another ``backend``. :meth:`run` runs a module-level
-    function on all of them."""
+    """``ranks`` processes in one default group of gloo, or of another ``backend``; with "" they have no group.
+    :meth:`run` runs a module-level function on all of them."""
 
     def __init__(self, ranks: int, directory: Path, backend: str = "gloo") -> None:
         self.count = ranks

@@ -15,7 +15,6 @@ import os
 import select
 import socket
 import struct
-import threading
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +24,7 @@ from sumwire_protocol.forking import close_in_children
 
 from sumwire.config import Address, JobConfig
 from sumwire.errors import ConfigError
+from sumwire.lifecycle import Lifecycle
 from sumwire.transport.catchup.askers import NONCE_BYTES, Asker, Askers
 from sumwire.transport.catchup.kept_results import KeptResults
 from sumwire.wire.authentication.keys import key_record
@@ -112,18 +112,14 @@ class RecoveryService:
         own = config.own_address
         self._udp = recovery_socket(own.ip, recovery_port(own))
         self._wake_reader, self._wake_writer = os.pipe()
-        self._thread: threading.Thread | None = threading.Thread(
-            target=self._serve, name=f"recovery of {config.name}", daemon=True
-        )
-        self._thread.start()
+        self._life = Lifecycle(f"job {config.name}", "make a new one: Job(config)")
+        self._life.start(self._serve, f"recovery of {config.name}", stop=lambda: os.write(self._wake_writer, b"x"))
 
     def close(self) -> None:
         """End the thread; closing twice is allowed."""
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        os.write(self._wake_writer, b"x")
-        thread.join()
+        self._life.close(self._close_files)
+
+    def _close_files(self) -> None:
         self._udp.close()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
