@@ -44,12 +44,12 @@ def _nothing(*_: object) -> None:
 
 
 class Lifecycle:
-    """``name`` begins every error text, such as "job digits". ``again`` says how to get a new object after the end.
+    """``name`` begins every error text, such as "job digits". ``how`` makes another object, such as "Job(config)".
 
     As a context manager it is one call: calls of several threads come one after the other. From the moment that the
     caller sets ``begun``, an error can leave the other workers waiting. Then a RecreateError, RefusedError or
     MismatchError is kept in ``broken``, and every later call raises it again. KeyboardInterrupt and foreign exceptions
-    become an InterruptedJobError there, whose text has ``doing()`` and ``advice``, and the object gives up.
+    become an InterruptedJobError there, whose text has ``doing()``, and the object gives up.
 
     ``give_up(why)`` makes calls under way end with ClosedError, and tells other workers; it does not wait. ``broke`` is
     called with the error that is kept.
@@ -58,9 +58,8 @@ class Lifecycle:
     def __init__(
         self,
         name: str,
-        again: str,
+        how: str,
         *,
-        advice: str = "",
         doing: Callable[[], str] = lambda: "a call",
         give_up: Callable[[str], object] = _nothing,
         broke: Callable[[Exception], object] = _nothing,
@@ -69,7 +68,7 @@ class Lifecycle:
         self.closed = False
         self.begun = False
         self.broken: Exception | None = None
-        self._again, self._advice = again, advice
+        self._how = how
         self._doing, self._give_up, self._broke = doing, give_up, broke
         self._process = os.getpid()
         self._calls = threading.Lock()
@@ -97,7 +96,7 @@ class Lifecycle:
         """Raises ForkError, ClosedError, or the error that has broken the object."""
         self.check_process()
         if self.closed:
-            raise ClosedError(f"{self.name} is closed; {self._again}")
+            raise ClosedError(f"{self.name} is closed; make a new one: {self._how}")
         if self.broken is not None:
             raise self.broken
 
@@ -133,7 +132,8 @@ class Lifecycle:
             self._broke(error)
         elif not isinstance(error, _HARMLESS):
             self.broken = InterruptedJobError(
-                f"{self.name}: {self._doing()} was interrupted by {type(error).__name__}; {self._advice}"
+                f"{self.name}: {self._doing()} was interrupted by {type(error).__name__}; close it and make a new one "
+                f"on every worker: {self._how}"
             )
             self._broke(self.broken)
             self.give_up()

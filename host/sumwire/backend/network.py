@@ -60,7 +60,7 @@ class Network:
 
     def __init__(self, name: str, job: Job | Callable[[], Job]) -> None:
         given = job if isinstance(job, Job) else None
-        self._life = Lifecycle(f"backend sumwire, job {name}", "make a new group")
+        self._life = Lifecycle(f"backend sumwire, job {name}", "torch.distributed.new_group()")
         self._thread = CommThread.of(given, f"backend sumwire, job {name}")
         self._own = given is None
         self._opener = job if not isinstance(job, Job) else partial(_same, job)

@@ -103,7 +103,7 @@ class Lanes(Saved):
         self.delivery = Delivery(loss_bound=LOSS_BOUND) if delivery is None else delivery
         self.nonfinite: NonFinite = nonfinite
         self._records: deque[TensorRecord] = deque(maxlen=_RECORDS)
-        self._life = Lifecycle(f"lanes of job {config.name}", "make new ones: Lanes(config)", give_up=self._give_up)
+        self._life = Lifecycle(f"lanes of job {config.name}", "Lanes(config)", give_up=self._give_up)
         self.jobs: list[Job] = []
         self._block = block
         self._threads: list[CommThread] = []

@@ -79,7 +79,7 @@ class Control:
         self._changed = threading.Condition()
         self._wake = threading.Event()
         self._stopping = False
-        self._life = Lifecycle(f"job {job}", "make a new one: Job(config)")
+        self._life = Lifecycle(f"job {job}", "Job(config)")
         self._rounds = Rounds(self._check_stopping, ranks)
         self.fallback = Fallback(self.check, ranks)
         self._vector: list[Standing] = self._rounds.exchange(self._member.standing(0))

@@ -205,8 +205,7 @@ class Job(Saved):
             raise
         self._life = Lifecycle(
             f"job {config.name}",
-            "make a new one: Job(config)",
-            advice="close the job and make a new one on every worker",
+            "Job(config)",
             doing=lambda: f"operation {self._sequence}",
             give_up=self._session.give_up,
             broke=self._say_failed,

@@ -131,7 +131,7 @@ class Neighbours:
         self._before_is_done = False
         self._closing_since: float | None = None
         self._error: Exception | None = None
-        self._life = Lifecycle("the ring", "make it again on all ranks", advice="make it again on all ranks")
+        self._life = Lifecycle("the ring", "GroupRing() on all ranks")
 
     def __enter__(self) -> Neighbours:
         return self
@@ -204,7 +204,7 @@ class Neighbours:
         try:
             while not self._may_end():
                 self._turn()
-            self._error = ClosedError("the ring is closed; make it again on all ranks")
+            self._error = ClosedError("the ring is closed; make a new one: GroupRing() on all ranks")
         except OSError as error:
             self._error = TransportError(f"the socket of a ring failed: {error.strerror}; start all workers again")
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for this thread

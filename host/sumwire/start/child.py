@@ -93,7 +93,7 @@ class Aggregator:
             )  # fmt: skip
         except OSError as error:
             raise StartError(f"{command[0]}: {error.strerror or error}: install it, or start without it") from error
-        self._life = Lifecycle("the aggregator", "start another one")
+        self._life = Lifecycle("the aggregator", "Aggregator(...)")
         self._life.start(self._read, "aggregator", stop=self._end_process)
         try:
             self._give(description)

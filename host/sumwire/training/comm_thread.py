@@ -51,7 +51,7 @@ class _Queue:
     """Calls, and the thread that runs them: it starts with the first call, and ends with the last user or the owner."""
 
     def __init__(self) -> None:
-        self.life = Lifecycle("communication thread", "make a new one")
+        self.life = Lifecycle("communication thread", "CommThread()")
         self._users = 0
         self._calls: _Calls = queue.SimpleQueue()
 
@@ -94,7 +94,7 @@ class CommThread:
 
     def __init__(self, name: str, calls: _Queue | None = None) -> None:
         self._queue = calls or _Queue()
-        self._life = Lifecycle(name, "make a new one")
+        self._life = Lifecycle(name, "CommThread()")
         self._queue.enter()
 
     @classmethod

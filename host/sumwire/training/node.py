@@ -262,8 +262,7 @@ class NodeJob:
         self.feedback = ErrorFeedback()
         self._life = Lifecycle(
             f"job {name}",
-            "make a new one: sumwire.init()",
-            advice="close the job on every rank, and make new ones: sumwire.init()",
+            "sumwire.init()",
             doing=lambda: f"an operation on rank {dist.get_rank()}",
             give_up=self._give_up,
         )

@@ -69,7 +69,7 @@ class Transport:
         self._config = config
         self._options = options
         self._clock = clock
-        self._life = Lifecycle(f"job {config.job}", "make a new one: Job(config)")
+        self._life = Lifecycle(f"job {config.job}", "Job(config)")
         self._patience = options.patience or Alone(options.deadline_s)
         self._up, self._down, self._kept = Pool(), Pool(), Pool()
         self._exchange: Exchange | None = None

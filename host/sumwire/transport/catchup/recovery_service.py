@@ -112,7 +112,7 @@ class RecoveryService:
         own = config.own_address
         self._udp = recovery_socket(own.ip, recovery_port(own))
         self._wake_reader, self._wake_writer = os.pipe()
-        self._life = Lifecycle(f"job {config.name}", "make a new one: Job(config)")
+        self._life = Lifecycle(f"job {config.name}", "Job(config)")
         self._life.start(self._serve, f"recovery of {config.name}", stop=lambda: os.write(self._wake_writer, b"x"))
 
     def close(self) -> None:

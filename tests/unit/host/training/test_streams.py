@@ -33,7 +33,7 @@ def current(monkeypatch: pytest.MonkeyPatch) -> threading.local:
 
 
 def test_a_call_has_its_tensors_gpu(current: threading.local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comm_thread, "Future", lambda devices=None: Future())
+    monkeypatch.setattr(comm_thread, "CallFuture", lambda devices=None: Future())
     thread = CommThread("test")
 
     def number() -> int:
