@@ -52,7 +52,7 @@ def run(work: Work, *, ranks: int = 2, ops: list[str] | None = None) -> None:
 
 def _aggregator(job: Path) -> subprocess.Popen[str]:
     """`sumwire-aggregator job.json`, once it has said that it is ready."""
-    command = [sys.executable, "-m", "sumwire.aggregator.cli", str(job)]
+    command = [sys.executable, "-P", "-m", "sumwire.aggregator.cli", str(job)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     if "ready: " not in process.stdout.readline():
@@ -94,7 +94,7 @@ def under_torchrun(script: str, main: Callable[[], object], *, ranks: int) -> No
         return
     address()
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", script]
+    command = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", script]
     raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
 
 

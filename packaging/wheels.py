@@ -110,7 +110,7 @@ def _wheel(tree: Path, tag: str, out: Path) -> Path:
     options = {"--build-option": ["--plat-name", tag]}
     backend = f"import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1], {options!r})"
     (tree / "built").mkdir()
-    _run([sys.executable, "-c", backend, str(tree / "built")], tree)
+    _run([sys.executable, "-P", "-c", backend, str(tree / "built")], tree)
     [wheel] = (tree / "built").glob("*.whl")
     return Path(shutil.copy(wheel, out))
 

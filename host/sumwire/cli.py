@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from nativelib import programs
 from sumwire_protocol.logs import forms
 from sumwire_protocol.logs.events import Event as Logged
 from sumwire_protocol.version import __version__
@@ -42,6 +43,8 @@ _STANDARD_INPUT: Final = "-"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns 0 on success, 1 for an error, 130 for Ctrl-C."""
+    if arguments is None:
+        programs.close_environment()
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         options = _parser(light=words[:1] in ([name] for name in _LIGHT)).parse_args(words)

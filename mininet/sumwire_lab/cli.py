@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from nativelib import programs
 from sumwire_protocol.logs import forms
 from sumwire_protocol.logs.events import Event
 
@@ -327,6 +328,8 @@ _TORCH_LOG: Final = "TORCH_CPP_LOG_LEVEL"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0, 1 for a failed experiment, 2 for wrong options, 130 after Ctrl-C."""
+    if argv is None:
+        programs.close_environment()
     arguments = options.parser().parse_args(argv)
     _log_in(arguments.log_format)
     return _ended(lambda: _COMMANDS[arguments.command](arguments))

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nativelib.errors import NoCompilerError
+from nativelib.errors import NoCompilerError, UntrustedError
+from nativelib.programs import check_program, environment
 from nativelib.remembered import key_of, recall, remember
 
 # For clang and gcc alike. Sums of floats must not depend on the machine: no fused multiply-add.
@@ -46,7 +47,7 @@ def find_compiler(*, wide_bitint: bool = False) -> Compiler:
 
     ``wide_bitint``: it must support ``_BitInt(2048)``; cc and gcc are not tried then. Raises NoCompilerError.
     """
-    chosen, path = os.environ.get("CC", "").strip(), os.environ.get("PATH", "")
+    chosen, path = os.environ.get("CC", "").strip(), environment()["PATH"]
     names = [chosen] if chosen else [*_CLANGS, *(() if wide_bitint else _PLAIN_ONLY)]
     failures = []
     for name in names:
@@ -77,6 +78,10 @@ def _examine(name: str, path: str) -> _Candidate:
     program = shutil.which(words[0], path=path)
     if program is None:
         return _Candidate(None, False, "not found")
+    try:
+        check_program(Path(program))
+    except UntrustedError as error:
+        return _Candidate(None, False, str(error))
     key = key_of(program, words[1:], (*COMMON_FLAGS, _THIS_CPU, _PROBE, _WIDE_PROBE))
     if key is not None and (known := _read(recall(key), (program, *words[1:]))) is not None:
         return known
@@ -133,14 +138,13 @@ def _identity(command: tuple[str, ...]) -> str:
 
 def run_compiler(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     """Run a compiler. Raises OSError if it cannot be started."""
-    environment = {**os.environ, "LC_ALL": "C"}
     return subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
-        env=environment,
+        env=environment({"LC_ALL": "C"}),
         check=False,
     )
 

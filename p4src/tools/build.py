@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -73,8 +74,9 @@ def hashes() -> dict[str, dict[str, str]]:
 def write_constants() -> None:
     (ROOT / constants.TARGET).write_text(constants.render(ROOT / "p4src/include"))
     # In a process of its own: it reads the constants that have just been written.
-    command = [sys.executable, "-m", "sumwire_protocol.wireshark", "--write"]
-    subprocess.run(command, check=True, cwd=ROOT / "protocol")
+    command = [sys.executable, "-P", "-m", "sumwire_protocol.wireshark", "--write"]
+    path = os.pathsep.join(filter(None, [str(ROOT / "protocol"), os.environ.get("PYTHONPATH")]))
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
 
 
 def main() -> int:

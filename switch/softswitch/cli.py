@@ -15,7 +15,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from nativelib import NativeError
+from nativelib import NativeError, programs
 from sumwire_protocol import privileges
 from sumwire_protocol.ending import Ending
 from sumwire_protocol.logs import forms, places
@@ -184,6 +184,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGINT or SIGTERM. Return 0, or 1 if the program, a port or the server cannot be used."""
+    if argv is None:
+        programs.close_environment()
     arguments = _arguments(argv)
     forms.to_stderr(arguments.log_format, LOG_LEVELS[arguments.log_level], PATTERN)
     places.is_switch(str(arguments.device_id))

@@ -16,7 +16,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +23,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
+
+from nativelib import programs
 
 from sumwire.dlcp import packet_loss
 from sumwire.errors import ConfigError, SumwireError
@@ -110,7 +111,7 @@ class Script:
         return Run(share, pattern, seed, lost / packets if packets else 0.0, accuracy, seconds)
 
     def _output(self, environment: dict[str, str]) -> str:
-        command = [sys.executable, str(self.path), *self.arguments]
+        command = programs.script(self.path, *self.arguments)
         # A process group of its own, so that processes that the script has started can be ended with it.
         with subprocess.Popen(
             command,

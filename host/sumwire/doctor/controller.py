@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
+
+from nativelib import UntrustedError, programs
 
 from sumwire.doctor.findings import Finding, bad, good, unknown
 
@@ -37,7 +38,13 @@ class Status:
         if program:
             command = [*program, "status", str(config), "--json", "--timeout", str(_CALL_S)]
             command += ["--p4", str(p4)] if p4 else []
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self._process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=programs.environment(),
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -83,9 +90,10 @@ class Status:
 
 def _program() -> list[str]:
     if importlib.util.find_spec("sumwire_controller") is not None:
-        return [sys.executable, "-m", "sumwire_controller.cli"]
-    found = shutil.which(_PROGRAM)
-    return [found] if found else []
+        return programs.module("sumwire_controller.cli")
+    with contextlib.suppress(FileNotFoundError, UntrustedError):
+        return [programs.program(_PROGRAM)]
+    return []
 
 
 def _of_switch(switch: dict[str, Any], config: Path) -> Iterator[Finding]:

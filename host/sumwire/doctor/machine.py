@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import importlib.util
-import os
 import platform
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from nativelib import NoCompilerError, find_compiler, prebuilt_level
+from nativelib import NoCompilerError, UntrustedError, find_compiler, prebuilt_level, programs
 from sumwire_protocol import constants as p4
 from sumwire_protocol.version import __version__
 
@@ -130,11 +129,17 @@ def offloads(device: str) -> Finding:
 
 def words_of(command: list[str]) -> str | None:
     """What a command prints; None if it is not there, fails, or takes long."""
-    environment = {**os.environ, "LC_ALL": "C"}
+    environment = programs.environment({"LC_ALL": "C"})
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=COMMAND_S, env=environment, errors="replace"
+            [programs.program(command[0]), *command[1:]],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=COMMAND_S,
+            env=environment,
+            errors="replace",
         )
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, UntrustedError, subprocess.SubprocessError):
         return None
     return done.stdout

@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 import torch.distributed as dist
+from nativelib import programs
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -217,6 +218,7 @@ def _flat(arrays: Sequence[Array]) -> Array:
 
 
 def main() -> int:
+    programs.close_environment()
     """Print what `check` finds. Returns 0 if the target is met, else 1."""
     parser = argparse.ArgumentParser(prog="python -m sumwire.lowrank.check", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")

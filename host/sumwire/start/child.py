@@ -13,13 +13,13 @@ import queue
 import shlex
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
+from nativelib import UntrustedError, programs
 from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.events import Event
 from sumwire_protocol.logs.forms import is_event
@@ -41,7 +41,7 @@ REMOTE_COMMAND: Final = "sumwire-aggregator"
 
 def here(*options: str) -> list[str]:
     """The command that runs an aggregator in this Python's environment."""
-    return [sys.executable, "-m", "sumwire.aggregator.cli", "-", "--with-parent", *options]
+    return programs.module("sumwire.aggregator.cli", "-", "--with-parent", *options)
 
 
 def by_ssh(host: str, command: str, *options: str) -> list[str]:
@@ -86,11 +86,15 @@ class Aggregator:
         self._told: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ready, self._ended = threading.Event(), threading.Event()
         try:
+            # This Python is what runs already; ssh is looked for.
+            words = [command[0] if "/" in command[0] else programs.program(command[0]), *command[1:]]
             # In a session of its own, since Ctrl-C is for this program, which ends the other.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                errors="replace", start_new_session=True,
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                errors="replace", start_new_session=True, env=programs.environment(),
             )  # fmt: skip
+        except UntrustedError as error:
+            raise StartError(str(error)) from error
         except OSError as error:
             raise StartError(f"{command[0]}: {error.strerror or error}: install it, or start without it") from error
         self._life = Lifecycle("the aggregator", "Aggregator(...)")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from nativelib import UntrustedError, programs
 from sumwire_protocol.outside import OutsideError, json_of
 
 from sumwire.config import parse_job
@@ -134,14 +134,21 @@ def _switches(options: Up, file: Path, say: Say) -> dict[str, Any]:
 def _controller_here() -> str:
     """The controller's program: that on PATH, or else that of this Python's environment, which need not be on it."""
     beside = Path(sys.executable).with_name(CONTROLLER)
-    return shutil.which(CONTROLLER) or (str(beside) if beside.exists() else CONTROLLER)
+    try:
+        return programs.program(CONTROLLER)
+    except FileNotFoundError:
+        return str(beside) if beside.exists() else CONTROLLER
+    except UntrustedError as error:
+        raise StartError(str(error)) from error
 
 
 def _controller(*words: str) -> str:
     """What a command of the controller prints."""
     command = [_controller_here(), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_COMMAND_S, env=programs.environment()
+        )
     except FileNotFoundError as error:
         raise StartError(f"{CONTROLLER} is not installed: install it with pip install 'sumwire[controller]'") from error
     except subprocess.TimeoutExpired as error:
@@ -153,7 +160,7 @@ def _controller(*words: str) -> str:
 
 def _keep_watch(command: Sequence[str]) -> None:
     """Watch the switches, until the process is told to end."""
-    with subprocess.Popen(command) as process:
+    with subprocess.Popen(command, env=programs.environment()) as process:
         try:
             status = process.wait()
         finally:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar, Final
 
+from nativelib import programs
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.bench.benchmark import Command, Context
@@ -285,7 +285,7 @@ def _generate(
     path = folder / "generator.spec.json"
     spec.save(path)
     logs = {GENERATOR: folder / "generator.log", "switch": folder / "switch.log"}
-    command = [sys.executable, "-m", "sumwire_lab.load.generator", str(path)]
+    command = programs.module("sumwire_lab.load.generator", str(path))
     with killed_after() as working:
         with logs[GENERATOR].open("wb") as out:
             working[GENERATOR] = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)

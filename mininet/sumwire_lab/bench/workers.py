@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from nativelib import programs
+
 from sumwire_lab.bench.aggregator import job_mapping
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import AGGREGATOR
@@ -99,7 +101,7 @@ def _aggregator(job_file: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
 
 def _started(log: Path, module: str, *arguments: str) -> subprocess.Popen[bytes]:
     with log.open("wb") as out:
-        command = [sys.executable, "-P", "-m", module, *arguments]
+        command = programs.module(module, *arguments)
         return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
 
 

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from nativelib import programs
+
 from sumwire_lab.errors import LabError
 
 RANKS: Final = 4
@@ -65,9 +67,9 @@ def _accuracy(script: Path, seed: int, epochs: int) -> float:
     network = f"127.{3 + os.getpid() // 254 % 252}.{1 + os.getpid() % 254}.1"
     path = os.pathsep.join([str(Path(__file__).resolve().parents[2]), *sys.path])
     environment = {**os.environ, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    words = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", str(script), str(seed)]
+    words = ["--standalone", f"--nproc-per-node={RANKS}", str(script), str(seed)]
     done = subprocess.run(
-        [sys.executable, *words, str(epochs)],
+        programs.starter("torch.distributed.run", *words, str(epochs)),
         env={**environment, "SUMWIRE_ADDRESS": network},
         capture_output=True,
         text=True,

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 import sumwire
+from nativelib import programs
 from numpy.typing import NDArray
 
 from sumwire_lab.bench.workers import network_experiment, run_worker, saved
@@ -168,7 +169,7 @@ def _recorded(session: Session) -> dict[str, str]:
     with killed_after() as recording:
         for name, (host, way) in ways.items():
             words = ["sumwire_lab.faults.frames", "record", host.host_interface, files[name], way]
-            recording[name] = session.start(f"record-{name}", host, [sys.executable, "-m", *words])
+            recording[name] = session.start(f"record-{name}", host, programs.module(*words))
         _await_files([Path(file) for file in files.values()])
         outcome = _run(session, _RECORDED, other=True)
     _require_good(session, outcome)
@@ -220,7 +221,7 @@ def _run(session: Session, steps: int, attacks: Sequence[_Attack] = (), *, other
         for attack in attacks:
             path = session.folder / f"{attack.how}.spec.json"
             attack.spec.save(path)
-            command = [sys.executable, "-m", "sumwire_lab.faults.frames", attack.how, str(path)]
+            command = programs.module("sumwire_lab.faults.frames", attack.how, str(path))
             processes[attack.how] = session.start(attack.how, attack.host, command)
         for name, (host, command) in {**good, **beside}.items():
             processes[name] = session.start(name, host, command)
@@ -247,7 +248,7 @@ def _workers(
     }
     path = saved(spec, session.folder, f"{job}.spec.json")
     return {
-        name: (host, [sys.executable, "-m", _WORKER, str(path), str(rank)])
+        name: (host, programs.module(_WORKER, str(path), str(rank)))
         for rank, (name, host) in enumerate(zip(names, hosts, strict=True))
     }
 

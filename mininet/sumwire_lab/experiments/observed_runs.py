@@ -14,7 +14,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -27,6 +26,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
+
+from nativelib import programs
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.network.switches import free_tcp_port
@@ -159,7 +160,7 @@ def top_beside(targets: Path) -> Iterator[Top]:
     """A `sumwire top` of these targets, in a terminal of its own, until the block ends."""
     reader, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", _LINES, _COLUMNS, 0, 0))
-    command = [sys.executable, "-m", "sumwire.cli", "top", str(targets)]
+    command = programs.module("sumwire.cli", "top", str(targets))
     process = subprocess.Popen(
         command, stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm-256color"}
     )

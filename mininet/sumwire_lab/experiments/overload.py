@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from nativelib import programs
 from sumwire.dlcp.tags import Tag
 
 from sumwire_lab.bench.workers import network_experiment, saved
@@ -179,7 +180,7 @@ def _offer(session: Session) -> tuple[list[int], list[int]]:
         "results": [str(path) for path in results],
     }
     path = saved(spec, session.folder)
-    command = [sys.executable, "-P", "-m", "sumwire_lab.experiments.overload", str(path)]
+    command = programs.module("sumwire_lab.experiments.overload", str(path))
     with killed_after() as working:
         working["receiver"] = session.start("receiver", receiver, [*command, str(_SENDERS)])
         wait_said(working["receiver"], READY, session.log("receiver"))

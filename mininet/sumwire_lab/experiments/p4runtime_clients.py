@@ -12,7 +12,6 @@ import json
 import random
 import socket
 import subprocess
-import sys
 import sysconfig
 import time
 import traceback
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from google.protobuf import text_format
+from nativelib import programs
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
 from softswitch.fuzz.mutations import mutated
@@ -65,8 +65,8 @@ def finsy_environment(say: Say) -> Path:
         return python
     say(f"installing finsy {VERSION} into {home}")
     try:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True, timeout=_INSTALL_S)
-        install = [str(python), "-m", "pip", "install", "--quiet", f"finsy=={VERSION}"]
+        subprocess.run(programs.module("venv", "--clear", str(home)), check=True, timeout=_INSTALL_S)
+        install = [str(python), "-P", "-m", "pip", "install", "--quiet", f"finsy=={VERSION}"]
         subprocess.run(install, check=True, timeout=_INSTALL_S, capture_output=True, text=True)
     except (OSError, subprocess.SubprocessError) as error:
         told = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1:]
@@ -95,7 +95,7 @@ def _finsy_target(where: Path) -> Target:
     ports = ["--device-id", str(FINSY_DEVICE_ID), "--cpu-port", str(CPU_PORT), "--insecure"]
 
     def command(at: str, _folder: Path) -> list[str]:
-        return [sys.executable, "-m", "softswitch", "--no-p4", *ports, "--grpc-server-addr", at]
+        return programs.module("softswitch", "--no-p4", *ports, "--grpc-server-addr", at)
 
     try:
         return Target(command, address, where)

@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from nativelib import programs
+
 from sumwire_lab.errors import ProcessDiedError
 from sumwire_lab.network.offloads import off_command
 from sumwire_lab.network.random_loss import RandomLoss
@@ -63,7 +65,7 @@ class RingOutcome:
 
 def measured(options: RingLoss) -> RingOutcome:
     """Needs root, for the namespace. Raises ProcessDiedError if a rank fails."""
-    command = ["unshare", "--net", sys.executable, "-m", "sumwire_lab.experiments.ring_loss"]
+    command = ["unshare", "--net", *programs.module("sumwire_lab.experiments.ring_loss")]
     done = subprocess.run([*command, json.dumps(asdict(options))], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise ProcessDiedError(f"the ranks of a ring ended with {done.returncode}; see what they wrote above")

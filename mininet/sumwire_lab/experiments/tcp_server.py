@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from nativelib import programs
 from sumwire.wire.header import WORD_BYTES
 from sumwire_protocol.ops import BY_NAME
 
@@ -177,7 +178,7 @@ def _steps(job: TcpServer, session: Session, deadline_s: float) -> list[float]:
     path = saved(spec, session.folder)
     with killed_after() as serving:
         name = "tcp-server"
-        serving[name] = session.start(name, server, [sys.executable, "-m", _ENDS, str(path), SERVER])
+        serving[name] = session.start(name, server, programs.module(_ENDS, str(path), SERVER))
         wait_said(serving[name], READY, session.log(name))
         # The server ends with the last worker, so only the switches must go on.
         session.run_workers(_ENDS, path, deadline_s)

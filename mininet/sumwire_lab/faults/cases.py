@@ -13,13 +13,14 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from nativelib import programs
 
 from sumwire_lab.system.processes import last_lines
 
@@ -94,7 +95,7 @@ def carry_out(
     cases: Sequence[FaultCase],
     folder: Path,
     parallel: int,
-    command: Callable[[Path], list[str]] = lambda folder: [sys.executable, "-m", "sumwire_lab.life", str(folder)],
+    command: Callable[[Path], list[str]] = lambda folder: programs.module("sumwire_lab.life", str(folder)),
 ) -> Generator[FaultOutcome, None, None]:
     """Outcomes in the order in which cases end; at most `parallel` run at a time.
 

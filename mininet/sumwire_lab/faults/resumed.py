@@ -11,10 +11,11 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from nativelib import programs
 
 from sumwire_lab.faults.cases import FaultCase
 from sumwire_lab.faults.programs import wait_ended
@@ -80,7 +81,7 @@ def _torchrun(testbed: Testbed, spec: RankTrainingSpec, tick: Any) -> None:
     agents: dict[str, subprocess.Popen[bytes]]
     with killed_after() as agents:
         for rank, host in enumerate(testbed.session.fabric.hosts):
-            command = [sys.executable, "-m", "torch.distributed.run", *_options(testbed, rank)]
+            command = programs.starter("torch.distributed.run", *_options(testbed, rank))
             command += ["-m", "sumwire_lab.faults.training_worker", str(path)]
             agents[f"agent{rank}"] = testbed.session.start(f"agent{rank}", host, command, **_VARIABLES)
         wait_all(agents, testbed.session.serving(), testbed.session.logs(agents), _RESTART_TRAIN_S, tick)

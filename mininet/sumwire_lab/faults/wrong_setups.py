@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 import sumwire_controller
 import yaml
+from nativelib import programs
 from sumwire_protocol import constants as p4
 from sumwire_protocol import program
 
@@ -108,7 +108,7 @@ def told(result: Path) -> dict[str, Any]:
 
 
 def _applied(testbed: Testbed, p4: Path) -> Attempt:
-    command = [sys.executable, "-m", "sumwire_controller.cli", "apply", "--p4", str(p4)]
+    command = programs.module("sumwire_controller.cli", "apply", "--p4", str(p4))
     began = time.monotonic()
     done = subprocess.run(
         [*command, str(testbed.folder / control_plane.CONFIGURATION)],
@@ -154,7 +154,7 @@ def _restart_aggregator(testbed: Testbed, *arguments: str) -> None:
     server = testbed.session.fabric.server
     assert server is not None
     testbed.switch.kill()
-    command = [sys.executable, "-m", "sumwire.aggregator.cli", *switches.unprivileged(), *arguments]
+    command = programs.module("sumwire.aggregator.cli", *switches.unprivileged(), *arguments)
     testbed.session.start("aggregator2", server, command)
     end = time.monotonic() + _ATTEMPT_S
     while "ready:" not in testbed.session.log("aggregator2").read_text():
@@ -359,7 +359,7 @@ def examined(testbed: Testbed, rank: int, mistake: Mistake) -> dict[str, Any]:
 
 def _controller(testbed: Testbed, p4: Path) -> dict[str, Any]:
     """The doctor's findings where the controller runs."""
-    command = [sys.executable, "-m", "sumwire.cli", "doctor", "--json", "--p4", str(p4), "--config"]
+    command = programs.module("sumwire.cli", "doctor", "--json", "--p4", str(p4), "--config")
     began = time.monotonic()
     done = subprocess.run(
         [*command, str(testbed.folder / control_plane.CONFIGURATION)],

@@ -9,12 +9,11 @@ import pwd
 import shutil
 import socket
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from nativelib import NoCompilerError, find_compiler
+from nativelib import NoCompilerError, find_compiler, programs
 
 from sumwire_lab.errors import MissingToolError
 from sumwire_lab.options.run_options import UNLIMITED, RunOptions
@@ -86,7 +85,7 @@ def soft_command(
     `seed`: of the program's random numbers. `trains`: False makes packets come and go one by one. `link_mbit`: rate of
     the links, which bounds trains; None: that of the interfaces.
     """
-    command = [sys.executable, "-m", "softswitch.cli", "--no-p4", *_ports(interfaces), "--device-id", str(device_id)]
+    command = programs.module("softswitch.cli", "--no-p4", *_ports(interfaces), "--device-id", str(device_id))
     command += ["--seed", str(seed), "--engine", engine]
     if impair is not None:
         command += ["--impair", impair]

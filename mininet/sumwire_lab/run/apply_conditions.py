@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 import logging
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from nativelib import programs
 from sumwire_protocol.logs.events import Event
 
 from sumwire_lab.load import traffic
@@ -100,7 +100,7 @@ def _start_traffic(session: Session, conditions: Conditions, barrier: Path, appl
         path = session.folder / f"{name}.spec.json"
         spec.save(path)
         applied.results.append(Path(spec.result))
-        command = [sys.executable, "-m", "sumwire_lab.load.traffic", str(path)]
+        command = programs.module("sumwire_lab.load.traffic", str(path))
         applied.processes[name] = session.start(name, session.fabric.limited_hosts[number - 1], command)
     for name, process in applied.processes.items():
         wait_said(process, traffic.READY, session.log(name))

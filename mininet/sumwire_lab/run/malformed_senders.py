@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
+from nativelib import programs
 from sumwire_protocol.watch.switch_names import REJECT_NAMES
 
 from sumwire_lab.load.frames import Endpoints
@@ -45,7 +45,7 @@ class MalformedSenders:
             path = self._session.folder / f"{name}.spec.json"
             spec.save(path)
             self._results.append(Path(spec.result))
-            command = [sys.executable, "-m", "sumwire_lab.load.malformed", str(path)]
+            command = programs.module("sumwire_lab.load.malformed", str(path))
             self._processes[name] = self._session.start(name, host, command)
 
     def finish(self, deadline_s: float) -> dict[str, Any]:

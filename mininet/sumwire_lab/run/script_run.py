@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from nativelib import programs
 
 from sumwire_lab.network import switches
 from sumwire_lab.network.fabric import HostPlan
@@ -79,7 +80,7 @@ def _work(session: Session, chosen: ScriptOptions, deadline_s: float, say: Say) 
     with killed_after() as working:
         if chosen.script is not None:
             for rank, host in enumerate(session.fabric.hosts):
-                command = [sys.executable, str(chosen.script.resolve()), *chosen.arguments]
+                command = programs.script(chosen.script.resolve(), *chosen.arguments)
                 name = f"worker{rank}"
                 working[name] = session.start(name, host, command, **environment(session, rank, host))
         if chosen.cli:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from nativelib import programs
 
 from sumwire_lab.network import control_plane, switch_nodes, switches
 from sumwire_lab.network.bmv2_queues import fitted
@@ -87,7 +88,7 @@ class Session:
         """Start the software aggregator on its host, and return when it is ready. Its log is `NAME.log`."""
         assert self.fabric.server is not None
         jobs = map(str, self.job_files.values())
-        command = [sys.executable, "-m", "sumwire.aggregator.cli", *switches.unprivileged(), *jobs]
+        command = programs.module("sumwire.aggregator.cli", *switches.unprivileged(), *jobs)
         if self.metrics is None:
             self.aggregator = self.start(name, self.fabric.server, command)
         else:
@@ -159,7 +160,7 @@ class Session:
         with killed_after() as working:
             for rank, host in enumerate(self.fabric.hosts):
                 name = f"worker{rank}"
-                working[name] = self._start_worker(name, host, [sys.executable, "-m", module, str(spec), str(rank)])
+                working[name] = self._start_worker(name, host, programs.module(module, str(spec), str(rank)))
             wait_all(working, self.serving() if serving is None else serving, self.logs(working), deadline_s, tick)
 
 

@@ -23,6 +23,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from nativelib import programs
+
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.plain import to_json
 from sumwire_lab.system.barrier import WAIT_SECONDS
@@ -129,7 +131,7 @@ def command_of(call: Call, rank: int = 0) -> list[str]:
     if rank == 0:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(to_json(call)))
-    return [sys.executable, "-P", "-m", _CHILD, str(path), str(rank)]
+    return programs.module(_CHILD, str(path), str(rank))
 
 
 def answer_in(folder: Path, rank: int = 0) -> Any:
@@ -207,7 +209,7 @@ def aggregator(job_file: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """A software aggregator that serves the job for the time of the block, by name. Its log is beside the job file."""
     log = job_file.parent / f"{AGGREGATOR}.log"
     with killed_after() as serving:
-        command = [sys.executable, "-P", "-m", "sumwire.aggregator.cli", str(job_file)]
+        command = programs.module("sumwire.aggregator.cli", str(job_file))
         serving[AGGREGATOR] = started(command, log)
         wait_said(serving[AGGREGATOR], AGGREGATOR_READY, log)
         yield serving

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
+from nativelib import programs
 from sumwire.lowrank import shapes
 from sumwire.lowrank.shapes import MEGABYTE, Sizes
 
@@ -215,7 +215,7 @@ def plan(results: Path, say: Say) -> Plan:
 
 def _reference() -> dict[str, Any]:
     """The record of `python -m sumwire.lowrank.check --json`. Raises LabError if it prints none."""
-    command = [sys.executable, "-m", "sumwire.lowrank.check", "--json"]
+    command = programs.module("sumwire.lowrank.check", "--json")
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_REFERENCE_SECONDS)
     if not done.stdout:
         raise LabError(f"{' '.join(command[1:])} ended with {done.returncode}: {done.stderr[-500:]}")

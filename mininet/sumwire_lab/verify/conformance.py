@@ -10,10 +10,11 @@ import functools
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+from nativelib import programs
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import p4runtime_clients
@@ -61,7 +62,7 @@ def _record(results: Path, options: FaithfulOptions) -> dict[str, Any] | str:
     file = results.resolve() / "v1model-samples.json"
     file.unlink(missing_ok=True)
     work = results.resolve() / "v1model-samples"
-    words = [sys.executable, "-m", "softswitch.fuzz.samples", os.environ[CHECKOUT], "--work", str(work)]
+    words = programs.module("softswitch.fuzz.samples", os.environ[CHECKOUT], "--work", str(work))
     every = ["--every", str(_QUICK)] if options.quick else []
     beside = [] if without_bmv2("", "") or os.geteuid() else ["--bmv2"]
     alone = ["unshare", "--net"] if beside else []  # its ports are nobody else's
@@ -197,7 +198,7 @@ def _compile(results: Path) -> list[Check]:
         return [absent(label, f"<= {_STAGES}", f"none of {', '.join(COMPILERS)} is on PATH")]
     file = results.resolve() / "tofino.json"
     file.unlink(missing_ok=True)
-    ended = run_words([sys.executable, _SCRIPT, "--report", str(file)])
+    ended = run_words(programs.script(Path(_SCRIPT), "--report", str(file)))
     if not file.exists():
         return [holds(label, ended.last_line, f"<= {_STAGES}", verdict=False)]
     found: dict[str, Any] = json.loads(file.read_text())

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from nativelib import programs
+
 from sumwire_lab.errors import LabError
 from sumwire_lab.network.switches import BMV2
 from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS
@@ -27,7 +29,7 @@ PACKET_TESTS: Final = "tests/packet"
 # times as long as a quiet one.
 _TESTS_SECONDS: Final = 3600.0
 _TEST_SECONDS: Final = 600
-_PYTEST: Final = (sys.executable, "-m", "pytest", "-v", "--long")
+_PYTEST: Final = ("-v", "--long")
 # Of a failed test's message, from both of its ends.
 _SAID: Final = 300
 _BENCH_SECONDS: Final = 300.0
@@ -48,7 +50,7 @@ def packet_tests() -> list[Check]:
     if without:
         return without
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "bmv2", "--require-bmv2", PACKET_TESTS],
+        programs.starter("pytest", "-q", "-m", "bmv2", "--require-bmv2", PACKET_TESTS),
         cwd=ROOT,
         env={**os.environ, "SWITCH": "bmv2"},
         check=False,
@@ -76,7 +78,7 @@ def _record(command: str, arguments: Sequence[str], results: Path) -> dict[str, 
     path.unlink(missing_ok=True)
     # Its exit code says whether its own target holds. The verify commands say that themselves.
     done = subprocess.run(
-        [sys.executable, "-m", "sumwire_lab", command, *arguments, "--json", str(path)],
+        programs.module("sumwire_lab", command, *arguments, "--json", str(path)),
         check=False,
         capture_output=True,
         text=True,
@@ -98,7 +100,7 @@ class Ended:
 
 def run_module(words: Sequence[str]) -> Ended:
     """Run `python -m WORDS` in the checkout; modules of the tests are found too."""
-    return run_words([sys.executable, "-m", *words])
+    return run_words(programs.module(*words))
 
 
 def measured_by(experiment: str, *words: object) -> Any:
@@ -114,11 +116,11 @@ def measured_by(experiment: str, *words: object) -> Any:
 
 def run_words(words: Sequence[str]) -> Ended:
     """Run a command in the same way."""
-    path = os.pathsep.join([str(ROOT / "tests"), *sys.path])
+    path = os.pathsep.join([str(ROOT / "tests"), *filter(None, sys.path)])
     done = subprocess.run(
         words,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
+        env=programs.environment({"PYTHONPATH": path}),
         check=False,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -147,7 +149,7 @@ def run_tests(arguments: Sequence[str], environment: Mapping[str, str] | None = 
         report = Path(folder) / "report.xml"
         try:
             done = subprocess.run(
-                [*_PYTEST, f"--timeout={_TEST_SECONDS}", f"--junitxml={report}", *arguments],
+                programs.starter("pytest", *_PYTEST, f"--timeout={_TEST_SECONDS}", f"--junitxml={report}", *arguments),
                 cwd=ROOT,
                 env={**os.environ, **(environment or {})},
                 check=False,

@@ -7,12 +7,13 @@ have come of it.
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from nativelib import programs
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments.authentication import run_keyed
@@ -89,6 +90,10 @@ ATTACKS: Final[Mapping[str, Sequence[str]]] = {
         f"{_SWITCH}/native/test_memory_bounds.py",
     ),
     "a compile cache that others may write, with a planted library": ("tests/integration/nativelib/test_trusted.py",),
+    "modules and programs planted in the working directory, a script's folder, PATH and CC": (
+        "tests/integration/host/start/test_planted.py",
+        "tests/unit/test_children.py",
+    ),
     "questions to the recovery port from any address": ("tests/integration/host/transport/test_recovery.py",),
     "YAML and JSON bombs, long numbers, NULs; flags kept for lower switches": (
         "tests/unit/controller/parse/test_hostile_yaml.py",
@@ -282,7 +287,7 @@ def _schedules(results: Path, options: TrustOptions) -> list[Check]:
 
 def _mutations(options: TrustOptions) -> Check:
     """Each rule of the protocol broken in turn: a schedule must show it."""
-    names = run_words([sys.executable, "-c", _NAMES]).last_line.split()
+    names = run_words(programs.python("-c", _NAMES)).last_line.split()
     seeds = str(options.amount(MUTATION_SEEDS))
     words = ["simulate", "--seeds", seeds, "--quiet", "--mutation"]
     found = [name for name in names if run_module([*words, name]).status == 1]

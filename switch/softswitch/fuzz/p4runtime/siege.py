@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from nativelib import programs
 from p4.v1 import p4runtime_pb2
 
 from softswitch.fuzz.p4runtime.client import Client, Outcome
@@ -57,7 +57,7 @@ def _require_ok(outcome: Outcome) -> None:
 
 @contextmanager
 def _crowd(kind: str, address: str, count: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "softswitch.fuzz.p4runtime.crowd", kind, address, str(DEVICE_ID), str(count)]
+    command = programs.module("softswitch.fuzz.p4runtime.crowd", kind, address, str(DEVICE_ID), str(count))
     with (
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
         ExitStack() as end,

@@ -7,12 +7,12 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import grpc
+from nativelib import programs
 
 DEVICE_ID = 7
 CPU_PORT = 510
@@ -67,7 +67,7 @@ class Target:
 def soft(folder: Path, engine: str = "auto") -> Target:
     def command(address: str, _folder: Path) -> list[str]:
         door = ["--grpc-server-addr", address, "--device-id", str(DEVICE_ID), "--cpu-port", str(CPU_PORT)]
-        return [sys.executable, "-m", "softswitch", "--no-p4", "--engine", engine, *door]
+        return programs.module("softswitch", "--no-p4", "--engine", engine, *door)
 
     return Target(command, f"unix:{folder}/p4runtime", folder)
 

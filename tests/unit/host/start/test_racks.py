@@ -36,7 +36,7 @@ def test_64_servers_in_8_racks() -> None:
     job, started = plan(Up(HOSTS, leaves=8, ssh="me@", remote_command="aggregator"))
     leaves = ["10.0.1.2", *(f"10.0.{rack}.1" for rack in range(2, 9))]
     assert [one.address for one in started] == [ROOT, *leaves]
-    assert started[0].command[1:4] == ["-m", "sumwire.aggregator.cli", "-"]
+    assert started[0].command[1:5] == ["-P", "-m", "sumwire.aggregator.cli", "-"]
     for one in started[1:]:
         assert one.command[-2:] == [f"me@{one.address}", f"aggregator - --with-parent --at {one.address} --report 10"]
     for worker, host in enumerate(HOSTS):

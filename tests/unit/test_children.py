@@ -1,0 +1,194 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every process that the project starts, and every library that it loads, comes from `nativelib.programs` or
+`nativelib.build`, which keep out what another user can write."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+from nativelib import UntrustedError, programs
+
+PACKAGES = ("host", "controller", "switch", "mininet", "native", "protocol", "packaging", "p4src", "models", "examples")
+PROGRAMS, LOADER = Path("native/nativelib/programs.py"), Path("native/nativelib/build.py")
+# Their commands are run with an environment that `close_environment` has made at their entry.
+CLOSED = ("mininet/", "switch/softswitch/fuzz/")
+# No packages: they have no `nativelib` to import when they run, or show what a user writes.
+ALONE = ("examples/", "p4src/", "packaging/")
+STARTS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
+OTHER = ("os.exec", "os.spawn", "os.posix_spawn", "os.system", "os.popen", "os.startfile", "runpy.", "pty.spawn")
+OTHER += ("asyncio.create_subprocess",)
+LOADS = (
+    "ctypes.CDLL",
+    "ctypes.PyDLL",
+    "cdll.LoadLibrary",
+    "CDLL",
+    "cffi.FFI",
+    "torch.ops.load_library",
+    "load_library",
+)
+# Commands of their own, which `close_environment` has prepared.
+PREPARED = {Path("host/sumwire/lowrank/check.py")}
+RUNPY = {Path("mininet/sumwire_lab/faults/programs.py")}
+
+
+# A file without any of these words cannot start or load anything.
+WORDS = ("executable", "subprocess", "exec", "spawn", "os.s", "popen", "runpy", "DLL", "dll", "FFI", "load_", "which")
+
+
+def sources() -> list[Path]:
+    found = (path.relative_to(ROOT) for folder in PACKAGES for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path for path in found if "build" not in path.parts)
+
+
+def wrong(path: Path, text: str) -> Iterator[str]:
+    """What of a file would start or load something in a way of its own."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="sys"), attr="executable") | ast.alias(name="executable"):
+                if path != PROGRAMS and not _is_folder(tree, node) and not _is_safe(path, tree, node):
+                    yield f"{node.lineno}: sys.executable: use programs.module, script or starter"
+            case ast.Call(func=func):
+                yield from _wrong_call(path, node, ast.unparse(func))
+            case ast.ImportFrom(module="subprocess", names=names):
+                yield from (f"{node.lineno}: from subprocess import {each.name}" for each in names)
+
+
+def _wrong_call(path: Path, node: ast.Call, name: str) -> Iterator[str]:
+    given = {each.arg: each.value for each in node.keywords}
+    if name.startswith(OTHER) and not (name == "runpy.run_module" and path in RUNPY):
+        yield f"{node.lineno}: {name}"
+    if name.endswith(LOADS) and path != LOADER and not _is_none(node.args):
+        yield f"{node.lineno}: {name}: use nativelib.load"
+    if name.startswith("subprocess.") and name.removeprefix("subprocess.") in STARTS:
+        if "shell" in given:
+            yield f"{node.lineno}: {name} with a shell"
+        environment = ast.unparse(given["env"]) if "env" in given else ""
+        if not str(path).startswith((*CLOSED, *ALONE)) and "environment" not in environment:
+            yield f"{node.lineno}: {name}: without env=programs.environment()"
+    starts_python = any(ast.unparse(each) in ("'spawn'", "'forkserver'") for each in node.args)
+    if name.endswith("get_context") and starts_python and not str(path).startswith(CLOSED) and path not in PREPARED:
+        yield f"{node.lineno}: {name}: starts Python without programs.close_environment()"
+    if name == "shutil.which" and str(path).startswith("host/"):
+        yield f"{node.lineno}: {name}: use programs.program"
+
+
+def _is_none(arguments: list[ast.expr]) -> bool:
+    return bool(arguments) and isinstance(arguments[0], ast.Constant) and arguments[0].value is None
+
+
+def _is_folder(tree: ast.AST, wanted: ast.AST) -> bool:
+    """Only the path of this Python is asked for."""
+    return any(
+        isinstance(node, ast.Call) and ast.unparse(node.func) == "Path" and wanted in node.args
+        for node in ast.walk(tree)
+    )
+
+
+def _is_safe(path: Path, tree: ast.AST, wanted: ast.AST) -> bool:
+    """Files that stand alone write the command out, `-P` first."""
+    if not str(path).startswith(ALONE):
+        return False
+    lists = (node.elts for node in ast.walk(tree) if isinstance(node, ast.List) and wanted in node.elts)
+    return any(ast.unparse(each[1]) == "'-P'" for each in lists if each[0] is wanted and len(each) > 1)
+
+
+def test_every_child_and_library_comes_from_one_place() -> None:
+    texts = {path: (ROOT / path).read_text() for path in sources()}
+    found = {path: list(wrong(path, text)) for path, text in texts.items() if any(word in text for word in WORDS)}
+    assert {str(path): lines for path, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "command = [sys.executable, '-m', 'sumwire.cli']",
+        "from sys import executable",
+        "subprocess.run(['ip'])",
+        "subprocess.Popen(words, env={**os.environ})",
+        "subprocess.run(words, env=programs.environment(), shell=True)",
+        "from subprocess import run",
+        "os.execvp('ssh', [])",
+        "os.system('cc')",
+        "ctypes.CDLL('./kernels.so')",
+        "multiprocessing.get_context('spawn')",
+        "shutil.which('ssh')",
+        "runpy.run_path('x.py')",
+    ],
+)
+def test_one_that_does_not_is_found(text: str) -> None:
+    assert list(wrong(Path("host/sumwire/new.py"), text))
+    assert any(word in text for word in WORDS)
+
+
+def test_a_file_that_stands_alone_writes_p_first() -> None:
+    assert list(wrong(Path("examples/new.py"), "run([sys.executable, '-m', 'x'])"))
+    assert not list(wrong(Path("examples/new.py"), "run([sys.executable, '-P', '-m', 'x'])"))
+
+
+# -- the commands and the environment ------------------------------------------------------------------
+
+
+def test_a_module_is_not_looked_for_in_the_working_directory() -> None:
+    assert programs.module("sumwire.cli", "top") == [sys.executable, "-P", "-m", "sumwire.cli", "top"]
+
+
+def test_empty_parts_of_paths_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", ":/usr/bin::.:bin")
+    monkeypatch.setenv("PYTHONPATH", ":/opt/a:tests:")
+    monkeypatch.setenv("LD_LIBRARY_PATH", ":")
+    found = programs.environment({"LC_ALL": "C"})
+    assert found["PATH"] == "/usr/bin"
+    assert found["PYTHONPATH"] == f"/opt/a:{Path('tests').absolute()}"
+    assert "LD_LIBRARY_PATH" not in found
+    assert (found["PYTHONSAFEPATH"], found["LC_ALL"]) == ("1", "C")
+
+
+def test_a_command_closes_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"LD_LIBRARY_PATH": ":", "KEPT": "1"})
+    programs.close_environment()
+    assert os.environ == {"KEPT": "1", "PATH": os.defpath, "PYTHONSAFEPATH": "1"}
+
+
+def planted(folder: Path, mode: int) -> Path:
+    folder.mkdir()
+    path = folder / "ssh"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    folder.chmod(mode)
+    return path
+
+
+def test_a_program_in_a_folder_of_everybody_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = planted(tmp_path / "shared", 0o1777)
+    monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin")
+    with pytest.raises(UntrustedError, match=f"{path}: not run: {path.parent} belongs to user"):
+        programs.program("ssh")
+
+
+def test_a_program_of_ones_own_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = planted(tmp_path / "own", 0o755)
+    monkeypatch.setenv("PATH", str(path.parent))
+    assert programs.program("ssh") == str(path)
+
+
+@pytest.mark.root
+def test_a_program_of_another_user_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = planted(tmp_path / "theirs", 0o755)
+    os.chown(path, 65534, 65534)
+    monkeypatch.setenv("PATH", str(path.parent))
+    with pytest.raises(UntrustedError, match="belongs to user 65534"):
+        programs.program("ssh")
+
+
+def test_a_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(FileNotFoundError, match="No such file or directory: 'ssh'"):
+        programs.program("ssh")
