@@ -19,10 +19,11 @@ from sumwire_protocol.logs.events import Event
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import arguments as options
 from sumwire_lab.options import recorded, run_options
+from sumwire_lab.options.layout import SUFFIXES
 from sumwire_lab.options.run_options import RunOptions, ScriptOptions
 
 if TYPE_CHECKING:
-    from sumwire_lab.run.standing import Standing
+    from sumwire_lab.run.own_lab import DetachedLab
     from sumwire_lab.study.check import Check
 
 EXIT_FAILED: Final = 1
@@ -43,17 +44,19 @@ def say(line: str) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     chosen, work = run_options.run_options(arguments), run_options.script_options(arguments)
     if work.keep:
-        from sumwire_lab.run import standing
+        from sumwire_lab.run import own_lab
 
-        return standing.behind(lambda stays: _ended(lambda: _work(arguments, chosen, work, stays)))
+        return own_lab.in_background(lambda stays: _ended(lambda: _work(arguments, chosen, work, stays)))
     return _work(arguments, chosen, work) if work.any else _train(arguments, chosen)
 
 
-def _work(arguments: argparse.Namespace, chosen: RunOptions, work: ScriptOptions, stays: Standing | None = None) -> int:
-    from sumwire_lab.run import script_run
+def _work(
+    arguments: argparse.Namespace, chosen: RunOptions, work: ScriptOptions, stays: DetachedLab | None = None
+) -> int:
+    from sumwire_lab.run import own_lab
 
-    record, folder = script_run.run(chosen, work, arguments.results, say, stays)
-    say(f"\n{folder / script_run.RECORD}" if record else f"\n{folder}")
+    record, folder = own_lab.run(chosen, work, arguments.results, say, stays)
+    say(f"\n{folder / own_lab.RECORD}" if record else f"\n{folder}")
     return 0
 
 
@@ -85,11 +88,11 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _compared(first: Path, second: Path, page: Path | None) -> int:
-    from sumwire_lab.run import comparison
+    from sumwire_lab.run import report
     from sumwire_lab.run.page import render
 
-    found = comparison.compare(comparison.Recorded.of(first), comparison.Recorded.of(second))
-    say("\n" + comparison.text(found))
+    found = report.compare(report.Recorded.of(first), report.Recorded.of(second))
+    say("\n" + report.text(found))
     if page is not None:
         page.write_text(render.comparison(found))
         say(f"\n{page}")
@@ -97,9 +100,13 @@ def _compared(first: Path, second: Path, page: Path | None) -> int:
 
 
 def _study(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.study import check, files, study
+    from sumwire_lab.study import check, study
 
-    chosen = files.load(arguments.file)
+    if arguments.file.suffix in SUFFIXES:
+        from sumwire_lab.run.grid import load
+    else:
+        from sumwire_lab.study.study import load
+    chosen = load(arguments.file)
     done = study.run(chosen, arguments.results, say, again=arguments.again)
     say(f"\n{done.table()}")
     checks = done.checks()

@@ -46,7 +46,7 @@ from sumwire_controller.errors import ControllerError
 from sumwire_controller.parse.any_file import load_any
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import layout
-from sumwire_lab.run import comparison
+from sumwire_lab.run import report
 from sumwire_lab.run.page import render
 from sumwire_protocol.outside import escaped
 from sumwire_protocol.watch import metrics
@@ -139,9 +139,9 @@ def _compare(path: Path) -> None:
     folder = path.parent / "run"
     folder.mkdir(exist_ok=True)
     (folder / "summary.json").write_bytes(path.read_bytes())
-    run = comparison.Recorded.of(folder)
-    found = comparison.compare(run, comparison.Recorded(run.name, {}, {"systems": {"thc": {"step_s": 1.0}}}))
-    shown = comparison.text(found) + render.comparison(found)
+    run = report.Recorded.of(folder)
+    found = report.compare(run, report.Recorded(run.name, {}, {"systems": {"thc": {"step_s": 1.0}}}))
+    shown = report.text(found) + render.comparison(found)
     assert shown.replace("\n", "").isprintable(), shown
 
 

@@ -59,4 +59,4 @@ for module in pkgutil.walk_packages(sumwire_lab.__path__, "sumwire_lab."):
         print(module.name)
 """
     # The checks by finsy run in an environment of their own.
-    assert set(run(code).split()) == {"sumwire_lab.network.mininet_nodes", "sumwire_lab.experiments.finsy_checks"}
+    assert set(run(code).split()) == {"sumwire_lab.network.topology", "sumwire_lab.experiments.finsy_checks"}

@@ -16,7 +16,7 @@ import pytest
 from helpers.logs import logged, of
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.apply_conditions import apply_conditions
+from sumwire_lab.run.conditions import apply_conditions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.system.processes import wait_all
 from sumwire_protocol.logs.events import Event
@@ -70,7 +70,7 @@ def session_of(kind: str | None, link: LinkOptions, folder: Path, conditions: Co
 
 def sent(session: Session, folder: Path, *words: object, sender: int = 0) -> str:
     """What the other host received, as letters in their order."""
-    from sumwire_lab.system.readiness import wait_said
+    from sumwire_lab.system.processes import wait_said
 
     hosts, out, port = session.fabric.hosts, folder / "order.txt", str(next(PORTS))
     there, here = hosts[1 - sender], hosts[sender]

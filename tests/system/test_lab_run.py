@@ -13,7 +13,7 @@ from helpers import ledgers
 from helpers.logs import logged
 from sumwire_lab.options import arguments, recorded, run_options
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run import comparison
+from sumwire_lab.run import report
 from sumwire_protocol.logs.events import Event
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
@@ -82,7 +82,7 @@ def test_the_run_can_be_made_again_and_compared(plain: tuple[dict[str, Any], Pat
     words = recorded.words_of(recorded.settings_in(folder), folder)
     again = run_options.run_options(arguments.parser().parse_args(["run", *words]))
     assert (again.workers, again.train.seed) == (OPTIONS.workers, OPTIONS.train.seed)
-    found = comparison.compare(comparison.Recorded.of(folder), comparison.Recorded.of(folder))
+    found = report.compare(report.Recorded.of(folder), report.Recorded.of(folder))
     assert found.comparable
     assert {line.ratio for line in found.lines} <= {1.0, None}
 

@@ -17,7 +17,7 @@ from sumwire_lab.bench.benchmark import Chart, Command, Context, Presentation, S
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, BENCHED, TASKS, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.records import Follower
+from sumwire_lab.run.results import Follower
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.experiment import Say
 

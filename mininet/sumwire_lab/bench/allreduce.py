@@ -26,8 +26,8 @@ from sumwire_lab.network import switches
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
-from sumwire_lab.system import drop_counters
-from sumwire_lab.system.drop_counters import Losses
+from sumwire_lab.system import counters
+from sumwire_lab.system.counters import Losses
 
 PLAIN_SYSTEMS: Final = (BASELINE, "thc", "sign")
 # To be named with `--systems`: SUM32, THC by whichever way is faster for a size, and THC that asks for all norms.
@@ -140,7 +140,7 @@ class AllReduceCommand(Command[PlainCase, PlainRow]):
         """See Benchmark."""
         options = replace(self._options, link=LinkOptions(case.link_mbit, self._options.link.queue_packets))
         kind = None if case.system == BASELINE else switches.choose_for(options)
-        backlog = drop_counters.backlog()
+        backlog = counters.backlog()
         with open_session(options, kind, context.folder / f"{case.system}-{case.link_mbit:g}") as session:
             measured = run_workers(
                 session,
@@ -150,7 +150,7 @@ class AllReduceCommand(Command[PlainCase, PlainRow]):
             counted = session.counted()
             offloads = session.network.offloads
         sockets = sum(worker["host_sockets"] for worker in measured)
-        lost = drop_counters.gather(counted, backlog_before=backlog, sockets=sockets)
+        lost = counters.gather(counted, backlog_before=backlog, sockets=sockets)
         rows = tuple(
             size_row(
                 case.link_mbit,

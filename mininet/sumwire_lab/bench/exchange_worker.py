@@ -29,7 +29,7 @@ from sumwire_lab.bench.timing import sides
 from sumwire_lab.bench.workers import run_worker
 from sumwire_lab.options.recipes import DEFAULT_TASK, Chosen, parse
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.system import drop_counters
+from sumwire_lab.system import counters
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds
 from sumwire_lab.training.trainer import system_options
 from sumwire_lab.training.worker import settle
@@ -151,10 +151,10 @@ def _measured(work: Exchange, spec: Mapping[str, Any], rank: int) -> dict[str, A
     # Only the first worker reads the switches' CPU clocks, so that it costs the others nothing.
     switches = [cpu_clock(pid) for pid in spec["switches"]] if rank == 0 else []
     settle()
-    lost = drop_counters.host_sockets()
+    lost = counters.host_sockets()
     record = {
         "sizes": timed_sizes(work, spec, switches),
-        "host_sockets": drop_counters.host_sockets() - lost,
+        "host_sockets": counters.host_sockets() - lost,
         "stats": work.stats(),
     }
     dist.barrier()

@@ -23,12 +23,12 @@ from sumwire_protocol import constants as p4
 
 from sumwire_lab.bench.benchmark import Command, Context
 from sumwire_lab.errors import LabError, OptionError
-from sumwire_lab.load.frames import Endpoints
 from sumwire_lab.load.generator import LoadSpec
+from sumwire_lab.load.malformed import Endpoints
 from sumwire_lab.network import control_plane, switches
-from sumwire_lab.network.bmv2_queues import fitted
 from sumwire_lab.network.fabric import Fabric, plan
 from sumwire_lab.network.offloads import off_command
+from sumwire_lab.network.switches import fitted
 from sumwire_lab.network.topology import no_ipv6_command
 from sumwire_lab.options.recipes import SYSTEM_OPS
 from sumwire_lab.options.run_options import LinkOptions

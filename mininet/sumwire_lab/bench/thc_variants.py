@@ -30,7 +30,7 @@ from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.thc_variants import GLOBAL, MINMAX, ThcOptions, Variant
 from sumwire_lab.training import digits_data, workload
 from sumwire_lab.training.digits_data import Samples
-from sumwire_lab.training.model import learning_rate_factor
+from sumwire_lab.training.workload import learning_rate_factor
 
 TERNGRAD: Final = "TernGrad"
 TOP_K: Final = "Top-k 10 %"

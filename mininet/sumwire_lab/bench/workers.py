@@ -24,8 +24,7 @@ from sumwire_lab.options.run_options import AGGREGATOR
 from sumwire_lab.run.session import Session
 from sumwire_lab.study.experiment import interruptible, new_folder
 from sumwire_lab.study.workers import AGGREGATOR_READY
-from sumwire_lab.system.processes import end_with_parent, family, killed_after, wait_all
-from sumwire_lab.system.readiness import wait_said
+from sumwire_lab.system.processes import end_with_parent, family, killed_after, wait_all, wait_said
 
 REPEATS: Final = 3
 _DEADLINE_SECONDS: Final = 900.0

@@ -42,8 +42,8 @@ from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.parse.config_file import parse_config
 from sumwire_protocol import constants as p4
 
-from sumwire_lab.load import frames
-from sumwire_lab.load.frames import Endpoints
+from sumwire_lab.load import malformed
+from sumwire_lab.load.malformed import Endpoints
 from sumwire_lab.study.experiment import Say
 
 WORKERS: Final = 4
@@ -141,7 +141,7 @@ class _Switch:
 def frame_of(worker: int, datagram: bytes) -> bytes:
     """A worker's frame."""
     ends = Endpoints(f"00:00:00:00:00:{worker + 1:02x}", _SWITCH_MAC, f"10.0.0.{worker + 1}", _SWITCH_IP)
-    return frames.ethernet(ends, frames.ipv4(ends, frames.udp(datagram)))
+    return malformed.ethernet(ends, malformed.ipv4(ends, malformed.udp(datagram)))
 
 
 def flipped(frame: bytes, rng: np.random.Generator) -> bytes:

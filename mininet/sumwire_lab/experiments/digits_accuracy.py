@@ -31,7 +31,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.training import digits_data, model
+from sumwire_lab.training import digits_data, workload
 
 WORKERS: Final = 4
 BATCH: Final = 32
@@ -80,7 +80,7 @@ class Digits:
 
     def _network(self) -> torch.nn.Module:
         torch.manual_seed(self.seed)
-        return model.mlp(HIDDEN)
+        return workload.mlp(HIDDEN)
 
     def _train(
         self, rank: int, samples: digits_data.Samples, network: torch.nn.Module, end: ThreadsEnd
@@ -88,7 +88,9 @@ class Digits:
         optimizer = self.optimizing(network, end)
         known = len(samples.train_y)
         steps = self.epochs * digits_data.steps_per_epoch(known, self.workers, BATCH)
-        schedule = LambdaLR(optimizer, lambda step: model.learning_rate_factor(step, steps) if self.scheduled else 1.0)
+        schedule = LambdaLR(
+            optimizer, lambda step: workload.learning_rate_factor(step, steps) if self.scheduled else 1.0
+        )
         for step in range(steps):
             chosen = digits_data.batch_indices(known, self.seed, step, rank=rank, workers=self.workers, batch=BATCH)
             optimizer.zero_grad()
@@ -98,7 +100,7 @@ class Digits:
             schedule.step()
         with torch.no_grad():
             right = (network(samples.test_x).argmax(dim=1) == samples.test_y).float().mean()
-        return float(right), model.fingerprint(network)
+        return float(right), workload.fingerprint(network)
 
 
 Parameters = Iterable[torch.nn.Parameter]

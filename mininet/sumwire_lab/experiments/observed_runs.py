@@ -33,7 +33,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.network.switches import free_tcp_port
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.records import Follower, StepRecord
+from sumwire_lab.run.results import Follower, StepRecord
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.experiment import Say
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, stop_process

@@ -31,8 +31,7 @@ from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.system.processes import end_with_parent, killed_after, wait_all
-from sumwire_lab.system.readiness import wait_said
+from sumwire_lab.system.processes import end_with_parent, killed_after, wait_all, wait_said
 
 PAYLOAD_BYTES: Final = 1000
 FRAME_BYTES: Final = PAYLOAD_BYTES + 42

@@ -31,7 +31,7 @@ from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.system.interface_counters import link_bytes
+from sumwire_lab.system.counters import link_bytes
 
 _WORKER: Final = "sumwire_lab.bench.exchange_worker"
 # Enough that what ranks tell each other by TCP, through the first spine, is a hundredth of it.

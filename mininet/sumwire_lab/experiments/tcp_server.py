@@ -29,11 +29,10 @@ from sumwire_lab.bench.workers import network_experiment, saved
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import switches
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.run.apply_conditions import apply_conditions
+from sumwire_lab.run.conditions import apply_conditions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.system.processes import end_with_parent, killed_after
-from sumwire_lab.system.readiness import wait_said
+from sumwire_lab.system.processes import end_with_parent, killed_after, wait_said
 
 READY: Final = "ready:"
 SERVER: Final = "server"

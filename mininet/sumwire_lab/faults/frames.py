@@ -31,7 +31,7 @@ from typing import Final
 from sumwire_protocol import constants as p4
 from sumwire_protocol import privileges
 
-from sumwire_lab.load.frames import ones_complement
+from sumwire_lab.load.malformed import ones_complement
 from sumwire_lab.system.processes import end_with_parent
 
 _ALL: Final = 0x0003

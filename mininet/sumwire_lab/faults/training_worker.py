@@ -31,7 +31,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import Chosen, parse
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.system.processes import end_with_parent, leave
-from sumwire_lab.training import digits_data, model, workload
+from sumwire_lab.training import digits_data, workload
 from sumwire_lab.training.trainer import make_optimizer, system_options
 
 GROUP_TIMEOUT: Final = timedelta(seconds=300)
@@ -132,7 +132,7 @@ class RankTraining:
         return ddp, self._communication.attach(ddp, self._inner)
 
     def _factor(self, step: int) -> float:
-        return model.learning_rate_factor(min(step, self.spec.steps), self.spec.steps)
+        return workload.learning_rate_factor(min(step, self.spec.steps), self.spec.steps)
 
     def write(self, kind: str, **fields: Any) -> None:
         self._out.write(json.dumps({"kind": kind, **fields}) + "\n")
@@ -191,7 +191,7 @@ class RankTraining:
         return {"fallen_back": fallen, "scale": self._scaler.get_scale()}
 
     def _digest(self) -> str:
-        return model.fingerprint(self._network)
+        return workload.fingerprint(self._network)
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 

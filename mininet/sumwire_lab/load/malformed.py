@@ -1,12 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packets that a switch must reject, several kinds for every reject reason, sent during a run.
-
-Run as `python -m sumwire_lab.load.malformed SPEC.json RANK` in a host's namespace. They have a worker's own port
-and address and are sent at a steady rate beside its traffic, so that a packet is rejected only for what is wrong in it.
-Two jobs of `control_plane.py` exist only for them: ODD, one slot of which stays open, for packets of another op in an
-open round; and NARROW, admitted without MAX32.
-"""
+"""Malformed packets to a switch, the frames that they are made of, and the counters that must show them."""
 
 from __future__ import annotations
 
@@ -15,6 +9,7 @@ import errno
 import json
 import random
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,11 +21,78 @@ from sumwire.wire.header import WORD_BYTES, Header
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import BY_CODE, THC
 
-from sumwire_lab.load import frames
-from sumwire_lab.load.frames import Endpoints
-from sumwire_lab.network.bmv2_queues import BMV2_SLOTS
 from sumwire_lab.network.control_plane import JOB_ID, NARROW_ID, ODD_ID, SLOTS
+from sumwire_lab.network.switches import BMV2_SLOTS
 from sumwire_lab.system.processes import end_with_parent
+
+_ETHERNET: Final = struct.Struct("!6s6sH")
+_IPV4: Final = struct.Struct("!BBHHHBBH4s4s")
+_UDP: Final = struct.Struct("!HHHH")
+_SUMWIRE: Final = struct.Struct("!BBHHBBIIBBHIQ")
+IPV4_NO_OPTIONS: Final = 0x45
+DEFAULT_TTL: Final = 64
+# As hosts send their datagrams.
+_DONT_FRAGMENT: Final = 0x4000
+# Offset of the Sumwire header's field `round` in a frame.
+ROUND_OFFSET: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES + 8
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Addresses of a frame, as text: MAC as aa:bb:.., IPv4 dotted."""
+
+    src_mac: str
+    dst_mac: str
+    src_ip: str
+    dst_ip: str
+
+
+def ones_complement(data: bytes) -> int:
+    """The Internet checksum (RFC 1071) of an even number of bytes."""
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def ethernet(ends: Endpoints, payload: bytes) -> bytes:
+    """An IPv4 packet as a frame."""
+    dst, src = (bytes.fromhex(mac.replace(":", "")) for mac in (ends.dst_mac, ends.src_mac))
+    return _ETHERNET.pack(dst, src, p4.ETHERTYPE_IPV4) + payload
+
+
+def ipv4(
+    ends: Endpoints, payload: bytes, *, protocol: int = p4.IP_PROTOCOL_UDP, length_error: int = 0, sum_error: int = 0
+) -> bytes:
+    """An IPv4 packet; the errors are added to total length and checksum. With `sum_error` 0 the checksum is right."""
+
+    def pack(checksum: int) -> bytes:
+        length = p4.IPV4_BYTES + len(payload) + length_error
+        src, dst = socket.inet_aton(ends.src_ip), socket.inet_aton(ends.dst_ip)
+        return _IPV4.pack(IPV4_NO_OPTIONS, 0, length, 0, _DONT_FRAGMENT, DEFAULT_TTL, protocol, checksum, src, dst)
+
+    return pack((ones_complement(pack(0)) + sum_error) & 0xFFFF) + payload
+
+
+def udp(payload: bytes, *, port: int = p4.SUMWIRE_PORT, source: int = p4.SUMWIRE_PORT, length_error: int = 0) -> bytes:
+    """A UDP datagram without checksum; the error is added to its length field."""
+    return _UDP.pack(source, port, p4.UDP_BYTES + len(payload) + length_error, 0) + payload
+
+
+def sumwire(header: Header, payload: bytes = b"", *, version: int = p4.SUMWIRE_VERSION) -> bytes:
+    """Header and payload without any check, so that they may be invalid."""
+    h = header
+    head = _SUMWIRE.pack(
+        version << 4 | h.kind, h.op, h.job, h.slot, h.worker, h.count,
+        h.round, h.contributors, h.flags, h.words, h.bucket, h.chunk, h.token,
+    )  # fmt: skip
+    return head + payload
+
+
+def frame(ends: Endpoints, header: Header, payload: bytes = b"") -> bytes:
+    """A Sumwire packet as a whole frame."""
+    return ethernet(ends, ipv4(ends, udp(sumwire(header, payload))))
+
 
 THC_WORDS: Final = THC.up.words
 _SEND_BATCH: Final = 10
@@ -67,7 +129,7 @@ def _max32(sender: Sender, rng: random.Random, **changes: Any) -> tuple[Header, 
 
 
 def _frame(sender: Sender, message: tuple[Header, bytes]) -> bytes:
-    return frames.frame(sender.ends, *message)
+    return frame(sender.ends, *message)
 
 
 def _changed(**choices: tuple[int, ...]) -> Build:
@@ -81,8 +143,8 @@ def _changed(**choices: tuple[int, ...]) -> Build:
 
 def _version(sender: Sender, rng: random.Random) -> bytes:
     version = rng.choice([v for v in range(16) if v != p4.SUMWIRE_VERSION])
-    body = frames.sumwire(*_max32(sender, rng), version=version)
-    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, frames.udp(body)))
+    body = sumwire(*_max32(sender, rng), version=version)
+    return ethernet(sender.ends, ipv4(sender.ends, udp(body)))
 
 
 def _truncated(sender: Sender, rng: random.Random) -> bytes:
@@ -115,24 +177,24 @@ def _with_tag(sender: Sender, rng: random.Random) -> bytes:
 
 
 def _udp_length(sender: Sender, rng: random.Random) -> bytes:
-    body = frames.udp(frames.sumwire(*_max32(sender, rng)), length_error=rng.choice((-8, -1, 1, 500)))
-    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
+    body = udp(sumwire(*_max32(sender, rng)), length_error=rng.choice((-8, -1, 1, 500)))
+    return ethernet(sender.ends, ipv4(sender.ends, body))
 
 
 def _ipv4_length(sender: Sender, rng: random.Random) -> bytes:
-    body = frames.udp(frames.sumwire(*_max32(sender, rng)))
-    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body, length_error=rng.choice((-40, -1, 1, 700))))
+    body = udp(sumwire(*_max32(sender, rng)))
+    return ethernet(sender.ends, ipv4(sender.ends, body, length_error=rng.choice((-40, -1, 1, 700))))
 
 
 def _no_header(sender: Sender, rng: random.Random) -> bytes:
     """A datagram too short for a Sumwire header."""
-    body = frames.udp(rng.randbytes(rng.randrange(p4.SUMWIRE_BYTES)))
-    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
+    body = udp(rng.randbytes(rng.randrange(p4.SUMWIRE_BYTES)))
+    return ethernet(sender.ends, ipv4(sender.ends, body))
 
 
 def _checksum(sender: Sender, rng: random.Random) -> bytes:
-    body = frames.udp(frames.sumwire(*_max32(sender, rng)))
-    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body, sum_error=rng.randrange(1, 0xFFFE)))
+    body = udp(sumwire(*_max32(sender, rng)))
+    return ethernet(sender.ends, ipv4(sender.ends, body, sum_error=rng.randrange(1, 0xFFFE)))
 
 
 def _foreign_worker(sender: Sender, rng: random.Random) -> bytes:
@@ -143,7 +205,7 @@ def _foreign_worker(sender: Sender, rng: random.Random) -> bytes:
 
 def _foreign_address(sender: Sender, rng: random.Random) -> bytes:
     ends = replace(sender.ends, src_ip=f"10.{rng.randrange(1, 255)}.0.{rng.randrange(1, 255)}")
-    return frames.frame(ends, *_max32(sender, rng))
+    return frame(ends, *_max32(sender, rng))
 
 
 def _thc_words(sender: Sender, rng: random.Random) -> bytes:
@@ -153,31 +215,31 @@ def _thc_words(sender: Sender, rng: random.Random) -> bytes:
 
 
 def _other_port(sender: Sender, rng: random.Random) -> bytes:
-    body = frames.udp(frames.sumwire(*_max32(sender, rng)), port=rng.choice((53, p4.SUMWIRE_PORT - 1, 65535)))
-    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
+    body = udp(sumwire(*_max32(sender, rng)), port=rng.choice((53, p4.SUMWIRE_PORT - 1, 65535)))
+    return ethernet(sender.ends, ipv4(sender.ends, body))
 
 
 def _other_program(sender: Sender, rng: random.Random) -> bytes:
     """What a user without rights may send from the worker's host: the worker has its UDP port."""
-    body = frames.udp(frames.sumwire(*_max32(sender, rng)), source=rng.choice(_OTHER_PROGRAMS))
-    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
+    body = udp(sumwire(*_max32(sender, rng)), source=rng.choice(_OTHER_PROGRAMS))
+    return ethernet(sender.ends, ipv4(sender.ends, body))
 
 
 def _forged_result(sender: Sender, rng: random.Random) -> bytes:
     """As the aggregator would send it to this worker."""
     ends = sender.ends
     forged = Endpoints(rng.choice((ends.src_mac, ends.dst_mac)), ends.src_mac, ends.dst_ip, ends.src_ip)
-    return frames.frame(forged, *_max32(sender, rng, kind=p4.KIND_RESULT, count=sender.workers))
+    return frame(forged, *_max32(sender, rng, kind=p4.KIND_RESULT, count=sender.workers))
 
 
 def _ping(sender: Sender, rng: random.Random) -> bytes:
-    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, rng.randbytes(64), protocol=_ICMP))
+    return ethernet(sender.ends, ipv4(sender.ends, rng.randbytes(64), protocol=_ICMP))
 
 
 def _no_udp_header(sender: Sender, rng: random.Random) -> bytes:
     """An IPv4 packet with protocol UDP that ends within the UDP header."""
     body = rng.randbytes(rng.randrange(p4.UDP_BYTES))
-    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
+    return ethernet(sender.ends, ipv4(sender.ends, body))
 
 
 _GOOD_KINDS = (p4.KIND_CONTRIBUTE, p4.KIND_PROBE, p4.KIND_RESULT, p4.KIND_STALE, p4.KIND_REFUSED)
@@ -223,7 +285,7 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
 def opener(sender: Sender) -> bytes:
     """A valid packet that opens slot 0 of job ODD in round 1. One worker alone never completes it."""
     header = Header(p4.KIND_CONTRIBUTE, p4.OP_THC, ODD_ID, slot=0, worker=sender.worker, round=1, words=THC_WORDS)
-    return frames.frame(sender.ends, header, bytes(THC_WORDS * WORD_BYTES))
+    return frame(sender.ends, header, bytes(THC_WORDS * WORD_BYTES))
 
 
 def packets(sender: Sender, count: int, seed: int) -> Iterator[tuple[int, bytes]]:

@@ -9,9 +9,10 @@ import pwd
 import shutil
 import socket
 import subprocess
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from nativelib import NoCompilerError, find_compiler, programs
 
@@ -19,8 +20,7 @@ from sumwire_lab.errors import MissingToolError
 from sumwire_lab.options.run_options import UNLIMITED, RunOptions
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.metrics_sockets import LAST_S, MetricsSockets
-from sumwire_lab.system.processes import stop_process
-from sumwire_lab.system.readiness import wait_listening
+from sumwire_lab.system.processes import stop_process, wait_listening
 
 BMV2: Final = "simple_switch_grpc"
 CPU_PORT: Final = 510
@@ -215,3 +215,22 @@ class P4Process:
     def stop(self) -> None:
         if self.process is not None:
             stop_process(self.process)
+
+
+_QUEUE_PACKETS: Final = 64
+BMV2_SLOTS: Final = 2 * _QUEUE_PACKETS
+"""The most slots of a job on bmv2."""
+
+
+def fitted(jobs: Sequence[dict[str, Any]], kind: str | None) -> list[dict[str, Any]]:
+    """The jobs (in the controller's configuration) with as many slots as this kind of switch bears.
+
+    Jobs with lanes keep theirs: their windows follow round trips and marks.
+    """
+    if kind != "bmv2":
+        return list(jobs)
+    return [entry if "lanes" in entry else {**entry, "slots": _at_most(entry["slots"])} for entry in jobs]
+
+
+def _at_most(slots: dict[str, int]) -> dict[str, int]:
+    return {**slots, "count": min(slots["count"], BMV2_SLOTS)}

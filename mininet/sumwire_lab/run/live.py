@@ -23,8 +23,7 @@ from sumwire_protocol.web.guarded import GuardedServer, is_own_name
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.page import render
-from sumwire_lab.run.records import WorkerRecord
-from sumwire_lab.run.summary import SystemResult, run_summary
+from sumwire_lab.run.results import SystemResult, WorkerRecord, run_summary
 
 ADDRESS: Final = "127.0.0.1"
 EVERY_S: Final = 3.0

@@ -14,19 +14,18 @@ from typing import Any
 
 from nativelib import programs
 
-from sumwire_lab.network import control_plane, switch_nodes, switches
-from sumwire_lab.network.bmv2_queues import fitted
+from sumwire_lab.network import control_plane, switches, topology
 from sumwire_lab.network.fabric import Fabric, HostPlan, plan
 from sumwire_lab.network.offloads import kept
+from sumwire_lab.network.switches import fitted
 from sumwire_lab.network.topology import Network
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 from sumwire_lab.study.workers import AGGREGATOR_READY, Call, Worker, call_ranks, name_of
-from sumwire_lab.system import drop_counters
-from sumwire_lab.system.drop_counters import Counted
+from sumwire_lab.system import counters
+from sumwire_lab.system.counters import Counted
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.metrics_sockets import LAST_S, MetricsSockets
-from sumwire_lab.system.processes import killed_after, stop_process, wait_all
-from sumwire_lab.system.readiness import wait_said
+from sumwire_lab.system.processes import killed_after, stop_process, wait_all, wait_said
 
 
 @dataclass
@@ -104,7 +103,7 @@ class Session:
     def counted(self) -> Counted:
         """Loss counters that can only be read while the network is up."""
         logs = [self.log(name) for name in self.serving()]
-        sockets = None if self.aggregator is None else drop_counters.host_sockets(self.aggregator.pid)
+        sockets = None if self.aggregator is None else counters.host_sockets(self.aggregator.pid)
         return Counted(self.network.queue_drops(), logs, sockets)
 
     def logs(self, names: Iterable[str]) -> dict[str, Path]:
@@ -175,7 +174,7 @@ def open_session(
     """A session with network, switches and jobs, for the time of the block.
 
     `kind`: `soft`, `bmv2`, `aggregator`, or None for kernel bridges. `queues`: virtual queues of the P4 switches.
-    On bmv2 the jobs have fewer slots (:mod:`sumwire_lab.network.bmv2_queues`).
+    On bmv2 the jobs have fewer slots (:mod:`sumwire_lab.network.switches`).
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -211,7 +210,7 @@ def open_session(
                 )
                 for s in fabric.switches
             }
-        factory = switch_nodes.p4(processes) if processes else switch_nodes.bridge()
+        factory = topology.p4(processes) if processes else topology.bridge()
         network = stack.enter_context(Network(fabric, ledger, factory, offloads=offloads))
         session = Session(fabric, network, ledger, folder, {}, metrics=metrics, link_mbit=options.link.known_mbit)
         session.trace = folder / "trace-{worker}.json" if options.trace else None

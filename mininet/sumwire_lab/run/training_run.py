@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,24 +18,22 @@ from sumwire_protocol.logs.events import Event
 
 from sumwire_lab.errors import DeadlineError, OptionError
 from sumwire_lab.network import control_plane, switches
+from sumwire_lab.network.control_plane import no_queues, virtual_queues
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options import recorded
 from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
-from sumwire_lab.run.apply_conditions import apply_conditions
-from sumwire_lab.run.link_use import LinkMeter
+from sumwire_lab.run.conditions import LinkMeter, MalformedSenders, apply_conditions
 from sumwire_lab.run.live import LivePage, Moment
-from sumwire_lab.run.malformed_senders import MalformedSenders
 from sumwire_lab.run.page import render
-from sumwire_lab.run.records import WorkerRecord
-from sumwire_lab.run.session import open_session
-from sumwire_lab.run.summary import SystemResult, run_summary
-from sumwire_lab.run.train_system import train
-from sumwire_lab.run.virtual_queues import drops, no_queues, virtual_queues
+from sumwire_lab.run.results import Follower, SystemResult, WorkerRecord, run_summary
+from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.study.records import machine
-from sumwire_lab.system import drop_counters, leftovers
+from sumwire_lab.system import counters, leftovers
+from sumwire_lab.system.barrier import Barrier
+from sumwire_lab.training.worker import WorkerSpec
 
 _LOG: Final = logging.getLogger("sumwire_lab")
 
@@ -154,7 +153,7 @@ def _one(
     if recipe.tagged:
         options = replace(options, link=replace(options.link, priorities=options.laned.priorities))
     queues = partial(virtual_queues, drops=options.laned.drops, trims=options.laned.trims)
-    backlog = drop_counters.backlog()
+    backlog = counters.backlog()
     with (
         open_session(options, kind, folder / system, jobs, queues if has_queues else no_queues) as session,
         apply_conditions(session, options.conditions) as applied,
@@ -181,5 +180,136 @@ def _one(
     seconds = time.monotonic() - began
     _LOG.info("%s has trained, %.1f s", system, seconds, extra=Event.RUN_ENDED(system=system, seconds=seconds))
     sockets = sum(worker.host_sockets for worker in result.workers)
-    lost = drop_counters.gather(counted, backlog_before=backlog, sockets=sockets)
+    lost = counters.gather(counted, backlog_before=backlog, sockets=sockets)
     return replace(result, extra={**extra, "lost": lost.as_dict()})
+
+
+BARRIER: Final = "steps"
+"""Name of the socket at which the workers wait for each other."""
+_WORKER: Final = "sumwire_lab.training.worker"
+
+
+def train(
+    session: Session,
+    system: str,
+    options: RunOptions,
+    *,
+    deadline_s: float,
+    say: Say,
+    on_first_step: Callable[[], None] = lambda: None,
+    on_tick: Callable[[Sequence[WorkerRecord]], None] = lambda _: None,
+) -> SystemResult:
+    """Train on the session's hosts. `on_first_step` is called after the first step, `on_tick` a few times a second with
+    the workers' records so far. Raises what `wait_all` raises."""
+    fabric, folder = session.fabric, session.folder
+    followers = [Follower(folder / f"worker{rank}.jsonl") for rank in range(len(fabric.hosts))]
+    recipe = parse(system).recipe
+    spec = WorkerSpec(
+        system=system,
+        workers=len(fabric.hosts),
+        train=options.train,
+        master=fabric.hosts[0].ip,
+        interfaces=[host.host_interface for host in fabric.hosts],
+        results=[str(follower.path) for follower in followers],
+        job_file=None if session.job_file is None else str(session.job_file),
+        barrier=str(session.ledger.socket(BARRIER)) if options.needs_barrier else None,
+        laned=options.laned if recipe.laned or recipe.bounded else None,
+        slowness=[options.conditions.slowness(rank) for rank in range(len(fabric.hosts))],
+    )
+    spec_path = folder / "spec.json"
+    spec.save(spec_path)
+    progress = Progress(system, followers, say, on_first_step)
+
+    def tick() -> None:
+        progress.tick()
+        on_tick([follower.record for follower in followers])
+
+    began = time.monotonic()
+    with ExitStack() as stack:
+        if spec.barrier is not None:
+            stack.enter_context(Barrier(Path(spec.barrier), spec.workers))
+        session.run_workers(_WORKER, spec_path, deadline_s, tick)
+    progress.tick()
+    if session.trace is not None:
+        join_traces(folder)
+    records = tuple(follower.record for follower in followers)
+    return SystemResult(system, records, wall_s=time.monotonic() - began)
+
+
+LINE_SECONDS: Final = 2.0
+
+
+def line(system: str, record: WorkerRecord, elapsed_s: float) -> str:
+    """System, step, loss, accuracy, communication time and the estimated remaining time."""
+    last = record.steps[-1]
+    done = last.step + 1
+    left = elapsed_s / done * (record.total_steps - done)
+    accuracy = next((s.accuracy for s in reversed(record.steps) if s.accuracy is not None), None)
+    loss = "      -" if last.loss is None else f"{last.loss:7.4f}"
+    tested = "      -" if accuracy is None else f"{100 * accuracy:6.2f} %"
+    return (
+        f"{system:>5}  step {done:>4}/{record.total_steps}  loss {loss}  "
+        f"accuracy {tested}  comm {last.comm_s:6.3f} s  left {left:4.0f} s"
+    )
+
+
+class Progress:
+    """Follows the workers' records and reports new steps, at most every two seconds."""
+
+    def __init__(
+        self,
+        system: str,
+        followers: Sequence[Follower],
+        say: Callable[[str], None],
+        on_first_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._system = system
+        self._on_first_step = on_first_step
+        self._followers = followers
+        self._say = say
+        self._first_s: float | None = None
+        self._said_s = 0.0
+        self._said_step = -1
+
+    def tick(self) -> None:
+        """Read what is new, and report it if a line is due."""
+        for follower in self._followers:
+            follower.poll()
+        record = self._followers[0].record
+        if not record.steps:
+            return
+        now = time.monotonic()
+        if self._first_s is None:
+            self._first_s = now - record.steps[0].step_s
+            self._on_first_step()
+        step = record.steps[-1].step
+        finished = step + 1 == record.total_steps
+        if step > self._said_step and (finished or now - self._said_s >= LINE_SECONDS):
+            self._said_s, self._said_step = now, step
+            self._say(line(self._system, record, now - self._first_s))
+
+
+NAME: Final = "trace.json"
+
+
+def join_traces(folder: Path) -> None:
+    """Write trace.json from the trace-N.json of all workers, which are removed. Without any there is none."""
+    files = sorted(folder.glob("trace-*.json"))
+    traces: list[dict[str, Any]] = [json.loads(file.read_text()) for file in files]
+    if not traces:
+        return
+    events = [event for trace in traces for event in trace["traceEvents"]]
+    (folder / NAME).write_text(json.dumps({**traces[0], "traceEvents": events}) + "\n")
+    for file in files:
+        file.unlink()
+
+
+def drops(session: Session, *, queues: bool) -> dict[str, dict[str, int]]:
+    """Tagged packets lost so far in links' queues, by priority.
+
+    With virtual queues, also the tagged packets that these marked, dropped or trimmed, by drop class. Raises LabError.
+    """
+    told = {"link_priorities": {str(key): count for key, count in session.network.priority_drops().items()}}
+    if queues:
+        told["queue_classes"] = control_plane.by_class(control_plane.queue_decisions(session.folder, tagged=True))
+    return told

@@ -28,8 +28,7 @@ from nativelib import programs
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.plain import to_json
 from sumwire_lab.system.barrier import WAIT_SECONDS
-from sumwire_lab.system.processes import killed_after, wait_all
-from sumwire_lab.system.readiness import wait_said
+from sumwire_lab.system.processes import killed_after, wait_all, wait_said
 
 if TYPE_CHECKING:
     import sumwire

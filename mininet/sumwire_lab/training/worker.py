@@ -31,15 +31,13 @@ from sumwire_lab.options.plain import from_json, to_json
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import TASKS, parse
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.system import drop_counters
+from sumwire_lab.system import counters
 from sumwire_lab.system.barrier import WAIT_SECONDS, Participant
-from sumwire_lab.system.interface_counters import LinkBytes, link_bytes
+from sumwire_lab.system.counters import LinkBytes, link_bytes
 from sumwire_lab.system.processes import end_with_parent, leave
-from sumwire_lab.training import digits_data, model, workload
-from sumwire_lab.training.comm_timing import aggregate_error
-from sumwire_lab.training.lanes_trainer import delivery, make_lanes_trainer
-from sumwire_lab.training.on_wire import Carried, job_counts, on_wire
-from sumwire_lab.training.trainer import Trainer, make_optimizer, make_trainer
+from sumwire_lab.training import digits_data, workload
+from sumwire_lab.training.timing import Carried, aggregate_error, job_counts, on_wire
+from sumwire_lab.training.trainer import Trainer, delivery, make_lanes_trainer, make_optimizer, make_trainer
 
 MASTER_PORT: Final = 29500
 # Longer than any step. A dead worker is noticed earlier: the run then ends all workers.
@@ -129,7 +127,7 @@ class Worker:
         )
 
     def _factor(self, step: int) -> float:
-        return model.learning_rate_factor(step, self._steps)
+        return workload.learning_rate_factor(step, self._steps)
 
     def write(self, kind: str, **fields: Any) -> None:
         self._out.write(json.dumps({"kind": kind, **fields}) + "\n")
@@ -141,7 +139,7 @@ class Worker:
         self.write("start", rank=self.rank, steps=self._steps, parameters=parameters)
         sampled = self._sampled()
         settle()
-        clock, lost = 0.0, drop_counters.host_sockets()
+        clock, lost = 0.0, counters.host_sockets()
         for step in range(self._steps):
             if self._lockstep or step < TOGETHER:
                 self._wait_for_all()
@@ -149,8 +147,10 @@ class Worker:
                 clock = self._followed(step, clock)
                 continue
             clock = self._step(step, clock, step in sampled)
-        lost = drop_counters.host_sockets() - lost
-        self.write("end", fingerprint=model.fingerprint(self._network), stats=self._trainer.stats(), host_sockets=lost)
+        lost = counters.host_sockets() - lost
+        self.write(
+            "end", fingerprint=workload.fingerprint(self._network), stats=self._trainer.stats(), host_sockets=lost
+        )
         self._wait_for_all()
         self._trainer.close()
 

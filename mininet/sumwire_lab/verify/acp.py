@@ -26,7 +26,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, TASKS, TEXT, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.records import Follower, StepRecord
+from sumwire_lab.run.results import Follower, StepRecord
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
 from sumwire_lab.study.experiment import Say

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sumwire_lab.bench.codec_time import THC_TARGETS_MS
-from sumwire_lab.run.summary import ratio
+from sumwire_lab.run.results import ratio
 from sumwire_lab.study.check import Check, absent, at_least, at_most, holds
 
 COMM_RATIO_MIN: Final = 5.0

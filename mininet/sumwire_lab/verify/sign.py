@@ -18,7 +18,7 @@ from sumwire_lab.experiments import closed_forms
 from sumwire_lab.experiments.random_words import run_ops
 from sumwire_lab.experiments.sign_bias import run_bias
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.summary import ratio
+from sumwire_lab.run.results import ratio
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, absent, at_least, at_most, holds
 from sumwire_lab.study.experiment import Say

@@ -20,7 +20,7 @@ from sumwire_lab.bench.interleaved import TurnsCommand
 from sumwire_lab.bench.switch import TRAINS, SwitchCommand
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import RunOptions, TrainOptions
-from sumwire_lab.run.summary import ratio
+from sumwire_lab.run.results import ratio
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, holds, reported
 from sumwire_lab.study.experiment import Say

@@ -9,8 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.run.records import StepRecord, WorkerRecord
-from sumwire_lab.run.summary import SystemResult, run_summary
+from sumwire_lab.run.results import StepRecord, SystemResult, WorkerRecord, run_summary
 
 STEPS = 6
 WORKERS = 2

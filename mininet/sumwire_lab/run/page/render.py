@@ -15,9 +15,9 @@ from markupsafe import Markup
 
 from sumwire_lab.options.recipes import BASELINE, TASKS
 from sumwire_lab.run import report
-from sumwire_lab.run.comparison import Comparison, Line
-from sumwire_lab.run.page import behind, curves, network, opening, timeline, wire, wording
-from sumwire_lab.run.summary import SystemResult
+from sumwire_lab.run.page import charts, network, opening, wording
+from sumwire_lab.run.report import Comparison, Line
+from sumwire_lab.run.results import SystemResult
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 COLOURS: Final = 13
@@ -68,7 +68,7 @@ def content(summary: dict[str, Any], results: Sequence[SystemResult]) -> dict[st
     colours = colours_of(list(summary["systems"]))
     compared = list(summary["answer"])
     first = compared[0] if compared else next(iter(summary["systems"]), "")
-    drawn = [curves.drawn(curve, colours) for curve in curves.curves(results, summary["target_accuracy"])]
+    drawn = [charts.drawn(curve, colours) for curve in charts.curves(results, summary["target_accuracy"])]
     drawings = [network.drawing(name, entry.get("links", [])) for name, entry in summary["systems"].items()]
     lines = report.shown_rows(summary)
     return {
@@ -76,14 +76,14 @@ def content(summary: dict[str, Any], results: Sequence[SystemResult]) -> dict[st
         "setting": setting(summary),
         "answer": opening.headline(summary, first),
         "cards": [(name, opening.cards(summary, name, colours)) for name in compared],
-        "behind": behind.sentences(summary),
+        "regressions": opening.regressions(summary),
         "unlike": [*report.uneven(summary), *report.unlike(summary)],
         "colours": colours,
         "plots": [(one, Markup(one.svg)) for one in drawn],
         "points": {one.key: one.points for one in drawn},
         "networks": [one for one in drawings if one is not None],
-        "timelines": timeline.timelines(results),
-        "shares": wire.shares(summary, colours),
+        "timelines": charts.timelines(results),
+        "shares": charts.shares(summary, colours),
         "head": lines[0],
         "lines": lines[1:],
         "lanes": report.lane_rows(summary),

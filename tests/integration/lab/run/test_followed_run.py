@@ -15,8 +15,7 @@ from helpers.lab import runs
 from sumwire_lab.options import arguments, recorded
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run import live, training_run
-from sumwire_lab.run.records import WorkerRecord
-from sumwire_lab.run.summary import SystemResult
+from sumwire_lab.run.results import SystemResult, WorkerRecord
 
 OPTIONS = RunOptions(workers=runs.WORKERS, engine="python")
 Tick = Callable[[Sequence[WorkerRecord]], None]

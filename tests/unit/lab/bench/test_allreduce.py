@@ -19,8 +19,8 @@ from sumwire_lab.bench.exchange_worker import AllReduce
 from sumwire_lab.bench.timing import all_reduce_bytes
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.run_options import UNLIMITED, RunOptions
-from sumwire_lab.system import drop_counters, processes
-from sumwire_lab.system.drop_counters import Counted, Losses
+from sumwire_lab.system import counters, processes
+from sumwire_lab.system.counters import Counted, Losses
 from sumwire_lab.training import worker as train
 
 
@@ -133,15 +133,15 @@ def test_the_clock_of_a_process_that_is_gone() -> None:
 
 def test_lost_datagrams_of_a_namespace() -> None:
     text = "Ip: A B\nIp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors SndbufErrors\nUdp: 10 1 7 3\n"
-    assert drop_counters.udp_lost(text) == 7
+    assert counters.udp_lost(text) == 7
     with pytest.raises(LabError, match="RcvbufErrors"):
-        drop_counters.udp_lost("Udp: InDatagrams\nUdp: 10\n")
-    assert drop_counters.host_sockets() >= 0
+        counters.udp_lost("Udp: InDatagrams\nUdp: 10\n")
+    assert counters.host_sockets() >= 0
 
 
 def test_packets_that_found_the_backlog_full() -> None:
-    assert drop_counters.backlog_lost("0000000a 0000000f 00000000\n00000001 00000010 00000000\n") == 15 + 16
-    assert drop_counters.backlog() >= 0
+    assert counters.backlog_lost("0000000a 0000000f 00000000\n00000001 00000010 00000000\n") == 15 + 16
+    assert counters.backlog() >= 0
 
 
 def test_drops_of_a_queue_are_counted_once() -> None:
@@ -153,7 +153,7 @@ def test_drops_of_a_queue_are_counted_once() -> None:
         asked.append(command)
         return json.dumps(entries)
 
-    assert drop_counters.interface_drops("veth7", run) == 12
+    assert counters.interface_drops("veth7", run) == 12
     assert asked[0][:4] == ["tc", "-s", "-j", "qdisc"] and asked[0][-1] == "veth7"
 
 
@@ -169,34 +169,34 @@ def in_json(text: str) -> str:
 
 
 def test_a_switch_tells_what_its_ports_lost() -> None:
-    assert drop_counters.ports(LOG)[2] == {
+    assert counters.ports(LOG)[2] == {
         "rx_frames": 1, "rx_bytes": 5, "rx_dropped": 3, "rx_cut": 4, "tx_frames": 4, "tx_dropped": 0
     }  # fmt: skip
-    assert drop_counters.switch_lost(LOG) == 2 + 1 + 3 + 4
-    assert drop_counters.switch_lost("the switch was killed") is None
-    assert drop_counters.ports(in_json(LOG)) == drop_counters.ports(LOG)
+    assert counters.switch_lost(LOG) == 2 + 1 + 3 + 4
+    assert counters.switch_lost("the switch was killed") is None
+    assert counters.ports(in_json(LOG)) == counters.ports(LOG)
 
 
 def test_losses_of_a_session_with_two_switches(tmp_path: Path) -> None:
     logs = [tmp_path / "one.log", tmp_path / "two.log"]
     for log in logs:
         log.write_text(LOG)
-    found = drop_counters.gather(Counted(3, logs), backlog_before=drop_counters.backlog() - 2, sockets=5)
+    found = counters.gather(Counted(3, logs), backlog_before=counters.backlog() - 2, sockets=5)
     assert (found.link_queues, found.host_sockets, found.switch) == (3, 5, 2 * 10)
     assert found.backlog >= 2
     logs[1].write_text("killed")
-    assert drop_counters.gather(Counted(0, logs), backlog_before=0, sockets=0).switch is None
-    assert drop_counters.gather(Counted(0, []), backlog_before=0, sockets=0).switch is None
+    assert counters.gather(Counted(0, logs), backlog_before=0, sockets=0).switch is None
+    assert counters.gather(Counted(0, []), backlog_before=0, sockets=0).switch is None
 
 
 def test_losses_of_a_software_aggregator(tmp_path: Path) -> None:
     log = tmp_path / "aggregator.log"
     log.write_text("ready: 10.0.0.100:21335\nverdicts: LAST 5\nreplies: 70 sent, 4 not; between processes: 0\n")
-    assert drop_counters.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch == 10
+    assert counters.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch == 10
     log.write_text(in_json(log.read_text()))
-    assert drop_counters.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch == 10
+    assert counters.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch == 10
     log.write_text("ready: killed\n")
-    assert drop_counters.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch is None
+    assert counters.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch is None
 
 
 def test_what_set_up_made_is_out_of_the_collectors_sight() -> None:

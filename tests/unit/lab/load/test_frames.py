@@ -13,9 +13,8 @@ from golden import model as golden
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from sumwire.wire.header import Header, pack
-from sumwire_lab.load import frames
-from sumwire_lab.load.frames import Endpoints
-from sumwire_lab.load.malformed import KINDS, MalformedSpec, Sender, opener, packets
+from sumwire_lab.load import malformed
+from sumwire_lab.load.malformed import KINDS, Endpoints, MalformedSpec, Sender, opener, packets
 from sumwire_protocol import constants as p4
 
 MAC = "02:53:57:00:00:64"
@@ -46,7 +45,7 @@ def golden_switch(workers: int = 4) -> golden.GoldenSwitch:
 def test_a_frame_is_what_scapy_reads() -> None:
     header = Header(p4.KIND_CONTRIBUTE, p4.OP_MAX32, job=7, slot=3, worker=2, round=9, words=1)
     payload = bytes(range(128))
-    packet = Ether(frames.frame(ends(2), header, payload))
+    packet = Ether(malformed.frame(ends(2), header, payload))
     assert (packet[IP].src, packet[IP].dst, packet[UDP].dport) == ("10.0.0.3", "10.0.0.100", 21335)
     assert bytes(packet[UDP].payload) == pack(header, payload)
     stated = packet[IP].chksum
@@ -99,6 +98,6 @@ def test_a_flood_specification_survives_its_file(tmp_path: object) -> None:
 
 
 def test_the_round_is_where_the_generator_patches_it() -> None:
-    data = bytearray(frames.frame(ends(0), Header(p4.KIND_CONTRIBUTE, p4.OP_MAX32, 1, 2, 0, words=1), bytes(128)))
-    data[frames.ROUND_OFFSET : frames.ROUND_OFFSET + 4] = (0xABCDEF01).to_bytes(4, "big")
+    data = bytearray(malformed.frame(ends(0), Header(p4.KIND_CONTRIBUTE, p4.OP_MAX32, 1, 2, 0, words=1), bytes(128)))
+    data[malformed.ROUND_OFFSET : malformed.ROUND_OFFSET + 4] = (0xABCDEF01).to_bytes(4, "big")
     assert golden.decode(bytes(data[42:])).round == 0xABCDEF01

@@ -12,9 +12,9 @@ import pytest
 from golden import model as golden
 from sumwire.wire.header import Header
 from sumwire_lab.bench.switch import GENERATOR, GENERATOR_TRAINS, GeneratorRow, SwitchCommand, ratios
-from sumwire_lab.load import frames
-from sumwire_lab.load.frames import Endpoints
+from sumwire_lab.load import malformed
 from sumwire_lab.load.generator import LoadSpec, OpenSlots, results_of, templates
+from sumwire_lab.load.malformed import Endpoints
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import BY_CODE
 
@@ -65,7 +65,7 @@ def test_the_frames_sum_up(op: int, words: int) -> None:
 
 
 def head(kind: int, slot: int, round_: int) -> bytes:
-    return frames.sumwire(Header(kind, p4.OP_THC, 1, slot, 0, round=round_, words=0))
+    return malformed.sumwire(Header(kind, p4.OP_THC, 1, slot, 0, round=round_, words=0))
 
 
 def test_results_are_told_from_other_frames() -> None:

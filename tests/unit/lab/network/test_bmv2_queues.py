@@ -9,8 +9,8 @@ import yaml
 from sumwire_controller import job_description, parse_any
 from sumwire_lab.bench.switch import CONTENDERS, GENERATOR, jobs_for
 from sumwire_lab.network import control_plane
-from sumwire_lab.network.bmv2_queues import BMV2_SLOTS, fitted
 from sumwire_lab.network.fabric import plan
+from sumwire_lab.network.switches import BMV2_SLOTS, fitted
 from sumwire_lab.options.priority_lanes import SLOTS as LANED_SLOTS
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES

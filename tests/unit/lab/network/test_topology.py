@@ -15,6 +15,7 @@ import yaml
 from sumwire_controller import parse_config
 from sumwire_lab.errors import MissingToolError, OptionError
 from sumwire_lab.network import control_plane, switches
+from sumwire_lab.network.control_plane import virtual_queues
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.topology import shaping_commands
 from sumwire_lab.options.layout import SHAPES, TOPOLOGIES, leaves_of
@@ -22,7 +23,6 @@ from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES
 from sumwire_lab.options.run_options import UNLIMITED, WORKERS_MAX, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run.training_run import _check_ops
-from sumwire_lab.run.virtual_queues import virtual_queues
 
 # Linux allows 15 characters.
 NAME_MAX = 15

@@ -15,7 +15,7 @@ from sumwire_lab.network.random_loss import RandomLoss
 from sumwire_lab.options.arguments import parser
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, run_options
-from sumwire_lab.run.apply_conditions import traffic_specs
+from sumwire_lab.run.conditions import traffic_specs
 
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Conditions(loss=1.0), "loss=1.0"),

@@ -13,7 +13,7 @@ from helpers.lab import runs
 from sumwire_lab import cli
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import recorded
-from sumwire_lab.run import comparison
+from sumwire_lab.run import report
 from sumwire_lab.run.page import render
 
 SETTINGS = {"workers": 2, "bw": 100.0, "seed": 1, "systems": "gloo,thc", "impair": None}
@@ -30,9 +30,9 @@ def folder(parent: Path, name: str, settings: dict[str, Any] | None = None, **ch
     return made
 
 
-def compared(*folders: Path) -> comparison.Comparison:
-    first, second = (comparison.Recorded.of(one) for one in folders)
-    return comparison.compare(first, second)
+def compared(*folders: Path) -> report.Comparison:
+    first, second = (report.Recorded.of(one) for one in folders)
+    return report.compare(first, second)
 
 
 def test_ratios_of_runs_with_the_same_settings(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_ratios_of_runs_with_the_same_settings(tmp_path: Path) -> None:
     assert lines["gloo", "communication per step, s"].ratio == pytest.approx(1.0)
     nmse = lines["thc", "NMSE of the gradient"]
     assert (nmse.first, nmse.second, nmse.ratio) == (None, 0.5, None)
-    told = comparison.text(found)
+    told = report.text(found)
     assert "thc" in told
     assert "1.5" in told
 
@@ -102,7 +102,7 @@ def test_a_system_of_one_run_alone_is_told(tmp_path: Path) -> None:
 def test_a_summary_that_is_none_is_refused(tmp_path: Path, content: str, words: str) -> None:
     (tmp_path / "summary.json").write_text(content)
     with pytest.raises(OptionError, match=words):
-        comparison.Recorded.of(tmp_path)
+        report.Recorded.of(tmp_path)
 
 
 def test_a_measure_that_is_no_number_is_refused(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_run_of_very_many_systems_is_refused(tmp_path: Path) -> None:
     made = folder(tmp_path, "a")
     (made / "summary.json").write_text(json.dumps({"systems": {f"s{number}": {} for number in range(1000)}}))
     with pytest.raises(OptionError, match="has 1000 systems: must be at most 256"):
-        comparison.Recorded.of(made)
+        report.Recorded.of(made)
 
 
 def test_a_setting_of_a_stranger_s_run_gives_no_orders_to_the_terminal(

@@ -15,6 +15,7 @@ import yaml
 from sumwire_controller import job_description, parse_any
 from sumwire_lab.errors import OptionError
 from sumwire_lab.network import control_plane
+from sumwire_lab.network import control_plane as queues
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.arguments import parser
 from sumwire_lab.options.conditions import Conditions
@@ -22,10 +23,8 @@ from sumwire_lab.options.priority_lanes import SLOTS, Degrade, LanedOptions
 from sumwire_lab.options.recipes import DIGITS, RECIPES
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions, run_options
 from sumwire_lab.run import report
-from sumwire_lab.run import virtual_queues as queues
 from sumwire_lab.run.page import render
-from sumwire_lab.run.records import StepRecord, WorkerRecord
-from sumwire_lab.run.summary import SystemResult, run_summary, system_summary, tensor_times
+from sumwire_lab.run.results import StepRecord, SystemResult, WorkerRecord, run_summary, system_summary, tensor_times
 from sumwire_lab.training.worker import WorkerSpec
 
 DLCP = ("gloo", "dlcp")

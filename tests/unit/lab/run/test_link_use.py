@@ -10,8 +10,8 @@ import pytest
 from helpers.lab import runs
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.run_options import LinkOptions
-from sumwire_lab.run.link_use import bytes_since, ends_of, of_steps, seconds_since, use_of
-from sumwire_lab.system.interface_counters import LinkBytes
+from sumwire_lab.run.conditions import bytes_since, ends_of, of_steps, seconds_since, use_of
+from sumwire_lab.system.counters import LinkBytes
 
 
 def test_links_of_a_tree() -> None:

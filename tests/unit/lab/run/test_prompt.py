@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from sumwire_lab.run.prompt import with_addresses
+from sumwire_lab.run.own_lab import with_addresses
 
 
 def test_names_behind_the_first_word_become_addresses() -> None:

@@ -15,10 +15,11 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import DIGITS, TEXT
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run import report
-from sumwire_lab.run.progress import Progress, line
-from sumwire_lab.run.records import Follower, StepRecord, WorkerRecord
-from sumwire_lab.run.summary import (
+from sumwire_lab.run.results import (
+    Follower,
+    StepRecord,
     SystemResult,
+    WorkerRecord,
     bits_per_value,
     percentile,
     ratio,
@@ -27,6 +28,7 @@ from sumwire_lab.run.summary import (
     system_summary,
     time_to_target,
 )
+from sumwire_lab.run.training_run import Progress, line
 
 
 def step(number: int, **changes: Any) -> StepRecord:

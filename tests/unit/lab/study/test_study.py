@@ -15,8 +15,7 @@ from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.study import figures, records, verdicts
 from sumwire_lab.study.check import at_most, equal
 from sumwire_lab.study.figures import Figure, interval
-from sumwire_lab.study.files import load
-from sumwire_lab.study.study import Column, Context, Study, grid, run
+from sumwire_lab.study.study import Column, Context, Study, grid, load, run
 
 NOISE = {1: 0.0, 2: 1.0, 3: 5.0}
 

@@ -17,7 +17,7 @@ from helpers.dlcp.lanes import lane_config
 from sumwire.dlcp import lanes as lanes_module
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.training.lanes_trainer import LanesTrainer, make_lanes_trainer
+from sumwire_lab.training.trainer import LanesTrainer, make_lanes_trainer
 from torch import nn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from sumwire_lab.system.interface_counters import LinkBytes
-from sumwire_lab.training.on_wire import Carried, job_counts, on_wire
+from sumwire_lab.system.counters import LinkBytes
+from sumwire_lab.training.timing import Carried, job_counts, on_wire
 
 NOTHING = job_counts({})
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from sumwire_lab.options.recipes import SYSTEMS, TASKS, parse
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.system.interface_counters import LinkBytes, parse_counters
-from sumwire_lab.training import digits_data, model, text_data, workload
-from sumwire_lab.training.comm_timing import HookTimer
+from sumwire_lab.system.counters import LinkBytes, parse_counters
+from sumwire_lab.training import digits_data, text_data, workload
+from sumwire_lab.training.timing import HookTimer
 from sumwire_lab.training.trainer import OperationTimer, StepTimer, make_optimizer, system_options
 from sumwire_lab.training.worker import WorkerSpec, sampled_steps, total_steps
 
@@ -74,18 +74,18 @@ def test_a_model_has_the_documented_size_and_repeats(task: str, values: int) -> 
     options = TrainOptions.of(task)
     assert sum(p.numel() for p in workload.network(options).parameters()) == values
     small = TrainOptions.of(task, hidden=8)
-    assert model.fingerprint(workload.network(small)) == model.fingerprint(workload.network(small))
-    assert model.fingerprint(workload.network(small)) != model.fingerprint(
+    assert workload.fingerprint(workload.network(small)) == workload.fingerprint(workload.network(small))
+    assert workload.fingerprint(workload.network(small)) != workload.fingerprint(
         workload.network(TrainOptions.of(task, hidden=8, seed=2))
     )
 
 
 def test_a_fingerprint_sees_one_changed_bit() -> None:
-    network = model.mlp(8)
-    before = model.fingerprint(network)
+    network = workload.mlp(8)
+    before = workload.fingerprint(network)
     with torch.no_grad():
         next(network.parameters()).view(-1)[3:4].view(torch.int32)[0] ^= 1
-    assert model.fingerprint(network) != before
+    assert workload.fingerprint(network) != before
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -206,12 +206,12 @@ def test_a_run_chooses_marsits_local_optimizer_and_period(name: str) -> None:
 
 
 def test_the_schedule_warms_up_and_ends_near_zero() -> None:
-    factors = [model.learning_rate_factor(step, 100) for step in range(100)]
+    factors = [workload.learning_rate_factor(step, 100) for step in range(100)]
     assert factors[0] == pytest.approx(0.1)
     assert max(factors) == pytest.approx(0.98, abs=0.01)
     assert factors.index(max(factors)) == 9
     assert factors[-1] < 0.001
-    assert model.learning_rate_factor(0, 1) == pytest.approx(1.0)
+    assert workload.learning_rate_factor(0, 1) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("steps", "samples", "expected"), [(100, 4, {2, 26, 51, 75}), (2, 4, set()), (9, 0, set())])
@@ -268,7 +268,7 @@ class FakeBucket:
 
 def test_the_timer_spans_from_the_first_bucket_to_the_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 11.0, 13.5, 12.0])
-    monkeypatch.setattr("sumwire_lab.training.comm_timing.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("sumwire_lab.training.timing.time.perf_counter", lambda: next(clock))
     futures: list[torch.futures.Future[torch.Tensor]] = [torch.futures.Future(), torch.futures.Future()]
     given: list[Any] = []
 

@@ -13,7 +13,7 @@ import pytest
 from sumwire.lowrank import shapes
 from sumwire_lab.bench.accuracy import TrainingRow
 from sumwire_lab.errors import LabError
-from sumwire_lab.run.records import StepRecord
+from sumwire_lab.run.results import StepRecord
 from sumwire_lab.verify import acp
 
 

@@ -15,7 +15,7 @@ from sumwire_lab.experiments import acp_modelled, digits_accuracy
 from sumwire_lab.experiments.acp_modelled import ACP, LATE, UNFUSED, VARIANTS, Ends, Link, PowerSgd, Variant
 from sumwire_lab.options import acp_options
 from sumwire_lab.options.acp_options import AcpOptions
-from sumwire_lab.training.late_hook import LateHook
+from sumwire_lab.training.timing import LateHook
 from sumwire_lab.verify import papers_acp
 from torch import Tensor
 

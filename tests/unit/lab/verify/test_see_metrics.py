@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sumwire.transport.stats import JobStats
 from sumwire_lab.experiments.observed_runs import compared
-from sumwire_lab.run.records import StepRecord
+from sumwire_lab.run.results import StepRecord
 from sumwire_lab.verify.observability import step_ratio_check, summary_check, top_cost_check
 
 RESENT = "sumwire_job_resent_packets_total"

@@ -16,7 +16,7 @@ from sumwire_lab.bench.interleaved import InterleavedRow as TurnsRow
 from sumwire_lab.bench.interleaved import TurnsCommand
 from sumwire_lab.errors import LabError, ProcessDiedError
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.system.drop_counters import Losses
+from sumwire_lab.system.counters import Losses
 from sumwire_lab.verify import processes, speed
 from sumwire_lab.verify.speed import SETTINGS, SMALL_SIZES, SpeedTargets
 

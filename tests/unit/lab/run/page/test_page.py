@@ -14,9 +14,8 @@ import pytest
 from helpers.lab import runs
 from matplotlib.figure import Figure
 from sumwire_lab.run import report
-from sumwire_lab.run.answer import answers
-from sumwire_lab.run.page import behind, curves, network, opening, render, timeline, wording
-from sumwire_lab.run.summary import SystemResult
+from sumwire_lab.run.page import charts, network, opening, render, wording
+from sumwire_lab.run.results import SystemResult, answers
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
 
@@ -88,12 +87,12 @@ def test_the_words_of_the_answer_when_sumwire_is_behind() -> None:
 
 def test_where_sumwire_loses() -> None:
     summary = runs.summary()
-    found = behind.sentences(summary)
+    found = opening.regressions(summary)
     assert "thc: communication reaches 75% of the speed-up that its bytes allow." in found
     assert "thc: 6 packets were sent again." in found
     assert not any("rest of a step" in one for one in found), "1 s is less than gloo's 2 s"
     summary["systems"]["thc"] |= {"compute_s_per_step": 2.5, "accuracy": 0.9, "time_to_target_s": None, "nmse": 0.02}
-    found = behind.sentences(summary)
+    found = opening.regressions(summary)
     assert "thc: the rest of a step takes 2.50 s; gloo's takes 2.00 s." in found
     assert "thc: it does not reach the target accuracy, and gloo does." in found
     assert "thc: it ends at 90.00 % test accuracy, gloo at 100.00 %." in found
@@ -130,7 +129,7 @@ def test_two_spines_over_the_same_leaves_are_drawn_apart() -> None:
 
 def test_a_step_is_drawn_by_the_machines_clock() -> None:
     """thc's step of 2 s beside gloo's of 8 s: forward 0.125 s, hand-over at 0.25 s, result 1 s later, optimizer."""
-    gloo, thc = timeline.timelines(runs.results())
+    gloo, thc = charts.timelines(runs.results())
     assert (gloo.system, thc.system, len(thc.lanes)) == ("gloo", "thc", 2)
     spans = {one.kind: (one.left, one.width) for one in thc.lanes[0].computes}
     axis = 8.0
@@ -145,11 +144,11 @@ def test_a_step_is_drawn_by_the_machines_clock() -> None:
 
 
 def test_ticks_are_round_numbers() -> None:
-    assert [words for words, _ in timeline.ticks_of(0.608)] == ["0", "200 ms", "400 ms", "600 ms"]
-    assert [words for words, _ in timeline.ticks_of(0.02)] == ["0", "5 ms", "10 ms", "15 ms", "20 ms"]
-    assert timeline.ticks_of(0.608)[1][1] == pytest.approx(100 * 0.2 / 0.608)
-    assert [words for words, _ in timeline.ticks_of(23.4)] == ["0", "5 s", "10 s", "15 s", "20 s"]
-    assert timeline.ticks_of(0.0) == ()
+    assert [words for words, _ in charts.ticks_of(0.608)] == ["0", "200 ms", "400 ms", "600 ms"]
+    assert [words for words, _ in charts.ticks_of(0.02)] == ["0", "5 ms", "10 ms", "15 ms", "20 ms"]
+    assert charts.ticks_of(0.608)[1][1] == pytest.approx(100 * 0.2 / 0.608)
+    assert [words for words, _ in charts.ticks_of(23.4)] == ["0", "5 s", "10 s", "15 s", "20 s"]
+    assert charts.ticks_of(0.0) == ()
 
 
 def test_a_mean_that_few_steps_make_is_told_before_the_numbers() -> None:
@@ -177,22 +176,22 @@ def test_a_ratio_beyond_what_the_bytes_allow_is_said_to_be_so() -> None:
 def test_communication_without_times_of_tensors_is_before_the_optimizer_or_in_it() -> None:
     tensor = {"bucket": 0, "values": 70, "seconds": 0.5}
     step = replace(runs.results()[1].workers[0].steps[0], tensors=[tensor], comm_s=0.5, codec_s=0.25)
-    assert timeline.communication(step) == [(0.75, 0.5, "communication; encoding and decoding of the step: 0.250 s")]
+    assert charts.communication(step) == [(0.75, 0.5, "communication; encoding and decoding of the step: 0.250 s")]
     late = replace(step, backward_s=0.25, comm_s=1.5, tensors=[])
-    assert timeline.communication(late)[0][:2] == (0.5, 1.5)
-    assert timeline.communication(replace(step, comm_s=0.0)) == []
+    assert charts.communication(late)[0][:2] == (0.5, 1.5)
+    assert charts.communication(replace(step, comm_s=0.0)) == []
 
 
 def test_records_without_a_clock_have_no_timeline() -> None:
     one = runs.results()[1]
     for worker in one.workers:
         worker.steps[:] = [replace(step, at_s=None) for step in worker.steps]
-    assert timeline.timelines([one]) == []
+    assert charts.timelines([one]) == []
 
 
 def drawn_lines(results: list[SystemResult], key: str) -> Any:
-    curve = next(one for one in curves.curves(results, 0.9) if one.key == key)
-    return curves.draw(Figure(), curve, {name: k for k, name in enumerate(curve.points)}).get_lines()
+    curve = next(one for one in charts.curves(results, 0.9) if one.key == key)
+    return charts.draw(Figure(), curve, {name: k for k, name in enumerate(curve.points)}).get_lines()
 
 
 def test_accuracy_is_drawn_over_the_bytes_that_were_sent_until_then() -> None:
@@ -206,8 +205,8 @@ def test_accuracy_is_drawn_over_the_bytes_that_were_sent_until_then() -> None:
 
 
 def test_points_of_a_plot_are_where_its_line_is() -> None:
-    curve = next(one for one in curves.curves(runs.results(), 0.9) if one.key == "step")
-    drawn = curves.drawn(curve, {"gloo": 0, "thc": 1})
+    curve = next(one for one in charts.curves(runs.results(), 0.9) if one.key == "step")
+    drawn = charts.drawn(curve, {"gloo": 0, "thc": 1})
     places = [(x, y) for x, y, _ in drawn.points["thc"]]
     assert drawn.points["thc"][2][2] == "2.00 s at step 3"
     path = re.search(r'id="step-1-series-1".*?d="([^"]+)"', drawn.svg, re.DOTALL)
@@ -219,20 +218,20 @@ def test_points_of_a_plot_are_where_its_line_is() -> None:
 
 @pytest.mark.parametrize(("most", "labels"), [(5e6, ["1 MB", "2 MB", "5 MB"]), (2e8, ["1 MB", "10 MB", "100 MB"])])
 def test_an_axis_of_bytes_and_one_of_steps_have_labels_that_mean_something(most: float, labels: list[str]) -> None:
-    def shown(curve: curves.Curve) -> list[str]:
-        axes = curves.draw(Figure(), curve, {"thc": 1})
+    def shown(curve: charts.Curve) -> list[str]:
+        axes = charts.draw(Figure(), curve, {"thc": 1})
         low, high = axes.get_xlim()
         axes.figure.canvas.draw()
         return [tick.get_text() for tick in axes.get_xticklabels() if low <= tick.get_position()[0] <= high]
 
-    made = {one.key: one for one in curves.curves(runs.results(), 0.9)}
+    made = {one.key: one for one in charts.curves(runs.results(), 0.9)}
     assert shown(replace(made["bytes"], points={"thc": [(9e5, 1.0), (most, 2.0)]})) == labels
     few = replace(made["step"], points={"thc": [(1.0, 1.0), (3.0, 2.0)]})
     assert [number for number in map(float, shown(few)) if number % 1] == []
 
 
 def test_curves_of_long_runs_are_thinned() -> None:
-    thin = curves._thinned([(float(k), 0.0) for k in range(1001)])
+    thin = charts._thinned([(float(k), 0.0) for k in range(1001)])
     assert (len(thin), thin[1][0]) == (334, 3.0)
 
 

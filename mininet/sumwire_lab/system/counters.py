@@ -1,16 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Counts packets that were lost although no link was impaired.
-
-Places: a link's queue (tc), the kernel's backlog between the two ends of a veth pair, a host's socket buffer, and the
-switch's packet sockets. Each has a counter of its own.
-"""
+"""The kernel's counters: bytes of an interface, and packets lost in queues and sockets."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -120,3 +116,47 @@ def replies_lost(log: str) -> int | None:
     """Replies that a software aggregator could not send, from its log; None if it has not written them."""
     told = _REPLIES.search(messages_in(log))
     return None if told is None else int(told[1])
+
+
+# Counters of this network namespace. /sys may show those of another one.
+_COUNTERS: Final = Path("/proc/self/net/dev")
+_RX_BYTES, _RX_PACKETS, _TX_BYTES, _TX_PACKETS = 0, 1, 8, 9
+
+
+@dataclass(frozen=True)
+class LinkBytes:
+    """Traffic of an interface: bytes, Ethernet headers included, and packets."""
+
+    rx: int
+    tx: int
+    rx_packets: int = 0
+    tx_packets: int = 0
+
+    def __sub__(self, other: LinkBytes) -> LinkBytes:
+        return LinkBytes(
+            self.rx - other.rx,
+            self.tx - other.tx,
+            self.rx_packets - other.rx_packets,
+            self.tx_packets - other.tx_packets,
+        )
+
+
+def parse_counters(text: str, interface: str) -> LinkBytes:
+    """Counters of one interface, from the text of /proc/net/dev. Raises ValueError if it is not listed."""
+    for line in text.splitlines():
+        name, colon, values = line.partition(":")
+        if colon and name.strip() == interface:
+            columns = [int(value) for value in values.split()]
+            return LinkBytes(columns[_RX_BYTES], columns[_TX_BYTES], columns[_RX_PACKETS], columns[_TX_PACKETS])
+    raise ValueError(f"interface {interface} is not in {_COUNTERS}")
+
+
+def link_bytes(interface: str) -> LinkBytes:
+    """Traffic so far of an interface in this namespace."""
+    return parse_counters(_COUNTERS.read_text(), interface)
+
+
+def counters_of(interfaces: Iterable[str]) -> dict[str, LinkBytes]:
+    """Traffic so far of interfaces in this namespace, all read at once."""
+    text = _COUNTERS.read_text()
+    return {name: parse_counters(text, name) for name in interfaces}

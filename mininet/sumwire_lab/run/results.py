@@ -1,19 +1,111 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Computes the numbers of `summary.json` from the workers' records. Pure functions."""
+"""What workers have written, and what `summary.json` says of it: records of steps, numbers by system, the answer.
+
+Pure functions but for the files that are read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import BASELINE, TASKS, Task, parse
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.run.answer import answers
-from sumwire_lab.run.records import StepRecord, WorkerRecord
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step of one worker. `clock_s`: training time until its end, without tests and logging."""
+
+    step: int
+    loss: float | None
+    """None for a step that the other workers completed without this one."""
+    clock_s: float
+    step_s: float
+    comm_s: float
+    tx_bytes: int
+    rx_bytes: int
+    accuracy: float | None
+    """Test accuracy after the step; None if there was no test."""
+    nmse: float | None = None
+    codec_s: float | None = None
+    """Seconds of encoding and decoding; None for a system that does not count them."""
+    tx_header_bytes: int = 0
+    """Of `tx_bytes`, those of Ethernet, IPv4, UDP, TCP and Sumwire headers."""
+    rx_header_bytes: int = 0
+    bits: float | None = None
+    """Cross entropy of the test, in bits per answer."""
+    followed: bool = False
+    """Whether the other workers completed the step without this one, which took their results."""
+    tensors: list[dict[str, Any]] = field(default_factory=list)
+    """One record per tensor, with at least `bucket`, `values` and `seconds` from hand-over to result, and `at_s`, the
+    hand-over by the machine's clock, where DDP hands them over."""
+    at_s: float | None = None
+    """When the step began, by the machine's clock, which all workers share."""
+    forward_s: float | None = None
+    """Seconds from the step's begin to the end of the forward pass."""
+    backward_s: float | None = None
+    """Seconds from the step's begin to the end of the backward pass, with the communication that DDP does in it."""
+
+
+@dataclass
+class WorkerRecord:
+    """Everything that one worker has written so far."""
+
+    rank: int = -1
+    total_steps: int = 0
+    parameters: int = 0
+    steps: list[StepRecord] = field(default_factory=list)
+    fingerprint: str | None = None
+    """None until the worker has ended its training."""
+    stats: dict[str, Any] = field(default_factory=dict)
+    host_sockets: int = 0
+    """Datagrams that the sockets of its host had no room for."""
+
+    def take(self, line: str) -> None:
+        """Add one line. Raises LabError for a line of unknown kind."""
+        raw = json.loads(line)
+        kind = raw.pop("kind")
+        if kind == "start":
+            self.rank, self.total_steps, self.parameters = raw["rank"], raw["steps"], raw["parameters"]
+        elif kind == "step":
+            self.steps.append(StepRecord(**raw))
+        elif kind == "end":
+            self.fingerprint, self.stats = raw["fingerprint"], raw["stats"]
+            self.host_sockets = raw.get("host_sockets", 0)
+        else:
+            raise LabError(f"a worker wrote a line of unknown kind {kind!r}")
+
+
+class Follower:
+    """Reads a worker's file while it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record = WorkerRecord()
+        self._offset = 0
+
+    def poll(self) -> bool:
+        """Read the lines added since the last call. Returns whether there were any. An incomplete line is left for
+        later."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                fresh = file.read()
+        except FileNotFoundError:
+            return False
+        whole = fresh[: fresh.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.decode().splitlines():
+            self.record.take(line)
+        return bool(whole)
+
 
 _FLOAT_BYTES: Final = 4
 # Counters of JobStats.
@@ -209,3 +301,45 @@ def ratio(summary: dict[str, Any], key: str, system: str, baseline: str = BASELI
         return None
     mine, theirs = systems[system].get(key), systems[baseline].get(key)
     return theirs / mine if mine and theirs else None
+
+
+def answers(systems: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float | None]]:
+    """By system, from the entries of summary.json; empty without gloo.
+
+    Ratios are gloo's value over the system's. `bound` is the ratio of the bytes in the busier direction of a link: what
+    the communication's ratio could be if nothing but the links took time. `accuracy_points` are percentage points
+    above gloo's test accuracy.
+    """
+    if BASELINE not in systems:
+        return {}
+    base = systems[BASELINE]
+    return {
+        name: {
+            "communication": _ratio(base, entry, "comm_s_per_step"),
+            "bound": _over(busier(base), busier(entry)),
+            "time_to_accuracy": _ratio(base, entry, "time_to_target_s"),
+            "bytes": _ratio(base, entry, "wire_bytes_per_step"),
+            "accuracy_points": _points(base.get("accuracy"), entry.get("accuracy")),
+        }
+        for name, entry in systems.items()
+        if name != BASELINE
+    }
+
+
+def busier(entry: Mapping[str, Any]) -> float | None:
+    """Bytes per step in the busier direction of a worker's link."""
+    both = [entry.get("tx_bytes_per_step"), entry.get("rx_bytes_per_step")]
+    known = [count for count in both if count is not None]
+    return max(known) if known else None
+
+
+def _ratio(base: Mapping[str, Any], entry: Mapping[str, Any], key: str) -> float | None:
+    return _over(base.get(key), entry.get(key))
+
+
+def _over(theirs: float | None, mine: float | None) -> float | None:
+    return theirs / mine if theirs and mine else None
+
+
+def _points(theirs: float | None, mine: float | None) -> float | None:
+    return None if theirs is None or mine is None else 100 * (mine - theirs)

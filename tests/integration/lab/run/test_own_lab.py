@@ -16,7 +16,7 @@ from sumwire_lab.system import leftovers
 MAKES = """
 import sys
 from pathlib import Path
-from sumwire_lab.run.standing import behind
+from sumwire_lab.run.own_lab import in_background
 from sumwire_lab.system.leftovers import Ledger
 
 folder, status = Path(sys.argv[1]), int(sys.argv[2])
@@ -32,7 +32,7 @@ def make(stays):
     ledger.remove()
     return 0
 
-sys.exit(behind(make))
+sys.exit(in_background(make))
 """
 
 

@@ -5,35 +5,35 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from nativelib import programs
 
 from sumwire_lab.network import switches
 from sumwire_lab.network.fabric import HostPlan
-from sumwire_lab.network.topology import require_tools
+from sumwire_lab.network.topology import Network, require_tools
 from sumwire_lab.options.run_options import RunOptions, ScriptOptions
-from sumwire_lab.run.apply_conditions import apply_conditions
-from sumwire_lab.run.link_use import LinkMeter
-from sumwire_lab.run.prompt import prompt
+from sumwire_lab.run.conditions import LinkMeter, apply_conditions
 from sumwire_lab.run.session import Session, open_session
-from sumwire_lab.run.standing import Standing
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.workers import MASTER_PORT
 from sumwire_lab.system import leftovers
 from sumwire_lab.system.processes import killed_after, wait_all
 
 RECORD: Final = "script.json"
-# torchrun's own. The first host has a network namespace of its own, so it is free.
-_MASTER_PORT: Final = 29500
 
 
 def run(
-    options: RunOptions, chosen: ScriptOptions, results: Path, say: Say, standing: Standing | None = None
+    options: RunOptions, chosen: ScriptOptions, results: Path, say: Say, detached: DetachedLab | None = None
 ) -> tuple[dict[str, Any], Path]:
     """Open the lab, and do there what is asked for. Returns the record of the script, and the run's folder.
 
@@ -67,10 +67,10 @@ def run(
                 "links": meter.finish(seconds, applied),
             }
             (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n")
-        if standing is not None:
+        if detached is not None:
             _leave(session, folder, say)
             session.ledger.keep(folder.resolve())
-            standing.wait(folder)
+            detached.wait(folder)
     return record, folder
 
 
@@ -97,7 +97,7 @@ def environment(session: Session, rank: int, host: HostPlan) -> dict[str, str]:
     hosts = session.fabric.hosts
     told = {
         "RANK": rank, "WORLD_SIZE": len(hosts), "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": rank,
-        "MASTER_ADDR": hosts[0].ip, "MASTER_PORT": _MASTER_PORT, "GLOO_SOCKET_IFNAME": host.host_interface,
+        "MASTER_ADDR": hosts[0].ip, "MASTER_PORT": MASTER_PORT, "GLOO_SOCKET_IFNAME": host.host_interface,
         "OMP_NUM_THREADS": 1,
     }  # fmt: skip
     job = {} if session.job_file is None else {"SUMWIRE_JOB": str(session.job_file.resolve())}
@@ -133,3 +133,111 @@ def _leave(session: Session, folder: Path, say: Say) -> None:
 def doors(hosts: Iterable[HostPlan], pid_of: Callable[[HostPlan], int]) -> list[str]:
     """A line for each host: its address, and the command that enters it."""
     return [f"{host.name} {host.ip}: nsenter --net=/proc/{pid_of(host)}/ns/net -- bash" for host in hosts]
+
+
+_TERMINATED: Final = 143
+
+
+def prompt(network: Network) -> None:
+    """Read commands, as `h1 ping h2`, until `exit` or the end of the input. Ctrl-C ends a command, not the lab."""
+    from mininet.cli import CLI
+    from mininet.log import lg, setLogLevel
+
+    setLogLevel("output")
+    # A library may have made a root logger, which would say everything once more.
+    lg.propagate = False
+    addresses = {host.name: host.ip for host in network.fabric.hosts}
+
+    class Prompt(CLI):  # type: ignore[misc]
+        def default(self, line: str) -> None:
+            """A command of a host. Mininet would ask ifconfig for addresses, which many machines do not have."""
+            super().default(with_addresses(line, addresses))
+
+    with _interrupting_commands():
+        Prompt(network.mininet)
+
+
+def with_addresses(line: str, addresses: Mapping[str, str]) -> str:
+    """The line with addresses in the place of hosts' names, but for the first one, which says where it runs.
+
+    Example: `h1 ping h2` becomes `h1 ping 10.0.0.2`.
+    """
+    first, *rest = line.split(" ")
+    return " ".join([first, *(addresses.get(word, word) for word in rest)])
+
+
+@contextmanager
+def _interrupting_commands() -> Iterator[None]:
+    """Within the block Ctrl-C is Mininet's, and SIGTERM ends the program with everything in order."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(_TERMINATED)
+
+    before: dict[int, Any] = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, end),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+LOG: Final = "kept.log"
+_FAILED: Final = 1
+
+
+class DetachedLab:
+    """In the child: the way to leave the lab standing."""
+
+    def __init__(self, told: int) -> None:
+        self._told = told
+
+    def wait(self, folder: Path) -> None:
+        """Let the parent end with 0, and return when somebody asks this process to end. Output goes to `kept.log`."""
+        os.setsid()
+        # Before the parent ends: who waits for it may take the lab down at once.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        with (folder / LOG).open("wb") as log:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for descriptor in (1, 2):
+                os.dup2(log.fileno(), descriptor)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.write(self._told, bytes([0]))
+        os.close(self._told)
+        signal.sigwait({signal.SIGTERM})
+
+
+def in_background(make: Callable[[DetachedLab], int]) -> int:
+    """Call `make` in a child; returns its exit status, or 0 as soon as it leaves its lab standing.
+
+    Call it before there are threads.
+    """
+    hears, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(hears)
+        status = _FAILED
+        try:
+            status = make(DetachedLab(tells))
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(tells)
+    # Ctrl-C goes to the child as well, which then takes everything down.
+    before: dict[int, Any] = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM)),
+    }
+    try:
+        with os.fdopen(hears, "rb") as told:
+            stands = told.read(1)
+        return 0 if stands else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
