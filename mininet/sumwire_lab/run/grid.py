@@ -18,7 +18,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, NoReturn, get_type_hints
+from typing import Any, Final, NoReturn, TypeVar, get_type_hints
 
 from sumwire_controller.errors import ConfigError
 from sumwire_controller.parse.yamltree import Node, load_tree, read_file
@@ -52,6 +52,7 @@ COLUMNS: Final = (
 _USUAL: Final = ("accuracy", "comm_s_per_step", "step_s", "wire_bytes_per_step")
 _KEYS: Final = ("name", "what", "options", "grid", "seeds", "columns", "figures")
 _CASES_MOST: Final = 10_000
+T = TypeVar("T")
 
 
 def load(path: Path) -> Study:
@@ -177,7 +178,7 @@ class _Reader:
                 self._refuse(node, f"figures: {shown(name)}", f"known are {', '.join(known)}")
         return figure
 
-    def _located(self, node: Node, make: Callable[[], Any]) -> Any:
+    def _located(self, node: Node, make: Callable[[], T]) -> T:
         try:
             return make()
         except OptionError as error:

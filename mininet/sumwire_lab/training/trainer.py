@@ -271,7 +271,6 @@ def _with_hook(
 
 BUCKETS: Final = 4
 """Approximate number of buckets, unless the run says their size; DDP does not divide a parameter."""
-_MB: Final = 1 << 20
 
 
 class LanesTrainer(Trainer):
