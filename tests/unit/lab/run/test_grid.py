@@ -64,7 +64,7 @@ def test_a_case_is_a_run(tmp_path: Path) -> None:
         ("bw: 10", "bw: []", ":8: bw: must be a value"),
         ("bw: 10", "quorum: 3", ":6: systems=thc: quorum is only for thc-bounded, dlcp"),
         ("[1, 2]", "[1, 1]", ":2: study loss-and-rate: case"),
-        ("accuracy, step_s", "acuracy", ":10: columns: 'acuracy': known are accuracy"),
+        ("accuracy, step_s", "accurate", ":10: columns: 'accurate': known are accuracy"),
         ("by: systems", "by: system_", ":11: figures: 'system_': known are"),
         ("by: systems", "bye: systems", ":11: figures: 'bye': known are x, y"),
         ("log_y: true", "log_y: yes please", ":11: figures: log_y: 'yes please': must be bool"),
