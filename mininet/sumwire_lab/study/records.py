@@ -20,6 +20,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from nativelib import programs
+from nativelib.errors import UntrustedError
 from sumwire_protocol.outside import shown
 from sumwire_protocol.version import __version__
 
@@ -191,11 +193,11 @@ def _git(root: Path, *words: str) -> str:
         asking = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": ()}
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), "--no-pager", *words],
+            [programs.program("git"), "-C", str(root), "--no-pager", *words],
             check=False, capture_output=True, text=True, errors="replace",
-            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"}, **asking,
+            env=programs.environment() | {"HOME": "/nonexistent"}, **asking,
         )  # fmt: skip
-    except OSError:
+    except (OSError, UntrustedError):
         return ""
     return done.stdout if done.returncode == 0 else ""
 

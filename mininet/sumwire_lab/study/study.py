@@ -33,6 +33,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
 
+from nativelib import programs
+
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options.plain import to_json
 from sumwire_lab.study import figures, records, workers
@@ -47,7 +49,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 _TICK_S: Final = 0.5
 _LINE_S: Final = 10.0
 _LOG_LINES: Final = 20
-_ALONE: Final = ("unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child=SIGKILL", "--")
+_ALONE: Final = ("--net", "--pid", "--mount-proc", "--fork", "--kill-child=SIGKILL", "--")
 
 
 @dataclass(frozen=True)
@@ -401,7 +403,7 @@ def _started(study: Study, case: Any, folder: Path) -> _Running:
     command = workers.command_of(call)
     (folder / "answer0.json").unlink(missing_ok=True)
     watch = _Stopwatch()
-    prefix = _ALONE if study.place == "alone" else ()
+    prefix = [programs.program("unshare"), *_ALONE] if study.place == "alone" else []
     process = workers.started([*prefix, *command], folder / "worker.log", start_new_session=True)
     return _Running(case, folder, process, os.pidfd_open(process.pid), watch)
 
