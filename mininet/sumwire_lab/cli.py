@@ -24,7 +24,6 @@ from sumwire_lab.options.run_options import RunOptions, ScriptOptions
 
 if TYPE_CHECKING:
     from sumwire_lab.run.own_lab import DetachedLab
-    from sumwire_lab.study.check import Check
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -233,56 +232,12 @@ def _bench_aggregator(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
+    read = _VERIFY_OPTIONS.get(arguments.command)
+    chosen = None if read is None else read(arguments)
+    from sumwire_lab.study.check import table
     from sumwire_lab.verify.commands import verify
 
-    return _verified(verify(arguments.command.removeprefix("verify-"), arguments.results, say))
-
-
-def _verify_life(arguments: argparse.Namespace) -> int:
-    chosen = options.life_options(arguments)
-    from sumwire_lab.verify.commands import verify_life
-
-    return _verified(verify_life(chosen, arguments.results, say))
-
-
-def _verify_trust(arguments: argparse.Namespace) -> int:
-    chosen = options.trust_options(arguments)
-    from sumwire_lab.verify.commands import verify_trust
-
-    return _verified(verify_trust(chosen, arguments.results, say))
-
-
-def _verify_papers(arguments: argparse.Namespace) -> int:
-    chosen = options.papers_options(arguments)
-    from sumwire_lab.verify.commands import verify_papers
-
-    return _verified(verify_papers(chosen, arguments.results, say))
-
-
-def _verify_see(arguments: argparse.Namespace) -> int:
-    chosen = options.see_options(arguments)
-    from sumwire_lab.verify.commands import verify_see
-
-    return _verified(verify_see(chosen, arguments.results, say))
-
-
-def _verify_ways(arguments: argparse.Namespace) -> int:
-    chosen = options.ways_options(arguments)
-    from sumwire_lab.verify.commands import verify_ways
-
-    return _verified(verify_ways(chosen, arguments.results, say))
-
-
-def _verify_faithful(arguments: argparse.Namespace) -> int:
-    chosen = options.faithful_options(arguments)
-    from sumwire_lab.verify.commands import verify_faithful
-
-    return _verified(verify_faithful(chosen, arguments.results, say))
-
-
-def _verified(done: list[Check]) -> int:
-    from sumwire_lab.study.check import table
-
+    done = verify(arguments.command.removeprefix("verify-"), arguments.results, say, chosen)
     say("\n" + table(done))
     return EXIT_FAILED if any(check.holds is False for check in done) else 0
 
@@ -304,6 +259,15 @@ def _clean(arguments: argparse.Namespace) -> int:
     return 0
 
 
+_VERIFY_OPTIONS: Final[dict[str, Callable[[argparse.Namespace], object]]] = {
+    "verify-life": options.life_options,
+    "verify-trust": options.trust_options,
+    "verify-papers": options.papers_options,
+    "verify-see": options.see_options,
+    "verify-ways": options.ways_options,
+    "verify-faithful": options.faithful_options,
+}
+"""Verify commands with options of their own."""
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
     "study": _study,
@@ -321,12 +285,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "bench-acp": _bench_acp,
     "bench-rates": _bench_rates,
     **{f"verify-{topic}": _verify for topic in options.TOPICS},
-    "verify-life": _verify_life,
-    "verify-trust": _verify_trust,
-    "verify-papers": _verify_papers,
-    "verify-see": _verify_see,
-    "verify-ways": _verify_ways,
-    "verify-faithful": _verify_faithful,
+    **dict.fromkeys(_VERIFY_OPTIONS, _verify),
     "models": _models,
     "clean": _clean,
 }

@@ -29,8 +29,7 @@ from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOption
 from sumwire_lab.run.results import Follower, StepRecord
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
-from sumwire_lab.study.experiment import Say
-from sumwire_lab.verify.plan import Plan
+from sumwire_lab.verify.plan import Experiments, Verification
 from sumwire_lab.verify.processes import ROOT
 
 # The paper's averages over its models.
@@ -198,72 +197,61 @@ AGGREGATOR: Final = "aggregator"
 AGGREGATOR_LINK: Final = LinkOptions(100.0)
 
 
-def plan(results: Path, say: Say) -> Plan:
-    """ACP-SGD, the baselines and the software aggregator: reference, sizes, time per step, time to accuracy."""
-    return Plan(
-        "acp",
-        {
-            "ACP-SGD against the reference": lambda: reference_checks(_reference()),
-            "golden sizes": lambda: [golden_check(model, shapes.sizes(model)) for model in GOLDEN],
-            "README": _readme,
-            "transformer, time per step": lambda: _steps(results, say),
-            "software aggregator": lambda: _aggregator(results, say),
-            **{f"time to accuracy, {task}": partial(_accuracy, task, results, say) for task in TASKS},
-        },
-    )
-
-
-def _reference() -> dict[str, Any]:
-    """The record of `python -m sumwire.lowrank.check --json`. Raises LabError if it prints none."""
+def _reference(_: Verification) -> list[Check]:
+    """By the record of `python -m sumwire.lowrank.check --json`. Raises LabError if it prints none."""
     command = programs.module("sumwire.lowrank.check", "--json")
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_REFERENCE_SECONDS)
     if not done.stdout:
         raise LabError(f"{' '.join(command[1:])} ended with {done.returncode}: {done.stderr[-500:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return reference_checks(json.loads(done.stdout))
 
 
-def _readme() -> list[Check]:
+def _readme(_: Verification) -> list[Check]:
     return [readme_check((ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text())]
 
 
-def _steps(results: Path, say: Say) -> list[Check]:
+def _steps(v: Verification) -> list[Check]:
     """Time per step of S-SGD, Power-SGD and ACP-SGD, trained one after the other in one run."""
     systems = (BASELINE, POWERSGD, ACP)
     train = TrainOptions.of(TEXT.name, max_steps=STEPS)
-    _, folder = run(RunOptions(systems=systems, link=LINK, train=train), results, say)
+    _, folder = run(RunOptions(systems=systems, link=LINK, train=train), v.results, v.say)
     seconds = {name: _mean_step(folder / name, RunOptions().workers, name) for name in systems}
     label = f"transformer, 4 workers, {LINK.mbit:g} Mbit/s, rank {train.rank}"
     return step_checks(label, seconds, acp=ACP, gloo=BASELINE, powersgd=POWERSGD)
 
 
 def _mean_step(folder: Path, workers: int, system: str) -> float | None:
-    records = [_records(folder / f"worker{rank}.jsonl") for rank in range(workers)]
-    warm_up = parse(system).recipe.warm_up_steps
+    followers = [Follower(folder / f"worker{rank}.jsonl") for rank in range(workers)]
+    for follower in followers:
+        follower.poll()
     # Power-SGD has the longest warm-up. The same steps are compared for all systems.
-    return step_seconds(records, max(warm_up, parse(POWERSGD).recipe.warm_up_steps))
+    warm_up = max(parse(name).recipe.warm_up_steps for name in (system, POWERSGD))
+    return step_seconds([follower.record.steps for follower in followers], warm_up)
 
 
-def _records(path: Path) -> list[StepRecord]:
-    follower = Follower(path)
-    follower.poll()
-    return follower.record.steps
-
-
-def _aggregator(results: Path, say: Say) -> list[Check]:
-    options = RunOptions(systems=(BASELINE, "thc"), link=AGGREGATOR_LINK, switch=AGGREGATOR)
-    summary: dict[str, Any] = run(options, results, say)[0]
+def _aggregator(v: Verification) -> list[Check]:
+    summary = v.summary(RunOptions(systems=(BASELINE, "thc"), link=AGGREGATOR_LINK, switch=AGGREGATOR))
     return aggregator_checks(summary, f"software aggregator, THC, 4 workers, {AGGREGATOR_LINK.mbit:g} Mbit/s")
 
 
-def _accuracy(task: str, results: Path, say: Say) -> list[Check]:
+def _accuracy(task: str, v: Verification) -> list[Check]:
     """Measured as in the benchmark. A system that fails is reported and has no time."""
-    suite, context = Accuracy(), Context(BenchOptions(), results, say)
+    suite, context = Accuracy(), Context(BenchOptions(), v.results, v.say)
     trained: list[TrainingRow] = []
     for system in ACCURACY_SYSTEMS:
         case = TrainingCase(task, system, LINK.mbit, seed=1, quick=False)
         try:
             trained += suite.measure(case, context)
         except LabError as error:
-            say(f"{case.label}: {error}")
+            v.say(f"{case.label}: {error}")
     return accuracy_ratio_checks(task, trained)
+
+
+EXPERIMENTS: Final[Experiments] = {
+    "ACP-SGD against the reference": _reference,
+    "golden sizes": lambda _: [golden_check(model, shapes.sizes(model)) for model in GOLDEN],
+    "README": _readme,
+    "transformer, time per step": _steps,
+    "software aggregator": _aggregator,
+    **{f"time to accuracy, {task}": partial(_accuracy, task) for task in TASKS},
+}

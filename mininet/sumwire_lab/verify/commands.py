@@ -1,19 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The verify commands by topic."""
+"""The verify commands: the experiments of a topic that a command line asks for, carried out one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sumwire_lab.options.faithful_options import FaithfulOptions
-from sumwire_lab.options.life_options import LifeOptions
-from sumwire_lab.options.papers_options import PapersOptions
-from sumwire_lab.options.see_options import SeeOptions
-from sumwire_lab.options.trust_options import TrustOptions
-from sumwire_lab.options.ways_options import WaysOptions
+from sumwire_lab.study import verdicts
 from sumwire_lab.study.check import Check
 from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify import (
@@ -23,53 +19,64 @@ from sumwire_lab.verify import (
     entry_points,
     fault_injection,
     observability,
-    papers,
+    papers_acp,
+    papers_dlcp,
+    papers_marsit,
+    papers_thc,
     security,
     sign,
     speed,
     thc,
 )
-from sumwire_lab.verify.plan import Plan
+from sumwire_lab.verify.plan import Experiment, Experiments, Verification
 
-PLANS: Final[Mapping[str, Callable[[Path, Say], Plan]]] = {
-    "thc": thc.plan,
-    "sign": sign.plan,
-    "speed": speed.plan,
-    "acp": acp.plan,
-    "dlcp": dlcp.plan,
+WHOLE: Final[Mapping[str, Experiments]] = {
+    "thc": thc.EXPERIMENTS,
+    "sign": sign.EXPERIMENTS,
+    "speed": speed.EXPERIMENTS,
+    "acp": acp.EXPERIMENTS,
+    "dlcp": dlcp.EXPERIMENTS,
 }
+"""Topics all of whose experiments are carried out."""
+BY_ROW: Final[Mapping[str, Mapping[str, Experiment | Experiments]]] = {
+    "life": fault_injection.EXPERIMENTS,
+    "trust": security.EXPERIMENTS,
+    "see": observability.EXPERIMENTS,
+}
+"""Topics with a choice of rows. A row is an experiment, or has several by label."""
+GROUPED: Final[Mapping[str, Mapping[str, Experiments]]] = {
+    "papers": {
+        "thc": papers_thc.EXPERIMENTS,
+        "marsit": papers_marsit.EXPERIMENTS,
+        "dlcp": papers_dlcp.EXPERIMENTS,
+        "acp": papers_acp.EXPERIMENTS,
+    },
+    "ways": entry_points.WAYS_IN,
+    "faithful": conformance.GROUPS,
+}
+"""Topics with a choice of groups and rows; a label is GROUP-ROW."""
 
 
-def verify(topic: str, results: Path, say: Say) -> list[Check]:
-    """Carry out the plan of one topic. Raises KeyboardInterrupt."""
-    return PLANS[topic](results, say).carry_out(results, say)
+def chosen(topic: str, options: Any = None) -> Experiments:
+    """The experiments that a topic's options ask for, by label. Raises OptionError for a row that is not there."""
+    if topic in WHOLE:
+        return WHOLE[topic]
+    if topic in BY_ROW:
+        made = {row: BY_ROW[topic][row] for row in options.rows}
+        return {
+            label: experiment
+            for row, of in made.items()
+            for label, experiment in (of.items() if isinstance(of, Mapping) else [(row, of)])
+        }
+    return {
+        f"{group}-{row}": experiments[row]
+        for group, experiments in GROUPED[topic].items()
+        for row in options.wanted(group, experiments)
+    }
 
 
-def verify_life(options: LifeOptions, results: Path, say: Say) -> list[Check]:
-    """Carry out some rows of verify-life. Raises KeyboardInterrupt."""
-    return fault_injection.plan(results, say, options).carry_out(results, say)
-
-
-def verify_trust(options: TrustOptions, results: Path, say: Say) -> list[Check]:
-    """Carry out some rows of verify-trust. Raises KeyboardInterrupt."""
-    return security.plan(results, say, options).carry_out(results, say)
-
-
-def verify_papers(options: PapersOptions, results: Path, say: Say) -> list[Check]:
-    """Carry out some rows of verify-papers. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
-    return papers.plan(results, say, options).carry_out(results, say)
-
-
-def verify_see(options: SeeOptions, results: Path, say: Say) -> list[Check]:
-    """Carry out some rows of verify-see. Raises KeyboardInterrupt."""
-    return observability.plan(results, say, options).carry_out(results, say)
-
-
-def verify_ways(options: WaysOptions, results: Path, say: Say) -> list[Check]:
-    """Carry out some rows of verify-ways. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
-    return entry_points.plan(results, say, options).carry_out(results, say)
-
-
-def verify_faithful(options: FaithfulOptions, results: Path, say: Say) -> list[Check]:
-    """Carry out some rows of verify-faithful. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
-    return conformance.plan(results, say, options).carry_out(results, say)
+def verify(topic: str, results: Path, say: Say, options: Any = None) -> list[Check]:
+    """Carry out a topic. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
+    v = Verification(results, say, options)
+    experiments = {label: partial(experiment, v) for label, experiment in chosen(topic, options).items()}
+    return verdicts.carry_out(topic, experiments, results, say)

@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +19,9 @@ from nativelib import programs
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import p4runtime_clients
 from sumwire_lab.network.switches import BMV2
-from sumwire_lab.options.faithful_options import FaithfulOptions
 from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, holds, reported
-from sumwire_lab.study.experiment import Say
-from sumwire_lab.verify.plan import Experiment, Plan
-from sumwire_lab.verify.processes import ROOT, run_module, run_words, without_bmv2
+from sumwire_lab.verify.plan import Experiments, Verification, has_bmv2, needs_bmv2
+from sumwire_lab.verify.processes import ROOT, command_check, fuzzed_programs, run_words
 
 CHECKOUT: Final = "P4C"  # the variable that names the folder of the checkout
 COMPILER: Final = "p4c-bm2-ss"
@@ -36,17 +34,6 @@ _QUICK: Final = 20
 _WHOLE: Final = 100.0
 
 
-def v1model(results: Path, say: Say, options: FaithfulOptions) -> Mapping[str, Experiment]:
-    """By row. The first three look at one run of the samples, which the first of them makes."""
-    record = functools.cache(lambda: _record(results, options))
-    return {
-        "packets": lambda: _packets(record),
-        "load": lambda: _load(record),
-        "mutated": lambda: _mutated(record),
-        "programs": lambda: _programs(options),
-    }
-
-
 def _missing() -> str:
     """What this machine lacks, empty if nothing."""
     if not os.environ.get(CHECKOUT):
@@ -54,17 +41,19 @@ def _missing() -> str:
     return "" if shutil.which(COMPILER) else f"{COMPILER} is not on PATH"
 
 
-def _record(results: Path, options: FaithfulOptions) -> dict[str, Any] | str:
-    """What `python -m softswitch.fuzz.samples` found, or what this machine lacks. Raises LabError."""
+@functools.cache
+def _record(v: Verification) -> dict[str, Any] | str:
+    """What `python -m softswitch.fuzz.samples` found, or what this machine lacks: of one run of the samples, at which
+    the first three rows look. Raises LabError."""
     missing = _missing()
     if missing:
         return missing
-    file = results.resolve() / "v1model-samples.json"
+    file = v.results.resolve() / "v1model-samples.json"
     file.unlink(missing_ok=True)
-    work = results.resolve() / "v1model-samples"
+    work = v.results.resolve() / "v1model-samples"
     words = programs.module("softswitch.fuzz.samples", os.environ[CHECKOUT], "--work", str(work))
-    every = ["--every", str(_QUICK)] if options.quick else []
-    beside = [] if without_bmv2("", "") or os.geteuid() else ["--bmv2"]
+    every = ["--every", str(_QUICK)] if v.quick else []
+    beside = ["--bmv2"] if has_bmv2() and not os.geteuid() else []
     alone = ["unshare", "--net"] if beside else []  # its ports are nobody else's
     ended = run_words([*alone, *words, "--json", str(file), "--mutations", str(MUTATIONS), *every, *beside])
     if not file.exists():
@@ -73,9 +62,9 @@ def _record(results: Path, options: FaithfulOptions) -> dict[str, Any] | str:
     return record
 
 
-def _packets(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
+def _packets(v: Verification) -> list[Check]:
     label, target = "packet tests of p4c's v1model samples that pass", f">= {SHARE_MIN:g} %"
-    found = record()
+    found = _record(v)
     if isinstance(found, str):
         return [absent(label, target, found)]
     tested = len(found["tested"])
@@ -89,9 +78,9 @@ def _packets(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list
     return [*checks, equal("packet tests with wrong frames", wrong, [], "none"), _crashes(found)]
 
 
-def _load(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
+def _load(v: Verification) -> list[Check]:
     label, target = "v1model programs of p4c's test data that load", f">= {SHARE_MIN:g} %"
-    found = record()
+    found = _record(v)
     if isinstance(found, str):
         return [absent(label, target, found)]
     served, unserved = len(found["served"]), sorted(found["unserved"])
@@ -102,9 +91,9 @@ def _load(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Ch
     ]
 
 
-def _mutated(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
+def _mutated(v: Verification) -> list[Check]:
     label, target = f"{MUTATIONS} mutated packets for each packet test: samples after which engines differ", "none"
-    found = record()
+    found = _record(v)
     beside = label.replace("engines", "an engine and bmv2") + ", of samples whose test writes no table"
     if isinstance(found, str):
         return [absent(label, target, found), absent(beside, target, found)]
@@ -116,14 +105,9 @@ def _mutated(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list
     return [*checks, equal(f"{beside}: {count}", others, [], "none but documented ones")]
 
 
-def _programs(options: FaithfulOptions) -> list[Check]:
-    """As `make fuzz-programs` does it."""
-    count = _JSONS // _QUICK if options.quick else _JSONS
-    small = (ROOT / "tests" / "helpers").glob("*/programs/*.json")
-    programs = sorted(str(path.relative_to(ROOT)) for path in small if path.name != "sources.json")
-    ended = run_module(["softswitch.fuzz.programs", "p4src/build/sumwire.json", *programs, "--mutations", str(count)])
-    target = "each is refused by name, or runs"
-    return [holds(f"{count} mutated JSONs", ended.last_line, target, ended.status == 0)]
+def _programs(v: Verification) -> list[Check]:
+    count = _JSONS // _QUICK if v.quick else _JSONS
+    return [command_check(f"{count} mutated JSONs", "each is refused by name, or runs", fuzzed_programs(count))]
 
 
 def _crashes(found: Mapping[str, Any]) -> Check:
@@ -140,43 +124,37 @@ _SET_JSONS: Final = 10_000
 _RATIO_MOST: Final = 3.0
 
 
-def p4runtime(results: Path, say: Say, options: FaithfulOptions) -> Mapping[str, Experiment]:
-    """By row."""
-    part = 20 if options.quick else 1
-    return {
-        "finsy": lambda: _finsy(results, say),
-        "inserts": lambda: _inserts(_INSERTS // part, say),
-        "json": lambda: _json(_SET_JSONS // part, say),
-    }
-
-
-def _finsy(results: Path, say: Say) -> list[Check]:
+def _finsy(v: Verification) -> list[Check]:
     label, target = f"finsy {p4runtime_clients.VERSION}: checks that fail", "none"
     try:
-        python = p4runtime_clients.finsy_environment(say)
+        python = p4runtime_clients.finsy_environment(v.say)
     except p4runtime_clients.NoFinsyError as error:
         return [absent(label, target, str(error))]
-    done = p4runtime_clients.finsy_checks(python, sorted(PROGRAMS.glob("*.p4info.txtpb")), results)
+    done = p4runtime_clients.finsy_checks(python, sorted(PROGRAMS.glob("*.p4info.txtpb")), v.results)
     failures = {name: how for name, how in done.items() if how != "ok"}
     return [equal(f"{label}, of {len(done)}", failures, {}, target)]
 
 
-def _inserts(count: int, say: Say) -> list[Check]:
+def _inserts(v: Verification) -> list[Check]:
+    count = _INSERTS // _QUICK if v.quick else _INSERTS
     label = f"{count} LPM inserts in batches of {p4runtime_clients.BATCH}: soft / bmv2 time"
-    without = without_bmv2(label, f"<= {_RATIO_MOST:g}")
-    if without:
-        return without
-    seconds = p4runtime_clients.insert_seconds(PROGRAMS / "tables.p4info.txtpb", count, say)
-    bmv2 = seconds["bmv2"]
-    labels = {name: f"{label}, {name} engine" for name in p4runtime_clients.ENGINES}
-    return [
-        at_most(f"{named} ({seconds[name]:.2f} s, bmv2 {bmv2:.2f} s)", seconds[name] / bmv2, _RATIO_MOST)
-        for name, named in labels.items()
-    ]
+
+    @needs_bmv2(label, f"<= {_RATIO_MOST:g}")
+    def measure(v: Verification) -> list[Check]:
+        seconds = p4runtime_clients.insert_seconds(PROGRAMS / "tables.p4info.txtpb", count, v.say)
+        bmv2 = seconds["bmv2"]
+        labels = {name: f"{label}, {name} engine" for name in p4runtime_clients.ENGINES}
+        return [
+            at_most(f"{named} ({seconds[name]:.2f} s, bmv2 {bmv2:.2f} s)", seconds[name] / bmv2, _RATIO_MOST)
+            for name, named in labels.items()
+        ]
+
+    return measure(v)
 
 
-def _json(count: int, say: Say) -> list[Check]:
-    done = p4runtime_clients.set_mutated(sorted(PROGRAMS.glob("*.p4info.txtpb")), count, say)
+def _json(v: Verification) -> list[Check]:
+    count = _SET_JSONS // _QUICK if v.quick else _SET_JSONS
+    done = p4runtime_clients.set_mutated(sorted(PROGRAMS.glob("*.p4info.txtpb")), count, v.say)
     label = f"{count} mutated JSONs over SetForwardingPipelineConfig ({done.ran} run, {done.refused} refused): others"
     return [equal(label, done.others, [], "none")]
 
@@ -187,16 +165,11 @@ _COMMITTED: Final = ROOT / "p4src/tna/build/report.json"
 _STAGES: Final = 12
 
 
-def tofino(results: Path, say: Say, options: FaithfulOptions) -> Mapping[str, Experiment]:
-    """By row."""
-    return {"compile": lambda: _compile(results)}
-
-
-def _compile(results: Path) -> list[Check]:
+def _compile(v: Verification) -> list[Check]:
     label = "TNA program: stages of Tofino 1"
     if not any(map(shutil.which, COMPILERS)):
         return [absent(label, f"<= {_STAGES}", f"none of {', '.join(COMPILERS)} is on PATH")]
-    file = results.resolve() / "tofino.json"
+    file = v.results.resolve() / "tofino.json"
     file.unlink(missing_ok=True)
     ended = run_words(programs.script(Path(_SCRIPT), "--report", str(file)))
     if not file.exists():
@@ -216,18 +189,9 @@ def _taken(found: Mapping[str, Any]) -> dict[str, int]:
     return {"phv_bits": phv, "srams": everywhere["srams"], "stateful_alus": everywhere["stateful_alus"]}
 
 
-# By group, as in GROUPS: from folder of results, printer and options to the experiments of its rows, by name.
-GROUPS: Final[Mapping[str, Callable[[Path, Say, FaithfulOptions], Mapping[str, Experiment]]]] = {
-    "v1model": v1model,
-    "p4runtime": p4runtime,
-    "tofino": tofino,
+GROUPS: Final[Mapping[str, Experiments]] = {
+    "v1model": {"packets": _packets, "load": _load, "mutated": _mutated, "programs": _programs},
+    "p4runtime": {"finsy": _finsy, "inserts": _inserts, "json": _json},
+    "tofino": {"compile": _compile},
 }
-
-
-def plan(results: Path, say: Say, options: FaithfulOptions) -> Plan:
-    """What P4 programs and P4Runtime clients of others need. Raises OptionError for a row that no group has."""
-    chosen: dict[str, Experiment] = {}
-    for group, experiments in GROUPS.items():
-        made = experiments(results, say, options)
-        chosen |= {f"{group}-{row}": made[row] for row in options.wanted(group, made)}
-    return Plan("faithful", chosen)
+"""The experiments by group and row."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,11 +26,8 @@ from sumwire_lab.network import fabric as fabrics
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import Degrade, LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
-from sumwire_lab.study.experiment import Say
-from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.processes import without_bmv2
+from sumwire_lab.verify.plan import Experiments, Verification, needs_bmv2
 from sumwire_lab.verify.shared import ACCURACY_GAP_MAX, ROUNDING
 
 FIRST_SHARE_MIN: Final = 0.95
@@ -229,100 +227,66 @@ TRIM_SHARE: Final = 0.2
 TRIM_SEEDS: Final = (1, 2, 3)
 
 
-def plan(results: Path, say: Say) -> Plan:
-    """Tagged packets: bad input, drop classes, priorities, spraying, failover, bounded loss, stragglers, trimming."""
-    runs = DlcpRuns(results, say)
-    return Plan(
-        "dlcp",
-        {
-            "bad input": bad_input_checks,
-            "overload, soft switch": lambda: overload_checks(run_overload("soft", results, say)),
-            "overload, bmv2": lambda: _overload_on_bmv2(results, say),
-            "two tensors": lambda: contention_checks(run_contention(results, say)),
-            "two spines": lambda: spines_checks(run_spines(results, say)),
-            "a dead spine": lambda: failover_checks(run_failover(results, say)),
-            "bounded loss": runs.bounded,
-            "full reliability": runs.reliable,
-            "a slow worker and a lossy link": runs.straggler,
-            "trimming": runs.trimming,
-            "congested": runs.congested,
-        },
-    )
+@needs_bmv2("overload, bmv2", "as on the soft switch")
+def _overload_on_bmv2(v: Verification) -> list[Check]:
+    found = overload_checks(run_overload("bmv2", v.results, v.say))
+    return [replace(check, check=f"bmv2: {check.check}") for check in found]
 
 
-def _overload_on_bmv2(results: Path, say: Say) -> list[Check]:
-    label = "overload, bmv2"
-    absent = without_bmv2(label, "as on the soft switch")
-    if absent:
-        return absent
-    return [
-        replace(check, check=f"bmv2: {check.check}") for check in overload_checks(run_overload("bmv2", results, say))
-    ]
+def _lossy(label: str, laned: LanedOptions, most: float, v: Verification) -> list[Check]:
+    clean = RunOptions(switch="soft", systems=DLCP, link=LINK, train=TRAIN, laned=laned)
+    return lossy_checks(label, v.entry(clean), v.entry(replace(clean, conditions=LOSS)), most)
 
 
-class DlcpRuns:
-    """The training runs. Each method makes the two or more runs that it compares."""
+def _straggler(v: Verification) -> list[Check]:
+    """One worker is slow and the link of another one is lossy; the quorum is one below the number of workers."""
+    healthy = RunOptions(switch="soft", systems=DLCP, link=SLOW_LINK, train=SLOW_TRAIN, laned=QUORUM)
+    return straggler_checks(v.entry(healthy), v.entry(replace(healthy, conditions=STRAGGLER)))
 
-    def __init__(self, results: Path, say: Say) -> None:
-        self._results = results
-        self._say = say
 
-    def bounded(self) -> list[Check]:
-        """1 % loss on every link, p = 3 %."""
-        return self._lossy("1 % loss on every link, bounded (p = 3 %)", BOUNDED, BOUNDED_MAX)
+def _trimming(v: Verification) -> list[Check]:
+    """One run trims some packets, another one drops them."""
+    cut, dropped = _degraded("trim", v), _degraded("drop", v)
+    return [*trimming_checks(_mean(cut), _mean(dropped)), *(replicas_check("cut", one) for one in cut)]
 
-    def reliable(self) -> list[Check]:
-        """1 % loss on every link, nothing missing."""
-        return self._lossy("1 % loss on every link, full reliability", RELIABLE, RELIABLE_MAX)
 
-    def straggler(self) -> list[Check]:
-        """One worker is slow and the link of another one is lossy; the quorum is one below the number of workers."""
-        healthy = RunOptions(switch="soft", systems=DLCP, link=SLOW_LINK, train=SLOW_TRAIN, laned=QUORUM)
-        slowed = replace(healthy, conditions=STRAGGLER)
-        return straggler_checks(self._dlcp(healthy), self._dlcp(slowed))
-
-    def trimming(self) -> list[Check]:
-        """One run trims some packets, another one drops them."""
-        cut, dropped = self._degraded("trim"), self._degraded("drop")
-        return [*trimming_checks(_mean(cut), _mean(dropped)), *(replicas_check("cut", one) for one in cut)]
-
-    def congested(self) -> list[Check]:
-        """Background TCP at half of every link, 1 % loss."""
-        options = RunOptions(
-            switch="soft",
-            systems=CONGESTED_SYSTEMS,
-            link=LINK,
-            train=CONGESTED_TRAIN,
-            conditions=CONGESTED,
-            laned=BOUNDED,
-        )
-        return congested_checks(self._run(options)["systems"])
-
-    def _lossy(self, label: str, laned: LanedOptions, most: float) -> list[Check]:
-        clean = RunOptions(switch="soft", systems=DLCP, link=LINK, train=TRAIN, laned=laned)
-        return lossy_checks(label, self._dlcp(clean), self._dlcp(replace(clean, conditions=LOSS)), most)
-
-    def _degraded(self, mode: str) -> list[dict[str, Any]]:
-        """Summary entries, one per seed. Missing packets count as zeros, and the loss bound allows for all of them."""
-        entries = []
-        for seed in TRIM_SEEDS:
-            laned = LanedOptions(
-                loss_bound=TRIM_SHARE + 0.1, divisor="workers", degrade=Degrade(mode, TRIM_SHARE, seed)
-            )
-            train = replace(TRIM_TRAIN, seed=seed)
-            entries.append(
-                self._dlcp(RunOptions(switch="soft", systems=DLCP, link=TRIM_LINK, train=train, laned=laned))
-            )
-        return entries
-
-    def _dlcp(self, options: RunOptions) -> dict[str, Any]:
-        entry: dict[str, Any] = self._run(options)["systems"]["dlcp"]
-        return entry
-
-    def _run(self, options: RunOptions) -> dict[str, Any]:
-        summary, _ = run(options, self._results, self._say)
-        return summary
+def _degraded(mode: str, v: Verification) -> list[dict[str, Any]]:
+    """Summary entries, one per seed. Missing packets count as zeros, and the loss bound allows for all of them."""
+    entries = []
+    for seed in TRIM_SEEDS:
+        laned = LanedOptions(loss_bound=TRIM_SHARE + 0.1, divisor="workers", degrade=Degrade(mode, TRIM_SHARE, seed))
+        train = replace(TRIM_TRAIN, seed=seed)
+        entries.append(v.entry(RunOptions(switch="soft", systems=DLCP, link=TRIM_LINK, train=train, laned=laned)))
+    return entries
 
 
 def _mean(entries: list[dict[str, Any]]) -> dict[str, float]:
     return {name: sum(entry[name] for entry in entries) / len(entries) for name in ("nmse", "accuracy")}
+
+
+def _congested(v: Verification) -> list[Check]:
+    """Background TCP at half of every link, 1 % loss."""
+    options = RunOptions(
+        switch="soft",
+        systems=CONGESTED_SYSTEMS,
+        link=LINK,
+        train=CONGESTED_TRAIN,
+        conditions=CONGESTED,
+        laned=BOUNDED,
+    )
+    return congested_checks(v.summary(options)["systems"])
+
+
+EXPERIMENTS: Final[Experiments] = {
+    "bad input": lambda _: bad_input_checks(),
+    "overload, soft switch": lambda v: overload_checks(run_overload("soft", v.results, v.say)),
+    "overload, bmv2": _overload_on_bmv2,
+    "two tensors": lambda v: contention_checks(run_contention(v.results, v.say)),
+    "two spines": lambda v: spines_checks(run_spines(v.results, v.say)),
+    "a dead spine": lambda v: failover_checks(run_failover(v.results, v.say)),
+    "bounded loss": partial(_lossy, "1 % loss on every link, bounded (p = 3 %)", BOUNDED, BOUNDED_MAX),
+    "full reliability": partial(_lossy, "1 % loss on every link, full reliability", RELIABLE, RELIABLE_MAX),
+    "a slow worker and a lossy link": _straggler,
+    "trimming": _trimming,
+    "congested": _congested,
+}

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
 
 from sumwire_lab.experiments import added_lines, outer_steps, sharded
 from sumwire_lab.experiments.sharded import GLOO, MBIT, RANKS, ROUNDED, SUMWIRE, Sharded
-from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.study.check import Check, absent, at_most, equal, holds, reported
-from sumwire_lab.study.experiment import Say
-from sumwire_lab.verify import security
-from sumwire_lab.verify.plan import Experiment, Plan
-from sumwire_lab.verify.processes import measured_by, run_tests
+from sumwire_lab.verify.plan import Experiment, Experiments, Verification
+from sumwire_lab.verify.processes import measured_by, shown_by
 
 LINES_MAX: Final = 3
 POINTS_MAX: Final = 0.5
@@ -75,7 +71,7 @@ def tree_checks(record: Mapping[str, Any]) -> list[Check]:
     ]  # fmt: skip
 
 
-_WHEEL: Final = "tests/system/test_wheel.py"
+_WORKS: Final = "works"
 _START: Final = "tests/system/test_start.py"
 # 64 ranks, and what tests and a quick try have.
 NODES, QUICK_NODES = (8, 8), (2, 4)
@@ -85,55 +81,48 @@ TURNS, QUICK_TURNS = 3, 1
 QUICK_EPOCHS: Final = 2
 
 
-def start(results: Path, say: Say, options: WaysOptions) -> Mapping[str, Experiment]:
-    """By row."""
-    return {
-        "wheel": partial(
-            _start_tests,
-            "the wheel in an environment with its dependencies: commands, a switch, four ranks", _WHEEL
-        ),
-        "empty": partial(
-            _start_tests,
-            "wheel and torch from the package index in an empty environment, without the controller's protobuf",
-            f"{_START}::test_wheel_and_torch_in_an_empty_environment",
-        ),
-        "eight": partial(
-            _start_tests,
-            "8 servers without a switch, as network namespaces: 8 installs, 8 starts, 1 `sumwire up`, no file",
-            f"{_START}::test_eight_servers",
-        ),
-        "examples": partial(_start_tests,
-            "examples from the wheel", f"{_START}::test_examples_from_the_wheel"),
-        "lines": partial(_lines, options),
-        "nodes": partial(_nodes, options),
-        "tree": partial(_tree, options),
-    }  # fmt: skip
+def _lines(v: Verification) -> list[Check]:
+    epochs = QUICK_EPOCHS if v.quick else added_lines.EPOCHS
+    return line_checks(added_lines.measured(v.options.seeds, epochs))
 
 
-def _start_tests(label: str, path: str) -> list[Check]:
-    return [security.tests_check(label, "works", run_tests([path]))]
-
-
-def _lines(options: WaysOptions) -> list[Check]:
-    epochs = QUICK_EPOCHS if options.quick else added_lines.EPOCHS
-    return line_checks(added_lines.measured(options.seeds, epochs))
-
-
-def _nodes(options: WaysOptions) -> list[Check]:
+def _nodes(v: Verification) -> list[Check]:
     """In a process of its own, which forks its ranks."""
-    wanted = (QUICK_NODES,) if options.quick else (QUICK_NODES, NODES)
-    return [_one_size(*size) for size in wanted]
+    wanted = (QUICK_NODES,) if v.quick else (QUICK_NODES, NODES)
+    return [node_check(measured_by("loopback", "nodes", *size)) for size in wanted]
 
 
-def _one_size(nodes: int, ranks: int) -> Check:
-    return node_check(measured_by("loopback", "nodes", nodes, ranks))
-
-
-def _tree(options: WaysOptions) -> list[Check]:
+def _tree(v: Verification) -> list[Check]:
     """In a process of its own, which forks its workers."""
     if os.geteuid() or shutil.which("ip") is None:
         return [absent("a tree of aggregators against a single one", "equal results", "needs root and the program ip")]
-    return tree_checks(measured_by("aggregator_tree", *TREE, QUICK_TURNS if options.quick else TURNS))
+    return tree_checks(measured_by("aggregator_tree", *TREE, QUICK_TURNS if v.quick else TURNS))
+
+
+START: Final[Experiments] = {
+    "wheel": shown_by(
+        "the wheel in an environment with its dependencies: commands, a switch, four ranks",
+        _WORKS,
+        "tests/system/test_wheel.py",
+    ),
+    "empty": shown_by(
+        "wheel and torch from the package index in an empty environment, without the controller's protobuf",
+        _WORKS,
+        f"{_START}::test_wheel_and_torch_in_an_empty_environment",
+    ),
+    "eight": shown_by(
+        "8 servers without a switch, as network namespaces: 8 installs, 8 starts, 1 `sumwire up`, no file",
+        _WORKS,
+        f"{_START}::test_eight_servers",
+    ),
+    "examples": shown_by("examples from the wheel", _WORKS, f"{_START}::test_examples_from_the_wheel"),
+    "lines": _lines,
+    "nodes": _nodes,
+    "tree": _tree,
+}
+
+
+# -- the backend of torch.distributed ----------------------------------------------------------------------
 
 
 RATIO_MIN: Final = 3.0
@@ -210,59 +199,55 @@ QUICK_SHARDED_STEPS: Final = 2
 LOSS_STEPS, QUICK_LOSS_STEPS = 400, 40
 
 
-def backend(results: Path, say: Say, options: WaysOptions) -> Mapping[str, Experiment]:
-    """By row."""
-    return {
-        "calls": partial(
-            _backend_tests,
-            "collectives, groups and asynchronous calls against gloo, 4 ranks", "equal within the precision",
-            "test_against_gloo.py",
-        ),
-        "parallel": partial(
-            _backend_tests,
-            "DDP, FSDP2, HSDP, ZeRO, tensor-parallel layers, pipelines against gloo, 4 ranks",
-            "equal within the precision", "test_parallel.py",
-        ),
-        "sizes": partial(
-            _backend_tests,
-            "DDP, FSDP2, tensor-parallel layers, new_group and asynchronous calls against gloo, 2 to 8 ranks",
-            "equal within the precision, exact ones bit for bit", "test_sizes.py",
-        ),
-        "forms": partial(
-            _backend_tests,
-            "the backend by \"cpu:sumwire\" and \"cpu:sumwire,cuda:nccl\", with a service's job and init's",
-            "sums go through the network", "test_forms.py",
-        ),
-        "torch": partial(_backend_tests,
-            "PyTorch's own tests that the page lists", "all pass", "test_torch_tests.py"),
-        "hooks": partial(
-            _backend_tests,
-            "FSDP2, HSDP and FSDP1 by hooks, ZeRO beside the hook of DDP, 4 ranks",
-            "means within the precision, error feedback, checkpoints bit for bit", "../sharded/test_sharded.py",
-        ),
-        "sharded": partial(_sharded, results, say, options),
-        "sharded-loss": partial(_sharded_loss, options),
-    }  # fmt: skip
-
-
-def _backend_tests(label: str, target: str, file: str) -> list[Check]:
-    return [security.tests_check(label, target, run_tests([f"{_FOLDER}/{file}"]))]
-
-
-def _sharded(results: Path, say: Say, options: WaysOptions) -> list[Check]:
+def _sharded(v: Verification) -> list[Check]:
     """HSDP has the target, and FSDP2 over all ranks with parameters gathered with 8 bits. A narrow model is reported,
     and FSDP2 with full ones."""
-    turns, steps = (1, QUICK_SHARDED_STEPS) if options.quick else (SHARDED_TURNS, sharded.STEPS)
-    run = partial(sharded.run_sharded, results, say)
+    turns, steps = (1, QUICK_SHARDED_STEPS) if v.quick else (SHARDED_TURNS, sharded.STEPS)
+    run = partial(sharded.run_sharded, v.results, v.say)
     hybrid = run(sharded.Training(replicas=True, steps=steps), turns=turns)
     narrow = run(sharded.Training(True, sharded.NARROW, steps), turns=1)
     whole = run(sharded.Training(False, steps=steps, systems=sharded.WITH_ROUNDED), turns=1)
     return [*hybrid_checks(hybrid), narrow_check(narrow), *whole_checks(whole)]
 
 
-def _sharded_loss(options: WaysOptions) -> list[Check]:
-    steps = QUICK_LOSS_STEPS if options.quick else LOSS_STEPS
-    return [sharded_loss_check(measured_by("loopback", "sharded", steps, *options.seeds))]
+def _sharded_loss(v: Verification) -> list[Check]:
+    steps = QUICK_LOSS_STEPS if v.quick else LOSS_STEPS
+    return [sharded_loss_check(measured_by("loopback", "sharded", steps, *v.options.seeds))]
+
+
+BACKEND: Final[Experiments] = {
+    "calls": shown_by(
+        "collectives, groups and asynchronous calls against gloo, 4 ranks",
+        "equal within the precision",
+        f"{_FOLDER}/test_against_gloo.py",
+    ),
+    "parallel": shown_by(
+        "DDP, FSDP2, HSDP, ZeRO, tensor-parallel layers, pipelines against gloo, 4 ranks",
+        "equal within the precision",
+        f"{_FOLDER}/test_parallel.py",
+    ),
+    "sizes": shown_by(
+        "DDP, FSDP2, tensor-parallel layers, new_group and asynchronous calls against gloo, 2 to 8 ranks",
+        "equal within the precision, exact ones bit for bit",
+        f"{_FOLDER}/test_sizes.py",
+    ),
+    "forms": shown_by(
+        'the backend by "cpu:sumwire" and "cpu:sumwire,cuda:nccl", with a service\'s job and init\'s',
+        "sums go through the network",
+        f"{_FOLDER}/test_forms.py",
+    ),
+    "torch": shown_by("PyTorch's own tests that the page lists", "all pass", f"{_FOLDER}/test_torch_tests.py"),
+    "hooks": shown_by(
+        "FSDP2, HSDP and FSDP1 by hooks, ZeRO beside the hook of DDP, 4 ranks",
+        "means within the precision, error feedback, checkpoints bit for bit",
+        f"{_FOLDER}/../sharded/test_sharded.py",
+    ),
+    "sharded": _sharded,
+    "sharded-loss": _sharded_loss,
+}
+
+
+# -- outer steps -------------------------------------------------------------------------------------------
 
 
 GLOO_LEAST: Final = 6.0
@@ -311,80 +296,65 @@ OUTER_STEPS, QUICK_OUTER_STEPS = 400, 40
 _OUTER_TESTS = ["tests/unit/host/training/test_outer.py", "tests/integration/host/training/test_outer.py"]
 
 
-def outer(results: Path, say: Say, options: WaysOptions) -> Mapping[str, Experiment]:
-    """By row."""
-    return {"equal": _equal, "time": partial(_time, results, say, options), "loss": partial(_outer_loss, options)}
+def _outer_loss(v: Verification) -> list[Check]:
+    steps = QUICK_OUTER_STEPS if v.quick else OUTER_STEPS
+    return [outer_loss_check(measured_by("loopback", "outer", steps, *v.options.seeds))]
 
 
-def _equal() -> list[Check]:
-    label = "outer steps: replicas bit-equal after each, 4 and 1 bits, parts, overlap, states, workers that come and go"
-    return [security.tests_check(label, "all pass", run_tests(_OUTER_TESTS))]
-
-
-def _time(results: Path, say: Say, options: WaysOptions) -> list[Check]:
-    return outer_time_checks(outer_steps.run_outer_steps(results, say, quick=options.quick))
-
-
-def _outer_loss(options: WaysOptions) -> list[Check]:
-    steps = QUICK_OUTER_STEPS if options.quick else OUTER_STEPS
-    return [outer_loss_check(measured_by("loopback", "outer", steps, *options.seeds))]
-
-
-_FILE: Final = "tests/system/test_packages.py"
-_WORKS: Final = "works"
-
-
-def packages(results: Path, say: Say, options: WaysOptions) -> Mapping[str, Experiment]:
-    """By row."""
-    return {
-        "extras": partial(
-            _package_tests,
-            "each extra alone in an empty environment, and beside current PyTorch",
-            "test_an_extra_alone_and_beside_pytorch", "test_the_host_library_brings_nothing_of_the_controller",
-        ),
-        "kernels": partial(
-            _package_tests,
-            "the wheel's compiled kernels without a compiler, and with a byte changed",
-            "test_kernels_come_compiled",
-        ),
-        "arm": partial(
-            _tests_with, "aarch64-linux-gnu-gcc", "the wheel's kernels for 64-bit Arm, by a cross compiler; not run",
-            "test_kernels_for_arm",
-        ),
-        "unit": partial(
-            _tests_with, "systemd-analyze", "the aggregator's unit, by systemd-analyze: verify, exposure at most 2.0",
-            "test_the_unit_of_systemd",
-        ),
-        "images": partial(
-            _tests_with, "debootstrap", "the images' steps in a bare Debian: aggregator, switch, controller",
-            "test_the_images_steps_in_a_bare_debian",
-        ),
-    }  # fmt: skip
-
-
-def _package_tests(label: str, *names: str) -> list[Check]:
-    return [security.tests_check(label, _WORKS, run_tests([f"{_FILE}::{name}" for name in names]))]
-
-
-def _tests_with(program: str, label: str, name: str) -> list[Check]:
-    if shutil.which(program) is None:
-        return [absent(label, _WORKS, f"{program} is not on PATH")]
-    return _package_tests(label, name)
-
-
-# By way, as in WAYS: from folder of results, printer and options to the experiments of its rows, by name.
-WAYS_IN: Final[Mapping[str, Callable[[Path, Say, WaysOptions], Mapping[str, Experiment]]]] = {
-    "start": start,
-    "backend": backend,
-    "outer": outer,
-    "packages": packages,
+OUTER: Final[Experiments] = {
+    "equal": shown_by(
+        "outer steps: replicas bit-equal after each, 4 and 1 bits, parts, overlap, states, workers that come and go",
+        "all pass",
+        *_OUTER_TESTS,
+    ),
+    "time": lambda v: outer_time_checks(outer_steps.run_outer_steps(v.results, v.say, quick=v.quick)),
+    "loss": _outer_loss,
 }
 
 
-def plan(results: Path, say: Say, options: WaysOptions) -> Plan:
-    """What somebody who comes anew needs, way by way. Raises OptionError for a row that no way has."""
-    chosen: dict[str, Experiment] = {}
-    for way, experiments in WAYS_IN.items():
-        made = experiments(results, say, options)
-        chosen |= {f"{way}-{row}": made[row] for row in options.wanted(way, made)}
-    return Plan("ways", chosen)
+# -- packages ----------------------------------------------------------------------------------------------
+
+
+def _packaged(label: str, *names: str, program: str | None = None) -> Experiment:
+    """A row of tests of packages, undecided without a program that they need."""
+
+    def measure(v: Verification) -> list[Check]:
+        if program is not None and shutil.which(program) is None:
+            return [absent(label, _WORKS, f"{program} is not on PATH")]
+        return shown_by(label, _WORKS, *(f"tests/system/test_packages.py::{name}" for name in names))(v)
+
+    return measure
+
+
+PACKAGES: Final[Experiments] = {
+    "extras": _packaged(
+        "each extra alone in an empty environment, and beside current PyTorch",
+        "test_an_extra_alone_and_beside_pytorch",
+        "test_the_host_library_brings_nothing_of_the_controller",
+    ),
+    "kernels": _packaged(
+        "the wheel's compiled kernels without a compiler, and with a byte changed", "test_kernels_come_compiled"
+    ),
+    "arm": _packaged(
+        "the wheel's kernels for 64-bit Arm, by a cross compiler; not run",
+        "test_kernels_for_arm",
+        program="aarch64-linux-gnu-gcc",
+    ),
+    "unit": _packaged(
+        "the aggregator's unit, by systemd-analyze: verify, exposure at most 2.0",
+        "test_the_unit_of_systemd",
+        program="systemd-analyze",
+    ),
+    "images": _packaged(
+        "the images' steps in a bare Debian: aggregator, switch, controller",
+        "test_the_images_steps_in_a_bare_debian",
+        program="debootstrap",
+    ),
+}
+WAYS_IN: Final[Mapping[str, Experiments]] = {
+    "start": START,
+    "backend": BACKEND,
+    "outer": OUTER,
+    "packages": PACKAGES,
+}
+"""By way, as in WAYS: the experiments of its rows."""

@@ -22,10 +22,10 @@ from sumwire_lab.faults import disturbed, repeated_runs, resumed, wrong_setups
 from sumwire_lab.faults.cases import FaultCase, FaultOutcome, carry_out
 from sumwire_lab.faults.rows import ROWS
 from sumwire_lab.network.topology import require_tools
-from sumwire_lab.options.life_options import LifeOptions, present
+from sumwire_lab.options.life_options import present
 from sumwire_lab.study.check import Check, absent, holds
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
-from sumwire_lab.verify.plan import Plan
+from sumwire_lab.verify.plan import Experiments, Verification
 from sumwire_lab.verify.shared import ACCURACY_GAP_MAX, ROUNDING, WHY_ABSENT
 
 RETURN_S_MAX: Final = 10.0
@@ -263,17 +263,13 @@ def _final(account: Record) -> float | None:
     return None if end is None else float(end["accuracy"])
 
 
-def plan(results: Path, say: Say, options: LifeOptions) -> Plan:
-    """Runs that survive real life: one experiment for each row, with all its switches and seeds side by side."""
-    return Plan("life", {row: partial(_row, row, results, say, options) for row in options.rows})
-
-
-def _row(row: str, results: Path, say: Say, options: LifeOptions) -> list[Check]:
+def _row(row: str, v: Verification) -> list[Check]:
     require_tools()
+    options = v.options
     there = [switch for switch in options.switches if switch in present()]
     cases = [case for switch in there for case in ROWS[row].cases(switch, options.seeds_of(switch))]
-    with _folder(results) as folder:
-        outcomes = _outcomes(cases, folder, say, options.parallel)
+    with _folder(v.results) as folder:
+        outcomes = _outcomes(cases, folder, v.say, options.parallel)
         return [
             _judged(row, switch, [one for one in outcomes if one.case.switch == switch], folder, there)
             for switch in options.switches
@@ -314,3 +310,7 @@ def _folder(results: Path) -> Iterator[Path]:
     finally:
         if not any(folder.iterdir()):
             folder.rmdir()
+
+
+EXPERIMENTS: Final[Experiments] = {row: partial(_row, row) for row in ROWS}
+"""By row: with all its switches and seeds side by side."""

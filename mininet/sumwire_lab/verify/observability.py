@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -25,14 +24,12 @@ from sumwire_lab.faults.cases import FaultCase, FaultOutcome, carry_out
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.life_options import LifeOptions, present
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions, TrainOptions
-from sumwire_lab.options.see_options import SeeOptions
 from sumwire_lab.run import training_run
 from sumwire_lab.study.check import Check, absent, at_most, holds
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.verify.fault_injection import SETUP_S_MAX, words_of
-from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.processes import run_module, run_tests
-from sumwire_lab.verify.security import tests_check
+from sumwire_lab.verify.plan import Experiments, Verification
+from sumwire_lab.verify.processes import run_module, run_tests, shown_by, tests_check
 from sumwire_lab.verify.shared import WHY_ABSENT
 
 _RIGHT: Final = (wrong_setups.RIGHT, wrong_setups.RIGHT_TREE)
@@ -212,60 +209,42 @@ _SPELLED: Final = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"
 _FOUND: Final = "fields equal to the golden model's; 0 malformed; lost and resent chunks found all"
 
 
-def plan(results: Path, say: Say, options: SeeOptions) -> Plan:
-    """Packets are shown as they are, and the doctor names what is wrong."""
-    made: Mapping[str, Callable[[], list[Check]]] = {
-        "tshark": partial(_tshark, options),
-        "decode": partial(_decode, options),
-        "scapy": partial(_scapy, options),
-        "doctor": partial(_doctor, results, say, options),
-        "report": partial(_report, results, say, options),
-        "live": _live,
-        "lab": _lab,
-        "tutorials": _tutorials,
-        "docs": partial(_docs, results),
-        "metrics": partial(_metrics, results, say, options),
-        "watched": partial(_watched, results, say, options),
-    }
-    return Plan("see", {row: made[row] for row in options.rows})
-
-
-def _metrics(results: Path, say: Say, options: SeeOptions) -> list[Check]:
+def _metrics(v: Verification) -> list[Check]:
     label, target = "metrics of a lossy run, scraped by Prometheus", "equal to summary.json"
     screen = tests_check("sumwire top at 80 x 24 and 200 x 60", "readable", run_tests([_SCREEN]))
     if not observed_runs.there():
         return [screen, absent(label, target, "prometheus is not on PATH (Debian's package prometheus)")]
     require_tools()
     with tempfile.TemporaryDirectory() as folder:
-        record = observed_runs.scraped(results, Path(folder), say, steps=options.amount(METRICS_STEPS))
+        record = observed_runs.scraped(v.results, Path(folder), v.say, steps=v.options.amount(METRICS_STEPS))
     return [screen, summary_check(record), top_cost_check(record)]
 
 
-def _watched(results: Path, say: Say, options: SeeOptions) -> list[Check]:
+def _watched(v: Verification) -> list[Check]:
     require_tools()
-    rounds, steps = options.amount(WATCHED_ROUNDS), options.amount(WATCHED_STEPS)
+    rounds, steps = v.options.amount(WATCHED_ROUNDS), v.options.amount(WATCHED_STEPS)
     with tempfile.TemporaryDirectory() as name:
-        runs = observed_runs.with_metrics(results, Path(name), say, steps=ROUND_STEPS, rounds=rounds)
-        windows = observed_runs.with_top(results, Path(name), say, steps=steps)
+        runs = observed_runs.with_metrics(v.results, Path(name), v.say, steps=ROUND_STEPS, rounds=rounds)
+        windows = observed_runs.with_top(v.results, Path(name), v.say, steps=steps)
     return [
         step_ratio_check("with metrics that nobody reads", runs),
         step_ratio_check("while sumwire top works", windows),
     ]
 
 
-def _run_of(options: SeeOptions) -> tuple[dict[str, str], str]:
+def _run_of(v: Verification) -> tuple[dict[str, str], str]:
     """What tells the tests how long their run is, and how a row puts it."""
-    chunks = options.amount(CHUNKS)
+    chunks = v.options.amount(CHUNKS)
     least = f"more than {PACKETS} packets" if chunks == CHUNKS else f"{chunks} chunks"
     return {"SUMWIRE_SEE_CHUNKS": str(chunks)}, f"{least} of a lossy run in a tree"
 
 
-def _tshark(options: SeeOptions) -> list[Check]:
-    environment, run = _run_of(options)
+def _tshark(v: Verification) -> list[Check]:
+    environment, run = _run_of(v)
     kinds = run_tests(["--require-tshark", _DISSECTOR, "-k", f"not {_WHOLE_RUN}"])
     whole = run_tests(["--require-tshark", _DISSECTOR, "-k", _WHOLE_RUN], environment)
     label = "tshark: every kind, flag and op, expert infos, values, request and answer"
-    steps = options.amount(LAB_STEPS)
+    steps = v.options.amount(LAB_STEPS)
     lab = run_tests(["--require-tshark", *_LAB_TREE], {"SUMWIRE_SEE_STEPS": str(steps)})
     return [
         tests_check(label, "equal to the golden model's; 0 malformed", kinds),
@@ -274,27 +253,22 @@ def _tshark(options: SeeOptions) -> list[Check]:
     ]
 
 
-def _decode(options: SeeOptions) -> list[Check]:
-    environment, run = _run_of(options)
+def _decode(v: Verification) -> list[Check]:
+    environment, run = _run_of(v)
     return [tests_check(f"sumwire decode: {run}", "every loss and every copy", run_tests([_DECODE], environment))]
 
 
-def _scapy(options: SeeOptions) -> list[Check]:
-    count = options.amount(PACKETS)
+def _scapy(v: Verification) -> list[Check]:
+    count = v.options.amount(PACKETS)
     outcomes = run_tests([_SCAPY], {"SUMWIRE_SCAPY_PACKETS": str(count)})
     return [
         tests_check(f"scapy: {count} random packets built and taken apart", "equal to the golden model's", outcomes)
     ]
 
 
-def _live() -> list[Check]:
+def _live(_: Verification) -> list[Check]:
     label, target = "a page that follows a run, in Chromium", "follows it, tells its end, and ends with it"
     return _without_browser(label, target) or [tests_check(label, target, run_tests(["--require-chromium", _LIVE]))]
-
-
-def _lab() -> list[Check]:
-    label = "a script on every host, sumwire.init() in it, Mininet's prompt, a lab left standing"
-    return [tests_check(label, "all of it; nothing is left", run_tests(["--require-mininet", _SCRIPT]))]
 
 
 def _without_browser(label: str, target: str) -> list[Check]:
@@ -304,24 +278,19 @@ def _without_browser(label: str, target: str) -> list[Check]:
     return [absent(label, target, why)] if missing else []
 
 
-def _report(results: Path, say: Say, options: SeeOptions) -> list[Check]:
+def _report(v: Verification) -> list[Check]:
     label = "report of a run in Chromium: light, dark, 390 pixels wide, under the pointer"
     target = "no console error, no side-scrolling, headline numbers equal to summary.json"
     if without := _without_browser(label, target):
         return without
-    train = TrainOptions(max_steps=options.amount(STEPS))
-    _, folder = training_run.run(RunOptions(train=train), results, say)
+    train = TrainOptions(max_steps=v.options.amount(STEPS))
+    _, folder = training_run.run(RunOptions(train=train), v.results, v.say)
     outcomes = run_tests(["--require-chromium", _BROWSER], {"SUMWIRE_RUN": str(folder.resolve())})
     return [tests_check(label, target, outcomes)]
 
 
-def _tutorials() -> list[Check]:
-    """Those that need what this machine lacks are skipped."""
-    return [tests_check("tutorials, gone through as they are printed", "end as printed", run_tests(list(_TUTORIALS)))]
-
-
-def _docs(results: Path) -> list[Check]:
-    built = run_module(["mkdocs", "build", "--strict", "--site-dir", str((results / "site").resolve())])
+def _docs(v: Verification) -> list[Check]:
+    built = run_module(["mkdocs", "build", "--strict", "--site-dir", str((v.results / "site").resolve())])
     spelled = run_module(["codespell_lib", *_SPELLED])
     label = "docs: links, sentences of at most 40 words, a test or a reason for each fenced block, examples as printed"
     return [
@@ -347,16 +316,37 @@ def _outcomes(cases: Sequence[FaultCase], folder: Path, say: Say) -> list[FaultO
     return list(outcomes.values())
 
 
-def _doctor(results: Path, say: Say, options: SeeOptions) -> list[Check]:
+def _doctor(v: Verification) -> list[Check]:
     require_tools()
     checks = []
-    for switch in options.doctored:
+    for switch in v.options.doctored:
         if switch not in present():
             checks.append(absent(f"doctor; {switch}", "each named", WHY_ABSENT[switch]))
             continue
-        folder = new_folder(results, latest=False)
-        found = doctors(switch, _outcomes(wrong_setups.doctor_cases(switch, 1), folder, say))
+        folder = new_folder(v.results, latest=False)
+        found = doctors(switch, _outcomes(wrong_setups.doctor_cases(switch, 1), folder, v.say))
         checks += found
         if all(check.holds for check in found):
             shutil.rmtree(folder)
     return checks
+
+
+EXPERIMENTS: Final[Experiments] = {
+    "tshark": _tshark,
+    "decode": _decode,
+    "scapy": _scapy,
+    "doctor": _doctor,
+    "report": _report,
+    "live": _live,
+    "lab": shown_by(
+        "a script on every host, sumwire.init() in it, Mininet's prompt, a lab left standing",
+        "all of it; nothing is left",
+        "--require-mininet",
+        _SCRIPT,
+    ),
+    # Those that need what this machine lacks are skipped.
+    "tutorials": shown_by("tutorials, gone through as they are printed", "end as printed", *_TUTORIALS),
+    "docs": _docs,
+    "metrics": _metrics,
+    "watched": _watched,
+}

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from statistics import fmean, median
 from typing import Final
 
@@ -14,12 +12,9 @@ from sumwire_lab.experiments import acp_modelled, digits_accuracy
 from sumwire_lab.experiments.digits_accuracy import EPOCHS
 from sumwire_lab.options import acp_options
 from sumwire_lab.options.acp_options import ACP, FUSION, NO_WFBP, WFBP, AcpOptions
-from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.recipes import TEXT
-from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, at_most, reported
-from sumwire_lab.study.experiment import Say
-from sumwire_lab.verify.plan import Experiment
+from sumwire_lab.verify.plan import Experiments, Verification
 
 ABLATION_MIN: Final = 1.15
 # Power-SGD's two all-reduces, one after the other, against ACP-SGD's one, over the same transport.
@@ -120,29 +115,27 @@ COMPARED: Final = {
 }
 
 
-def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
-    """By row."""
-    steps = QUICK_STEPS if options.quick else acp_modelled.STEPS
-    return {
-        "steps": lambda: modelled_checks(acp_modelled.measured(steps)),
-        "systems": lambda: system_checks(
-            acp_modelled.measured_systems(2 if options.quick else acp_modelled.SYSTEM_STEPS)
-        ),
-        "search": lambda: swept_checks(acp_modelled.swept(steps)),
-        "digits": lambda: _digits(options),
-        "group": partial(_over_the_group, results, say, options),
-    }
+def _digits(v: Verification) -> list[Check]:
+    return trained_checks(digits_accuracy.by_variant(v.options.seeds, QUICK_EPOCHS if v.quick else EPOCHS))
 
 
-def _digits(options: PapersOptions) -> list[Check]:
-    return trained_checks(digits_accuracy.by_variant(options.seeds, QUICK_EPOCHS if options.quick else EPOCHS))
-
-
-def _over_the_group(results: Path, say: Say, options: PapersOptions) -> list[Check]:
+def _over_the_group(v: Verification) -> list[Check]:
     """All in turn, once for every seed, so that what disturbs the machine disturbs all."""
     found: dict[str, list[float]] = {name: [] for name in COMPARED}
-    for _ in options.seeds:
+    for _ in v.options.seeds:
         for name, case in COMPARED.items():
-            summary, _folder = run(case.options, results, say)
-            found[name].append(summary["systems"][case.system]["step_s_p50"])
+            found[name].append(v.summary(case.options)["systems"][case.system]["step_s_p50"])
     return group_checks({name: fmean(seconds) for name, seconds in found.items()})
+
+
+def _steps(v: Verification) -> int:
+    return QUICK_STEPS if v.quick else acp_modelled.STEPS
+
+
+EXPERIMENTS: Final[Experiments] = {
+    "steps": lambda v: modelled_checks(acp_modelled.measured(_steps(v))),
+    "systems": lambda v: system_checks(acp_modelled.measured_systems(2 if v.quick else acp_modelled.SYSTEM_STEPS)),
+    "search": lambda v: swept_checks(acp_modelled.swept(_steps(v))),
+    "digits": _digits,
+    "group": _over_the_group,
+}

@@ -4,28 +4,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
-from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import ring_loss, tcp_server
 from sumwire_lab.experiments.early_forward import EarlyForwardOutcome, run_early_forward
 from sumwire_lab.experiments.ring_loss import BOUNDED, GLOO, RELIABLE, RingLoss, RingOutcome
 from sumwire_lab.experiments.tcp_server import TcpServer, run_tcp_server
 from sumwire_lab.options.conditions import Conditions
-from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, at_most, equal, reported
-from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify.dlcp import FIRST_SHARE_MIN, replicas_check
-from sumwire_lab.verify.plan import Experiment
-from sumwire_lab.verify.processes import run_module, without_bmv2
+from sumwire_lab.verify.plan import Experiment, Experiments, Verification, needs_bmv2
+from sumwire_lab.verify.processes import simulated
 
 SERVER_MIN: Final = 1.5
 MECHANISM_MIN: Final = 1.05
@@ -177,126 +171,109 @@ SERVER_BOUND: Final = 0.05
 LOSS_BOUND: Final = 0.03
 
 
-def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
-    """By row."""
-    runs = PaperRuns(results, say, options)
-    return {
-        "server": runs.server,
-        "transports": runs.transports,
-        "server-soft": lambda: runs.drops("soft"),
-        "server-bmv2": lambda: runs.drops("bmv2"),
-        "loss": runs.loss,
-        "incast": runs.incast,
-        "conserved": lambda: _conserved(results, QUICK_SCHEDULES if options.quick else SCHEDULES),
-        "ring": lambda: _ring(RingLoss(turns=QUICK_TURNS if options.quick else RingLoss.turns)),
-        "early-forward": lambda: early_forward_checks(run_early_forward(results, say, turns=1 if options.quick else 3)),
-    }
+def _conserved(v: Verification) -> list[Check]:
+    """Simulated jobs, many in trees and with a bound, under loss: nothing that workers gave is lost or counts twice."""
+    count = QUICK_SCHEDULES if v.quick else SCHEDULES
+    return conserved_checks(simulated(v.results, count), count)
 
 
-def _ring(options: RingLoss) -> list[Check]:
+def _ring(v: Verification) -> list[Check]:
+    options = RingLoss(turns=QUICK_TURNS if v.quick else RingLoss.turns)
     return ring_checks(options, ring_loss.measured(options))
 
 
-def _conserved(results: Path, count: int) -> list[Check]:
-    """Simulated jobs, many in trees and with a bound, under loss: nothing that workers gave is lost or counts twice."""
-    file = results / "simulate.json"
-    file.unlink(missing_ok=True)
-    ended = run_module(["simulate", "--seeds", str(count), "--keep-going", "--quiet", "--json", str(file)])
-    if not file.exists():
-        raise LabError(f"the simulator ended with {ended.status}: {ended.last_line}")
-    return conserved_checks(json.loads(file.read_text()), count)
+def _behind(seed: int) -> RunOptions:
+    """A server behind the switch, with more background traffic than its link carries."""
+    return RunOptions(
+        switch="soft",
+        server=True,
+        systems=("dlcp",),
+        link=LINK,
+        train=TrainOptions(max_steps=STEPS, seed=seed),
+        conditions=OVERLOAD,
+        laned=LanedOptions(loss_bound=SERVER_BOUND),
+    )
 
 
-class PaperRuns:
-    """The training runs. Sides that are compared are run in turn, seed by seed."""
+def _drops(switch: str) -> Experiment:
+    """Which packets a P4 switch drops before its queue to a server."""
+    label = f"server behind a P4 switch ({switch}), background 1.3 x its link"
 
-    def __init__(self, results: Path, say: Say, options: PapersOptions) -> None:
-        self._results = results
-        self._say = say
-        self._seeds = options.seeds
+    def measure(v: Verification) -> list[Check]:
+        return gradient_drops(label, v.entry(replace(_behind(v.options.seeds[0]), switch=switch)))
 
-    def drops(self, switch: str) -> list[Check]:
-        """Which packets a P4 switch drops before its queue to a server."""
-        label = f"server behind a P4 switch ({switch}), background 1.3 x its link"
-        absent = without_bmv2(label, "as on the soft switch") if switch == "bmv2" else []
-        if absent:
-            return absent
-        behind = replace(self._behind(self._seeds[0]), switch=switch)
-        return gradient_drops(label, self._entry(behind))
+    return needs_bmv2(label, "as on the soft switch")(measure) if switch == "bmv2" else measure
 
-    def server(self) -> list[Check]:
-        """DLCP against reliable and untagged packets, and without each of its mechanisms."""
-        thc, dlcp = [], []
-        without: dict[str, list[float]] = {name: [] for name in WITHOUT}
-        for seed in self._seeds:
-            behind = self._behind(seed)
-            thc.append(self._entry(replace(behind, systems=("thc",), laned=LanedOptions()))["step_s"])
-            dlcp.append(self._entry(behind)["step_s"])
-            for name, given in WITHOUT.items():
-                without[name].append(self._entry(replace(behind, laned=replace(behind.laned, **given)))["step_s"])
-        return server_checks(thc, dlcp, without)
 
-    def transports(self) -> list[Check]:
-        """DLCP against the transports that the papers compare it with."""
-        dlcp: list[float] = []
-        others: dict[str, list[float]] = {}
-        cut: list[int] = []
-        controls = tcp_server.known_controls()
-        for seed in self._seeds:
-            behind = self._behind(seed)
-            entry = self._entry(behind)
-            dlcp.append(entry["comm_s_per_step"])
-            for name, given in BASELINES.items():
-                other = self._entry(replace(behind, laned=replace(behind.laned, **given)))
-                others.setdefault(name, []).append(other["comm_s_per_step"])
-                cut.append(trimmed(other))
-            for control in controls:
-                seconds = run_tcp_server(
-                    TcpServer(entry["parameters"], STEPS, control), behind, self._results, self._say
-                )
-                others.setdefault(f"TCP ({control})", []).append(fmean(seconds))
-        return transport_checks(dlcp, others, cut)
+def _server(v: Verification) -> list[Check]:
+    """DLCP against reliable and untagged packets, and without each of its mechanisms, in turn, seed by seed."""
+    thc, dlcp = [], []
+    without: dict[str, list[float]] = {name: [] for name in WITHOUT}
+    for behind in map(_behind, v.options.seeds):
+        thc.append(v.entry(replace(behind, systems=("thc",), laned=LanedOptions()))["step_s"])
+        dlcp.append(v.entry(behind)["step_s"])
+        for name, given in WITHOUT.items():
+            without[name].append(v.entry(replace(behind, laned=replace(behind.laned, **given)))["step_s"])
+    return server_checks(thc, dlcp, without)
 
-    def loss(self) -> list[Check]:
-        """1 % loss on every link of a star, with and without a bound, and without any loss."""
-        base = RunOptions(switch="soft", systems=("dlcp",), link=LINK, conditions=LOSS)
-        label = "1 % loss on every link, p = 0 / p = 3 %"
-        sides = self._sides(base, LOSS_BOUND, LOSS_STEPS, {"conditions": Conditions()})
-        return bounded_checks(label, *sides, (LOSS_MIN, LOSS_MIN))
 
-    def incast(self) -> list[Check]:
-        """Incast into a server's port with background traffic, with and without a bound, and with nothing dropped."""
-        label = "incast into a server's port, background 1.3 x, p = 0 / p = 5 %"
-        base = self._behind(self._seeds[0])
-        sides = self._sides(base, SERVER_BOUND, STEPS, {"laned": replace(base.laned, loss_bound=0.0, drops=False)})
-        return bounded_checks(label, *sides, (INCAST_MEAN_MIN, INCAST_P99_MIN))
+def _transports(v: Verification) -> list[Check]:
+    """DLCP against the transports that the papers compare it with, in turn, seed by seed."""
+    dlcp: list[float] = []
+    others: dict[str, list[float]] = {}
+    cut: list[int] = []
+    controls = tcp_server.known_controls()
+    for behind in map(_behind, v.options.seeds):
+        entry = v.entry(behind)
+        dlcp.append(entry["comm_s_per_step"])
+        for name, given in BASELINES.items():
+            other = v.entry(replace(behind, laned=replace(behind.laned, **given)))
+            others.setdefault(name, []).append(other["comm_s_per_step"])
+            cut.append(trimmed(other))
+        for control in controls:
+            seconds = run_tcp_server(TcpServer(entry["parameters"], STEPS, control), behind, v.results, v.say)
+            others.setdefault(f"TCP ({control})", []).append(fmean(seconds))
+    return transport_checks(dlcp, others, cut)
 
-    def _behind(self, seed: int) -> RunOptions:
-        return RunOptions(
-            switch="soft",
-            server=True,
-            systems=("dlcp",),
-            link=LINK,
-            train=TrainOptions(max_steps=STEPS, seed=seed),
-            conditions=OVERLOAD,
-            laned=LanedOptions(loss_bound=SERVER_BOUND),
-        )
 
-    def _sides(
-        self, base: RunOptions, bound: float, steps: int, lossless: Mapping[str, Any]
-    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-        """Entries of reliable and of bounded runs, and of reliable ones in which nothing is lost, one for each seed.
-        `lossless`: what is otherwise then."""
-        reliable = replace(base, laned=replace(base.laned, loss_bound=0.0))
-        bounded = replace(base, laned=replace(base.laned, loss_bound=bound))
-        found: tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]] = ([], [], [])
-        for seed in self._seeds:
-            train = TrainOptions(max_steps=steps, seed=seed)
-            for entries, side in zip(found, (reliable, bounded, replace(reliable, **lossless)), strict=True):
-                entries.append(self._entry(replace(side, train=train)))
-        return found
+def _loss(v: Verification) -> list[Check]:
+    """1 % loss on every link of a star, with and without a bound, and without any loss."""
+    base = RunOptions(switch="soft", systems=("dlcp",), link=LINK, conditions=LOSS)
+    sides = _sides(v, base, LOSS_BOUND, LOSS_STEPS, {"conditions": Conditions()})
+    return bounded_checks("1 % loss on every link, p = 0 / p = 3 %", *sides, (LOSS_MIN, LOSS_MIN))
 
-    def _entry(self, options: RunOptions) -> dict[str, Any]:
-        summary, _ = run(options, self._results, self._say)
-        entry: dict[str, Any] = summary["systems"][options.systems[0]]
-        return entry
+
+def _incast(v: Verification) -> list[Check]:
+    """Incast into a server's port with background traffic, with and without a bound, and with nothing dropped."""
+    label = "incast into a server's port, background 1.3 x, p = 0 / p = 5 %"
+    base = _behind(v.options.seeds[0])
+    sides = _sides(v, base, SERVER_BOUND, STEPS, {"laned": replace(base.laned, loss_bound=0.0, drops=False)})
+    return bounded_checks(label, *sides, (INCAST_MEAN_MIN, INCAST_P99_MIN))
+
+
+def _sides(
+    v: Verification, base: RunOptions, bound: float, steps: int, lossless: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Entries of reliable and of bounded runs, and of reliable ones in which nothing is lost, one for each seed.
+    `lossless`: what is otherwise then."""
+    reliable = replace(base, laned=replace(base.laned, loss_bound=0.0))
+    bounded = replace(base, laned=replace(base.laned, loss_bound=bound))
+    found: tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]] = ([], [], [])
+    for seed in v.options.seeds:
+        train = TrainOptions(max_steps=steps, seed=seed)
+        for entries, side in zip(found, (reliable, bounded, replace(reliable, **lossless)), strict=True):
+            entries.append(v.entry(replace(side, train=train)))
+    return found
+
+
+EXPERIMENTS: Final[Experiments] = {
+    "server": _server,
+    "transports": _transports,
+    "server-soft": _drops("soft"),
+    "server-bmv2": _drops("bmv2"),
+    "loss": _loss,
+    "incast": _incast,
+    "conserved": _conserved,
+    "ring": _ring,
+    "early-forward": lambda v: early_forward_checks(run_early_forward(v.results, v.say, turns=1 if v.quick else 3)),
+}

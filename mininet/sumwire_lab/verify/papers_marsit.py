@@ -6,17 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from sumwire.codec.ssdm import MOMENTUM
 
 from sumwire_lab.experiments import closed_forms, digits_accuracy
 from sumwire_lab.experiments.digits_accuracy import EPOCHS, Digits
-from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.study.check import Check, at_most, holds, reported
-from sumwire_lab.study.experiment import Say
-from sumwire_lab.verify.plan import Experiment
+from sumwire_lab.verify.plan import Experiments, Verification
 from sumwire_lab.verify.processes import ROOT
 from sumwire_lab.verify.shared import ROUNDING
 
@@ -67,19 +64,11 @@ def ef_sign_check(error: float, scales: Sequence[float], rounds: int) -> Check:
     return at_most(label, error, EF_SIGN_ERROR_MAX)
 
 
-def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
-    """By row."""
-    epochs = 2 if options.quick else EPOCHS
-    return {
-        "readme": partial(_readme, options, epochs),
-        **{inner.lower(): partial(_periods, inner, options, epochs) for inner in digits_accuracy.INNER},
-        "matching": _matching,
-        "ssdm": partial(_ssdm, options),
-        "ef-sign": _ef_sign,
-    }
+def _epochs(v: Verification) -> int:
+    return 2 if v.quick else EPOCHS
 
 
-def _readme(options: PapersOptions, epochs: int) -> list[Check]:
+def _readme(v: Verification) -> list[Check]:
     """As printed; and what it owes to the rule for the step, and to the lead."""
     printed = digits_accuracy.as_printed((ROOT / "README.md").read_text())
     without = {
@@ -87,16 +76,17 @@ def _readme(options: PapersOptions, epochs: int) -> list[Check]:
         "global_lr 1e-3": digits_accuracy.marsit("momentum", 100, global_lr=1e-3),
         "lead 1, global_lr 1e-3": digits_accuracy.marsit("momentum", 100, lead=1.0, global_lr=1e-3),
     }
-    found = digits_accuracy.accuracies(printed, options.seeds, epochs=epochs)
-    worse = {name: digits_accuracy.accuracies(made, options.seeds, epochs=epochs) for name, made in without.items()}
-    return [readme_check(found), reported("README's Marsit example with other settings: test accuracy by seed", worse)]
+    accuracies = partial(digits_accuracy.accuracies, seeds=v.options.seeds, epochs=_epochs(v))
+    worse = {name: accuracies(made) for name, made in without.items()}
+    label = "README's Marsit example with other settings: test accuracy by seed"
+    return [readme_check(accuracies(printed)), reported(label, worse)]
 
 
-def _periods(inner: str, options: PapersOptions, epochs: int) -> list[Check]:
-    return [period_check(inner, digits_accuracy.by_period(inner, options.seeds, epochs=epochs))]
+def _periods(inner: str, v: Verification) -> list[Check]:
+    return [period_check(inner, digits_accuracy.by_period(inner, v.options.seeds, epochs=_epochs(v)))]
 
 
-def _matching() -> list[Check]:
+def _matching(_: Verification) -> list[Check]:
     found = {workers: closed_forms.matching_rates(workers) for workers in closed_forms.MATCHING_EXPECTED}
     expected = {
         "ring": closed_forms.MATCHING_EXPECTED,
@@ -109,18 +99,27 @@ def _matching() -> list[Check]:
     ]
 
 
-def _ssdm(options: PapersOptions) -> list[Check]:
+def _ssdm(v: Verification) -> list[Check]:
     """With its momentum, and without."""
-    epochs = 2 if options.quick else digits_accuracy.SSDM_EPOCHS
+    epochs = 2 if v.quick else digits_accuracy.SSDM_EPOCHS
     found = {
         momentum: [
             Digits(digits_accuracy.ssdm(momentum=momentum), seed, epochs=epochs, scheduled=True).accuracy()
-            for seed in options.seeds
+            for seed in v.options.seeds
         ]
         for momentum in (MOMENTUM, 0.0)
     }
     return [ssdm_check(found[MOMENTUM]), reported("SSDM without momentum: test accuracy by seed", found[0.0])]
 
 
-def _ef_sign() -> list[Check]:
+def _ef_sign(_: Verification) -> list[Check]:
     return [ef_sign_check(digits_accuracy.ef_sign_error(), digits_accuracy.SCALES, digits_accuracy.ROUNDS)]
+
+
+EXPERIMENTS: Final[Experiments] = {
+    "readme": _readme,
+    **{inner.lower(): partial(_periods, inner) for inner in digits_accuracy.INNER},
+    "matching": _matching,
+    "ssdm": _ssdm,
+    "ef-sign": _ef_sign,
+}

@@ -8,7 +8,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import sumwire_controller
@@ -26,16 +25,13 @@ from sumwire_lab.experiments.closed_forms import least_errors
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.conditions import Conditions, OfHost
-from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.thc_variants import THC, ThcOptions
-from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_most, equal, reported
-from sumwire_lab.study.experiment import Say
 from sumwire_lab.training import digits_data
-from sumwire_lab.verify.plan import Experiment
+from sumwire_lab.verify.plan import Experiments, Verification
 
 # Relative; both sides are computed in float64, in other orders.
 SAME: Final = 1e-9
@@ -110,18 +106,7 @@ VALUES: Final = 400_000
 _SERVER: Final = "10.0.0.9"
 
 
-def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
-    """By row."""
-    return {
-        "tables": _tables,
-        "uniform": _uniform,
-        "workers": lambda: _workers(options),
-        "quorum": lambda: _quorum(results, say, options),
-        "many": lambda: many_checks({workers: _wide_error(workers) for workers in MANY}),
-    }
-
-
-def _tables() -> list[Check]:
+def _tables(_: Verification) -> list[Check]:
     begun = time.process_time()
     for workers in WORKERS:
         for_workers(workers)
@@ -133,7 +118,7 @@ def _tables() -> list[Check]:
     return [*table_checks(errors_found, least, seconds), *way_checks(found)]
 
 
-def _uniform() -> list[Check]:
+def _uniform(_: Verification) -> list[Check]:
     ratios = {}
     for workers in WORKERS:
         solved, even = chosen_table("thc", workers), chosen_table("thc-uniform", workers)
@@ -149,13 +134,14 @@ def _wide_error(workers: int) -> float:
     return float(sent.residual().square().sum() / x.square().sum())
 
 
-def _workers(options: PapersOptions) -> list[Check]:
+def _workers(v: Verification) -> list[Check]:
     """Trained in one process: THC against the exact mean."""
-    ours = ThcOptions({"thc": THC}, TRAINED, options.seeds, **(_QUICK if options.quick else {}))
+    seeds = v.options.seeds
+    ours = ThcOptions({"thc": THC}, TRAINED, seeds, **(_QUICK if v.quick else {}))
     samples = digits_data.load()
     found = {
         workers: tuple(
-            statistics.mean(train_variant(case, workers, seed, ours, samples).accuracy for seed in options.seeds)
+            statistics.mean(train_variant(case, workers, seed, ours, samples).accuracy for seed in seeds)
             for case in (None, THC)
         )
         for workers in TRAINED
@@ -163,20 +149,16 @@ def _workers(options: PapersOptions) -> list[Check]:
     return accuracy_checks(found)
 
 
-def _quorum(results: Path, say: Say, options: PapersOptions) -> list[Check]:
+def _quorum(v: Verification) -> list[Check]:
     """A worker that computes three times slower, with THC from all and from three of four."""
-    train_options = TrainOptions(max_steps=QUICK_STEPS if options.quick else None)
-    summary, _ = run(
-        RunOptions(
-            systems=("thc", "thc-bounded"),
-            train=train_options,
-            conditions=Conditions(slow=OfHost(3, SLOWER)),
-            laned=LanedOptions(quorum=3),
-        ),
-        results,
-        say,
+    options = RunOptions(
+        systems=("thc", "thc-bounded"),
+        train=TrainOptions(max_steps=QUICK_STEPS if v.quick else None),
+        conditions=Conditions(slow=OfHost(3, SLOWER)),
+        laned=LanedOptions(quorum=3),
     )
-    return quorum_checks(summary["systems"]["thc"], summary["systems"]["thc-bounded"])
+    systems = v.summary(options)["systems"]
+    return quorum_checks(systems["thc"], systems["thc-bounded"])
 
 
 def _by_hand(workers: int) -> ThcTable:
@@ -216,4 +198,12 @@ WAYS: Final[Mapping[str, Callable[[int], ThcTable]]] = {
     CONTROLLER: partial(chosen_table, "thc"),
     "a job file by hand": _by_hand,
     "sumwire up and init()": _by_up,
+}
+
+EXPERIMENTS: Final[Experiments] = {
+    "tables": _tables,
+    "uniform": _uniform,
+    "workers": _workers,
+    "quorum": _quorum,
+    "many": lambda _: many_checks({workers: _wide_error(workers) for workers in MANY}),
 }

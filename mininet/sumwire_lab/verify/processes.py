@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +19,9 @@ from xml.etree import ElementTree
 from nativelib import programs
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.network.switches import BMV2
 from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS
-from sumwire_lab.study.check import Check, absent, holds
+from sumwire_lab.study.check import Check, holds
+from sumwire_lab.verify.plan import Verification, needs_bmv2
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PACKET_TESTS: Final = "tests/packet"
@@ -32,23 +32,15 @@ _TEST_SECONDS: Final = 600
 _PYTEST: Final = ("-v", "--long")
 # Of a failed test's message, from both of its ends.
 _SAID: Final = 300
-_BENCH_SECONDS: Final = 300.0
 _COMMAND_SECONDS: Final = 7200.0
+_PROGRAM: Final = "p4src/build/sumwire.json"
 AGGREGATOR_PIECE: Final = AGGREGATOR_SLOTS // 2
 """Slots at a time: half of the job's, as many as hosts keep under way."""
 
 
-def without_bmv2(label: str, target: str) -> list[Check]:
-    """The row of a check that needs bmv2 on a machine without it; empty if bmv2 is on PATH."""
-    return [] if shutil.which(BMV2) else [absent(label, target, f"{BMV2} is not on PATH")]
-
-
-def packet_tests() -> list[Check]:
+@needs_bmv2("every packet test on bmv2", "green")
+def packet_tests(_: Verification) -> list[Check]:
     """Run every packet test on bmv2: one check."""
-    label, target = "every packet test on bmv2", "green"
-    without = without_bmv2(label, target)
-    if without:
-        return without
     done = subprocess.run(
         programs.starter("pytest", "-q", "-m", "bmv2", "--require-bmv2", PACKET_TESTS),
         cwd=ROOT,
@@ -59,35 +51,21 @@ def packet_tests() -> list[Check]:
         timeout=_TESTS_SECONDS,
     )
     last = done.stdout.strip().splitlines()[-1:] or ["(no output)"]
-    return [holds(label, last[0], target, done.returncode == 0)]
+    return [holds("every packet test on bmv2", last[0], "green", done.returncode == 0)]
 
 
 def codec_record(results: Path) -> dict[str, Any]:
     """A THC round (encode, decode, error feedback) of a million values, as `make bench-codec` measures it."""
-    return _record("bench-codec", ["--values", "1000000"], results)
+    # The exit code says whether the benchmark's own target holds. The verify commands say that themselves.
+    words = ["sumwire_lab", "bench-codec", "--values", "1000000"]
+    record: dict[str, Any] = recorded(words, results / "bench-codec.json")
+    return record
 
 
 def aggregator_us(results: Path) -> float:
     """CPU microseconds of a THC contribution in the software aggregator, with trains as hosts send them."""
-    return float(_record("bench-aggregator", ["--piece", str(AGGREGATOR_PIECE)], results)["cpu_us"])
-
-
-def _record(command: str, arguments: Sequence[str], results: Path) -> dict[str, Any]:
-    """What a benchmark without a network writes, to COMMAND.json. Raises LabError if it ends without that."""
-    path = results / f"{command}.json"
-    path.unlink(missing_ok=True)
-    # Its exit code says whether its own target holds. The verify commands say that themselves.
-    done = subprocess.run(
-        programs.module("sumwire_lab", command, *arguments, "--json", str(path)),
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=_BENCH_SECONDS,
-    )
-    if not path.exists():
-        raise LabError(f"{command} ended with {done.returncode}: {done.stderr[-500:]}")
-    record: dict[str, Any] = json.loads(path.read_text())
-    return record
+    words = ["sumwire_lab", "bench-aggregator", "--piece", str(AGGREGATOR_PIECE)]
+    return float(recorded(words, results / "bench-aggregator.json")["cpu_us"])
 
 
 @dataclass(frozen=True)
@@ -101,6 +79,32 @@ class Ended:
 def run_module(words: Sequence[str]) -> Ended:
     """Run `python -m WORDS` in the checkout; modules of the tests are found too."""
     return run_words(programs.module(*words))
+
+
+def recorded(words: Sequence[str], file: Path) -> Any:
+    """What a module writes as JSON to `--json FILE`. It is run as by :func:`run_module`.
+
+    Raises LabError if it ends without that.
+    """
+    file.unlink(missing_ok=True)
+    ended = run_module([*words, "--json", str(file.resolve())])
+    if not file.exists():
+        raise LabError(f"{' '.join(words)} ended with {ended.status}: {ended.last_line}")
+    return json.loads(file.read_text())
+
+
+def simulated(results: Path, count: int) -> dict[str, Any]:
+    """The record of so many simulated schedules."""
+    words = ["simulate", "--seeds", str(count), "--keep-going", "--quiet"]
+    record: dict[str, Any] = recorded(words, results / "simulate.json")
+    return record
+
+
+def fuzzed_programs(count: int) -> Ended:
+    """Run so many mutations of the program and of the tests' ones, as `make fuzz-programs` does."""
+    small = (ROOT / "tests" / "helpers").glob("*/programs/*.json")
+    found = sorted(str(path.relative_to(ROOT)) for path in small if path.name != "sources.json")
+    return run_module(["softswitch.fuzz.programs", _PROGRAM, *found, "--mutations", str(count)])
 
 
 def measured_by(experiment: str, *words: object) -> Any:
@@ -163,6 +167,24 @@ def run_tests(arguments: Sequence[str], environment: Mapping[str, str] | None = 
         if not report.exists():
             raise LabError(f"{words} ended with {done.returncode}: {done.stdout[-500:]}")
         return outcomes(report.read_text())
+
+
+def shown_by(label: str, target: str, *paths: str) -> Callable[[Verification], list[Check]]:
+    """The experiment of a row that tests show, by paths of pytest."""
+    return lambda _: [tests_check(label, target, run_tests(paths))]
+
+
+def tests_check(label: str, target: str, outcomes: Mapping[str, str]) -> Check:
+    """A row that tests show: all of them passed, and at least one ran. Of those that failed it says why."""
+    counted = Counter(outcomes.values())
+    said = outcomes.said if isinstance(outcomes, Outcomes) else {}
+    bad = [": ".join(filter(None, (name, said.get(name)))) for name, one in outcomes.items() if one == "failed"]
+    return holds(label, dict(counted), target, bool(counted["passed"]) and not bad, "; ".join(bad[:3]))
+
+
+def command_check(label: str, target: str, ended: Ended) -> Check:
+    """A row that a command shows by its exit status."""
+    return holds(label, ended.last_line, target, ended.status == 0)
 
 
 def outcomes(junit: str) -> Outcomes:

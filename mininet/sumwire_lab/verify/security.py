@@ -6,24 +6,27 @@ have come of it.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nativelib import programs
 
-from sumwire_lab.errors import LabError
 from sumwire_lab.experiments.authentication import run_keyed
 from sumwire_lab.experiments.hostile_hosts import run_beside, run_forged
 from sumwire_lab.experiments.secure_aggregation import run_blind
-from sumwire_lab.options.trust_options import TrustOptions
 from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
-from sumwire_lab.study.experiment import Say
-from sumwire_lab.verify.plan import Experiment, Plan
-from sumwire_lab.verify.processes import ROOT, Ended, Outcomes, run_module, run_tests, run_words
+from sumwire_lab.verify.plan import Experiment, Experiments, Verification
+from sumwire_lab.verify.processes import (
+    command_check,
+    fuzzed_programs,
+    recorded,
+    run_module,
+    run_tests,
+    run_words,
+    shown_by,
+    simulated,
+    tests_check,
+)
 
 
 def blind_checks(record: Mapping[str, Any]) -> list[Check]:
@@ -102,24 +105,6 @@ ATTACKS: Final[Mapping[str, Sequence[str]]] = {
         "tests/packet/test_guard.py",
     ),
 }
-
-
-def attack_check(number: int, what: str, outcomes: Mapping[str, str]) -> Check:
-    """One of the attacks. `outcomes`: of its tests; a test that this machine skips shows nothing."""
-    return tests_check(f"attack {number}, {what}", REFUSED, outcomes)
-
-
-def tests_check(label: str, target: str, outcomes: Mapping[str, str]) -> Check:
-    """A row that tests show: all of them passed, and at least one ran. Of those that failed it says why."""
-    counted = Counter(outcomes.values())
-    said = outcomes.said if isinstance(outcomes, Outcomes) else {}
-    bad = [": ".join(filter(None, (name, said.get(name)))) for name, one in outcomes.items() if one == "failed"]
-    return holds(label, dict(counted), target, bool(counted["passed"]) and not bad, "; ".join(bad[:3]))
-
-
-def command_check(label: str, target: str, ended: Ended) -> Check:
-    """A row that a command shows by its exit status."""
-    return holds(label, ended.last_line, target, ended.status == 0)
 
 
 def network_checks(record: Mapping[str, Any]) -> list[Check]:
@@ -206,106 +191,75 @@ QUICK_STEPS: Final = 20
 NO_EFFECT: Final = "0 effects on sums, 0 runs ended"
 _FORGED_TESTS: Final = "tests/packet/test_forged.py"
 _DOORS: Final = "tests/integration/controller/deploy/test_doors.py"
-_JSON: Final = "p4src/build/sumwire.json"
 _P4RUNTIME: Final = "tests/helpers/p4runtime/programs/tables"
 
 
-def plan(results: Path, say: Say, options: TrustOptions) -> Plan:
-    """Attacks, hostile files and neighbours, schedules and models: nobody gets in, and every schedule ends right."""
-    made: Mapping[str, Callable[[], list[Check]]] = {
-        "forged": partial(_forged, options),
-        "network": lambda: network_checks(run_forged(results, say, options.amount(FORGED_IN_NETWORK))),
-        "hostile-job": lambda: hostile_job_checks(run_beside(results, say, QUICK_STEPS if options.quick else STEPS)),
-        "programs": partial(_programs, options),
-        "p4runtime": partial(_p4runtime, results, options),
-        "tls": _tls,
-        "schedules": partial(_schedules, results, options),
-        "models": partial(_models, results),
-        "keyed": partial(_keyed, say, options),
-        "blind": _blind,
-    }
-    experiments: dict[str, Experiment] = {}
-    for row in options.rows:
-        if row == "attacks":
-            experiments |= {
-                f"attack {number}": partial(_attack, number, what) for number, what in enumerate(ATTACKS, 1)
-            }
-        else:
-            experiments[row] = made[row]
-    return Plan("trust", experiments)
-
-
-def _attack(number: int, what: str) -> list[Check]:
-    return [attack_check(number, what, run_tests(ATTACKS[what]))]
-
-
-def _forged(options: TrustOptions) -> list[Check]:
+def _forged(v: Verification) -> list[Check]:
     """Each of the two attackers sends half of them."""
-    count = options.amount(FORGED)
+    count = v.options.amount(FORGED)
     label = f"{count} forged frames of 10 kinds x every header field, in process"
     return [tests_check(label, NO_EFFECT, run_tests([_FORGED_TESTS], {"SUMWIRE_FORGED": str(count // 2)}))]
 
 
-def _programs(options: TrustOptions) -> list[Check]:
-    count = options.amount(PROGRAMS)
-    words = ["softswitch.fuzz.programs", *_fuzzed_programs(), "--mutations", str(count)]
+def _programs(v: Verification) -> list[Check]:
+    count = v.options.amount(PROGRAMS)
     target = "0 escapes, 0 crashes, each loaded or refused with its place"
-    return [command_check(f"{count} hostile programs, both engines", target, run_module(words))]
+    return [command_check(f"{count} hostile programs, both engines", target, fuzzed_programs(count))]
 
 
-def _fuzzed_programs() -> list[str]:
-    """As `make fuzz-programs` takes them."""
-    small = (ROOT / "tests" / "helpers").glob("*/programs/*.json")
-    return [_JSON, *sorted(str(path.relative_to(ROOT)) for path in small if path.name != "sources.json")]
-
-
-def _p4runtime(results: Path, options: TrustOptions) -> list[Check]:
+def _p4runtime(v: Verification) -> list[Check]:
     """As `make fuzz-p4runtime` does it; bmv2 does some things otherwise, which its own command lists."""
-    count, file = options.amount(P4RUNTIME_WRITES), results / "fuzz-p4runtime.json"
-    file.unlink(missing_ok=True)
+    count = v.options.amount(P4RUNTIME_WRITES)
     words = ["softswitch.fuzz.p4runtime", f"{_P4RUNTIME}.p4info.txtpb", f"{_P4RUNTIME}.json", "--writes", str(count)]
-    ended = run_module([*words, "--siege", "--json", str(file)])
-    if not file.exists():
-        raise LabError(f"the fuzzer ended with {ended.status}: {ended.last_line}")
-    record = json.loads(file.read_text())
+    record = recorded([*words, "--siege"], v.results / "fuzz-p4runtime.json")
     return [fuzzed_check(count, record), *siege_checks(record.get("siege"))]
 
 
-def _tls() -> list[Check]:
-    label = "mutual TLS: controller to soft switch and bmv2; wrong certificate, none, expired"
-    return [tests_check(label, "works; refused with the reason", run_tests([_DOORS]))]
-
-
-def _schedules(results: Path, options: TrustOptions) -> list[Check]:
-    count, file = options.amount(SCHEDULES), results / "simulate.json"
-    file.unlink(missing_ok=True)
-    ended = run_module(["simulate", "--seeds", str(count), "--keep-going", "--quiet", "--json", str(file)])
-    if not file.exists():
-        raise LabError(f"the simulator ended with {ended.status}: {ended.last_line}")
-    return [*schedule_checks(json.loads(file.read_text()), count), _mutations(options)]
-
-
-def _mutations(options: TrustOptions) -> Check:
-    """Each rule of the protocol broken in turn: a schedule must show it."""
+def _schedules(v: Verification) -> list[Check]:
+    """Schedules, and each rule of the protocol broken in turn, which some schedule must expose."""
+    count = v.options.amount(SCHEDULES)
+    checks = schedule_checks(simulated(v.results, count), count)
     names = run_words(programs.python("-c", _NAMES)).last_line.split()
-    seeds = str(options.amount(MUTATION_SEEDS))
-    words = ["simulate", "--seeds", seeds, "--quiet", "--mutation"]
+    words = ["simulate", "--seeds", str(v.options.amount(MUTATION_SEEDS)), "--quiet", "--mutation"]
     found = [name for name in names if run_module([*words, name]).status == 1]
-    return mutation_check(names, found)
+    return [*checks, mutation_check(names, found)]
 
 
-def _models(results: Path) -> list[Check]:
-    words = ["sumwire_lab", "models", "--only", "", "--json", str(results / "models.json")]
+def _models(v: Verification) -> list[Check]:
+    words = ["sumwire_lab", "models", "--only", "", "--json", str(v.results / "models.json")]
     target = "0 errors; every removed rule a counterexample"
     return [command_check("Spin models, exhaustive", target, run_module(words))]
 
 
-def _keyed(say: Say, options: TrustOptions) -> list[Check]:
+def _keyed(v: Verification) -> list[Check]:
     tested = tests_check("authentication tags on every kind of switch, and jobs", NO_EFFECT, run_tests(KEYED))
-    return [*keyed_checks(run_keyed(say, options.amount(FORGED))), tested]
+    return [*keyed_checks(run_keyed(v.say, v.options.amount(FORGED))), tested]
 
 
-def _blind() -> list[Check]:
+def _blind(_: Verification) -> list[Check]:
     target = "bit-equal; refused where a job cannot be blind"
     tested = tests_check("blind aggregation over switches, trees and the aggregator", target, run_tests(BLIND))
     return [*blind_checks(run_blind()), tested]
+
+
+EXPERIMENTS: Final[Mapping[str, Experiment | Experiments]] = {
+    "attacks": {
+        f"attack {number}": shown_by(f"attack {number}, {what}", REFUSED, *paths)
+        for number, (what, paths) in enumerate(ATTACKS.items(), 1)
+    },
+    "forged": _forged,
+    "network": lambda v: network_checks(run_forged(v.results, v.say, v.options.amount(FORGED_IN_NETWORK))),
+    "hostile-job": lambda v: hostile_job_checks(run_beside(v.results, v.say, QUICK_STEPS if v.quick else STEPS)),
+    "programs": _programs,
+    "p4runtime": _p4runtime,
+    "tls": shown_by(
+        "mutual TLS: controller to soft switch and bmv2; wrong certificate, none, expired",
+        "works; refused with the reason",
+        _DOORS,
+    ),
+    "schedules": _schedules,
+    "models": _models,
+    "keyed": _keyed,
+    "blind": _blind,
+}
+"""By row of the command line."""

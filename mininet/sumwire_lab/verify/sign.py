@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from sumwire.multihop.statistics import BIAS_MAX, Outcome
@@ -19,11 +18,9 @@ from sumwire_lab.experiments.random_words import run_ops
 from sumwire_lab.experiments.sign_bias import run_bias
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run.results import ratio
-from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, absent, at_least, at_most, holds
-from sumwire_lab.study.experiment import Say
-from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.processes import packet_tests, run_tests, without_bmv2
+from sumwire_lab.verify.plan import Experiment, Experiments, Verification, needs_bmv2
+from sumwire_lab.verify.processes import packet_tests, run_tests
 from sumwire_lab.verify.shared import ROUNDING
 
 IDENTITY_MAX: Final = 1e-10
@@ -180,26 +177,6 @@ _SHOWS: Final[Mapping[str, str]] = {
 }
 
 
-def plan(results: Path, say: Say) -> Plan:
-    """Sign bits: the identity of Marsit, bias, training and random words on stars and trees of both switches."""
-    return Plan(
-        "sign",
-        {
-            "identity": lambda: [identity_check(closed_forms.largest_deviation())],
-            "bias": lambda: statistics_checks(run_tests([STATISTICS])),
-            "digits, soft switch": lambda: _digits(results, say),
-            **{f"{topology} with losses": partial(_ops, topology, "soft", IMPAIR, results, say) for topology in TREES},
-            "packet tests on bmv2": packet_tests,
-            "leaf-spine on bmv2": lambda: _ops_on_bmv2(results, say),
-            **{
-                f"bias on bmv2, {topology}": partial(_bias_on_bmv2, topology, results, say)
-                for topology in BMV2_TOPOLOGIES
-            },
-            "digits, bmv2": lambda: _digits_on_bmv2(results, say),
-        },
-    )
-
-
 def statistics_checks(outcomes: Mapping[str, str]) -> list[Check]:
     """One check per test of `_SHOWS` and one for all other tests. Raises LabError if a test of `_SHOWS` did not run."""
     counts = {name: {"passed": 0, "failed": 0, "skipped": 0} for name in [*_SHOWS, ""]}
@@ -213,37 +190,45 @@ def statistics_checks(outcomes: Mapping[str, str]) -> list[Check]:
     return [tests_check(labels[name], "all pass", count) for name, count in counts.items()]
 
 
-def _digits(results: Path, say: Say) -> list[Check]:
-    summary, _ = run(RunOptions(systems=SYSTEMS, link=LINK, train=TRAIN, switch="soft"), results, say)
+def _digits(v: Verification) -> list[Check]:
+    summary = v.summary(RunOptions(systems=SYSTEMS, link=LINK, train=TRAIN, switch="soft"))
     return digits_checks(summary, f"digits, 4 workers, {LINK.mbit:g} Mbit/s, soft switch")
 
 
-def _ops(topology: str, switch: str, impair: str | None, results: Path, say: Say) -> list[Check]:
+def _ops(topology: str, switch: str, impair: str | None, v: Verification) -> list[Check]:
     options = RunOptions(workers=TREE_WORKERS, topology=topology, switch=switch, impair=impair)
-    return ops_checks(run_ops(options, results, say))
+    return ops_checks(run_ops(options, v.results, v.say))
 
 
-def _ops_on_bmv2(results: Path, say: Say) -> list[Check]:
-    absent = without_bmv2("leaf-spine on bmv2: every op", "as computed, equal on all workers")
-    return absent or _ops("leaf-spine", "bmv2", None, results, say)
+@needs_bmv2("leaf-spine on bmv2: every op", "as computed, equal on all workers")
+def _ops_on_bmv2(v: Verification) -> list[Check]:
+    return _ops("leaf-spine", "bmv2", None, v)
 
 
-def _bias_on_bmv2(topology: str, results: Path, say: Say) -> list[Check]:
+def _bias_on_bmv2(topology: str) -> Experiment:
     label = f"bias test, n = 2..16, {topology}, bmv2"
-    absent = without_bmv2(label, BIAS_TARGET)
-    return absent or bias_checks(label, run_bias(topology, "bmv2", results, say))
+    return needs_bmv2(label, BIAS_TARGET)(lambda v: bias_checks(label, run_bias(topology, "bmv2", v.results, v.say)))
 
 
-def _digits_on_bmv2(results: Path, say: Say) -> list[Check]:
+@needs_bmv2("digits, bmv2", "replicas bit-equal, no fall-back")
+def _digits_on_bmv2(v: Verification) -> list[Check]:
     label = "digits, bmv2"
-    absent = without_bmv2(label, "replicas bit-equal, no fall-back")
-    if absent:
-        return absent
-    summary, _ = run(RunOptions(systems=BMV2_SYSTEMS, link=LINK, train=TRAIN, switch="bmv2"), results, say)
-    systems = summary["systems"]
+    systems = v.summary(RunOptions(systems=BMV2_SYSTEMS, link=LINK, train=TRAIN, switch="bmv2"))["systems"]
     accuracies = {name: entry["accuracy"] for name, entry in systems.items()}
     return [
         replicas_check(systems, label),
         bits_check(systems["marsit100"], label),
         holds(f"{label}: test accuracy", accuracies, ">= 0.96 each", min(accuracies.values()) >= 0.96),
     ]
+
+
+EXPERIMENTS: Final[Experiments] = {
+    "identity": lambda _: [identity_check(closed_forms.largest_deviation())],
+    "bias": lambda _: statistics_checks(run_tests([STATISTICS])),
+    "digits, soft switch": _digits,
+    **{f"{topology} with losses": partial(_ops, topology, "soft", IMPAIR) for topology in TREES},
+    "packet tests on bmv2": packet_tests,
+    "leaf-spine on bmv2": _ops_on_bmv2,
+    **{f"bias on bmv2, {topology}": _bias_on_bmv2(topology) for topology in BMV2_TOPOLOGIES},
+    "digits, bmv2": _digits_on_bmv2,
+}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.bench import switch
@@ -21,12 +20,10 @@ from sumwire_lab.bench.switch import TRAINS, SwitchCommand
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import RunOptions, TrainOptions
 from sumwire_lab.run.results import ratio
-from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, holds, reported
-from sumwire_lab.study.experiment import Say
 from sumwire_lab.verify import shared
-from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.processes import aggregator_us, codec_record, without_bmv2
+from sumwire_lab.verify.plan import Experiments, Verification, needs_bmv2
+from sumwire_lab.verify.processes import aggregator_us, codec_record
 from sumwire_lab.verify.shared import WHY_ABSENT, switch_rate
 
 OVER_BMV2_MIN: Final = 8.0
@@ -210,47 +207,29 @@ SMALL_REPEATS: Final = 200
 BMV2_STEPS: Final = 30
 
 
-def plan(results: Path, say: Say) -> Plan:
-    """Speed: packets per second of the switches, all-reduce against gloo from small tensors to large ones, between
-    hosts and on one machine, aggregator, codec, and `make run` as it is."""
-    return Plan(
-        "speed",
-        {
-            "packets per second": lambda: _rates(results, say),
-            **{f"all-reduce, {one.name}": partial(_all_reduce, one, results, say) for one in SETTINGS},
-            **{f"small tensors, {rate:g} Mbit/s": partial(_small, rate, results, say) for rate in SMALL_RATES},
-            "four ranks on one machine": lambda: _loopback(say),
-            "software aggregator": lambda: aggregator_checks(aggregator_us(results)),
-            "codec": lambda: [shared.codec(codec_record(results))],
-            "make run": lambda: _run(results, say),
-            "make run SWITCH=bmv2": lambda: _run_bmv2(results, say),
-        },
-    )
-
-
-def _rates(results: Path, say: Say) -> list[Check]:
+def _rates(v: Verification) -> list[Check]:
     command = SwitchCommand(switch.present())
-    return rate_checks(command.record(run_in_network(command, results, say))["ops"]["thc"])
+    return rate_checks(command.record(run_in_network(command, v.results, v.say))["ops"]["thc"])
 
 
-def _all_reduce(setting: SpeedTargets, results: Path, say: Say) -> list[Check]:
+def _all_reduce(setting: SpeedTargets, v: Verification) -> list[Check]:
     command = AllReduceCommand([setting.values], [setting.link_mbit], RunOptions(), repeats=REPEATS)
-    return all_reduce_checks(setting, run_in_network(command, results, say))
+    return all_reduce_checks(setting, run_in_network(command, v.results, v.say))
 
 
-def _small(link_mbit: float, results: Path, say: Say) -> list[Check]:
+def _small(link_mbit: float, v: Verification) -> list[Check]:
     command = TurnsCommand(SMALL_SIZES, [link_mbit], ["auto"], SMALL_REPEATS)
-    return small_tensor_checks(link_mbit, run_in_network(command, results, say))
+    return small_tensor_checks(link_mbit, run_in_network(command, v.results, v.say))
 
 
-def _loopback(say: Say) -> list[Check]:
+def _loopback(v: Verification) -> list[Check]:
     command = TurnsCommand([LOOPBACK_VALUES], [None], ["thc", "auto"], repeats=LOOPBACK_REPEATS)
-    return loopback_checks(run_here(command, say))
+    return loopback_checks(run_here(command, v.say))
 
 
-def _run(results: Path, say: Say) -> list[Check]:
+def _run(v: Verification) -> list[Check]:
     """As `make run` without options does it."""
-    summary, _ = run(RunOptions(), results, say)
+    summary = v.summary(RunOptions())
     systems = summary["systems"]
     return [
         *engine_checks(summary),
@@ -259,9 +238,18 @@ def _run(results: Path, say: Say) -> list[Check]:
     ]
 
 
-def _run_bmv2(results: Path, say: Say) -> list[Check]:
-    without = without_bmv2(BMV2_RUN, f">= {BMV2_RUN_MIN:g}")
-    if without:
-        return without
-    summary, _ = run(RunOptions(switch="bmv2", train=TrainOptions(max_steps=BMV2_STEPS)), results, say)
-    return bmv2_run_checks(summary)
+@needs_bmv2(BMV2_RUN, f">= {BMV2_RUN_MIN:g}")
+def _run_bmv2(v: Verification) -> list[Check]:
+    return bmv2_run_checks(v.summary(RunOptions(switch="bmv2", train=TrainOptions(max_steps=BMV2_STEPS))))
+
+
+EXPERIMENTS: Final[Experiments] = {
+    "packets per second": _rates,
+    **{f"all-reduce, {one.name}": partial(_all_reduce, one) for one in SETTINGS},
+    **{f"small tensors, {rate:g} Mbit/s": partial(_small, rate) for rate in SMALL_RATES},
+    "four ranks on one machine": _loopback,
+    "software aggregator": lambda v: aggregator_checks(aggregator_us(v.results)),
+    "codec": lambda v: [shared.codec(codec_record(v.results))],
+    "make run": _run,
+    "make run SWITCH=bmv2": _run_bmv2,
+}

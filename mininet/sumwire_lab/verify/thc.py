@@ -6,24 +6,21 @@ measure.
 
 from __future__ import annotations
 
-import shutil
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
+
+from sumwire.codec.oracles import oracle_rows
 
 from sumwire_lab.bench import switch
 from sumwire_lab.bench.benchmark import run_in_network
 from sumwire_lab.bench.switch import SwitchCommand
-from sumwire_lab.errors import LabError
 from sumwire_lab.network import switches
-from sumwire_lab.network.switches import BMV2
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.training_run import run
-from sumwire_lab.study.check import Check, absent, equal, holds
-from sumwire_lab.study.experiment import Say
+from sumwire_lab.study.check import Check, equal, holds
 from sumwire_lab.verify import shared
-from sumwire_lab.verify.plan import Plan
+from sumwire_lab.verify.plan import Experiments, Verification, needs_bmv2
 from sumwire_lab.verify.processes import codec_record, packet_tests
 from sumwire_lab.verify.shared import accuracy
 
@@ -83,87 +80,58 @@ BMV2_LINK: Final = LinkOptions(10.0)
 BMV2_TRAIN: Final = TrainOptions(hidden=512, batch=64, epochs=12)
 
 
-def plan(results: Path, say: Say) -> Plan:
-    """THC: oracles, codec, training on both switches, under impairment and malformed packets, packets per second."""
-    runs = _ThcRuns(results, say)
-    return Plan(
-        "thc",
-        {
-            "THC oracles": _oracles,
-            "codec": lambda: [shared.codec(codec_record(results))],
-            "digits, soft switch": runs.plain,
-            "impaired run": runs.impaired,
-            "malformed packets": runs.malformed,
-            "digits, bmv2": runs.bmv2,
-            "packet tests on bmv2": packet_tests,
-            "packets per second": lambda: _switch_rate(results, say),
-        },
-    )
+@functools.cache
+def _plain(v: Verification) -> dict[str, Any]:
+    """The run on good links, with which the impaired and the flooded one are compared."""
+    return v.summary(RunOptions(switch="soft"))
 
 
-class _ThcRuns:
-    """The training runs. The first, on good links, is what the impaired and the flooded one are compared with."""
-
-    def __init__(self, results: Path, say: Say) -> None:
-        self._results = results
-        self._say = say
-        self._systems: dict[str, dict[str, Any]] = {}
-
-    def plain(self) -> list[Check]:
-        summary = self._run(RunOptions(switch="soft"))
-        self._systems = summary["systems"]
-        label = "digits, soft switch"
-        return [*shared.speed(summary, label), shared.accuracy(label, self._systems["thc"], self._systems["gloo"])]
-
-    def impaired(self) -> list[Check]:
-        thc = self._thc(RunOptions(switch="soft", impair=IMPAIR))
-        return impaired_checks(thc, self._first("gloo"), IMPAIR)
-
-    def malformed(self) -> list[Check]:
-        thc = self._thc(RunOptions(switch="soft", link=FLOODED, malformed=MALFORMED))
-        return malformed_checks(thc, self._first("thc"), MALFORMED)
-
-    def bmv2(self) -> list[Check]:
-        label = "digits, bmv2"
-        if shutil.which(BMV2) is None:
-            return [absent(f"{label}: accuracy", "as on the soft switch", f"{BMV2} is not on PATH")]
-        options = RunOptions(switch="bmv2", link=BMV2_LINK, train=BMV2_TRAIN)
-        summary = self._run(options)
-        gloo, thc = summary["systems"]["gloo"], summary["systems"]["thc"]
-        soft = self._thc(replace(options, switch="soft"))
-        same = thc["fingerprints"] == soft["fingerprints"]
-        return [
-            *shared.speed(summary, label),
-            shared.accuracy(label, thc, gloo),
-            equal(f"{label}: parameters bit-equal to those after the soft switch's run", same, True),
-        ]
-
-    def _first(self, system: str) -> dict[str, Any]:
-        if system not in self._systems:
-            raise LabError("the plain run, which this check is compared with, did not come to its end")
-        return self._systems[system]
-
-    def _thc(self, options: RunOptions) -> dict[str, Any]:
-        summary = self._run(replace(options, systems=("thc",)))
-        thc: dict[str, Any] = summary["systems"]["thc"]
-        return thc
-
-    def _run(self, options: RunOptions) -> dict[str, Any]:
-        summary, _ = run(options, self._results, self._say)
-        return summary
+def _digits(v: Verification) -> list[Check]:
+    label, systems = "digits, soft switch", _plain(v)["systems"]
+    return [*shared.speed(_plain(v), label), shared.accuracy(label, systems["thc"], systems["gloo"])]
 
 
-def _oracles() -> list[Check]:
-    from sumwire.codec.oracles import oracle_rows
+def _impaired(v: Verification) -> list[Check]:
+    thc = v.entry(RunOptions(switch="soft", impair=IMPAIR, systems=("thc",)))
+    return impaired_checks(thc, _plain(v)["systems"]["gloo"], IMPAIR)
 
-    return oracle_checks(oracle_rows())
+
+def _malformed(v: Verification) -> list[Check]:
+    thc = v.entry(RunOptions(switch="soft", link=FLOODED, malformed=MALFORMED, systems=("thc",)))
+    return malformed_checks(thc, _plain(v)["systems"]["thc"], MALFORMED)
 
 
-def _switch_rate(results: Path, say: Say) -> list[Check]:
+@needs_bmv2("digits, bmv2: accuracy", "as on the soft switch")
+def _digits_on_bmv2(v: Verification) -> list[Check]:
+    label = "digits, bmv2"
+    options = RunOptions(switch="bmv2", link=BMV2_LINK, train=BMV2_TRAIN)
+    summary = v.summary(options)
+    gloo, thc = summary["systems"]["gloo"], summary["systems"]["thc"]
+    soft = v.entry(replace(options, switch="soft", systems=("thc",)))
+    same = thc["fingerprints"] == soft["fingerprints"]
+    return [
+        *shared.speed(summary, label),
+        shared.accuracy(label, thc, gloo),
+        equal(f"{label}: parameters bit-equal to those after the soft switch's run", same, True),
+    ]
+
+
+def _switch_rate(v: Verification) -> list[Check]:
     engine = switches.choose_engine("auto")
-    contenders = [name for name in switch.present() if name in (engine, "bmv2")]
-    command = SwitchCommand(contenders)
-    measured = command.record(run_in_network(command, results, say))
+    command = SwitchCommand([name for name in switch.present() if name in (engine, "bmv2")])
+    measured = command.record(run_in_network(command, v.results, v.say))
     rates = measured["ops"]["thc"]["packets_per_second"]
     label = f"soft switch ({engine} engine), THC packets in over veth, against bmv2"
     return [shared.switch_rate(label, rates, engine, "bmv2", SWITCH_RATIO_MIN)]
+
+
+EXPERIMENTS: Final[Experiments] = {
+    "THC oracles": lambda _: oracle_checks(oracle_rows()),
+    "codec": lambda v: [shared.codec(codec_record(v.results))],
+    "digits, soft switch": _digits,
+    "impaired run": _impaired,
+    "malformed packets": _malformed,
+    "digits, bmv2": _digits_on_bmv2,
+    "packet tests on bmv2": packet_tests,
+    "packets per second": _switch_rate,
+}

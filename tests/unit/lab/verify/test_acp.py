@@ -14,7 +14,8 @@ from sumwire.lowrank import shapes
 from sumwire_lab.bench.accuracy import TrainingRow
 from sumwire_lab.errors import LabError
 from sumwire_lab.run.results import StepRecord
-from sumwire_lab.verify import acp
+from sumwire_lab.verify import acp, plan
+from sumwire_lab.verify.commands import verify
 
 
 def verdicts(rows: list[Any]) -> list[bool | None]:
@@ -120,10 +121,11 @@ def test_an_experiment_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_
     def no_network(*_: Any) -> Any:
         raise LabError("no network here")
 
-    monkeypatch.setattr(acp, "run", no_network)
+    monkeypatch.setattr(plan, "run", no_network)
     monkeypatch.setattr(acp.Accuracy, "measure", no_network)
-    monkeypatch.setattr(acp, "_reference", no_network)
-    done = acp.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    monkeypatch.setattr(acp, "run", no_network)
+    monkeypatch.setitem(acp.EXPERIMENTS, "ACP-SGD against the reference", no_network)
+    done = verify("acp", tmp_path, lambda line: None)
     written = json.loads((tmp_path / "verify-acp.json").read_text())
     assert [row["check"] for row in written] == [row.check for row in done]
     failed = [row["check"] for row in written if row["holds"] is False and "no network here" in row.get("why", "")]

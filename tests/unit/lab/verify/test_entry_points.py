@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options and rows of verify-ways."""
+"""Rows of verify-ways."""
 
 from __future__ import annotations
 
@@ -9,59 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.paths import ROOT
-from sumwire_lab.errors import LabError, OptionError
+from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import added_lines, outer_steps
 from sumwire_lab.experiments.sharded import Sharded
-from sumwire_lab.options import arguments
-from sumwire_lab.options.ways_options import WAYS, WaysOptions
-from sumwire_lab.study.check import Check, equal
-from sumwire_lab.study.experiment import Say
 from sumwire_lab.system import congestion_control
 from sumwire_lab.verify import entry_points
-from sumwire_lab.verify.plan import Experiment
-
-KNOWN = {"one": lambda: [equal("one", 1, 1)], "two": lambda: [equal("two", 1, 1)]}
-
-
-def parsed(*words: str) -> WaysOptions:
-    return arguments.ways_options(arguments.parser().parse_args(["verify-ways", *words]))
-
-
-def test_options() -> None:
-    assert parsed() == WaysOptions(WAYS, quick=False)
-    assert (parsed().seeds, parsed("--quick").seeds) == ((1, 2, 3), (1,))
-    assert parsed("--rows", "start-two").wanted("start", KNOWN) == ["two"]
-
-
-@pytest.mark.parametrize("text", ["x", "", "start,", "x-one"])
-def test_no_such_way(text: str) -> None:
-    with pytest.raises(OptionError, match="rows="):
-        parsed("--rows", text)
-
-
-def test_no_such_row() -> None:
-    with pytest.raises(OptionError, match="rows=start-three: rows of start are one, two"):
-        parsed("--rows", "start-three").wanted("start", KNOWN)
-
-
-def test_rows_of_each_way_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def experiments(results: Path, say: Say, options: WaysOptions) -> dict[str, Experiment]:
-        return KNOWN
-
-    assert tuple(entry_points.WAYS_IN) == WAYS
-    monkeypatch.setattr(entry_points, "WAYS_IN", {"start": experiments})
-    plan = entry_points.plan(tmp_path, lambda _: None, WaysOptions(("start-two",)))
-    assert list(plan.experiments) == ["start-two"]
-    assert plan.carry_out(tmp_path, lambda _: None) == [Check("two", 1, "1", holds=True)]
-    assert (tmp_path / "verify-ways.json").is_file()
-
-
-def test_the_page_has_every_row(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "lab.md").read_text()
-    for way, experiments in entry_points.WAYS_IN.items():
-        rows = experiments(tmp_path, lambda _: None, WaysOptions())
-        assert [row for row in rows if f"| `{way}-{row}` |" not in page] == []
 
 
 def test_three_lines_are_added_to_a_plain_script() -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options and verdicts of `make verify-see`."""
+"""Verdicts of `make verify-see`."""
 
 from __future__ import annotations
 
@@ -9,36 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.errors import OptionError
 from sumwire_lab.faults import wrong_setups
 from sumwire_lab.faults.cases import FaultCase, FaultOutcome
-from sumwire_lab.options import arguments, life_options
-from sumwire_lab.options.see_options import ROWS, SeeOptions
+from sumwire_lab.options import life_options
 from sumwire_lab.verify import observability
-
-
-def parsed(*words: str) -> SeeOptions:
-    return arguments.see_options(arguments.parser().parse_args(["verify-see", *words]))
-
-
-def test_options() -> None:
-    assert parsed() == SeeOptions(ROWS, quick=False)
-    assert parsed("--rows", "doctor,scapy", "--quick") == SeeOptions(("doctor", "scapy"), quick=True)
-    assert parsed("--switches", "soft,bmv2").doctored == ("soft", "bmv2")
-    assert parsed("--switches", "bmv2,soft", "--quick").doctored == ("bmv2",)
-    with pytest.raises(OptionError, match="switches=hard"):
-        parsed("--switches", "hard")
-    for rows in ("nothing", "doctor,doctor", ""):
-        with pytest.raises(OptionError, match="rows="):
-            parsed("--rows", rows)
-
-
-def test_the_plan_has_the_rows_that_are_asked_for(tmp_path: Path) -> None:
-    assert list(observability.plan(tmp_path, lambda _: None, parsed("--rows", "scapy,tshark")).experiments) == [
-        "scapy",
-        "tshark",
-    ]
-    assert list(observability.plan(tmp_path, lambda _: None, parsed()).experiments) == list(ROWS)
 
 
 def test_every_set_up_has_a_case_and_a_line() -> None:

@@ -14,9 +14,12 @@ from sumwire_lab.experiments.ring_loss import RingLoss, RingOutcome
 from sumwire_lab.experiments.tcp_server import TcpServer
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.verify import papers_dlcp
+from sumwire_lab.verify import papers_dlcp, plan
+from sumwire_lab.verify.plan import Verification
 
 EQUAL = {"replicas_equal": True}
+
+V = Verification(Path("results"), print, PapersOptions())
 
 
 def holding(checks: list[Any]) -> list[bool | None]:
@@ -63,9 +66,9 @@ def test_the_runs_with_and_without_a_bound_meet_the_same_loss(monkeypatch: pytes
         entry = {"comm_s_per_step": 1.0, "comm_s_per_step_p99": 1.0, "retransmissions": 0, **EQUAL}
         return {"systems": {"dlcp": entry}}, tmp_path
 
-    monkeypatch.setattr(papers_dlcp, "run", run)
+    monkeypatch.setattr(plan, "run", run)
     for row in ("loss", "incast"):
-        papers_dlcp.experiments(tmp_path, lambda _: None, PapersOptions())[row]()
+        papers_dlcp.EXPERIMENTS[row](V)
     found = [(one.train.seed, one.conditions.loss, one.laned.loss_bound, one.laned.drops) for one in made]
     assert found[:9] == [(k, *side) for k in (1, 2, 3) for side in ((0.01, 0, True), (0.01, 0.03, True), (0, 0, True))]
     assert found[9:] == [(k, 0, *side) for k in (1, 2, 3) for side in ((0, True), (0.05, True), (0, False))]
@@ -96,8 +99,8 @@ def test_sides_differ_in_one_mechanism_and_go_through_the_seeds_in_turn(
         made.append(options)
         return {"systems": {options.systems[0]: {"step_s": 1.0}}}, tmp_path
 
-    monkeypatch.setattr(papers_dlcp, "run", run)
-    papers_dlcp.experiments(tmp_path, lambda _: None, PapersOptions())["server"]()
+    monkeypatch.setattr(plan, "run", run)
+    papers_dlcp.EXPERIMENTS["server"](V)
     assert [one.train.seed for one in made] == [1] * 5 + [2] * 5 + [3] * 5
     assert all(one.server and one.conditions.background == 1.3 for one in made)
     thc, dlcp, *others = made[:5]
@@ -127,10 +130,10 @@ def test_other_transports_carry_the_same_gradients_in_the_same_network(
         over_tcp.append((job, options))
         return [4.0, 8.0]
 
-    monkeypatch.setattr(papers_dlcp, "run", run)
+    monkeypatch.setattr(plan, "run", run)
     monkeypatch.setattr(papers_dlcp, "run_tcp_server", tcp)
     monkeypatch.setattr(tcp_server, "known_controls", lambda: ["cubic", "bbr"])
-    found = papers_dlcp.experiments(tmp_path, lambda _: None, PapersOptions())["transports"]()
+    found = papers_dlcp.EXPERIMENTS["transports"](V)
     assert [check.value for check in found] == [1.5, 3.0, 3.0, [7, 7, 7]]
     assert [one.train.seed for one in made] == [1, 1, 2, 2, 3, 3]
     assert [job.control for job, _ in over_tcp] == ["cubic", "bbr"] * 3

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows and options of verify-trust."""
+"""Rows of verify-trust."""
 
 from __future__ import annotations
 
@@ -10,42 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.errors import OptionError
-from sumwire_lab.options import arguments
-from sumwire_lab.options.trust_options import ROWS, TrustOptions
-from sumwire_lab.verify import security
+from sumwire_lab.options.trust_options import TrustOptions
+from sumwire_lab.verify import processes, security
+from sumwire_lab.verify.commands import verify
 from sumwire_lab.verify.processes import Ended
 
 QUICK = TrustOptions(quick=True)
 
 
-def parsed(*words: str) -> TrustOptions:
-    return arguments.trust_options(arguments.parser().parse_args(["verify-trust", *words]))
-
-
-def test_options() -> None:
-    assert parsed() == TrustOptions(ROWS, quick=False)
-    assert parsed("--rows", "forged,tls", "--quick") == TrustOptions(("forged", "tls"), quick=True)
-    assert (QUICK.amount(10_000), QUICK.amount(50), TrustOptions().amount(7)) == (100, 1, 7)
-
-
-@pytest.mark.parametrize("text", ["x", "", "tls,tls", "tls,"])
-def test_wrong_rows(text: str) -> None:
-    with pytest.raises(OptionError, match="rows="):
-        parsed("--rows", text)
-
-
 def test_a_row_of_tests_needs_one_that_ran_and_none_that_failed() -> None:
     def verdict(*outcomes: str) -> bool | None:
-        return security.tests_check("x", "y", {f"test{k}": one for k, one in enumerate(outcomes)}).holds
+        return processes.tests_check("x", "y", {f"test{k}": one for k, one in enumerate(outcomes)}).holds
 
     assert verdict("passed", "skipped") is True
     assert (verdict("passed", "failed"), verdict("skipped"), verdict()) == (False, False, False)
-    assert security.attack_check(6, "a planted library", {"t": "failed"}).why == "t"
+    assert processes.tests_check("x", "y", {"t": "failed"}).why == "t"
 
 
 def test_a_row_of_a_command() -> None:
-    assert [security.command_check("x", "y", Ended(status, "said")).holds for status in (0, 1, 139)] == [
+    assert [processes.command_check("x", "y", Ended(status, "said")).holds for status in (0, 1, 139)] == [
         True,
         False,
         False,
@@ -132,16 +115,17 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     network = {"forged": 1, "wanted": 1, "wrong": 0, "ended": 0}
     beside = {"alone_s": 1.0, "beside_s": 1.0, "link_share": 1.0}
-    monkeypatch.setattr(security, "run_module", module)
+    for where in (security, processes):
+        monkeypatch.setattr(where, "run_module", module)
+        monkeypatch.setattr(where, "run_tests", tests)
     monkeypatch.setattr(security, "run_words", lambda _: Ended(0, " ".join(f"rule{k}" for k in range(20))))
-    monkeypatch.setattr(security, "run_tests", tests)
     monkeypatch.setattr(security, "run_blind", lambda: {"codecs": {}})
     times = {"plain": 1.0, "keyed": 1.2}
     keyed = {"forged": 1, "switch_us": times, "host_us": times, "switch_taken": 0, "host_taken": 0}
     monkeypatch.setattr(security, "run_keyed", lambda *_: keyed)
     monkeypatch.setattr(security, "run_forged", lambda *_: network)
     monkeypatch.setattr(security, "run_beside", lambda *_: beside)
-    checks = security.plan(tmp_path, lambda _: None, QUICK).carry_out(tmp_path, lambda _: None)
+    checks = verify("trust", tmp_path, lambda _: None, QUICK)
     assert all(check.holds for check in checks)
     assert len([check for check in checks if check.check.startswith("attack ")]) == 9
     assert {"softswitch.fuzz.programs", "softswitch.fuzz.p4runtime", "simulate", "sumwire_lab"} <= set(ran)

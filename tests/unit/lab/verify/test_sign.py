@@ -15,7 +15,8 @@ from sumwire_lab.errors import LabError, ProcessDiedError
 from sumwire_lab.experiments import closed_forms
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.study.check import Check
-from sumwire_lab.verify import processes, security, sign
+from sumwire_lab.verify import plan, processes, security, sign
+from sumwire_lab.verify.commands import verify
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -167,19 +168,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
         options.append(wanted)
         return record(topology=wanted.topology, switch=wanted.switch, impair=wanted.impair)
 
-    monkeypatch.setattr(sign, "run", run)
+    monkeypatch.setattr(plan, "run", run)
     monkeypatch.setattr(sign, "run_ops", run_ops)
     monkeypatch.setattr(sign, "run_bias", lambda *_: [])
     passed = {f"t::{name}": "passed" for name in [*sign._SHOWS, "test_more"]}
     monkeypatch.setattr(sign, "run_tests", lambda _: passed)
-    monkeypatch.setattr(sign, "packet_tests", lambda: [Check("packets", "ok", "green", True)])
+    monkeypatch.setitem(sign.EXPERIMENTS, "packet tests on bmv2", lambda _: [Check("packets", "ok", "green", True)])
     monkeypatch.setattr(sign.closed_forms, "largest_deviation", lambda: 0.0)
-    monkeypatch.setattr(processes.shutil, "which", lambda name: None)
+    monkeypatch.setattr(plan.shutil, "which", lambda name: None)
     return options
 
 
 def test_all_rows_are_made_and_written(asked: list[RunOptions], tmp_path: Path) -> None:
-    done = sign.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    done = verify("sign", tmp_path, lambda line: None)
     rows = json.loads((tmp_path / "verify-sign.json").read_text())
     assert rows == [check.as_dict() for check in done]
     assert [(o.topology, o.workers, o.impair is not None) for o in asked] == [
@@ -199,7 +200,7 @@ def test_a_failed_experiment_is_a_row_and_no_end(
     def run(wanted: RunOptions, results: Path, say: Any) -> tuple[dict[str, Any], Path]:
         raise ProcessDiedError("worker1 ended with -9")
 
-    monkeypatch.setattr(sign, "run", run)
-    done = sign.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    monkeypatch.setattr(plan, "run", run)
+    done = verify("sign", tmp_path, lambda line: None)
     assert [check.check for check in done if check.holds is False] == ["digits, soft switch"]
     assert asked[-1].topology == "three-level"

@@ -17,7 +17,9 @@ from sumwire_lab.bench.interleaved import TurnsCommand
 from sumwire_lab.errors import LabError, ProcessDiedError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.system.counters import Losses
-from sumwire_lab.verify import processes, speed
+from sumwire_lab.verify import plan, processes, speed
+from sumwire_lab.verify.commands import verify
+from sumwire_lab.verify.plan import Verification
 from sumwire_lab.verify.speed import SETTINGS, SMALL_SIZES, SpeedTargets
 
 FAST: dict[str, Any] = {
@@ -159,7 +161,7 @@ def test_the_codecs_and_the_aggregators_numbers_are_those_of_their_benchmarks(
     def run(command: list[str], **_: Any) -> SimpleNamespace:
         asked.append(command)
         Path(command[-1]).write_text('{"cpu_us": 0.5}')
-        return SimpleNamespace(returncode=1)
+        return SimpleNamespace(returncode=1, stdout="")
 
     monkeypatch.setattr(processes.subprocess, "run", run)
     assert processes.aggregator_us(tmp_path) == 0.5, "its own target is another matter"
@@ -170,9 +172,9 @@ def test_the_codecs_and_the_aggregators_numbers_are_those_of_their_benchmarks(
 def test_a_benchmark_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of an earlier run is none of this one."""
     (tmp_path / "bench-aggregator.json").write_text('{"cpu_us": 0.1}')
-    ended = SimpleNamespace(returncode=1, stderr="port taken")
+    ended = SimpleNamespace(returncode=1, stdout="port taken\n")
     monkeypatch.setattr(processes.subprocess, "run", lambda *_, **__: ended)
-    with pytest.raises(LabError, match="bench-aggregator ended with 1: port taken"):
+    with pytest.raises(LabError, match=r"sumwire_lab bench-aggregator .* ended with 1: port taken"):
         processes.aggregator_us(tmp_path)
 
 
@@ -214,18 +216,18 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = {"accuracy": 0.98, "comm_s_per_step": 0.03, "time_to_target_s": 1.0, "replicas_equal": True}
     systems = {"gloo": {**entry, "comm_s_per_step": 0.17, "time_to_target_s": 5.0}, "thc": entry}
     summary = {"switch": "soft", "engine": "native", "link_mbit": 100.0, "systems": systems}
-    monkeypatch.setattr(processes.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(plan.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(speed.switch, "present", lambda: ["native", "python", "bmv2"])
     monkeypatch.setattr(speed.SwitchCommand, "record", lambda *_: {"ops": {"thc": FAST}})
     monkeypatch.setattr(speed, "run_in_network", measured)
     monkeypatch.setattr(speed, "run_here", measured)
     monkeypatch.setattr(speed, "codec_record", lambda _: {"form": "native", "cpu_median_ms": 1.9})
     monkeypatch.setattr(speed, "aggregator_us", lambda _: 0.5)
-    monkeypatch.setattr(speed, "run", lambda options, results, say: (summary, results))
+    monkeypatch.setattr(plan, "run", lambda options, results, say: (summary, results))
 
 
 def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> None:
-    done = speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    done = verify("speed", tmp_path, lambda line: None)
     rows = json.loads((tmp_path / "verify-speed.json").read_text())
     assert rows == [check.as_dict() for check in done]
     assert {row["holds"] for row in rows} == {True}
@@ -244,14 +246,14 @@ def test_medians_are_of_many_repeats(experiments: None, tmp_path: Path, monkeypa
         return measured(command, *others)
 
     monkeypatch.setattr(speed, "run_in_network", run_in_network)
-    speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    verify("speed", tmp_path, lambda line: None)
     assert asked == {AllReduceCommand: {9}, TurnsCommand: {200}}
 
 
 def test_bmv2s_run_is_undecided_without_it(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes.shutil, "which", lambda name: None)
-    monkeypatch.setattr(speed, "run", lambda *_: pytest.fail("nothing to run on"))
-    (row,) = speed.plan(tmp_path, lambda line: None).experiments["make run SWITCH=bmv2"]()
+    monkeypatch.setattr(plan.shutil, "which", lambda name: None)
+    monkeypatch.setattr(plan, "run", lambda *_: pytest.fail("nothing to run on"))
+    (row,) = speed.EXPERIMENTS["make run SWITCH=bmv2"](Verification(tmp_path, print))
     assert (row.holds, row.target) == (None, ">= 2.8") and "simple_switch_grpc" in row.why
 
 
@@ -264,8 +266,8 @@ def test_bmv2s_run_is_short_and_at_the_default_rate(
         asked.append(options)
         return {"systems": {}}, results
 
-    monkeypatch.setattr(speed, "run", run)
-    speed.plan(tmp_path, lambda line: None).experiments["make run SWITCH=bmv2"]()
+    monkeypatch.setattr(plan, "run", run)
+    speed.EXPERIMENTS["make run SWITCH=bmv2"](Verification(tmp_path, print))
     (options,) = asked
     assert (options.switch, options.link.mbit, options.train.max_steps) == ("bmv2", 100.0, 30)
 
@@ -281,7 +283,7 @@ def test_a_failed_experiment_is_a_row_and_no_end(
         return measured(command, *others)
 
     monkeypatch.setattr(speed, "run_in_network", run_in_network)
-    done = speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    done = verify("speed", tmp_path, lambda line: None)
     failed = [check for check in done if check.holds is False]
     assert [check.check for check in failed] == [f"all-reduce, {setting.name}" for setting in SETTINGS]
     assert isinstance(SETTINGS[0], SpeedTargets) and done[-1].holds is True

@@ -12,7 +12,8 @@ import pytest
 from sumwire_lab.errors import ProcessDiedError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.study.check import Check
-from sumwire_lab.verify import thc
+from sumwire_lab.verify import plan, thc
+from sumwire_lab.verify.commands import verify
 
 ENTRY: dict[str, Any] = {
     "accuracy": 0.97,
@@ -38,11 +39,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
             systems["gloo"] |= {"comm_s_per_step": 6.0, "time_to_target_s": 50.0}
         return {"systems": systems}, results
 
-    monkeypatch.setattr(thc, "run", run)
-    monkeypatch.setattr(thc, "_oracles", lambda: [Check("oracle", 1, "1", True)])
+    monkeypatch.setattr(plan, "run", run)
+    monkeypatch.setitem(thc.EXPERIMENTS, "THC oracles", lambda _: [Check("oracle", 1, "1", True)])
     monkeypatch.setattr(thc, "codec_record", lambda results: {"form": "torch", "cpu_median_ms": 30.0})
-    monkeypatch.setattr(thc, "_switch_rate", lambda results, say: [Check("rate", 2.0, ">= 1", True)])
-    monkeypatch.setattr(thc.shutil, "which", lambda name: None)
+    monkeypatch.setitem(thc.EXPERIMENTS, "packets per second", lambda _: [Check("rate", 2.0, ">= 1", True)])
+    monkeypatch.setattr(plan.shutil, "which", lambda name: None)
     return options
 
 
@@ -52,7 +53,7 @@ def record(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_all_rows_are_made_and_written(asked: list[RunOptions], tmp_path: Path) -> None:
-    done = thc.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    done = verify("thc", tmp_path, lambda line: None)
     rows = record(tmp_path)
     assert rows == [check.as_dict() for check in done]
     assert {row["holds"] for row in rows} == {True, None}
@@ -70,9 +71,9 @@ def test_all_rows_are_made_and_written(asked: list[RunOptions], tmp_path: Path) 
 def test_a_run_on_bmv2_is_compared_with_the_soft_one(
     asked: list[RunOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thc.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(thc, "packet_tests", lambda: [Check("packets", "ok", "green", True)])
-    done = thc.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    monkeypatch.setattr(plan.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setitem(thc.EXPERIMENTS, "packet tests on bmv2", lambda _: [Check("packets", "ok", "green", True)])
+    done = verify("thc", tmp_path, lambda line: None)
     bmv2, soft = asked[-2:]
     assert (bmv2.switch, soft.switch) == ("bmv2", "soft")
     assert (bmv2.link, bmv2.train) == (soft.link, soft.train), "the same training, or bits could not be equal"
@@ -87,8 +88,8 @@ def test_a_failed_experiment_is_a_row_and_no_end(
     def run(wanted: RunOptions, results: Path, say: Any) -> tuple[dict[str, Any], Path]:
         raise ProcessDiedError("worker1 ended with -9")
 
-    monkeypatch.setattr(thc, "run", run)
-    done = thc.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    monkeypatch.setattr(plan, "run", run)
+    done = verify("thc", tmp_path, lambda line: None)
     failed = [check for check in done if check.holds is False]
     assert [check.check for check in failed] == ["digits, soft switch", "impaired run", "malformed packets"]
     assert failed[0].why == "worker1 ended with -9"

@@ -1,58 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options and rows of verify-papers."""
+"""Rows of verify-papers on THC."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from sumwire.codec.tables import for_workers
-from sumwire_lab.errors import OptionError
-from sumwire_lab.options import arguments
-from sumwire_lab.options.papers_options import PAPERS, PapersOptions
-from sumwire_lab.study.check import Check, equal
-from sumwire_lab.study.experiment import Say
-from sumwire_lab.verify import papers, papers_thc
-from sumwire_lab.verify.plan import Experiment
-
-KNOWN = {"one": lambda: [equal("one", 1, 1)], "two": lambda: [equal("two", 1, 1)]}
-
-
-def parsed(*words: str) -> PapersOptions:
-    return arguments.papers_options(arguments.parser().parse_args(["verify-papers", *words]))
-
-
-def test_options() -> None:
-    assert parsed() == PapersOptions(PAPERS, quick=False)
-    assert (parsed().seeds, parsed("--quick").seeds) == ((1, 2, 3), (1,))
-    assert parsed("--rows", "thc-two,acp").wanted("thc", KNOWN) == ["two"]
-    assert parsed("--rows", "thc-two,thc").wanted("thc", KNOWN) == ["one", "two"]
-    assert parsed("--rows", "acp").wanted("thc", KNOWN) == []
-
-
-@pytest.mark.parametrize("text", ["x", "", "thc,", "x-one"])
-def test_no_such_paper(text: str) -> None:
-    with pytest.raises(OptionError, match="rows="):
-        parsed("--rows", text)
-
-
-def test_no_such_row() -> None:
-    with pytest.raises(OptionError, match="rows=thc-three: rows of thc are one, two"):
-        parsed("--rows", "thc-three").wanted("thc", KNOWN)
-
-
-def test_rows_of_each_paper_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def experiments(results: Path, say: Say, options: PapersOptions) -> dict[str, Experiment]:
-        return KNOWN
-
-    assert tuple(papers.MODULES) == PAPERS
-    monkeypatch.setattr(papers, "MODULES", {"thc": experiments, "acp": experiments})
-    plan = papers.plan(tmp_path, lambda _: None, PapersOptions(("acp", "thc-two")))
-    assert list(plan.experiments) == ["thc-two", "acp-one", "acp-two"]
-    done = plan.carry_out(tmp_path, lambda _: None)
-    assert done == [Check(name, 1, "1", holds=True) for name in ("two", "one", "two")]
-    assert (tmp_path / "verify-papers.json").is_file()
+from sumwire_lab.verify import papers_thc
 
 
 def test_tables_of_the_controller() -> None:
