@@ -72,7 +72,7 @@ endif
 # Network namespaces and raw sockets need root, and the programs the same variables there. Root has its own cache.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE,SUMWIRE_LOG_FORMAT)
 
-.PHONY: wheels help setup run test lint format docs p4 p4-tna bench bench-codec bench-allreduce bench-where bench-switch \
+.PHONY: release wheels help setup run test lint format docs p4 p4-tna bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-see verify-ways \
   verify-faithful simulate fuzz fuzz-trains \
   fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
@@ -85,6 +85,7 @@ help:
 	@echo "make test             all tests (TEST_JOBS=$(TEST_JOBS) side by side; PYTEST_FLAGS=...)"
 	@echo "make lint             ruff, codespell and mypy"
 	@echo "make docs             the pages and the API reference as a site, in site/"
+	@echo "make release          sdist and wheel in dist/, each extra tried in an empty environment"
 	@echo "make wheels           the wheel for this machine, with compiled kernels, in dist/"
 	@echo "make p4               recompile the P4 program (needs p4c)"
 	@echo "make p4-tna           recompile the program for Tofino 1, and its report (needs p4c's Tofino backend)"
@@ -154,6 +155,9 @@ format: $(READY)
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+
+release: $(READY)
+	$(PYTHON) -P packaging/release.py --out dist
 
 wheels: $(READY)
 	$(PYTHON) packaging/wheels.py --out dist

@@ -23,40 +23,40 @@ if TYPE_CHECKING:
     from sumwire_controller.deploy.operations import read_status as read_status
     from sumwire_controller.deploy.operations import read_topology_status as read_topology_status
     from sumwire_controller.deploy.watch import Watch as Watch
-    from sumwire_controller.derive.jobfile import job_description as job_description
-    from sumwire_controller.derive.jobfile import job_json as job_json
-    from sumwire_controller.derive.switch_configs import configs_of as configs_of
+    from sumwire_controller.derive.jobs import job_description as job_description
+    from sumwire_controller.derive.jobs import job_json as job_json
+    from sumwire_controller.derive.topology import configs_of as configs_of
     from sumwire_controller.errors import ConfigError as ConfigError
     from sumwire_controller.errors import ControllerError as ControllerError
-    from sumwire_controller.model.config import Config as Config
-    from sumwire_controller.model.topology import Topology as Topology
-    from sumwire_controller.parse.any_file import load_any as load_any
-    from sumwire_controller.parse.any_file import parse_any as parse_any
-    from sumwire_controller.parse.config_file import load_config as load_config
-    from sumwire_controller.parse.config_file import parse_config as parse_config
-    from sumwire_controller.parse.topology_file import load_topology as load_topology
-    from sumwire_controller.parse.topology_file import parse_topology as parse_topology
+    from sumwire_controller.model import Config as Config
+    from sumwire_controller.model import Topology as Topology
+    from sumwire_controller.parse.files import load_any as load_any
+    from sumwire_controller.parse.files import load_config as load_config
+    from sumwire_controller.parse.files import load_topology as load_topology
+    from sumwire_controller.parse.files import parse_any as parse_any
+    from sumwire_controller.parse.files import parse_config as parse_config
+    from sumwire_controller.parse.files import parse_topology as parse_topology
     from sumwire_controller.rules.agreement import check_together as check_together
 
 _HOMES: Final = {
-    "Config": "model.config",
+    "Config": "model",
     "ConfigError": "errors",
     "ControllerError": "errors",
-    "Topology": "model.topology",
+    "Topology": "model",
     "Watch": "deploy.watch",
     "apply": "deploy.operations",
     "apply_all": "deploy.operations",
     "apply_topology": "deploy.operations",
     "check_together": "rules.agreement",
-    "configs_of": "derive.switch_configs",
-    "job_description": "derive.jobfile",
-    "job_json": "derive.jobfile",
-    "load_any": "parse.any_file",
-    "load_config": "parse.config_file",
-    "load_topology": "parse.topology_file",
-    "parse_any": "parse.any_file",
-    "parse_config": "parse.config_file",
-    "parse_topology": "parse.topology_file",
+    "configs_of": "derive.topology",
+    "job_description": "derive.jobs",
+    "job_json": "derive.jobs",
+    "load_any": "parse.files",
+    "load_config": "parse.files",
+    "load_topology": "parse.files",
+    "parse_any": "parse.files",
+    "parse_config": "parse.files",
+    "parse_topology": "parse.files",
     "read_all_status": "deploy.operations",
     "read_status": "deploy.operations",
     "read_topology_status": "deploy.operations",

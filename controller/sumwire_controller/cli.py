@@ -25,12 +25,11 @@ from sumwire_protocol.version import __version__
 from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
 from sumwire_protocol.watch.place import Place, parse_place
 
-from sumwire_controller.derive.jobfile import job_json
-from sumwire_controller.derive.switch_configs import configs_of
+from sumwire_controller.derive.jobs import job_json
+from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.errors import ControllerError, JobFileError, RunningJobsError
-from sumwire_controller.model.config import Config
-from sumwire_controller.model.topology import Topology
-from sumwire_controller.parse.any_file import load_any
+from sumwire_controller.model import Config, Topology
+from sumwire_controller.parse.files import load_any
 from sumwire_controller.rules.agreement import check_together
 
 DONE, FAILED = 0, 1
@@ -157,7 +156,7 @@ def _configs(files: Sequence[Config | Topology]) -> list[Config]:
 
 def _deployed(options: argparse.Namespace, files: Sequence[Config | Topology]) -> list[Config]:
     """The configurations of all switches, with the TLS files of the command line."""
-    from sumwire_controller.deploy.door import tls_from
+    from sumwire_controller.deploy.channel import tls_from
 
     tls = tls_from({"ca": options.tls_ca, "certificate": options.tls_cert, "key": options.tls_key})
     return [replace(config, switch=replace(config.switch, tls=tls)) for config in _configs(files)]
@@ -207,9 +206,9 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    from sumwire_controller.deploy.watch import INTERVAL_S, PATIENCE_S, Event, Watch
+    from sumwire_controller.deploy.watch import INTERVAL_S, PATIENCE_S, Watch, WatchEvent
 
-    def say(event: Event) -> None:
+    def say(event: WatchEvent) -> None:
         if options.json:
             print(json.dumps(event.as_json()), flush=True)
         else:
@@ -244,8 +243,8 @@ def _watch(options: argparse.Namespace) -> int:
 def _metrics(options: argparse.Namespace) -> int:
     from sumwire_protocol.watch.serving import Exposition
 
-    from sumwire_controller.deploy.metrics import SwitchesMetrics
     from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S
+    from sumwire_controller.deploy.watch import SwitchesMetrics
 
     configs = _deployed(options, _load(options))
     check_together(configs)

@@ -43,7 +43,7 @@ from sumwire.top.endpoints import endpoints
 from sumwire.top.picture import picture
 from sumwire.top.scrape import Scrape, parsed
 from sumwire_controller.errors import ControllerError
-from sumwire_controller.parse.any_file import load_any
+from sumwire_controller.parse.files import load_any
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import layout
 from sumwire_lab.run import report

@@ -20,11 +20,10 @@ from zlib import crc32
 from golden import model
 from golden.model import Host, udp_frame
 from sumwire.config import JobConfig, parse_job
-from sumwire_controller.derive.jobfile import job_description
-from sumwire_controller.derive.switch_configs import configs_of
-from sumwire_controller.model.config import Config
-from sumwire_controller.model.topology import Topology
-from sumwire_controller.parse.any_file import parse_any
+from sumwire_controller.derive.jobs import job_description
+from sumwire_controller.derive.topology import configs_of
+from sumwire_controller.model import Config, Topology
+from sumwire_controller.parse.files import parse_any
 
 from simulate.machine import Address, Machine
 from simulate.switches import Frames, History, Switch, cleared, install

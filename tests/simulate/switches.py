@@ -19,7 +19,7 @@ from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Change
 from sumwire_controller.deploy.switch import Loaded
 from sumwire_controller.derive import entries as derived
-from sumwire_controller.model.config import Config
+from sumwire_controller.model import Config
 
 Frames = list[tuple[int, bytes]]
 Writes = list[tuple[str, tuple[Any, ...]]]

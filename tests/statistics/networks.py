@@ -21,7 +21,7 @@ from softswitch.switch import SoftSwitch
 from sumwire.multihop.statistics import Signs
 from sumwire.wire.header import Header, pack, unpack
 from sumwire_controller.deploy.operations import apply
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.parse.files import parse_config
 from sumwire_protocol import constants as p4
 
 SLOTS: Final = 8

@@ -19,7 +19,7 @@ from helpers.packet import rigs
 from sumwire.multihop.statistics import Signs
 from sumwire.wire.header import unpack
 from sumwire_controller.deploy.operations import apply
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.parse.files import parse_config
 from sumwire_protocol import constants as p4
 
 from .networks import LOWER_BYTES, PAYLOAD_AT, SLOTS, Node, seats_of, star_config

@@ -18,17 +18,14 @@ from helpers.controller.config_texts import job, queue, star, text
 from helpers.controller.real_switches import bmv2, soft_switch
 from helpers.controller.topology_texts import leaf_spine, tree_job
 from softswitch.switch import SoftSwitch
-from sumwire_controller.deploy.failover import below_redundant_roots, redirections
 from sumwire_controller.deploy.operations import apply, apply_topology, read_status
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.switch import P4Switch
-from sumwire_controller.derive.switch_configs import configs_of
-from sumwire_controller.derive.tables import UPLINK
-from sumwire_controller.derive.tree import job_tree
-from sumwire_controller.model.config import Config
-from sumwire_controller.model.topology import Topology
-from sumwire_controller.parse.config_file import parse_config
-from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_controller.deploy.watch import below_redundant_roots, redirections
+from sumwire_controller.derive.entries import UPLINK
+from sumwire_controller.derive.topology import configs_of, job_tree
+from sumwire_controller.model import Config, Topology
+from sumwire_controller.parse.files import parse_config, parse_topology
 
 PROGRAM = Program.load()
 LANED = {**job("a", 5, 4, 0, 64, "thc max32"), "lanes": 4, "quorum": 3, "spray": "hash"}

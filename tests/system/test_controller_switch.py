@@ -22,15 +22,15 @@ from helpers.paths import ROOT
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
-from sumwire_controller.deploy.metrics import SwitchesMetrics
 from sumwire_controller.deploy.operations import apply, bring_about, read_status
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Change, Write
 from sumwire_controller.deploy.switch import P4Switch
+from sumwire_controller.deploy.watch import SwitchesMetrics
 from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import NotPrimaryError, RunningJobsError, SwitchError, SwitchRefusedError
-from sumwire_controller.model.config import Config
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.model import Config
+from sumwire_controller.parse.files import parse_config
 from sumwire_protocol.logs.events import Event
 
 PROGRAM_DIR = ROOT / "p4src" / "build"

@@ -21,9 +21,9 @@ from helpers.paths import ROOT
 from softswitch.switch import SoftSwitch
 from sumwire_controller import apply_topology, load_topology, parse_topology, read_topology_status
 from sumwire_controller.cli import main
-from sumwire_controller.derive.tree import job_tree
+from sumwire_controller.derive.topology import job_tree
 from sumwire_controller.errors import SwitchUnreachableError
-from sumwire_controller.model.topology import Topology
+from sumwire_controller.model import Topology
 
 EXAMPLES = ROOT / "controller" / "examples"
 NAMES = ("spine1", "spine2", "leaf1", "leaf2")

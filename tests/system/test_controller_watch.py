@@ -26,9 +26,8 @@ from sumwire_controller import Topology, apply_topology, configs_of, parse_topol
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.deploy.watch import PATIENCE_S
-from sumwire_controller.derive.entries import TableEntry
-from sumwire_controller.derive.tables import UPLINK
-from sumwire_controller.model.config import Switch
+from sumwire_controller.derive.entries import UPLINK, TableEntry
+from sumwire_controller.model import Switch
 
 SPINES = 4
 READY_S = 60.0

@@ -97,6 +97,20 @@ def test_an_extra_alone_and_beside_pytorch(extra: str, wheel: Path, tmp_path: Pa
     assert "torch" in added and added & installed <= BROUGHT_BY_VENV
 
 
+def test_the_sdist_installs_alone(tmp_path: Path) -> None:
+    """It has the C sources and the compiled P4 program, so that the packages work without a checkout."""
+    backend = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    run([sys.executable, "-P", "-c", backend, str(tmp_path)], ROOT)
+    [sdist] = tmp_path.glob("sumwire-*.tar.gz")
+    commands = environment(tmp_path / "environment")
+    pip(str(commands / "python"), "install", "--quiet", str(sdist))
+    run([str(commands / "sumwire-aggregator"), "--version"], tmp_path)
+    run(
+        [str(commands / "python"), "-P", "-c", "from sumwire_protocol import program; program.JSON.read_bytes()"],
+        tmp_path,
+    )
+
+
 def test_the_host_library_brings_nothing_of_the_controller(wheel: Path, tmp_path: Path) -> None:
     python = str(environment(tmp_path / "environment") / "python")
     report = json.loads(pip(python, "install", "--dry-run", "--quiet", "--report", "-", f"{wheel}[host]"))

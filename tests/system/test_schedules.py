@@ -37,9 +37,9 @@ from sumwire.transport.udp import Transport
 from sumwire_controller.deploy.operations import bring_about
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.switch import P4Switch
-from sumwire_controller.derive.jobfile import job_description
-from sumwire_controller.model.config import Config
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.derive.jobs import job_description
+from sumwire_controller.model import Config
+from sumwire_controller.parse.files import parse_config
 from sumwire_protocol import constants as p4
 
 WORKERS = 4

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import re
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from sumwire_controller import cli as controller
 from sumwire_protocol import constants as p4
 
 CONTAINERS = ROOT / "packaging" / "containers"
+_SPEC = importlib.util.spec_from_file_location("release", ROOT / "packaging" / "release.py")
+assert _SPEC is not None and _SPEC.loader is not None
+release = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(release)
 V2 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"
 V3 = f"{V2} abm avx avx2 bmi1 bmi2 f16c fma movbe"
 
@@ -101,3 +106,22 @@ def test_a_doctor_wants_no_compiler_where_kernels_came_compiled(monkeypatch: pyt
     assert (found.state, "x86-64-v3" in found.text) == (GOOD, True)
     monkeypatch.setattr(machine, "prebuilt_level", lambda: None)
     assert machine._compiler().state == NOTE
+
+
+def test_the_version_is_that_of_the_newest_entry_of_the_changelog() -> None:
+    assert release.disagreements(release.version(), (ROOT / "CHANGELOG.md").read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("changelog", "said"),
+    [
+        ("## [Unreleased]\n\n- one\n", "the newest entry is '[Unreleased]'"),
+        ("## [1.2.3]\n", "name it '[1.2.3] - YYYY-MM-DD'"),
+        ("## [1.2.4] - 2026-01-01\n## [1.2.3] - 2026-01-01\n", "the newest entry is '[1.2.4]"),
+        ("## [1.2.3] - 2026-01-01\n" + "- one\n" * 121, "121 lines; shorten it to 120"),
+        ("", "the newest entry is ''"),
+    ],
+)
+def test_a_release_needs_a_short_dated_entry(changelog: str, said: str) -> None:
+    [problem] = release.disagreements("1.2.3", changelog)
+    assert said in problem

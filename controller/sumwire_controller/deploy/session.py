@@ -1,26 +1,72 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A P4Runtime session: p4runtime-shell's client with its handshake replaced.
+"""Which election id to ask a switch for. Pure: arbitration updates in, ids out.
 
-The library's own handshake ends the process when it fails and leaves a thread behind, has no deadline, and prints when
-another controller is primary. The subclass keeps the library's channel, stub and stream, and raises typed errors.
+A switch keeps the highest election id that it has ever seen, and lets only that one or a higher one be the primary
+(P4Runtime specification, "Client Arbitration and Controller Replication"). So an id is not made up here: the first
+request has none and asks for the highest, the second takes the next above it. No clock is read, and an id that
+somebody left behind locks nobody out.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
+from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4runtime_sh.p4runtime import P4RuntimeClient
 from sumwire_protocol.logs.events import Event
 
-from sumwire_controller.deploy.door import open_channel, start_options, where, why_closed
-from sumwire_controller.deploy.election import HIGHEST_ID, Election
+from sumwire_controller.deploy.channel import open_channel, start_options, where, why_closed
 from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError, SwitchUnreachableError
-from sumwire_controller.model.config import Switch
+from sumwire_controller.model import Switch
+
+HIGHEST_ID: Final = (1 << 128) - 1
+
+
+@dataclass
+class Election:
+    """The election at one switch. bmv2 knows no request without an id: for it, the first has the id 0.
+
+    `claimed` is the id asked for, `won` says that the switch granted it, `primary` is the id of another controller
+    that is connected and the primary. `refused` says that no id is left that the switch would grant.
+
+    :param take_over: become the primary even if another controller is.
+    """
+
+    take_over: bool = False
+    claimed: int | None = None
+    primary: int | None = None
+    won: bool = False
+    refused: bool = False
+
+    def answer(self, code: int, highest: int) -> int | None:
+        """Take a switch's arbitration update. Returns the id to ask for next; None if there is nothing to ask.
+
+        :param code: the update's status: OK for the primary; for others ALREADY_EXISTS if there is a primary,
+            NOT_FOUND if there is none.
+        :param highest: the update's election id, the highest that the switch knows; 0 if it knows none.
+        """
+        self.primary = highest if code == code_pb2.ALREADY_EXISTS else None
+        if code == code_pb2.OK and self.claimed is not None:
+            self.won = highest == self.claimed  # else it is news from before the switch saw our claim
+            return None
+        return None if self.primary is not None and not self.take_over else self._claim(highest)
+
+    def _claim(self, highest: int) -> int | None:
+        """Ask for the id above `highest`. The highest of all may be had again once its controller has left."""
+        last = highest == HIGHEST_ID
+        self.refused = last and (self.primary is not None or self.claimed == HIGHEST_ID)
+        wanted = HIGHEST_ID if last else highest + 1
+        if self.refused or (self.claimed is not None and wanted <= self.claimed):
+            return None
+        self.claimed = wanted
+        return wanted
+
 
 log = logging.getLogger(__name__)
 

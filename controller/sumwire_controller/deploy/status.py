@@ -11,9 +11,8 @@ from typing import Any
 from sumwire_protocol.watch.switch_names import QUEUE_CELLS_OF_PORT, REJECT_NAMES, VERDICT_NAMES, queue_labels
 
 from sumwire_controller.deploy.reconcile import Generations, desired_state, differences
-from sumwire_controller.derive.entries import Entry, TableEntry, admissions, last_generation
-from sumwire_controller.derive.tables import VIRTUAL_QUEUE
-from sumwire_controller.model.config import Config
+from sumwire_controller.derive.entries import VIRTUAL_QUEUE, Entry, TableEntry, admissions, last_generation
+from sumwire_controller.model import Config
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,13 @@ import grpc
 from google.rpc import code_pb2, status_pb2
 from p4.v1 import p4runtime_pb2
 
-from sumwire_controller.deploy.door import why_closed
+from sumwire_controller.deploy.channel import why_closed
 from sumwire_controller.deploy.p4info import Program, name_of, worker_counter_ids
 from sumwire_controller.deploy.reconcile import Change, Write
 from sumwire_controller.deploy.session import Session, is_silent, rpc_error
-from sumwire_controller.derive.entries import Entry
-from sumwire_controller.derive.tables import WORKER
+from sumwire_controller.derive.entries import WORKER, Entry
 from sumwire_controller.errors import SwitchError
-from sumwire_controller.model.config import Switch
+from sumwire_controller.model import Switch
 
 DEFAULT_TIMEOUT_S: Final = 10.0
 LOADING_TIMEOUT_S: Final = 60.0

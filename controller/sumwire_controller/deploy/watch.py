@@ -1,16 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Watches the roots, and takes a root that fails out of the uplink rows of the switches below it.
-
-One thread for each root asks it periodically whether it is alive; one thread for each switch below writes its rows. A
-root that answers again is only reported: it may be a new process without program or jobs. `apply` brings those to it.
-"""
+"""The rows to change when a root fails: its slots go to the job's other roots. Pure."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from ipaddress import IPv4Address
@@ -18,16 +15,129 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from sumwire_controller.deploy.door import credentials_of
-from sumwire_controller.deploy.failover import below_redundant_roots, redirections, redundant_roots, stranded
-from sumwire_controller.deploy.liveness import Pulse
+from sumwire_protocol.logs.events import Event
+from sumwire_protocol.watch import metrics as names
+from sumwire_protocol.watch.metrics import Reading
+from sumwire_protocol.watch.switch_names import QueueLabels
+
+from sumwire_controller.deploy.channel import Pulse, credentials_of
+from sumwire_controller.deploy.operations import read_status
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.switch import P4Switch
-from sumwire_controller.derive.tables import UPLINK
+from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.status import Status
+from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S, P4Switch
+from sumwire_controller.derive.desired import uplinks
+from sumwire_controller.derive.entries import UPLINK, Entry
+from sumwire_controller.derive.jobs import with_lanes
 from sumwire_controller.errors import NothingToWatchError, SwitchError
-from sumwire_controller.model.config import Config, Switch
+from sumwire_controller.model import Config, Job, Switch
 from sumwire_controller.rules.agreement import check_together
 from sumwire_controller.rules.switch_config import validate
+
+
+def redundant_roots(configs: Sequence[Config]) -> dict[IPv4Address, str]:
+    """Address of the aggregator -> name, for the switches that are one of several roots of a job."""
+    redundant = {parent.ip for config in configs for job in _with_several_roots(config) for parent in job.parents}
+    return {c.aggregator.ip: c.switch.name for c in configs if c.aggregator.ip in redundant}
+
+
+def below_redundant_roots(configs: Sequence[Config]) -> tuple[Config, ...]:
+    """The switches whose uplink rows select one of several roots, with a job for each lane."""
+    return tuple(with_lanes(config) for config in configs if _with_several_roots(config))
+
+
+def _with_several_roots(config: Config) -> list[Job]:
+    return [job for job in config.jobs if len(job.parents) > 1]
+
+
+def redirections(
+    config: Config, held: Iterable[Entry], dead: Collection[IPv4Address], returned: Collection[IPv4Address] = ()
+) -> list[Change]:
+    """The writes that move the slots of failed roots to the roots that are left.
+
+    A job without any root left keeps its rows. A row that the switch does not have is not written.
+
+    :param config: one of `below_redundant_roots`.
+    :param held: the rows of the switch's uplink table.
+    :param dead: addresses of the roots that do not answer.
+    :param returned: roots that answer again, but may have lost their program and jobs. They are used only if no other
+        root is left.
+    """
+    rows = {entry.identity: entry for entry in held}
+    wanted = [
+        row
+        for job in _with_several_roots(config)
+        if (left_out := _left_out(job, dead, returned)) is not None
+        for row in uplinks(job, left_out)
+    ]
+    return [Change(Write.MODIFY, row) for row in wanted if rows.get(row.identity, row) != row]
+
+
+def stranded(config: Config, dead: Collection[IPv4Address]) -> list[str]:
+    """The names of the jobs that have no root left."""
+    return [job.name for job in _with_several_roots(config) if all(parent.ip in dead for parent in job.parents)]
+
+
+def _left_out(job: Job, dead: Collection[IPv4Address], returned: Collection[IPv4Address]) -> set[IPv4Address] | None:
+    """The roots to leave out; None if no other root would be left."""
+    roots = {parent.ip for parent in job.parents}
+    for gone in ({*dead, *returned}, {*dead}):
+        if roots - gone:
+            return roots & gone
+    return None
+
+
+log: Final = logging.getLogger(__name__)
+
+
+class SwitchesMetrics:
+    """A source of metrics: the counters of all switches of ``configs``, one after another.
+
+    :param timeout: for each call to a switch, in seconds.
+    :param build_dir: folder of the compiled program; None for the checkout's.
+    """
+
+    def __init__(
+        self, configs: Sequence[Config], *, timeout: float = DEFAULT_TIMEOUT_S, build_dir: Path | str | None = None
+    ) -> None:
+        self._configs, self._timeout, self._build_dir = tuple(configs), timeout, build_dir
+        self._complained: dict[str, str] = {}
+
+    def __call__(self) -> Iterator[Reading]:
+        """All values now."""
+        for config in self._configs:
+            yield from self._of(config)
+
+    def _of(self, config: Config) -> Iterator[Reading]:
+        name = config.switch.name
+        try:
+            status = read_status(config, build_dir=self._build_dir, timeout=self._timeout)
+        except SwitchError as error:
+            if self._complained.get(name) != str(error):
+                self._complained[name] = str(error)
+                log.warning("%s: %s", name, error, extra=Event.SWITCH_SILENT(switch=name, reason=str(error)))
+            yield Reading(names.UP, (name,), 0)
+            return
+        self._complained.pop(name, None)
+        yield from readings(status)
+
+
+def readings(status: Status) -> Iterator[Reading]:
+    """What was read of one switch."""
+    name = status.switch
+    yield Reading(names.UP, (name,), 1)
+    yield Reading(names.IN_SYNC, (name,), status.in_sync)
+    for metric, counts in ((names.VERDICTS, status.verdicts), (names.REFUSED, status.rejects)):
+        for what, count in counts.items():
+            yield Reading(metric, (name, what), count.packets)
+    for worker in status.workers:
+        key = (name, str(worker.job), str(worker.worker))
+        yield Reading(names.WORKER_PACKETS, key, worker.packets)
+        yield Reading(names.WORKER_BYTES, key, worker.bytes)
+    for queue in status.queues:
+        labels = QueueLabels(queue.tagged, queue.drop_class, queue.decision).words()
+        yield Reading(names.QUEUE_PACKETS, (name, str(queue.port), *labels), queue.packets)
+
 
 INTERVAL_S: Final = 0.1
 PATIENCE_S: Final = 0.3
@@ -35,7 +145,7 @@ _WRITE_PATIENCE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class WatchEvent:
     """Something that happened to `switch`.
 
     `kind` is "dead" or "back" for a root, and for a switch below "moved" (its rows no longer name the dead root),
@@ -112,7 +222,7 @@ class Watch:
         patience_s: float = PATIENCE_S,
         build_dir: Path | str | None = None,
         take_over: bool = False,
-        say: Callable[[Event], object] = lambda event: None,
+        say: Callable[[WatchEvent], object] = lambda event: None,
     ) -> None:
         for config in configs:
             validate(config)
@@ -131,7 +241,7 @@ class Watch:
         self._stop = threading.Event()
         self._saying = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self.events: list[Event] = []
+        self.events: list[WatchEvent] = []
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -221,7 +331,7 @@ class Watch:
             return len(changes)
 
     def _tell(self, kind: str, switch: str, after_s: float, detail: str) -> None:
-        event = Event(kind, switch, after_s, detail)
+        event = WatchEvent(kind, switch, after_s, detail)
         with self._saying:
             self.events.append(event)
             self._say(event)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address
 from itertools import cycle
 from typing import Final
@@ -14,9 +14,7 @@ from sumwire_protocol.authentication import tag_keys
 from sumwire_protocol.digest import NO_DIGEST, job_digest
 
 from sumwire_controller.derive.anf import coefficients
-from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, group_of, ledger_entry
-from sumwire_controller.derive.row_arguments import budget_args, degrade_args, queue_args
-from sumwire_controller.derive.tables import (
+from sumwire_controller.derive.entries import (
     AGGREGATOR,
     DEGRADE,
     FORWARD,
@@ -29,8 +27,41 @@ from sumwire_controller.derive.tables import (
     VIRTUAL_QUEUE,
     WORD_PLANES_LOW,
     WORKER,
+    Entry,
+    MulticastGroup,
+    TableEntry,
+    budget_args,
+    degrade_args,
+    group_of,
+    ledger_entry,
+    queue_args,
 )
-from sumwire_controller.model.config import OP_CODES, Config, Job, WholeJob, Worker, mac_number
+from sumwire_controller.model import OP_CODES, Config, Job, WholeJob, Worker, mac_number
+
+
+def hosts_behind(config: Config, job: Job) -> tuple[int, ...]:
+    """The number of hosts behind each worker of a job."""
+    return job.stands_for or tuple(config.worker(name).weight for name in job.workers)
+
+
+def upper_first(configs: Sequence[Config]) -> tuple[Config, ...]:
+    """The configurations in an order in which every switch comes after those above it.
+
+    They must keep the rules of `rules/agreement.py`.
+    """
+    levels = levels_of(configs)
+    return tuple(sorted(configs, key=lambda config: levels[config.aggregator.ip]))
+
+
+def levels_of(configs: Sequence[Config]) -> dict[IPv4Address, int]:
+    """Address of the aggregator -> number of switches on the longest path up. In a circle it is the number of all."""
+    levels = {config.aggregator.ip: 0 for config in configs}
+    for _ in configs:
+        for config in configs:
+            above = [levels.get(parent.ip, 0) for job in config.jobs for parent in job.parents]
+            levels[config.aggregator.ip] = min(max(above, default=-1) + 1, len(configs))
+    return levels
+
 
 ALL_ONES: Final = (1 << p4.WORD_BITS) - 1
 """A coefficient that is set: a mask over a whole plane."""

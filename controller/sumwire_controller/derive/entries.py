@@ -14,21 +14,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sumwire_controller.derive.tables import (
-    AGGREGATOR,
-    FORWARD,
-    JOB,
-    KEYED_JOB,
-    REPLICA,
-    SOURCE,
-    TABLES,
-    THC_HIGH,
-    THC_LOW,
-    VIRTUAL_QUEUE,
-    WORKER,
-    TableShape,
-)
-from sumwire_controller.model.config import Job, mac_text
+from sumwire_protocol.constants import SLOT_WORDS
+
+from sumwire_controller.derive.anf import MONOMIALS
+from sumwire_controller.model import DEGRADE_MODES, Degrade, Job, VirtualQueue, mac_text
 
 LEDGER_KEY: Final = ((1 << 16) - 1, (1 << 8) - 1)
 """(job, worker) of the ledger row. Job ids of configurations end far below."""
@@ -36,7 +25,7 @@ LEDGER_KEY: Final = ((1 << 16) - 1, (1 << 8) - 1)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TableEntry:
-    """One row. `key` and `args` are numbers, in the order of the keys and parameters in `derive/tables.py`."""
+    """One row. `key` and `args` are numbers, in the order of the keys and parameters of its `TableShape`."""
 
     table: str
     key: tuple[int, ...]
@@ -147,3 +136,106 @@ def last_generation(entries: Collection[Entry]) -> int:
     in_use = [row.arg("generation") for row in admissions(entries).values()]
     noted = [entry.arg("ip") for entry in entries if isinstance(entry, TableEntry) and is_ledger(entry)]
     return max(in_use + noted, default=0)
+
+
+WORD_PLANES_LOW: Final = 5
+"""Planes whose coefficients are in table `thc_low`; the others are in `thc_high`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """A table and an action that the controller installs in it. Keys and parameters are in the program's order.
+
+    An LPM key has two names here: the address and the prefix length. So has a ternary key: the value and the mask. A
+    table with a ternary key has the row's priority as its last name.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    action: str
+    parameters: tuple[str, ...]
+
+
+def _coefficient_names(planes: range) -> tuple[str, ...]:
+    return tuple(f"p{plane}_c{monomial:02}" for plane in planes for monomial in range(MONOMIALS))
+
+
+FORWARD: Final = TableShape("forward", ("dst", "prefix"), "to_port", ("port",))
+AGGREGATOR: Final = TableShape("aggregator", ("address",), "serve", ("mac",))
+JOB: Final = TableShape(
+    "job",
+    ("job",),
+    "admit_job",
+    ("generation", "slot_base", "job_slots", "quorum", "group", "job_ops", "spray", "quorum_least", "digest"),
+)
+KEYED_JOB: Final = TableShape(
+    JOB.name,
+    JOB.keys,
+    "admit_keyed_job",
+    (*JOB.parameters, *(f"hash{word}" for word in range(SLOT_WORDS)), "sip_low", "sip_high"),
+)
+"""Of a job with a key, in table `job` as well."""
+SOURCE: Final = TableShape("source", ("port", "mac", "address"), "known_source", ())
+WORKER: Final = TableShape(
+    "worker",
+    ("job", "worker"),
+    "admit_worker",
+    ("port", "address", "worker_bit", "worker_weight", "is_switch", "mac", "udp_port", "budget", "budget_cell"),
+)
+UPLINK: Final = TableShape(
+    "uplink",
+    ("job", "slot", "mask", "priority"),
+    "to_parent",
+    ("port", "mac", "address", "worker", "worker_bit"),
+)
+THC_LOW: Final = TableShape("thc_low", ("job",), "coefficients_low", _coefficient_names(range(WORD_PLANES_LOW)))
+THC_HIGH: Final = TableShape(
+    "thc_high", ("job",), "coefficients_high", _coefficient_names(range(WORD_PLANES_LOW, SLOT_WORDS))
+)
+VIRTUAL_QUEUE: Final = TableShape(
+    "virtual_queue",
+    ("port",),
+    "limit",
+    ("rate", "mark", "drop3", "drop2", "drop1", "drop0", "drop_all", "trims"),
+)
+DEGRADE: Final = TableShape("degrade", ("job",), "degrade", ("seed", "share", "mode"))
+REPLICA: Final = TableShape("replica", ("job", "worker"), "address", ("mac", "ip", "udp_port"))
+
+_ALL = (FORWARD, AGGREGATOR, JOB, WORKER, SOURCE, UPLINK, THC_LOW, THC_HIGH, REPLICA, VIRTUAL_QUEUE, DEGRADE)
+TABLES: Final = {shape.name: shape for shape in _ALL}
+"""Every table that the controller writes. It leaves all others alone."""
+OTHER_ACTIONS: Final = {KEYED_JOB.name: KEYED_JOB}
+"""Tables in which it installs a second action, which takes the first one's parameters and more."""
+
+VERDICT_COUNTER: Final = "verdicts"
+REJECT_COUNTER: Final = "rejects"
+QUEUE_COUNTER: Final = "queue_decisions"
+"""A cell's index: the port, a bit that is set for packets with a priority, 2 bits of drop class, 2 bits of decision."""
+WORKER_COUNTER: Final = "worker_packets"
+"""Direct counter of table `worker`."""
+
+
+SEED_BITS: Final = 32
+RATE_PER_MBIT: Final = 128
+"""1 Mbit/s in the program's unit, bytes per 1024 us: 10^6 / 8 * 1024e-6."""
+_SHARE_SCALE: Final = 1 << 16
+"""The program compares 16 bits of a hash with the share times this."""
+
+
+def queue_args(queue: VirtualQueue) -> tuple[int, ...]:
+    """rate, mark, drop3, drop2, drop1, drop0, drop_all and trims of a `virtual_queue` row."""
+    rate = round(queue.rate_mbit * RATE_PER_MBIT)
+    return (rate, queue.mark_bytes, *queue.drop_bytes, queue.drop_all_bytes, int(queue.trim))
+
+
+def budget_args(job: Job) -> tuple[int, int]:
+    """budget and budget_cell of a job's `worker` rows."""
+    if job.limit_mbit is None:
+        return 0, 0
+    return max(1, round(job.limit_mbit * RATE_PER_MBIT)), job.slots.base
+
+
+def degrade_args(degrade: Degrade, lane: int) -> tuple[int, int, int]:
+    """seed, share and mode of a `degrade` row. Each lane has its own seed, so that not all lose the same slots."""
+    seed = degrade.seed + lane & (1 << SEED_BITS) - 1
+    return seed, round(degrade.share * _SHARE_SCALE), DEGRADE_MODES[degrade.mode]

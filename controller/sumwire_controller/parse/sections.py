@@ -13,7 +13,7 @@ from sumwire_protocol.authentication import read_key
 from sumwire_protocol.constants import SUMWIRE_PORT, THC_INDEX_PLANES
 from sumwire_protocol.outside import OutsideError
 
-from sumwire_controller.model.config import (
+from sumwire_controller.model import (
     SPRAYS,
     Aggregator,
     Degrade,
@@ -25,8 +25,7 @@ from sumwire_controller.model.config import (
     VirtualQueue,
     Worker,
 )
-from sumwire_controller.parse.reader import Log, MappingReader
-from sumwire_controller.parse.yamltree import Node
+from sumwire_controller.parse.yaml_reader import Log, MappingReader, YamlNode
 
 T = TypeVar("T")
 
@@ -43,19 +42,19 @@ QUEUE_KEYS: Final = ("port", "rate_mbit", "mark_bytes", "drop_bytes", "drop_all_
 _THC_KEYS: Final = ("bits", "p", "table", "granularity")
 
 
-def each(nodes: list[Node] | None, path: str, log: Log, read: Callable[[Node, str, Log], T]) -> tuple[T, ...]:
+def each(nodes: list[YamlNode] | None, path: str, log: Log, read: Callable[[YamlNode, str, Log], T]) -> tuple[T, ...]:
     """Read every element of the list at `path`."""
     return tuple(read(node, f"{path}[{i}]", log) for i, node in enumerate(nodes or []))
 
 
-def names_in(nodes: list[Node] | None) -> frozenset[str]:
+def names_in(nodes: list[YamlNode] | None) -> frozenset[str]:
     """The names as written. A worker with a mistake in another field still counts as a known name."""
     mappings = [node.value for node in nodes or [] if isinstance(node.value, dict)]
     names = [mapping["name"].value for mapping in mappings if "name" in mapping]
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def read_switch(node: Node, path: str, log: Log) -> Switch | None:
+def read_switch(node: YamlNode, path: str, log: Log) -> Switch | None:
     read = MappingReader(node, path, log)
     name, grpc, device_id = read.text("name"), read.text("grpc"), read.integer("device_id")
     read.finish(_SWITCH_KEYS)
@@ -64,14 +63,14 @@ def read_switch(node: Node, path: str, log: Log) -> Switch | None:
     return Switch(name, grpc, device_id)
 
 
-def read_aggregator(node: Node, path: str, log: Log) -> Aggregator | None:
+def read_aggregator(node: YamlNode, path: str, log: Log) -> Aggregator | None:
     read = MappingReader(node, path, log)
     ip, mac = read.ipv4("ip"), read.mac("mac")
     read.finish(_AGGREGATOR_KEYS)
     return None if ip is None or mac is None else Aggregator(ip, mac)
 
 
-def read_worker(node: Node, path: str, log: Log) -> Worker | None:
+def read_worker(node: YamlNode, path: str, log: Log) -> Worker | None:
     read = MappingReader(node, path, log)
     name, ip, mac, port = read.text("name"), read.ipv4("ip"), read.mac("mac"), read.integer("port")
     udp_port = read.integer("udp_port") if read.has("udp_port") else SUMWIRE_PORT
@@ -85,13 +84,13 @@ def read_worker(node: Node, path: str, log: Log) -> Worker | None:
     return Worker(name, ip, mac, port, udp_port, stands_for)
 
 
-def read_tree_job(node: Node, path: str, log: Log) -> Job | None:
+def read_tree_job(node: YamlNode, path: str, log: Log) -> Job | None:
     """Read a job of a topology. All its workers are hosts, and its parents follow from the links."""
     return read_job(node, path, log, _TREE_JOB_KEYS)
 
 
 def read_job(
-    node: Node,
+    node: YamlNode,
     path: str,
     log: Log,
     keys: tuple[str, ...] = _JOB_KEYS,
@@ -144,21 +143,21 @@ def _key(name: str, path: str, log: Log) -> bytes | None:
         return None
 
 
-def _parent(node: Node, path: str, log: Log) -> Parent | None:
+def _parent(node: YamlNode, path: str, log: Log) -> Parent | None:
     read = MappingReader(node, path, log)
     port, ip, mac, worker = read.integer("port"), read.ipv4("ip"), read.mac("mac"), read.integer("worker")
     read.finish(_PARENT_KEYS)
     return None if port is None or ip is None or mac is None or worker is None else Parent(port, ip, mac, worker)
 
 
-def _slots(node: Node, path: str, log: Log) -> SlotRange | None:
+def _slots(node: YamlNode, path: str, log: Log) -> SlotRange | None:
     read = MappingReader(node, path, log)
     base, count = read.integer("base"), read.integer("count")
     read.finish(_SLOT_KEYS)
     return None if base is None or count is None else SlotRange(base, count)
 
 
-def _thc(node: Node | None, path: str, log: Log, hosts: int | None) -> Thc | None:
+def _thc(node: YamlNode | None, path: str, log: Log, hosts: int | None) -> Thc | None:
     """The table of a job with so many hosts; None if this switch knows only some of them. A job need not have `thc`."""
     if node is None:
         return _solved(path, "thc", log, _Asked(tables.AUTO, tables.DEFAULT_BITS, tables.DEFAULT_P), hosts)
@@ -204,14 +203,14 @@ def _solved(path: str, field: str, log: Log, asked: _Asked, hosts: int | None) -
     return Thc(asked.bits, asked.p, tables.made(kind, bits, asked.p, workers, granularity))
 
 
-def _degrade(node: Node, path: str, log: Log) -> Degrade | None:
+def _degrade(node: YamlNode, path: str, log: Log) -> Degrade | None:
     read = MappingReader(node, path, log)
     seed, share, mode = read.integer("seed"), read.number("share"), read.text("mode")
     read.finish(_DEGRADE_KEYS)
     return None if seed is None or share is None or mode is None else Degrade(seed, share, mode)
 
 
-def read_queue(node: Node, path: str, log: Log) -> VirtualQueue | None:
+def read_queue(node: YamlNode, path: str, log: Log) -> VirtualQueue | None:
     read = MappingReader(node, path, log)
     queue = queue_of(read)
     read.finish(QUEUE_KEYS)

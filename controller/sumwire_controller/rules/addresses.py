@@ -12,7 +12,7 @@ from typing import Final
 from sumwire_protocol.constants import DROP_PORT
 
 from sumwire_controller.errors import Problem
-from sumwire_controller.model.config import MAC_PATTERN, MAC_RULE, Switch, mac_number
+from sumwire_controller.model import MAC_PATTERN, MAC_RULE, Switch, mac_number
 
 PORT_MAX: Final = DROP_PORT - 1
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

@@ -9,11 +9,11 @@ from ipaddress import IPv4Address
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from sumwire_controller.derive.levels import hosts_behind, levels_of
+from sumwire_controller.derive.desired import hosts_behind, levels_of
 from sumwire_controller.errors import MISSING, ConfigError, Problem
-from sumwire_controller.model.config import Config, Job, Parent
+from sumwire_controller.model import Config, Job, Parent
 from sumwire_controller.rules.addresses import repeated
-from sumwire_controller.rules.lanes import shown_ids
+from sumwire_controller.rules.job import shown_ids
 
 
 class _Part(NamedTuple):

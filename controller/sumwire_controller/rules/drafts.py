@@ -9,8 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sumwire_controller.model.config import Aggregator, Config, Job, Switch, VirtualQueue, Worker
-from sumwire_controller.model.topology import Host, Link, Node, QueueAt, Topology
+from sumwire_controller.model import (
+    Aggregator,
+    Config,
+    Host,
+    Job,
+    Link,
+    Node,
+    QueueAt,
+    Switch,
+    Topology,
+    VirtualQueue,
+    Worker,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,24 +12,28 @@ from sumwire_protocol.constants import DROP_PORT, JOB_WORKERS_MAX, JOBS_MAX, ROU
 from sumwire_protocol.ops import COUNT_MAX
 
 from sumwire_controller.errors import ConfigError, Problem
-from sumwire_controller.model.config import Config, Job, Parent, Worker
+from sumwire_controller.model import Config, Job, Parent, Worker
 from sumwire_controller.rules.addresses import PORT_MAX, address_rules, name_rule, repeated, switch_rules
-from sumwire_controller.rules.degrade import degrade_rules
 from sumwire_controller.rules.drafts import Draft, draft_of
 from sumwire_controller.rules.job import (
     PARENTS,
     below_fit,
+    degrade_rules,
+    divides_equally,
     either,
     fewer_rules,
     hosts_fit,
+    jobs_distinct,
+    lane_rules,
+    multiple_for,
     op_rules,
     overlaps,
+    port_rules,
+    queue_rules,
     quorum_rules,
     slot_rules,
     thc_rules,
 )
-from sumwire_controller.rules.lanes import divides_equally, jobs_distinct, lane_rules, multiple_for, port_rules
-from sumwire_controller.rules.queues import queue_rules
 
 SEATS_MAX: Final = WORKERS_MAX - 1
 """The most workers of all jobs together: the rows of the worker and replica tables, less one for the ledger."""

@@ -39,7 +39,7 @@ from sumwire.wire.header import HEADER_BYTES, WORD_BYTES, Header, pack
 from sumwire_controller.deploy.operations import bring_about
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.switch import P4Switch
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.parse.files import parse_config
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.load import malformed

@@ -22,7 +22,7 @@ from typing import Any, Final
 import sumwire
 import sumwire_controller
 import torch
-from sumwire_controller.deploy.watch import Event, Watch
+from sumwire_controller.deploy.watch import Watch, WatchEvent
 
 from sumwire_lab.bench.workers import network_experiment, run_worker, run_workers, saved
 from sumwire_lab.errors import LabError
@@ -165,7 +165,7 @@ def _work(session: Session) -> tuple[float, list[dict[str, Any]]]:
     spine = serving.pop(session.fabric.label("spine2"))
     died, left_out = _Moment(), _Moment()
 
-    def heard(event: Event) -> None:
+    def heard(event: WatchEvent) -> None:
         if event.kind == "moved":
             left_out.note()
 

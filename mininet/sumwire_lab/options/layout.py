@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from sumwire_controller.errors import ConfigError
-from sumwire_controller.parse.yamltree import Node, load_tree, read_file
+from sumwire_controller.parse.yaml_reader import YamlNode, load_tree, read_file
 from sumwire_protocol.outside import shown
 
 from sumwire_lab.errors import OptionError
@@ -188,7 +188,7 @@ class _Reader:
     def __init__(self, source: str) -> None:
         self._source = source
 
-    def mapping(self, node: Node, where: str, keys: set[str]) -> Mapping[str, Node]:
+    def mapping(self, node: YamlNode, where: str, keys: set[str]) -> Mapping[str, YamlNode]:
         if not isinstance(node.value, dict):
             self._refuse(node, where, f"must be a mapping with {', '.join(sorted(keys))}")
         for key in node.value:
@@ -196,21 +196,21 @@ class _Reader:
                 self._refuse(node, f"{where}: {key}", f"known are {', '.join(sorted(keys))}")
         return node.value
 
-    def items(self, node: Node | None, where: str, most: int) -> list[Node]:
+    def items(self, node: YamlNode | None, where: str, most: int) -> list[YamlNode]:
         if node is None:
             raise OptionError(f"{self._source}: {where}: must be there")
         if not isinstance(node.value, list) or len(node.value) > most:
             self._refuse(node, where, f"must be a list of at most {most}")
         return node.value
 
-    def switch(self, node: Node) -> SwitchEntry:
+    def switch(self, node: YamlNode) -> SwitchEntry:
         fields = self.mapping(node, "switches", {"name", "above", "mbit"})
         above = self.items(fields["above"], "switches: above", SWITCHES_MOST) if "above" in fields else []
         name = self._text(fields.get("name"), node, "switches: name")
         uppers = tuple(self._text(one, one, "switches: above") for one in above)
         return SwitchEntry(name, uppers, self._rate(fields.get("mbit"), "switches: mbit"))
 
-    def hosts(self, node: Node) -> list[HostEntry]:
+    def hosts(self, node: YamlNode) -> list[HostEntry]:
         fields = self.mapping(node, "hosts", {"switch", "count", "mbit"})
         entry = HostEntry(
             self._text(fields.get("switch"), node, "hosts: switch"), self._rate(fields.get("mbit"), "hosts: mbit")
@@ -222,18 +222,18 @@ class _Reader:
             self._refuse(count, "hosts: count", f"must be 1 to {HOSTS_MOST}")
         return [entry] * count.value
 
-    def _text(self, node: Node | None, parent: Node, where: str) -> str:
+    def _text(self, node: YamlNode | None, parent: YamlNode, where: str) -> str:
         if node is None or not isinstance(node.value, str):
             self._refuse(node or parent, where, "must be a name")
         return node.value
 
-    def _rate(self, node: Node | None, where: str) -> float | None:
+    def _rate(self, node: YamlNode | None, where: str) -> float | None:
         if node is None:
             return None
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
             self._refuse(node, where, "must be a rate in Mbit/s")
         return float(node.value)
 
-    def _refuse(self, node: Node, where: str, rule: str) -> NoReturn:
+    def _refuse(self, node: YamlNode, where: str, rule: str) -> NoReturn:
         value: Any = node.value if not isinstance(node.value, dict | list) else type(node.value).__name__
         raise OptionError(f"{self._source}:{node.line}: {where}={shown(value)}: {rule}")

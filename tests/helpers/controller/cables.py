@@ -13,7 +13,7 @@ from golden import model
 from helpers.controller.real_switches import soft_switch
 from softswitch.switch import SoftSwitch
 from sumwire_controller import apply_topology
-from sumwire_controller.model.topology import Topology
+from sumwire_controller.model import Topology
 
 
 def placed(topology: Topology, addresses: dict[str, str]) -> Topology:

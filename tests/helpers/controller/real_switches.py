@@ -17,7 +17,7 @@ from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.errors import SwitchUnreachableError
-from sumwire_controller.model.config import Switch, Tls
+from sumwire_controller.model import Switch, Tls
 
 READY_S = 60.0
 

@@ -135,6 +135,9 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("host.md: The process group, where it is faster", ""): Shown(
         "needs four hosts; tests/integration/host/job/test_path_choice.py measures a table on ranks"
     ),
+    ("install.md: Install", ""): Shown(
+        "needs the package index: tests/system/test_packages.py installs each extra, in make release and verify-ways"
+    ),
     ("install.md: Wheels with compiled kernels", ""): Shown(
         "compiles for minutes: tests/system/test_packages.py runs the program behind it, in make verify-ways"
     ),

@@ -36,8 +36,8 @@ from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Change, Write
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import Entry, TableEntry, admissions, last_generation
-from sumwire_controller.model.config import Config
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.model import Config
+from sumwire_controller.parse.files import parse_config
 from sumwire_protocol import constants as _p4
 
 Answer = TypeVar("Answer")

@@ -35,10 +35,10 @@ from softswitch.switch import SoftSwitch
 from sumwire_controller.deploy.operations import bring_about
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.switch import P4Switch
-from sumwire_controller.derive.jobfile import job_description
-from sumwire_controller.derive.switch_configs import configs_of
-from sumwire_controller.model.topology import Topology
-from sumwire_controller.parse.any_file import parse_any
+from sumwire_controller.derive.jobs import job_description
+from sumwire_controller.derive.topology import configs_of
+from sumwire_controller.model import Topology
+from sumwire_controller.parse.files import parse_any
 
 Place = tuple[str, int]
 HOST_PORT = 1

@@ -19,7 +19,7 @@ from helpers.controller.topology_texts import leaf_spine
 from helpers.logs import Line, checked, lines_in, of
 from sumwire_controller import cli
 from sumwire_controller.deploy.switch import P4Switch
-from sumwire_controller.model.config import Switch
+from sumwire_controller.model import Switch
 from sumwire_protocol.logs.events import Event
 from sumwire_protocol.logs.forms import VARIABLE
 

@@ -18,15 +18,14 @@ from helpers.controller.real_switches import bmv2, soft_switch
 from softswitch.p4runtime.doors import Tls as ServerTls
 from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
-from sumwire_controller.deploy.door import VARIABLES, why_closed
-from sumwire_controller.deploy.liveness import Pulse
+from sumwire_controller.deploy.channel import VARIABLES, Pulse, why_closed
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Change, Write
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import TableEntry
 from sumwire_controller.errors import SwitchRefusedError, TlsFilesError
-from sumwire_controller.model.config import Switch, Tls
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.model import Switch, Tls
+from sumwire_controller.parse.files import parse_config
 
 PROGRAM = Program.load()
 ROUTE = TableEntry("forward", (0x0A000001, 32), (3,))

@@ -21,7 +21,7 @@ from sumwire_controller.deploy.reconcile import Change, Write
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import TableEntry
 from sumwire_controller.errors import NotPrimaryError, SwitchRefusedError, SwitchUnreachableError
-from sumwire_controller.model.config import Switch
+from sumwire_controller.model import Switch
 
 PROGRAM = Program.load()
 ROUTE = Change(Write.INSERT, TableEntry("forward", (0x0A000001, 32), (3,)))

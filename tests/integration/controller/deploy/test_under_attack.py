@@ -18,10 +18,10 @@ import grpc
 import pytest
 from helpers.controller.config_texts import star, text
 from p4.v1 import p4runtime_pb2
-from sumwire_controller.deploy.liveness import Pulse
+from sumwire_controller.deploy.channel import Pulse
 from sumwire_controller.deploy.operations import apply, read_status
-from sumwire_controller.model.config import Config, Switch
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.model import Config, Switch
+from sumwire_controller.parse.files import parse_config
 
 DEVICE_ID = 1
 ANSWER_S = 10.0

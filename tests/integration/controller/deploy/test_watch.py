@@ -19,16 +19,14 @@ from helpers.controller.config_texts import star, text
 from helpers.controller.fake_p4runtime import FakeServer, serving
 from helpers.controller.topology_texts import leaf_spine
 from helpers.rights import assert_no_rights_left
-from sumwire_controller.deploy.failover import below_redundant_roots
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.watch import Event, Watch
+from sumwire_controller.deploy.watch import Watch, WatchEvent, below_redundant_roots
 from sumwire_controller.derive.desired import uplinks
 from sumwire_controller.derive.entries import TableEntry
-from sumwire_controller.derive.switch_configs import configs_of
+from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.errors import ConfigError, NothingToWatchError
-from sumwire_controller.model.config import Config
-from sumwire_controller.parse.config_file import parse_config
-from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_controller.model import Config
+from sumwire_controller.parse.files import parse_config, parse_topology
 
 PROGRAM = Program.load()
 PATIENCE_S = 30.0  # a dead switch refuses at once; one that lives may be slow on a busy machine
@@ -44,7 +42,7 @@ class Scene:
         self.names = [f"spine{k}" for k in range(1, spines + 1)] + ["leaf1", "leaf2"]
         self.fakes = {name: FakeServer() for name in self.names}
         self._running = {name: ExitStack() for name in self.names}
-        self.heard: queue.Queue[Event] = queue.Queue()
+        self.heard: queue.Queue[WatchEvent] = queue.Queue()
         self.spines = spines
 
     def start(self, name: str) -> None:
@@ -69,7 +67,7 @@ class Scene:
         options = {"interval_s": 0.05, "patience_s": PATIENCE_S, **options}
         return Watch(self.configs(), say=self.heard.put, **options)
 
-    def next(self, *kinds: str) -> dict[str, Event]:
+    def next(self, *kinds: str) -> dict[str, WatchEvent]:
         """The next events, of these kinds in any order, by switch."""
         found = [self.heard.get(timeout=EVENT_S) for _ in kinds]
         assert sorted(event.kind for event in found) == sorted(kinds), list(map(str, found))
@@ -214,6 +212,6 @@ def test_nothing_to_watch() -> None:
 
 
 def test_an_event_in_words_and_as_data() -> None:
-    event = Event("dead", "spine2", 0.3456, "no answer at h:1")
+    event = WatchEvent("dead", "spine2", 0.3456, "no answer at h:1")
     assert str(event) == "spine2: dead after 0.346 s: no answer at h:1"
     assert event.as_json() == {"kind": "dead", "switch": "spine2", "after_s": 0.3456, "detail": "no answer at h:1"}

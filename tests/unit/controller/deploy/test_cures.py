@@ -10,7 +10,7 @@ import grpc
 import pytest
 from sumwire_controller.deploy.session import rpc_error
 from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError, SwitchUnreachableError
-from sumwire_controller.model.config import Switch
+from sumwire_controller.model import Switch
 
 Code = grpc.StatusCode
 SWITCH = Switch("s1", "192.0.2.1:9559", 7)

@@ -7,9 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sumwire_controller.deploy.door import VARIABLES, credentials_of, start_options, tls_from, tls_of
+from sumwire_controller.deploy.channel import VARIABLES, credentials_of, start_options, tls_from, tls_of
 from sumwire_controller.errors import TlsFilesError
-from sumwire_controller.model.config import Switch, Tls
+from sumwire_controller.model import Switch, Tls
 
 CA, CERT, KEY = Path("ca.pem"), Path("c.pem"), Path("c.key")
 ALL = {"ca": CA, "certificate": CERT, "key": KEY}

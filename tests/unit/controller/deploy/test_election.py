@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from google.rpc import code_pb2
-from sumwire_controller.deploy.election import HIGHEST_ID, Election
+from sumwire_controller.deploy.session import HIGHEST_ID, Election
 
 PRIMARY, TAKEN, NOBODY = code_pb2.OK, code_pb2.ALREADY_EXISTS, code_pb2.NOT_FOUND
 

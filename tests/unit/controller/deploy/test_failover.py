@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from helpers.controller.config_texts import text
 from helpers.controller.topology_texts import leaf_spine, three_level, tree_job
-from sumwire_controller.deploy.failover import below_redundant_roots, redirections, redundant_roots, stranded
 from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.watch import below_redundant_roots, redirections, redundant_roots, stranded
 from sumwire_controller.derive.desired import uplinks
 from sumwire_controller.derive.entries import Entry, TableEntry
-from sumwire_controller.derive.switch_configs import configs_of
-from sumwire_controller.model.config import Config
-from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_controller.derive.topology import configs_of
+from sumwire_controller.model import Config
+from sumwire_controller.parse.files import parse_topology
 
 
 def root(k: int) -> IPv4Address:

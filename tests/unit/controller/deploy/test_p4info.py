@@ -19,7 +19,7 @@ from sumwire_controller.deploy.p4info import Program, canonical, name_of, worker
 from sumwire_controller.derive.desired import desired_entries
 from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import ArtifactError
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.parse.files import parse_config
 from sumwire_protocol.program import JSON_NAME, P4INFO_NAME
 
 PROGRAM = Program.load()

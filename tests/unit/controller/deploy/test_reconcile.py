@@ -16,8 +16,8 @@ from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import next_generation
 from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import ReadBackError, SwitchRefusedError, UnknownJobError
-from sumwire_controller.model.config import Config
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.model import Config
+from sumwire_controller.parse.files import parse_config
 
 NOW = 1_800_000_000
 PROGRAM = Program.load()

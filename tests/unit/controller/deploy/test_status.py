@@ -18,8 +18,8 @@ from sumwire_controller.deploy.status import (
 )
 from sumwire_controller.derive.desired import desired_entries
 from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry
-from sumwire_controller.model.config import Config
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.model import Config
+from sumwire_controller.parse.files import parse_config
 
 CONFIG = parse_config(text(star(2, jobs=[job("m", 6, 2, 128, 64)])))
 

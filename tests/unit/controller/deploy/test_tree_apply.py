@@ -23,11 +23,10 @@ from sumwire_controller.deploy.operations import (
 )
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Change
-from sumwire_controller.derive.levels import upper_first
-from sumwire_controller.derive.switch_configs import configs_of
+from sumwire_controller.derive.desired import upper_first
+from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.errors import ConfigError, SwitchRefusedError, UnknownJobError
-from sumwire_controller.parse.config_file import parse_config
-from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_controller.parse.files import parse_config, parse_topology
 
 NOW = 1_800_000_000
 PROGRAM = Program.load()

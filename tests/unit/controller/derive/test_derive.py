@@ -12,11 +12,10 @@ from helpers.controller.config_texts import queue, text
 from helpers.controller.topology_texts import host, leaf_spine, link, switch, three_level, tree_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sumwire_controller.derive.desired import desired_entries, digest_of
-from sumwire_controller.derive.levels import hosts_behind, upper_first
-from sumwire_controller.derive.switch_configs import configs_of
-from sumwire_controller.model.config import Config, Degrade, Job
-from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_controller.derive.desired import desired_entries, digest_of, hosts_behind, upper_first
+from sumwire_controller.derive.topology import configs_of
+from sumwire_controller.model import Config, Degrade, Job
+from sumwire_controller.parse.files import parse_topology
 from sumwire_controller.rules.agreement import check_together
 from sumwire_controller.rules.switch_config import validate
 from sumwire_protocol.digest import NO_DIGEST, job_digest

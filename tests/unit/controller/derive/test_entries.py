@@ -10,10 +10,10 @@ import pytest
 from helpers.controller.config_texts import job, queue, star, text
 from sumwire_controller.derive.desired import desired_entries
 from sumwire_controller.derive.entries import TableEntry, admissions, job_of
-from sumwire_controller.derive.lanes import with_lanes
+from sumwire_controller.derive.jobs import with_lanes
 from sumwire_controller.errors import ConfigError
-from sumwire_controller.model.config import Config
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.model import Config
+from sumwire_controller.parse.files import parse_config
 from sumwire_protocol.digest import job_digest
 
 ONES = (1 << 1024) - 1

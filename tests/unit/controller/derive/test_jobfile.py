@@ -15,12 +15,10 @@ from sumwire.errors import ConfigError as HostConfigError
 from sumwire_controller.cli import main
 from sumwire_controller.derive.desired import desired_entries
 from sumwire_controller.derive.entries import TableEntry
-from sumwire_controller.derive.jobfile import job_description, job_json
-from sumwire_controller.derive.switch_configs import configs_of
+from sumwire_controller.derive.jobs import job_description, job_json
+from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.errors import ConfigError, PartOfTreeError, UnknownJobError
-from sumwire_controller.parse.any_file import parse_any
-from sumwire_controller.parse.config_file import parse_config
-from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_controller.parse.files import parse_any, parse_config, parse_topology
 from sumwire_protocol.authentication import tag_keys
 
 CONFIG = star(3, jobs=[job("digits", 7, 3, 64, 32, "thc max32"), job("m", 2, 1, 0, 8)])

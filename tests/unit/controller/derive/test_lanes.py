@@ -15,13 +15,11 @@ from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Generations, desired_state
 from sumwire_controller.deploy.status import summarize
 from sumwire_controller.derive.entries import TableEntry
-from sumwire_controller.derive.jobfile import job_description
-from sumwire_controller.derive.lanes import lane_jobs, with_lanes
-from sumwire_controller.derive.switch_configs import configs_of
+from sumwire_controller.derive.jobs import job_description, lane_jobs, with_lanes
+from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.errors import ConfigError
-from sumwire_controller.model.config import Config, SlotRange
-from sumwire_controller.parse.config_file import parse_config
-from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_controller.model import Config, SlotRange
+from sumwire_controller.parse.files import parse_config, parse_topology
 from sumwire_controller.rules.agreement import check_together
 
 NOW = 1_800_000_000

@@ -13,10 +13,9 @@ from helpers.controller.config_texts import text
 from helpers.controller.topology_texts import host, leaf_spine, link, switch, three_level, tree_job
 from sumwire_controller.derive.desired import desired_entries
 from sumwire_controller.derive.entries import TableEntry
-from sumwire_controller.derive.switch_configs import configs_of
-from sumwire_controller.model.config import mac_number
-from sumwire_controller.model.topology import Topology
-from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_controller.derive.topology import configs_of
+from sumwire_controller.model import Topology, mac_number
+from sumwire_controller.parse.files import parse_topology
 
 Rows = dict[str, set[tuple[int, ...]]]
 

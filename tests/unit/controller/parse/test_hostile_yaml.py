@@ -13,7 +13,7 @@ from helpers.paths import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sumwire_controller.errors import ConfigError
-from sumwire_controller.parse.any_file import load_any, parse_any
+from sumwire_controller.parse.files import load_any, parse_any
 
 EXAMPLES = [path.read_text() for path in sorted((ROOT / "controller" / "examples").glob("*.yaml"))]
 BOMB = "a: &a0 [x, x]\n" + "".join(f"b{k}: &a{k + 1} [{', '.join([f'*a{k}'] * 9)}]\n" for k in range(12))

@@ -14,8 +14,8 @@ import pytest
 from helpers.controller.config_texts import PUBLISHED_TABLE, job, queue, star, text, worker
 from helpers.paths import ROOT
 from sumwire_controller.errors import MISSING, ConfigError, Problem
-from sumwire_controller.model.config import Aggregator, Job, SlotRange, Switch, Thc, Worker
-from sumwire_controller.parse.config_file import load_config, parse_config
+from sumwire_controller.model import Aggregator, Job, SlotRange, Switch, Thc, Worker
+from sumwire_controller.parse.files import load_config, parse_config
 from sumwire_controller.rules.switch_config import validate
 from sumwire_protocol.ops import CODES
 from sumwire_protocol.tables import AUTO, made

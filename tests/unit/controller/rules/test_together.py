@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from helpers.controller.config_texts import job, star, text
 from sumwire_controller.cli import main
-from sumwire_controller.derive.levels import upper_first
+from sumwire_controller.derive.desired import upper_first
 from sumwire_controller.errors import MISSING, ConfigError
-from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.parse.files import parse_config
 from sumwire_controller.rules.agreement import check_together
 
 Files = dict[str, dict[str, Any]]

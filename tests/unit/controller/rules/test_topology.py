@@ -14,12 +14,10 @@ import pytest
 from helpers.controller.config_texts import PUBLISHED_TABLE, queue, star, text
 from helpers.controller.topology_texts import host, leaf_spine, link, switch, three_level, tree_job
 from helpers.paths import ROOT
-from sumwire_controller.derive.switch_configs import configs_of
+from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.errors import MISSING, ConfigError, Problem
-from sumwire_controller.model.config import Aggregator, Config, Job, SlotRange, Switch, Thc
-from sumwire_controller.model.topology import Host, Link, Node, Topology
-from sumwire_controller.parse.any_file import load_any, parse_any
-from sumwire_controller.parse.topology_file import load_topology, parse_topology
+from sumwire_controller.model import Aggregator, Config, Host, Job, Link, Node, SlotRange, Switch, Thc, Topology
+from sumwire_controller.parse.files import load_any, load_topology, parse_any, parse_topology
 from sumwire_controller.rules.agreement import check_together
 from sumwire_controller.rules.topology import validate_topology
 
