@@ -55,6 +55,8 @@ SEEDS ?= 1000
 SIMULATE_FLAGS ?=
 # Options of `make models`: names of models with commas; default: all
 MODELS ?=
+# Of `make pages`: a folder with verify-TOPIC.json, whose rows go into the records first.
+TAKE ?=
 # Options of `make test`, for example: make test PYTEST_FLAGS="--require-bmv2 -k slots"
 PYTEST_FLAGS ?=
 # Processes of tests: two more than cores, because tests also wait for timers, links and each other. With one more, two
@@ -72,7 +74,7 @@ endif
 # Network namespaces and raw sockets need root, and the programs the same variables there. Root has its own cache.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE,SUMWIRE_LOG_FORMAT)
 
-.PHONY: release wheels help setup run test lint format docs p4 p4-tna bench bench-codec bench-allreduce bench-where bench-switch \
+.PHONY: release pages wheels help setup run test lint format docs p4 p4-tna bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-see verify-ways \
   verify-faithful simulate fuzz fuzz-trains \
   fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
@@ -84,6 +86,7 @@ help:
 	@echo "                      SWITCH=$(SWITCH) ENGINE=$(ENGINE))"
 	@echo "make test             all tests (TEST_JOBS=$(TEST_JOBS) side by side; PYTEST_FLAGS=...)"
 	@echo "make lint             ruff, codespell and mypy"
+	@echo "make pages            measurements and README's numbers from records (TAKE=results: after a verify command)"
 	@echo "make docs             the pages and the API reference as a site, in site/"
 	@echo "make release          sdist and wheel in dist/, each extra tried in an empty environment"
 	@echo "make wheels           the wheel for this machine, with compiled kernels, in dist/"
@@ -152,6 +155,9 @@ lint: $(READY)
 format: $(READY)
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
+
+pages: $(READY)
+	$(PYTHON) -P records/pages.py $(if $(TAKE),--take $(TAKE))
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
