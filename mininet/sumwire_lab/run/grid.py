@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar, get_type_hints
 
 from sumwire_controller.errors import ConfigError
-from sumwire_controller.parse.yamltree import Node, load_tree, read_file
+from sumwire_controller.parse.yaml_reader import YamlNode, load_tree, read_file
 from sumwire_protocol.outside import shown
 
 from sumwire_lab.errors import OptionError
@@ -107,7 +107,7 @@ class _Reader:
 
     source: str
 
-    def study(self, tree: Node) -> Study:
+    def study(self, tree: YamlNode) -> Study:
         top = self._mapping(tree, "file", _KEYS)
         for key in ("name", "grid"):
             if key not in top:
@@ -135,12 +135,12 @@ class _Reader:
             ),
         )
 
-    def _options(self, node: Node) -> dict[str, Any]:
+    def _options(self, node: YamlNode) -> dict[str, Any]:
         found = {name: one.value for name, one in self._mapping(node, "options").items()}
         self._located(node, lambda: options_of(found))
         return found
 
-    def _values(self, node: Node, where: str) -> list[Any]:
+    def _values(self, node: YamlNode, where: str) -> list[Any]:
         nodes = node.value if isinstance(node.value, list) else [node]
         if not nodes:
             self._refuse(node, where, "must be a value, or a list of them")
@@ -149,7 +149,7 @@ class _Reader:
                 self._refuse(one, where, "must be a number, a text, true or false")
         return [one.value for one in nodes]
 
-    def _columns(self, node: Node) -> list[str]:
+    def _columns(self, node: YamlNode) -> list[str]:
         known = [column.name for column in COLUMNS]
         names = self._values(node, "columns")
         for name in names:
@@ -157,10 +157,10 @@ class _Reader:
                 self._refuse(node, f"columns: {shown(name)}", f"known are {', '.join(known)}")
         return names
 
-    def _figures(self, node: Node, known: list[str]) -> tuple[Figure, ...]:
+    def _figures(self, node: YamlNode, known: list[str]) -> tuple[Figure, ...]:
         return tuple(self._figure(one, known) for one in (node.value if isinstance(node.value, list) else [node]))
 
-    def _figure(self, node: Node, known: list[str]) -> Figure:
+    def _figure(self, node: YamlNode, known: list[str]) -> Figure:
         hints = get_type_hints(Figure)
         given = self._mapping(node, "figures", tuple(field.name for field in fields(Figure)))
         values = {}
@@ -178,7 +178,7 @@ class _Reader:
                 self._refuse(node, f"figures: {shown(name)}", f"known are {', '.join(known)}")
         return figure
 
-    def _located(self, node: Node, make: Callable[[], T]) -> T:
+    def _located(self, node: YamlNode, make: Callable[[], T]) -> T:
         try:
             return make()
         except OptionError as error:
@@ -186,7 +186,7 @@ class _Reader:
                 raise
             raise OptionError(f"{self.source}:{node.line}: {error}") from error
 
-    def _mapping(self, node: Node, where: str, keys: tuple[str, ...] = ()) -> dict[str, Node]:
+    def _mapping(self, node: YamlNode, where: str, keys: tuple[str, ...] = ()) -> dict[str, YamlNode]:
         if not isinstance(node.value, dict):
             self._refuse(node, where, f"must be a mapping{' with ' + ', '.join(keys) if keys else ''}")
         for key, one in node.value.items():
@@ -194,10 +194,10 @@ class _Reader:
                 self._refuse(one, f"{where}: {shown(key)}", f"known are {', '.join(keys)}")
         return node.value
 
-    def _text(self, node: Node, where: str) -> str:
+    def _text(self, node: YamlNode, where: str) -> str:
         if not isinstance(node.value, str):
             self._refuse(node, where, "must be a text")
         return node.value
 
-    def _refuse(self, node: Node, where: str, rule: str) -> NoReturn:
+    def _refuse(self, node: YamlNode, where: str, rule: str) -> NoReturn:
         raise OptionError(f"{self.source}:{node.line}: {where}: {rule}")
