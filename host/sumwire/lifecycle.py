@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
+from weakref import WeakSet
 
 from sumwire.errors import (
     ClosedError,
@@ -33,6 +34,8 @@ from sumwire.errors import (
     UsageError,
 )
 
+# The threads of all objects.
+_threads: Final[WeakSet[threading.Thread]] = WeakSet()
 # After these errors the workers are no longer in step.
 _BREAKING: Final = (RecreateError, RefusedError, MismatchError)
 # After these nothing was sent, or all workers got the same error.
@@ -74,7 +77,8 @@ class Lifecycle:
         self._calls = threading.Lock()
         self._closing = threading.RLock()
         self._users: list[Callable[[], object]] = []
-        self._thread: _Thread | None = None
+        self._thread: threading.Thread | None = None
+        self._stop: Callable[[], object] = _nothing
         self._at_exit: Callable[[], object] = _nothing
 
     # -- calls -----------------------------------------------------------------------------------------
@@ -152,8 +156,8 @@ class Lifecycle:
 
     def start(self, work: Callable[[], None], name: str, *, stop: Callable[[], object]) -> None:
         """Run ``work`` in a daemon thread. ``stop`` makes it end soon, and does not wait."""
-        self._thread = _Thread(target=work, name=name, daemon=True)
-        self._thread.stop = stop
+        self._thread, self._stop = threading.Thread(target=work, name=name, daemon=True), stop
+        _threads.add(self._thread)
         self._thread.start()
 
     def close_at_exit(self, close: Callable[[], object]) -> None:
@@ -176,7 +180,7 @@ class Lifecycle:
         thread, self._thread = self._thread, None
         if thread is None or self.forked:
             return _nothing
-        thread.stop()
+        self._stop()
         return _nothing if thread is threading.current_thread() else thread.join
 
     # -- the end ---------------------------------------------------------------------------------------
@@ -192,7 +196,7 @@ class Lifecycle:
         Does nothing in a forked child, and the second time. A second thread waits until the first has closed the
         object, except one that the first may be waiting for.
         """
-        waits = not isinstance(threading.current_thread(), _Thread)
+        waits = threading.current_thread() not in _threads
         if self.forked or not self._closing.acquire(blocking=waits):
             return
         try:
@@ -219,9 +223,3 @@ class Lifecycle:
             except Exception as error:  # noqa: BLE001 - raised once all are closed
                 failed = failed or error
         return failed
-
-
-class _Thread(threading.Thread):
-    """A thread of some object's."""
-
-    stop: Callable[[], object]

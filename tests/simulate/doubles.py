@@ -21,6 +21,7 @@ import sumwire.job.greeting
 import sumwire.job.meeting
 import sumwire.job.rounds
 import sumwire.job.session
+import sumwire.lifecycle
 import sumwire.transport.catchup.askers
 import sumwire.transport.catchup.recovery_service
 import sumwire.transport.link
@@ -63,14 +64,19 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
     ranks = Instead(None, get_world_size=lambda: groups.ranks if groups else 0)
     others: list[tuple[object, dict[str, Any]]] = [
         (_transport.link, {"socket": given["socket"], "select": given["select"]}),
-        (_transport.catchup.recovery_service, {**given, "time": Instead(time, monotonic=machine.world.clock)}),
+        (
+            _transport.catchup.recovery_service,
+            {name: given[name] for name in ("socket", "select", "os")}
+            | {"time": Instead(time, monotonic=machine.world.clock)},
+        ),
         (_transport.catchup.askers, {"secrets": chance}),
         (_job.greeting, {"secrets": chance}),
         (_blind.keys, {"secrets": chance, "X25519PrivateKey": Instead(X25519PrivateKey, generate=private_key)}),
         (sumwire.wire.batch, {"calls": lambda: (machine.sendmmsg, machine.recvmmsg), "kernels": lambda: kernels}),
         # So that a batch is full now and then, and a socket's memory small.
         (_transport.link, {"_BATCH": _BATCH}),
-        (_job.control, {"threading": given["threading"], "atexit": Instead(atexit, register=_no, unregister=_no)}),
+        (_job.control, {"threading": given["threading"]}),
+        (sumwire.lifecycle, {"threading": given["threading"], "atexit": Instead(atexit, register=_no, unregister=_no)}),
         (_job.meeting, {"available": lambda: False}),
         (_job.session, {"available": lambda: groups is not None, "dist": ranks, "load_table": lambda _: None}),
         (_job.session, {"Transport": partial(_ToldTransport, machine)}),
