@@ -11,7 +11,7 @@ import numpy as np
 from golden.model import Host, udp_frame
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.core import Aggregator
-from sumwire.aggregator.parts import part_of
+from sumwire.aggregator.jobs import part_of
 from sumwire.aggregator.state import State
 from sumwire.config import JobConfig
 from sumwire_protocol import constants as p4

@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of datagrams, and of the replies to them."""
+"""Batches of received datagrams and of replies, as arrays; and IPv4's TOS byte.
+
+The upper six bits of the TOS byte are the DSCP: three of priority, two of drop class, one 0. The lower two are ECN
+(RFC 3168). A reply keeps the priority of the packet that it answers; its drop class is 0, and queues may mark it.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
+from sumwire.wire import controls
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.messages import address_of
 
 WORDS_BYTES: Final = p4.SLOT_WORDS * WORD_BYTES
 # Of a reply: words, and an authentication tag behind them.
 PAYLOAD_BYTES: Final = WORDS_BYTES + p4.TAG_BYTES
-# Longer than any contribution, so that a datagram that is too long can be told.
+# One word longer than any contribution, so that a datagram that is too long is noticed.
 ROW_BYTES: Final = HEADER_BYTES + PAYLOAD_BYTES + WORD_BYTES
 
 
@@ -28,9 +33,8 @@ class Batch:
 
     ``rows``: uint8 (room, ROW_BYTES), the first ROW_BYTES of a longer datagram; or only (room, HEADER_BYTES), where
     ``at`` has the addresses of the datagrams themselves. ``sizes``: bytes of each. ``sources``: the senders' addresses,
-    as from :func:`sumwire.aggregator.senders.packed_address`. ``ports``: their UDP ports, uint16, big endian. ``tos``:
-    uint8, IPv4's TOS byte (:mod:`sumwire.aggregator.marks`). ``longest``: datagrams of the longest train that brought
-    some of them.
+    as from :func:`sumwire.aggregator.state.packed_address`. ``ports``: their UDP ports, uint16, big endian. ``tos``:
+    uint8, IPv4's TOS byte. ``longest``: the number of datagrams of the longest train (GSO) among them.
     """
 
     rows: NDArray[np.uint8]
@@ -61,13 +65,13 @@ class Batch:
         return Batch(rows, sizes, self.sources[part], self.ports[part], tos, last - first, self.longest, at)
 
     def addresses(self) -> NDArray[np.uintp]:
-        """Where each datagram is in memory."""
+        """The address of each datagram in memory, (count,)."""
         if self.at is not None:
             return self.at
         return address_of(self.rows) + np.arange(self.count, dtype=np.uintp) * np.uintp(self.rows.strides[0])
 
     def keep(self, which: NDArray[np.intp]) -> None:
-        """Keep these datagrams only, in their order."""
+        """Drop all datagrams but these, in their order."""
         for array in (self.rows, self.sizes, self.sources, self.ports, self.tos, self.at):
             if array is not None:
                 array[: len(which)] = array[which]
@@ -75,7 +79,7 @@ class Batch:
 
 
 class Refusal(NamedTuple):
-    """A REFUSED: the datagram, the sender of what it answers, and the TOS byte to send it with."""
+    """A REFUSED or HELLO to send: the datagram, its receiver (ip, UDP port), and its TOS byte."""
 
     data: bytes
     to: tuple[str, int]
@@ -83,7 +87,7 @@ class Refusal(NamedTuple):
 
 
 class Replies:
-    """Replies, the first ``count`` of the arrays; and what became of refused datagrams.
+    """Replies to a batch, the first ``count`` of the arrays; and which of its datagrams were refused.
 
     ``heads``: uint8 (room, HEADER_BYTES). ``payloads``: uint8 (room, PAYLOAD_BYTES), one for all replies with the same
     result. ``payload_of``: int32, the payload of each reply. ``sizes``: bytes of each, with its header. ``places``: the
@@ -109,3 +113,9 @@ class Replies:
         payload: bytes = self.payloads[self.payload_of[reply]].tobytes()
         head: bytes = self.heads[reply].tobytes()
         return head + payload[: int(self.sizes[reply]) - HEADER_BYTES]
+
+
+PRIORITY_BITS: Final = p4.DSCP_PRIORITY << 2
+ECN_BITS: Final = controls.ECN_BITS
+# Of replies to packets without tags.
+PLAIN_REPLY: Final = p4.ECN_ECT

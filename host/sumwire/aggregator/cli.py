@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol import privileges
 from sumwire_protocol.logs import forms, places
@@ -25,22 +23,16 @@ from sumwire_protocol.version import __version__
 from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
 from sumwire_protocol.watch.place import Place, parse_place
 
-from sumwire.aggregator import metrics, parent
-from sumwire.aggregator.jobs import STDIN, aggregator_of, load_jobs
-from sumwire.aggregator.processes import Fleet, signals_held
-from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, Shared
+from sumwire.aggregator import counters
+from sumwire.aggregator.counters import Reporter, counted, report
+from sumwire.aggregator.jobs import STDIN, load_jobs
+from sumwire.aggregator.processes import ParentProcess, ProcessPool, signals_held
 from sumwire.config import JobConfig
 from sumwire.errors import SumwireError
 from sumwire.logs import PATTERN
 
 DONE, FAILED = 0, 1
 _PROCESSES_MAX: Final = 64
-# Verdicts on questions and answers, which aggregators of a tree exchange each second, whatever the workers do.
-_TALK: Final = (p4.VERDICT_INFORM, p4.VERDICT_KNOWN)
-_NAMES: Final = {
-    prefix: {value: name.removeprefix(prefix) for name, value in vars(p4).items() if name.startswith(prefix)}
-    for prefix in ("VERDICT_", "REJECT_")
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,32 +45,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         jobs = load_jobs(options.jobs, options.at, key_file=options.key)
         if account is not None:
             privileges.prepare()
-        address, port = options.listen or (options.at or aggregator_of(jobs), p4.SUMWIRE_PORT)
+        address, port = options.listen or (options.at or jobs[0].aggregator, p4.SUMWIRE_PORT)
         places.is_switch(f"{address}:{port}")
-        metrics.prepare(options.metrics)
+        counters.prepare(options.metrics)
         named_in = "--listen" if options.listen else options.jobs[0]
-        started_by = parent.Parent() if options.with_parent else None
+        started_by = ParentProcess() if options.with_parent else None
         with signals_held():
-            fleet = Fleet(
+            pool = ProcessPool(
                 jobs, address, port, options.processes, named_in=named_in, at=options.at,
                 told_to_stop=started_by.has_ended if started_by else lambda: False,
             )  # fmt: skip
             if account is not None:
                 privileges.become(account)
-            with fleet:
+            with pool:
                 names = ", ".join(map(_described, jobs))
-                if started_by is not None and not fleet.is_stopped:
+                if started_by is not None and not pool.is_stopped:
                     started_by.end_with_it()
-                with metrics.served(fleet.shared, options.metrics) as place:
-                    reporter = _Reporter(fleet.shared, voice)
+                with counters.served(pool.shared, options.metrics) as place:
+                    reporter = Reporter(pool.shared, voice)
                     told = f", metrics: {place}" if place else ""
-                    if not fleet.is_stopped:
+                    if not pool.is_stopped:
                         voice.say(
                             f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}{told}",
                             Event.READY(at=f"{address}:{port}"),
                         )
-                    fleet.wait(reporter.tell, options.report)
-            voice.say(report(fleet.shared), Event.COUNTED(counters=counted(fleet.shared)))
+                    pool.wait(reporter.tell, options.report)
+            voice.say(report(pool.shared), Event.COUNTED(counters=counted(pool.shared)))
     except (SumwireError, PrivilegeError, WatchError, OSError) as error:
         forms.Voice(options.log_format, "sumwire.aggregator", sys.stderr).say(
             str(error), Event.FAILED(reason=str(error)), logging.ERROR
@@ -170,59 +162,6 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r}: must be above 0 seconds")
     return seconds
-
-
-class _Reporter:
-    """Prints the counters when packets of workers have changed them, from its making on."""
-
-    def __init__(self, shared: Shared, voice: forms.Voice) -> None:
-        self._shared, self._voice = shared, voice
-        self._told = self._now()
-
-    def tell(self) -> None:
-        now = self._now()
-        if now != self._told:
-            told = report(self._shared).partition("\n")[0]
-            self._voice.say(told, Event.COUNTED(counters=counted(self._shared)))
-        self._told = now
-
-    def _now(self) -> tuple[int, ...]:
-        verdicts = self._shared.counters.sum(axis=0)[: p4.VERDICTS]
-        return tuple(map(int, np.delete(verdicts, _TALK)))
-
-
-def report(shared: Shared) -> str:
-    """The counters of all processes together, in three lines."""
-    found = counted(shared)
-    sockets = found["replies"]
-    return "\n".join(
-        (
-            f"verdicts: {_listed(found['verdicts'])}",
-            f"rejected: {_listed(found['rejected'])}",
-            f"replies: {sockets['sent']} sent, {sockets['not sent']} not; between processes: {sockets['handed over']}",
-        )
-    )
-
-
-def counted(shared: Shared) -> dict[str, dict[str, int]]:
-    """The counters of all processes together that are not 0, by kind and name, and all of replies."""
-    total = shared.counters.sum(axis=0)
-    sockets = total[p4.VERDICTS + p4.REJECTS :]
-    return {
-        "verdicts": _named(total[: p4.VERDICTS], "VERDICT_"),
-        "rejected": _named(total[p4.VERDICTS :][: p4.REJECTS], "REJECT_"),
-        "replies": {
-            "sent": int(sockets[SENT]), "not sent": int(sockets[UNSENT]), "handed over": int(sockets[HANDED_OVER]),
-        },
-    }  # fmt: skip
-
-
-def _named(cells: NDArray[np.uint64], prefix: str) -> dict[str, int]:
-    return {_NAMES[prefix][index]: int(cells[index]) for index in np.flatnonzero(cells)}
-
-
-def _listed(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
 
 
 if __name__ == "__main__":

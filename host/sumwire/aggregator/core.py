@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The aggregator without its sockets: turns a batch of datagrams into a batch of replies."""
+"""The aggregator without its sockets: turns a batch of datagrams into a batch of replies. Used by `server` and
+tests."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from sumwire_protocol import constants as p4
 from sumwire.aggregator import reference
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.kernels import BatchArrays, ReplyArrays, StateArrays, kernels
-from sumwire.aggregator.refusals import Refuser
+from sumwire.aggregator.refusals import Rejecter
 from sumwire.aggregator.state import State
 from sumwire.aggregator.upward import Upward
 from sumwire.errors import UsageError
@@ -24,7 +25,7 @@ BATCH: Final = 512
 
 
 class Aggregator:
-    """Processes the packets to one State, in C if there is a compiler, else in numpy.
+    """Processes packets on one State: in C (`kernels`), or without a compiler in numpy (`reference`).
 
     ``replies`` are those of the latest batch. The next batch overwrites them.
     """
@@ -39,7 +40,7 @@ class Aggregator:
         self.batch_arrays = BatchArrays()
         self._loaded: Batch | None = None
         self._addresses = np.zeros(0, np.uintp)
-        self._refuser, self._refused = Refuser(state), int(state.verdicts[p4.VERDICT_REJECT])
+        self._rejecter, self._refused = Rejecter(state), int(state.verdicts[p4.VERDICT_REJECT])
         self.upward = Upward(state.parts, state.shared)
 
     @property
@@ -63,15 +64,16 @@ class Aggregator:
         return self.replies
 
     def refuse(self, batch: Batch, now: float) -> None:
-        """Answer those packets of a batch that were refused."""
+        """Prepare REFUSED answers to the refused packets of a batch, and take in answers of parent aggregators."""
         if self.upward:
             self._hear(batch)
         replies, refused = self.replies, int(self.state.verdicts[p4.VERDICT_REJECT])
         replies.refused, self._refused = refused - self._refused, refused
-        replies.refusals = self._refuser.answers(batch, replies.reasons[: batch.count], now) if replies.refused else []
+        replies.refusals = self._rejecter.answers(batch, replies.reasons[: batch.count], now) if replies.refused else []
 
     def _hear(self, batch: Batch) -> None:
-        """What the aggregator above answers to a HELLO is of a kind that no worker sends, and no refused packet."""
+        """Process parents' answers to HELLOs. Workers may not send their kind, so they were counted as refused: they
+        are counted as KNOWN instead."""
         state, heard = self.state, self.upward.hear(batch, self.replies.reasons)
         state.verdicts[p4.VERDICT_KNOWN] += np.uint64(heard)
         for refused in (state.verdicts[p4.VERDICT_REJECT :], state.rejects[p4.REJECT_KIND :]):
@@ -83,7 +85,7 @@ class Aggregator:
         self.replies.count = library.aggregator_process(self.state_arrays, self.batch_arrays, self.reply_arrays)
 
     def load(self, batch: Batch) -> None:
-        """Let C work on the arrays of this batch."""
+        """Point the C structures at the arrays of this batch."""
         arrays = self.batch_arrays
         # The arrays of a batch that knows its addresses stay where they are.
         if batch is not self._loaded or batch.at is None:

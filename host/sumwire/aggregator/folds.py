@@ -1,9 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ops do to slots' payloads, in numpy: several slots of one op at a time.
+"""The arithmetic of the ops in numpy: folds contributions into slots, many slots of one op at a time.
 
-Payloads are uint8 (n, words, 128). Planes are added as planes, the most significant one first. An op has a function in
-`STARTS` if its slot holds something else than the contribution, and one in `FOLDS`.
+Payloads are uint8 (n, words, 128). Bit planes are added without unpacking them; the most significant plane comes first.
+Every op has a function in `FOLDS`, and one in `STARTS` if a slot holds something else than its first contribution.
+
+SIGN merges at random. Word i of a random stream is mix64(key + (i + 1) * GOLDEN): SplitMix64 at a random position
+(Steele, Lea, Flood, OOPSLA 2014). The key is derived from the aggregator's seed, the slot, the round and the number of
+contributors, so the result does not depend on how packets are cut into batches, and a repeated packet changes nothing.
+
+Used by `reference`; `kernels` passes the constants of the generator to C.
 """
 
 from __future__ import annotations
@@ -16,8 +22,47 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.aggregator import draws
 from sumwire.aggregator.state import MONOMIALS
+
+GOLDEN: Final = 0x9E3779B97F4A7C15
+MIX_1: Final = 0xBF58476D1CE4E5B9
+MIX_2: Final = 0x94D049BB133111EB
+# Probabilities are rounded to multiples of 2**-16.
+PROBABILITY_BITS: Final = 16
+
+Words = NDArray[np.uint64]
+
+
+def mix64(words: Words) -> Words:
+    """SplitMix64's finalizer, of each word."""
+    words = (words ^ words >> np.uint64(30)) * np.uint64(MIX_1)
+    words = (words ^ words >> np.uint64(27)) * np.uint64(MIX_2)
+    return words ^ words >> np.uint64(31)
+
+
+def _joined(high: NDArray[Any], low: NDArray[Any]) -> Words:
+    return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
+
+
+def merge_keys(seed: int, slot: NDArray[Any], round_: NDArray[Any], held: NDArray[Any]) -> Words:
+    """Derive the keys of the random streams of n merges. ``held``: how many workers are in each slot after the merge.
+    All arrays are (n,)."""
+    golden = np.uint64(GOLDEN)
+    key = mix64((np.uint64(seed) ^ slot.astype(np.uint64)) + golden)
+    return mix64((key ^ _joined(round_, held)) + golden)
+
+
+def random_bits(keys_: Words, count: int, words: int, weight: int = 1) -> Words:
+    """Draw random bits (n, words) for keys (n,), 64 to a word. Each is 1 with probability weight / count < 1."""
+    probability = ((weight << PROBABILITY_BITS) + count // 2) // count
+    drawn = np.zeros((len(keys_), words), np.uint64)
+    lowest = (probability & -probability).bit_length() - 1
+    for bit in range(lowest, PROBABILITY_BITS):
+        numbers = np.arange(bit * words + 1, (bit + 1) * words + 1, dtype=np.uint64)
+        random = mix64(keys_[:, None] + numbers * np.uint64(GOLDEN))
+        drawn = drawn | random if probability >> bit & 1 else drawn & random
+    return drawn
+
 
 Planes = NDArray[np.uint8]
 
@@ -45,7 +90,7 @@ class Contributions:
     payload: Planes
     coefficients: NDArray[np.uint32]
     counts: NDArray[np.uint8]
-    keys: draws.Words
+    keys: Words
     weights: NDArray[np.uint8]
     partial: bool = False
 
@@ -134,7 +179,7 @@ def merge_signs(held: Planes, new: Contributions) -> Planes:
     drawn = np.empty_like(a)
     for count, weight in sorted(set(zip(new.counts.tolist(), new.weights.tolist(), strict=True))):
         which = (new.counts == count) & (new.weights == weight)
-        drawn[which] = draws.draws(new.keys[which], count, a.shape[1], weight)
+        drawn[which] = random_bits(new.keys[which], count, a.shape[1], weight)
     return (a ^ ((a ^ b) & drawn)).view(np.uint8).reshape(held.shape)
 
 

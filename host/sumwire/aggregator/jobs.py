@@ -1,41 +1,120 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The job files that an aggregator serves, checked each and together.
+"""The jobs that an aggregator serves: reads and checks job files, and works out this aggregator's part of each job.
 
-To the aggregator each lane is a job: it has a number, slots, rounds, and a UDP port at every worker of its own.
+A job of one aggregator has one part, whose seats are the workers'. In a tree an aggregator is a worker of the next one:
+it has a seat there, and stands for all workers below it. Each lane of a job is a job to the aggregator: it has its own
+number, slots, rounds, and UDP port at every worker. Used by `cli`, `processes` and `state`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from sumwire_protocol import constants as p4
 from sumwire_protocol.outside import OutsideError, json_of
 
-from sumwire.aggregator.parts import Part, aggregators_of, part_of
 from sumwire.config import JobConfig, load_job, parse_job
+from sumwire.config.tree import workers_below
 from sumwire.errors import ConfigError
 
 STDIN: Final = "-"
 _LINE_BYTES_MOST: Final = 1 << 16
 
 
+@dataclass(frozen=True)
+class Seat:
+    """The sender at a seat. ``weight``: how many workers it stands for. ``is_lower``: it is an aggregator, not a
+    worker."""
+
+    ip: str
+    udp_port: int
+    weight: int = 1
+    is_lower: bool = False
+
+
+@dataclass(frozen=True)
+class Above:
+    """The next aggregator, and this one's seat there."""
+
+    ip: str
+    seat: int
+    udp_port: int = p4.SUMWIRE_PORT
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one aggregator does for a job. ``aggregator``: its address. ``seats``: the sender at each. ``above``: the
+    next aggregator; None at the root, and in a job of a single aggregator."""
+
+    job: JobConfig
+    aggregator: str
+    seats: Mapping[int, Seat] = field(default_factory=dict)
+    above: Above | None = None
+
+    @property
+    def in_tree(self) -> bool:
+        """Whether the job has more than one aggregator."""
+        return self.above is not None or any(seat.is_lower for seat in self.seats.values())
+
+    @property
+    def quorum(self) -> int:
+        """How many seats complete a slot: all of them in a tree, otherwise the quorum of the job."""
+        return len(self.seats) if self.in_tree else self.job.quorum
+
+    def worker(self, seat: int) -> int | None:
+        """The rank in the whole job of the worker at a seat; None for a lower aggregator or an empty seat."""
+        places = [(address.aggregator, address.seat) for address in self.job.addresses]
+        return places.index((self.aggregator, seat)) if (self.aggregator, seat) in places else None
+
+    @property
+    def workers(self) -> int:
+        """The number of workers below this aggregator."""
+        return sum(seat.weight for seat in self.seats.values())
+
+
+def part_of(job: JobConfig, aggregator: str | None = None) -> Part:
+    """A job's part at one of its aggregators. ``aggregator``: its address; a job that has a single one needs none.
+
+    Raises ConfigError if the job has several and none is named, or none of that address.
+    """
+    _check_named(job, aggregator, where=f"job {job.name}")
+    at = job.aggregator if aggregator is None else aggregator
+    seats = {one.seat: Seat(one.ip, one.udp_port) for one in job.addresses if one.aggregator == at}
+    workers = workers_below(job.tree, job.addresses)
+    above = None
+    for one in job.tree:
+        if one.above == at:
+            seats[one.seat] = Seat(one.aggregator, p4.SUMWIRE_PORT, workers[one.aggregator], is_lower=True)
+        if one.aggregator == at:
+            above = Above(one.above, one.seat)
+    return Part(job, at, seats, above)
+
+
+def aggregators_of(job: JobConfig) -> list[str]:
+    """The addresses of all aggregators of a job: first those that workers send to, in rank order, then those above."""
+    workers = (address.aggregator for address in job.addresses)
+    return list(dict.fromkeys((*workers, *(name for one in job.tree for name in (one.aggregator, one.above)))))
+
+
 def load_jobs(
     paths: Sequence[str | Path], at: str | None = None, *, key_file: str | None = None
 ) -> tuple[JobConfig, ...]:
-    """The jobs of job files. "-" is one line of standard input. ``at``: which of their aggregators this one is.
-    ``key_file``: read in place of the file that each job with a key names.
+    """Read job files. The path "-" stands for one line of standard input.
 
-    Raises ConfigError for a file that breaks a rule, or for two that do not fit together, JobFileError for one that
-    cannot be read.
+    ``at``: the address of this aggregator, needed where a job has several. ``key_file``: read instead of the key file
+    that the jobs name. Raises ConfigError if a file breaks a rule or two files contradict each other, and JobFileError
+    if a file cannot be read.
     """
     if STDIN in paths and sys.stdin is None:
         raise ConfigError(
             "line", STDIN, "cannot be read: it is closed", where="standard input", cure="name a job file instead"
         )
-    # The aggregator needs no worker's own part of it, so any worker's will do.
+    # The aggregator uses no field that differs between workers, so it reads the file as worker 0.
     jobs = tuple(
         job_of_line(sys.stdin.buffer, key_file=key_file) if path == STDIN else load_job(path, 0, key_file=key_file)
         for path in paths
@@ -47,7 +126,7 @@ def load_jobs(
 
 
 def job_of_line(stream: BinaryIO, *, key_file: str | None = None) -> JobConfig:
-    """The job of a line of JSON. Raises ConfigError."""
+    """Parse a job from one line of JSON. Raises ConfigError."""
     line = stream.readline(_LINE_BYTES_MOST + 1)
     cure = "give a job file's content in one line, or name a job file"
     try:
@@ -62,19 +141,16 @@ def job_of_line(stream: BinaryIO, *, key_file: str | None = None) -> JobConfig:
 
 
 def lanes_of(jobs: Sequence[JobConfig], at: str | None = None) -> tuple[Part, ...]:
-    """What an aggregator does for the lanes of all jobs, each as a job. ``at``: its address, where jobs have
-    several."""
+    """This aggregator's parts, one for each lane of each job. ``at``: its address, needed where a job has several
+    aggregators."""
     return tuple(part_of(job.for_lane(lane), at) for job in jobs for lane in range(len(job.lanes)))
 
 
-def aggregator_of(jobs: Sequence[JobConfig]) -> str:
-    """The address that all workers send to, where there is one."""
-    return jobs[0].aggregator
-
-
 def check_together(jobs: Sequence[JobConfig], names: Sequence[str], at: str | None = None) -> None:
-    """Raises ConfigError if one aggregator cannot serve all jobs. ``names``: where each is from, for the message.
-    ``at``: its address, where jobs have several."""
+    """Raise ConfigError if one aggregator cannot serve all jobs: they share a number, or name different aggregators.
+
+    ``names``: the file of each job, for the message. ``at``: this aggregator's address, where jobs have several.
+    """
     owners: dict[int, str] = {}
     for job, name in zip(jobs, names, strict=True):
         for lane in job.lanes:
@@ -83,14 +159,14 @@ def check_together(jobs: Sequence[JobConfig], names: Sequence[str], at: str | No
                 cure = "give one of the two another number, in the job file of all its workers, or leave its file out"
                 raise ConfigError("job", lane.job, rule, where=name, cure=cure)
         owners |= {lane.job: name for lane in job.lanes}
-        if at is None and job.aggregator != aggregator_of(jobs):
-            rule = f"must be {aggregator_of(jobs)} as in {names[0]}: one aggregator has one address"
+        if at is None and job.aggregator != jobs[0].aggregator:
+            rule = f"must be {jobs[0].aggregator} as in {names[0]}: one aggregator has one address"
             cure = f"write that under `aggregator`, or start another one for it: sumwire-aggregator {name}"
             raise ConfigError("aggregator", job.aggregator, rule, where=name, cure=cure)
 
 
 def _check_aggregators(job: JobConfig, at: str | None, *, where: str) -> None:
-    """That the job says how its aggregators hang together, and which this one is."""
+    """Raise ConfigError unless the job's aggregators form a tree of single parents, and ``at`` names one of them."""
     names = aggregators_of(job)
     if len(names) > 1 and not job.tree:
         rule = "must be one, or lower ones of a `tree`"
@@ -102,10 +178,17 @@ def _check_aggregators(job: JobConfig, at: str | None, *, where: str) -> None:
     if job.tree and job.paths > 1:
         rule = "must be 1: a software aggregator sends all partial results to one above it"
         raise ConfigError("paths", job.paths, rule, where=where, cure="leave `paths` out, or use switches")
+    _check_named(job, at, where=where)
+
+
+def _check_named(job: JobConfig, at: str | None, *, where: str) -> None:
+    """Raise ConfigError unless ``at`` is an aggregator of the job, or None in a job with a single one."""
+    names = aggregators_of(job)
+    rule = f"must be one of {', '.join(names)}"
     if at is None and len(names) > 1:
-        rule = f"must be one of {', '.join(names)}"
-        raise ConfigError("--at", at, rule, where=where, cure="say which aggregator of the tree this is: --at ADDRESS")
-    if at is not None and at not in names:
-        rule = f"must be one of {', '.join(names)}"
+        cure = "say which aggregator of the tree this is: --at ADDRESS"
+    elif at is not None and at not in names:
         cure = f"name one of them, or write {at} into the job file of all workers and aggregators"
-        raise ConfigError("--at", at, rule, where=where, cure=cure)
+    else:
+        return
+    raise ConfigError("--at", at, rule, where=where, cure=cure)

@@ -18,7 +18,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.events import Event
 from sumwire_protocol.ops import OPS
 
-from sumwire.aggregator import draws, marks
+from sumwire.aggregator import batches, folds
 from sumwire.native import SWITCH, switched_off
 from sumwire.wire.authentication.kernels import FOLDER
 from sumwire.wire.header import HEADER_BYTES
@@ -173,11 +173,11 @@ def _build() -> Path:
     fields: Mapping[str, Any] = headers(np.zeros((1, HEADER_BYTES), np.uint8)).dtype.fields or {}
     constants |= {f"AT_{name.upper()}": offset for name, (_, offset, *_) in fields.items()}
     lines = [f"#define {name} {value}" for name, value in constants.items()]
-    lines += [f"#define {name} {getattr(draws, name):#x}u" for name in ("GOLDEN", "MIX_1", "MIX_2")]
-    lines.append(f"#define PROBABILITY_BITS {draws.PROBABILITY_BITS}")
+    lines += [f"#define {name} {getattr(folds, name):#x}u" for name in ("GOLDEN", "MIX_1", "MIX_2")]
+    lines.append(f"#define PROBABILITY_BITS {folds.PROBABILITY_BITS}")
     lines.append(f"#define TRAIN_BYTES {TRAIN_BYTES}u")
     lines.append(f"#define TO_SINGLES {TO_SINGLES}u")
-    lines += [f"#define TOS_{name} {value}" for name, value in vars(marks).items() if isinstance(value, int)]
+    lines += [f"#define TOS_{name} {getattr(batches, name)}" for name in ("PRIORITY_BITS", "ECN_BITS", "PLAIN_REPLY")]
     # A struct op_words for every op, by its code.
     words = (f"[{op.code}] = {{{op.up.words}, {op.partial.words}, {op.down.words}}}" for op in OPS)
     lines.append(f"#define OP_TABLE {{{', '.join(words)}}}")

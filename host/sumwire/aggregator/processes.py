@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The aggregator's sockets, processes and signals."""
+"""The processes of an aggregator: their sockets, start and end, and the signals that stop them.
+
+Used by `cli` and by the lab's benchmark.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ import logging
 import multiprocessing
 import multiprocessing.popen_fork  # what start() would import, when the user may not be let into Python's folder
 import os
+import select
 import signal
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from types import FrameType, TracebackType
 from typing import Final, Self
@@ -22,22 +27,45 @@ from typing import Final, Self
 from sumwire_protocol.logs.events import Event
 
 from sumwire.aggregator import sharing
-from sumwire.aggregator.errors import ListenError, ProcessError
 from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.server import Server
-from sumwire.aggregator.sockets import HandOver
+from sumwire.aggregator.sharing import HandOver
 from sumwire.aggregator.state import Shared, State
-from sumwire.aggregator.upward import Upward
-from sumwire.aggregator.waiting import wait_for_above
+from sumwire.aggregator.upward import Upward, wait_for_above
 from sumwire.config import JobConfig
+from sumwire.errors import SumwireError, UsageError
 from sumwire.wire.batch import enlarge_buffers
 from sumwire.wire.messages import forbid_fragments
+
+# The cure for an address or port that cannot be bound, by errno.
+_CURES: Final[Mapping[int, str]] = {
+    errno.EADDRINUSE: "end the program that has the port (ss -lunp 'sport = :{port}'), or give all jobs to one "
+    "aggregator: sumwire-aggregator JOB.json ...",
+    errno.EADDRNOTAVAIL: "no interface of this machine has the address (ip address): run sumwire-aggregator on the "
+    "server that has it, or write one of this machine's addresses under `aggregator` in every worker's job file",
+    errno.EACCES: "choose a port from 1024 on: sumwire-aggregator --listen {address}:PORT",
+}
+_OTHER_CURE: Final = "choose an address of this machine (ip address): sumwire-aggregator --listen ADDRESS"
+
+
+class ListenError(UsageError):
+    """The aggregator cannot listen at its address."""
+
+    def __init__(self, address: str, port: int, error: OSError, *, named_in: str = "") -> None:
+        where = f"{named_in}: " if named_in else ""
+        cure = _CURES.get(error.errno or 0, _OTHER_CURE).format(address=address, port=port)
+        super().__init__(f"{where}cannot listen at {address}:{port}: {error.strerror or error}: {cure}")
+
+
+class ProcessError(SumwireError):
+    """One of the aggregator's processes ended by itself."""
+
 
 _LOG: Final = logging.getLogger("sumwire.aggregator")
 _STOP: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 _SIGNALS: Final = _STOP | {signal.SIGHUP, signal.SIGCHLD}
-# The processes of an aggregator that was killed end a moment after it. So long is waited for a port that is in use.
+# The children of a killed aggregator end a moment after it, so a port in use is tried again for 2 s.
 _PORT_TRIES: Final = 40
 _PORT_WAIT_S: Final = 0.05
 
@@ -100,12 +128,12 @@ def _steer_by_slot(sockets: Sequence[socket.socket]) -> None:
         )  # fmt: skip
 
 
-class Fleet:
-    """The processes of an aggregator, from start to stop. A context manager, which waits for the aggregator above, or
-    for a signal to stop, or until ``told_to_stop``.
+class ProcessPool:
+    """The processes of an aggregator, as a context manager. Entering it waits for the parent aggregator, if there is
+    one, and starts them; a signal to stop or ``told_to_stop`` ends the wait. Leaving it stops them.
 
-    ``named_in``: the job file or option that names the address, for messages. ``at``: which aggregator it is of those
-    that the jobs have.
+    ``named_in``: the job file or option that names the address, for messages. ``at``: the address of this aggregator,
+    needed where a job has several.
     """
 
     def __init__(
@@ -121,13 +149,13 @@ class Fleet:
     ) -> None:
         self.jobs, self._told_to_stop = jobs, told_to_stop
         self._lanes = lanes_of(jobs, at)
-        # Before it was ready.
+        # Whether it was stopped before it was ready.
         self.is_stopped = False
         self.shared = Shared(self._lanes, processes)
         self._sockets = listen(address, port, processes, named_in)
         self._inboxes = [HandOver() for _ in range(processes)] if processes > 1 else []
         self._stop_reader, self._stop_writer = os.pipe()
-        # Compiled once, before each process would compile it.
+        # Compiled here once, not in each process.
         kernels()
         # A child ends with its parent, even if that is killed: the pipe's other end is then closed.
         fork = multiprocessing.get_context("fork")
@@ -159,7 +187,7 @@ class Fleet:
         return [process.pid for process in self._processes if process.pid is not None]
 
     def _work(self, number: int) -> None:
-        """Runs in the child process."""
+        """Serve, in the child process."""
         # Ctrl-C reaches the whole process group. The parent alone reacts to it.
         for one in (signal.SIGINT, signal.SIGHUP):
             signal.signal(one, signal.SIG_IGN)
@@ -178,8 +206,8 @@ class Fleet:
         return self.is_stopped
 
     def wait(self, tell: Callable[[], object] = lambda: None, every_s: float | None = None) -> None:
-        """Wait for a signal to stop. ``tell`` is called every so many seconds. Raises ProcessError if a process ends
-        without a signal."""
+        """Wait for a signal to stop, and call ``tell`` every ``every_s`` seconds meanwhile. Raises ProcessError if a
+        process ends by itself."""
         while not self.is_stopped and (caught := _signal_within(every_s)) not in _STOP:
             if caught is None:
                 tell()
@@ -200,10 +228,10 @@ def _signal_within(seconds: float | None) -> int | None:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Block signals, so that :meth:`Fleet.wait` receives them. In the main thread alone.
+    """Block signals, so that :meth:`ProcessPool.wait` receives them. In the main thread alone.
 
-    Threads of libraries do not block them, and one of these gets a signal that comes while nobody waits for it. It is
-    passed on to this thread.
+    Threads of libraries do not block them, so one of those may get a signal that comes while nobody waits for it. Its
+    handler passes the signal on to the main thread.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     handlers = {one: signal.signal(one, _pass_on) for one in _STOP | {signal.SIGHUP}}
@@ -217,3 +245,36 @@ def signals_held() -> Iterator[None]:
 
 def _pass_on(number: int, _frame: FrameType | None) -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+
+class ParentProcess:
+    """The program that started this one, whose end is noticed even if it was killed.
+
+    Two signs are watched. Standard input alone is not enough: it stays open while a child of that program holds its
+    other end. The process id alone is not enough: the program at the other end of an ssh connection runs on another
+    machine.
+    """
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        # Python has none where it was closed before the start. Its number may be a socket's by now.
+        self._is_gone = sys.stdin is None
+        if self._is_gone:
+            return
+        self._stdin = sys.stdin.fileno()
+        self._poll.register(self._stdin, select.POLLIN | select.POLLHUP)
+        try:
+            self._poll.register(os.pidfd_open(os.getppid()), select.POLLIN)
+        except ProcessLookupError:
+            self._is_gone = True
+
+    def has_ended(self, within_ms: float | None = 0.0) -> bool:
+        """Whether it or standard input ends within the time; None waits for ever."""
+        while not self._is_gone and (events := self._poll.poll(within_ms)):
+            # Input is ignored; its end means that the parent ended.
+            self._is_gone = any(one != self._stdin or not os.read(self._stdin, 4096) for one, _ in events)
+        return self._is_gone
+
+    def end_with_it(self, stop: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM)) -> None:
+        """Call ``stop`` once it has ended, from a thread. By default this process gets SIGTERM."""
+        threading.Thread(target=lambda: self.has_ended(None) and stop(), name="parent", daemon=True).start()

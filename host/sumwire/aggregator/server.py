@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of one process: receive a batch, process it, send the replies."""
+"""The serving loop of one process: receive a batch, process it, send the replies. Started by `processes`."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import select
 import socket
 import time
@@ -14,13 +16,63 @@ import numpy as np
 
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.core import BATCH, Aggregator
-from sumwire.aggregator.kernels import kernels
-from sumwire.aggregator.one_call import OneCall
-from sumwire.aggregator.refusal_log import RefusalLog
-from sumwire.aggregator.sender import Sender
-from sumwire.aggregator.sharing import owners
-from sumwire.aggregator.sockets import HandOver, HandOverReceiver, UdpReceiver
+from sumwire.aggregator.kernels import Served, SocketArrays, kernels
+from sumwire.aggregator.refusals import RefusalLog
+from sumwire.aggregator.sharing import HandOver, HandOverReceiver, owners
+from sumwire.aggregator.sockets import Datagrams, Sender, UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
+
+
+class OneCall:
+    """Receives, processes and answers packets in a single call of C, for a process that serves all slots.
+
+    ``datagrams``: the buffers of ``receiver``.
+    """
+
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        receiver: UdpReceiver,
+        datagrams: Datagrams,
+        aggregator: Aggregator,
+        sender: Sender,
+    ) -> None:
+        self._serve = library.aggregator_serve
+        self._datagrams, self._aggregator, self._sender = datagrams, aggregator, sender
+        self._socket = SocketArrays(
+            descriptor=receiver.fileno(), messages=receiver.address, room=receiver.messages, most=aggregator.batch
+        )
+        self._served = Served()
+
+    def serve(self, now: float) -> tuple[Batch, bool]:
+        """Return the datagrams that have arrived, and whether they were answered. More than one batch of them is only
+        received.
+
+        Raises OSError.
+        """
+        aggregator, sender, served = self._aggregator, self._sender, self._served
+        aggregator.load(self._datagrams.batch)
+        self._socket.trains = sender.sends_trains
+        error = self._serve(
+            self._socket,
+            aggregator.state_arrays,
+            self._datagrams.arrays,
+            aggregator.batch_arrays,
+            aggregator.reply_arrays,
+            sender.arrays,
+            served,
+        )
+        if error:
+            raise OSError(error, os.strerror(error))
+        batch = self._datagrams.taken(int(served.datagrams))
+        if batch.count > aggregator.batch:
+            return batch, False
+        aggregator.replies.count = int(served.replies)
+        # C stops at the first error; the rest is sent here.
+        sender.send_from(int(served.sent), int(served.messages))
+        aggregator.refuse(batch, now)
+        return batch, True
+
 
 # Messages of a receiving call, each a datagram or a train of them.
 _MESSAGES: Final = 256
@@ -53,27 +105,27 @@ class Server:
         while True:
             ready = [descriptor for descriptor, _ in poll.poll(upward.look_s * 1000 if upward else None)]
             if upward:
-                self._look_up(time.monotonic())
+                self._poll_parents(time.monotonic())
             if stop in ready:
                 return
             for descriptor in ready:
                 self._serve(self._receivers[descriptor])
 
-    def _look_up(self, now: float) -> None:
-        """Ask the aggregators above, from one of the processes, and do what they have told."""
+    def _poll_parents(self, now: float) -> None:
+        """Send due HELLOs to parent aggregators (process 0 only), and adopt the generations that they reported."""
         if self._process == 0:
             self._sender.tell(list(self._aggregator.upward.questions(now)))
         self._state.adopt()
 
     def _in_one_call(self) -> OneCall | None:
-        """For what needs no look in between."""
+        """The single-call path, or None without a compiler or with several processes."""
         library, datagrams = kernels(), self._udp.datagrams
         if library is None or datagrams is None or self._inboxes:
             return None
         return OneCall(library, self._udp, datagrams, self._aggregator, self._sender)
 
     def _serve(self, receiver: UdpReceiver | HandOverReceiver) -> None:
-        """Process what one call brings."""
+        """Receive once, and process and answer what came."""
         now, replies = time.monotonic(), self._aggregator.replies
         batch, done = (self._take(receiver), False) if self._one_call is None else self._one_call.serve(now)
         for part in batch.parts(BATCH):
@@ -93,20 +145,20 @@ class Server:
         return batch
 
     def _answer(self, replies: Replies, longest: int) -> None:
-        """Send replies, in trains no longer than the one that brought most packets: workers know what links bear."""
+        """Send replies in trains no longer than those received: workers adapt theirs to the links."""
         if replies.count:
             self._sender.send(longest)
         self._sender.tell(replies.refusals)
 
     def _hand_over(self, batch: Batch) -> None:
-        """Pass datagrams for other processes' slots on. The batch keeps the rest."""
+        """Pass datagrams on to the processes that own their slots. The batch keeps the rest."""
         owner = owners(batch, len(self._inboxes))
         if (owner == self._process).all():
             return
         for process, inbox in enumerate(self._inboxes):
             which = np.flatnonzero(owner == process)
             if process != self._process and len(which):
-                # A datagram that does not fit into the inbox is lost, and its worker sends it again.
+                # A datagram that does not fit into the inbox is dropped; its worker retransmits.
                 self._state.sockets[HANDED_OVER] += np.uint64(inbox.put(batch, which))
         kept = np.flatnonzero(owner == self._process)
         batch.keep(kept)

@@ -1,30 +1,32 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Receives batches of datagrams by recvmmsg, into arrays made once (see sumwire.wire.messages)."""
+"""Receives batches of datagrams by recvmmsg and sends replies by sendmmsg, with arrays that are allocated once.
+
+See sumwire.wire.messages for the structures of the kernel. Used by `server`.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import errno
+import logging
 import socket
+import struct
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol.logs.events import Event
 
-from sumwire.aggregator.batches import ROW_BYTES, Batch
-from sumwire.aggregator.kernels import DatagramArrays
+from sumwire.aggregator.batches import PAYLOAD_BYTES, PLAIN_REPLY, ROW_BYTES, Batch, Refusal, Replies
+from sumwire.aggregator.core import reply_arrays
+from sumwire.aggregator.kernels import TO_SINGLES, DatagramArrays, MessageArrays
 from sumwire.wire.batch import receive_trains
 from sumwire.wire.controls import CONTROLS_BYTES, ReceivedControls, ask_for_tos
 from sumwire.wire.header import HEADER_BYTES
-from sumwire.wire.messages import (
-    MESSAGE,
-    NOTHING_THERE,
-    VECTOR,
-    address_of,
-    calls,
-    checked,
-)
-from sumwire.wire.trains import TRAIN_ROWS, Arrivals
+from sumwire.wire.messages import MESSAGE, NO_TRAINS, NOTHING_THERE, UDP_SEGMENT, VECTOR, address_of, calls, checked
+from sumwire.wire.trains import TRAIN_BYTES, TRAIN_ROWS, Arrivals
 
 # The size of struct sockaddr_in, and the offsets of its port and address.
 _NAME_BYTES: Final = 16
@@ -32,12 +34,10 @@ _PORT_AT: Final = 2
 _ADDRESS_AT: Final = 4
 # More datagrams of one message than any kernel joins; what does not fit is lost.
 _TRAIN_MOST: Final = 2 * TRAIN_ROWS
-# Precedes each datagram that is handed over.
-_ORIGIN: Final = np.dtype([("source", np.uint32), ("port", ">u2"), ("tos", np.uint8), ("", np.uint8)])
 
 
 class Datagrams:
-    """Room for the datagrams of a call, which C takes apart."""
+    """Buffers for the datagrams of one recvmmsg, which C splits from the trains."""
 
     def __init__(self, library: ctypes.CDLL, room: int) -> None:
         self._take_apart = library.aggregator_take_apart
@@ -57,11 +57,11 @@ class Datagrams:
         )
 
     def take_apart(self, messages: int, count: int) -> Batch:
-        """The datagrams of so many messages at an address."""
+        """Split ``count`` messages at an address into datagrams."""
         return self.taken(int(self._take_apart(messages, count, self.arrays)))
 
     def taken(self, count: int) -> Batch:
-        """So many datagrams, which C has taken apart."""
+        """The batch of ``count`` datagrams that C has split."""
         self.batch.count, self.batch.longest = count, int(self.arrays.longest)
         return self.batch
 
@@ -100,12 +100,12 @@ class UdpReceiver:
         return self._socket.fileno()
 
     def receive(self) -> Batch:
-        """The datagrams that have arrived. The next call overwrites them."""
+        """Return the datagrams that have arrived. The next call overwrites them."""
         count = received(self._receive, self.fileno(), self.address, self.messages)
         return self._copied(count) if self.datagrams is None else self.datagrams.take_apart(self.address, count)
 
     def _copied(self, count: int) -> Batch:
-        """The datagrams of the first messages, taken apart by numpy."""
+        """Split the first ``count`` messages into datagrams in numpy."""
         arrivals, origins = self._arrivals, [self._sources[:count], self._ports[:count], self._controls.tos(count)]
         arrivals.take_apart(self._messages["length"][:count], self._controls.sizes(count))
         longest = 1
@@ -117,73 +117,176 @@ class UdpReceiver:
         return Batch(arrivals.rows, arrivals.sizes, sources, ports, tos, len(arrivals.sizes), longest)
 
 
-class HandOver:
-    """A process's inbox for datagrams that other processes received, each preceded by its sender and TOS.
-
-    It is a pair of connected sockets: all processes write, one reads.
-    """
-
-    def __init__(self) -> None:
-        self._reader, self._writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        for end in (self._reader, self._writer):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
-
-    def fileno(self) -> int:
-        return self._reader.fileno()
-
-    def close(self) -> None:
-        self._reader.close()
-        self._writer.close()
-
-    def put(self, batch: Batch, which: NDArray[np.intp]) -> int:
-        """Pass on some datagrams of a batch. Returns how many there was room for."""
-        send = calls()[0]
-        origins, vectors = np.zeros(len(which), _ORIGIN), np.zeros((len(which), 2), VECTOR)
-        origins["source"], origins["port"] = batch.sources[which], batch.ports[which]
-        origins["tos"] = batch.tos[which]
-        vectors["base"][:, 0] = address_of(origins) + np.arange(len(which)) * _ORIGIN.itemsize
-        vectors["length"][:, 0] = _ORIGIN.itemsize
-        vectors["base"][:, 1] = batch.addresses()[which]
-        vectors["length"][:, 1] = np.minimum(batch.sizes[which], ROW_BYTES)
-        messages = np.zeros(len(which), MESSAGE)
-        messages["header"]["vectors"] = address_of(vectors) + np.arange(len(which)) * 2 * VECTOR.itemsize
-        messages["header"]["vectors_length"] = 2
-        try:
-            return checked(send(self._writer.fileno(), address_of(messages), len(which), socket.MSG_DONTWAIT))
-        except BlockingIOError:
-            return 0
-
-
-class HandOverReceiver:
-    """Receives datagrams from a process's inbox."""
-
-    def __init__(self, inbox: HandOver, batch: int) -> None:
-        self._inbox = inbox
-        self._receive = calls()[1]
-        self._messages = np.zeros(batch, MESSAGE)
-        origins, rows = np.zeros(batch, _ORIGIN), np.zeros((batch, ROW_BYTES), np.uint8)
-        self._vectors = np.zeros((batch, 2), VECTOR)
-        self._vectors["base"][:, 0] = address_of(origins) + np.arange(batch) * _ORIGIN.itemsize
-        self._vectors["length"][:, 0] = _ORIGIN.itemsize
-        self._vectors["base"][:, 1] = address_of(rows) + np.arange(batch) * ROW_BYTES
-        self._vectors["length"][:, 1] = ROW_BYTES
-        self._messages["header"]["vectors"] = address_of(self._vectors) + np.arange(batch) * 2 * VECTOR.itemsize
-        self._messages["header"]["vectors_length"] = 2
-        sizes = np.zeros(batch, np.uint32)
-        self.batch = Batch(rows, sizes, origins["source"], origins["port"], origins["tos"], 0)
-
-    def fileno(self) -> int:
-        return self._inbox.fileno()
-
-    def receive(self) -> Batch:
-        """The datagrams that have arrived, a batch at most. The next call overwrites them."""
-        batch = self.batch
-        batch.count = received(self._receive, self.fileno(), address_of(self._messages), len(self._messages))
-        np.subtract(self._messages["length"], _ORIGIN.itemsize, out=batch.sizes)
-        return batch
-
-
 def received(call: Any, descriptor: int, messages: int, room: int) -> int:
     """Call recvmmsg without waiting, for messages at an address. Returns their number."""
     count = int(call(descriptor, messages, room, socket.MSG_DONTWAIT, None))
     return 0 if count < 0 and ctypes.get_errno() in NOTHING_THERE else checked(count)
+
+
+_LOG: Final = logging.getLogger("sumwire.aggregator")
+_PARTS: Final = 2
+# The size of struct sockaddr_in.
+# struct cmsghdr with a number, padded: the size (16 bits) of the datagrams that the kernel cuts a message into, or a
+# TOS (32 bits).
+CONTROL: Final = np.dtype(
+    {
+        "names": ["length", "level", "type", "size", "tos"],
+        "formats": [np.uintp, np.int32, np.int32, np.uint16, np.int32],
+        "offsets": [0, 8, 12, 16, 16],
+        "itemsize": 24,
+    }
+)
+_SIZE_LENGTH: Final = 18
+_TOS_LENGTH: Final = 20
+# The most messages of one sendmmsg.
+_MESSAGES_MAX: Final = 1024
+# Seconds that a reply waits for room in the socket before it is dropped. Its worker retransmits.
+_SEND_TIMEOUT_S: Final = 0.1
+
+
+class Sender:
+    """Sends replies. Consecutive replies of one size and TOS to one receiver form one message, which the kernel cuts
+    into datagrams (GSO).
+
+    ``sent`` and ``unsent`` count replies. A reply that could not be sent is dropped; its worker retransmits.
+    """
+
+    def __init__(
+        self,
+        udp: socket.socket,
+        places: Sequence[tuple[str, int]],
+        replies: Replies,
+        library: ctypes.CDLL | None,
+    ) -> None:
+        self.sent = self.unsent = 0
+        self.sends_trains = True
+        self._socket, self._send = udp, calls()[0]
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", 0, int(_SEND_TIMEOUT_S * 1e6)))
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, PLAIN_REPLY)
+        self._library = library
+        room = len(replies.sizes)
+        self._names = np.frombuffer(b"".join(map(_name, places)), np.uint8)
+        # Of each reply, its header and its payload.
+        self._vectors, self._messages = np.zeros((room, _PARTS), VECTOR), np.zeros(room, MESSAGE)
+        self._address = address_of(self._messages)
+        self._lengths = self._messages["header"]["vectors_length"]
+        self._controls, self._tos = np.zeros((room, 2), CONTROL), np.zeros(room, np.uint8)
+        self._starts = np.zeros(len(places) + 1, np.uint64)
+        self._replies, self._reply_arrays = replies, reply_arrays(replies)
+        self.arrays = MessageArrays(
+            messages=self._address,
+            vectors=address_of(self._vectors),
+            names=address_of(self._names),
+            name_bytes=_NAME_BYTES,
+            controls=address_of(self._controls),
+            control_bytes=self._controls.strides[0],
+            place_count=len(places),
+            starts=address_of(self._starts),
+            tos=address_of(self._tos),
+        )
+
+    def send(self, longest: int = TRAIN_ROWS) -> None:
+        """Send all replies in trains of at most ``longest``. Waits up to _SEND_TIMEOUT_S for room in the socket."""
+        joined = (longest if longest > 1 else TO_SINGLES) if self.sends_trains else 1
+        self.send_from(0, self.arrange(joined))
+
+    def send_from(self, at: int, count: int) -> None:
+        """Send the messages ``at`` to ``count`` of those that :meth:`arrange` made."""
+        lost = 0
+        while at < count:
+            try:
+                at += self._some(at, min(count - at, _MESSAGES_MAX))
+            except OSError as error:
+                if error.errno in NO_TRAINS and self.sends_trains:
+                    self._stop_joining(error)
+                    # Start over: replies that were sent already are sent twice, this once.
+                    at, lost, count = 0, 0, self.arrange(1)
+                elif error.errno != errno.EINTR:
+                    lost += int(self._lengths[at]) // _PARTS
+                    at += 1
+        self.sent += self._replies.count - lost
+        self.unsent += lost
+
+    def tell(self, refusals: Sequence[Refusal]) -> None:
+        """Send single datagrams, without waiting for room in the socket."""
+        for refusal in refusals:
+            control = [(socket.IPPROTO_IP, socket.IP_TOS, struct.pack("@i", refusal.tos))]
+            try:
+                self._socket.sendmsg([refusal.data], control, socket.MSG_DONTWAIT, refusal.to)
+                self.sent += 1
+            except OSError:
+                self.unsent += 1
+
+    def _some(self, first: int, count: int) -> int:
+        address = self._address + first * MESSAGE.itemsize
+        return checked(self._send(self._socket.fileno(), address, count, 0))
+
+    def _stop_joining(self, error: OSError) -> None:
+        self.sends_trains = False
+        _LOG.warning(
+            "replies go one by one, at several times the processor time: the kernel, or a device to the workers, takes "
+            "no trains of UDP packets (%s); `ethtool -K DEVICE tx on gso on` may help",
+            error.strerror,
+            extra=Event.TRAINS_MISSING(reason=error.strerror),
+        )
+
+    def arrange(self, joined: int) -> int:
+        """Lay the replies out as messages of at most ``joined``, by place, and in order within a place. Returns the
+        number of messages."""
+        if self._library is None:
+            return self._arrange(joined)
+        return int(self._library.aggregator_arrange(self._reply_arrays, self._replies.count, joined, self.arrays))
+
+    def _arrange(self, joined: int) -> int:
+        """The numpy form of aggregator_arrange."""
+        count = self._replies.count
+        order = np.argsort(self._replies.places[:count], kind="stable")
+        replies = self._replies
+        places, sizes = replies.places[order].astype(np.intp), replies.sizes[order]
+        tos = replies.tos[order]
+        vectors, payloads = self._vectors[:count], replies.payload_of[order].astype(np.intp)
+        vectors["base"][:, 0] = address_of(replies.heads) + order * HEADER_BYTES
+        vectors["base"][:, 1] = address_of(replies.payloads) + payloads * PAYLOAD_BYTES
+        vectors["length"][:, 0], vectors["length"][:, 1] = HEADER_BYTES, sizes - HEADER_BYTES
+        most = np.minimum(joined, TRAIN_BYTES // np.maximum(sizes, 1))
+        firsts = np.flatnonzero(_begins(np.stack((places, sizes, tos)), most))
+        lengths = np.diff(firsts, append=count)
+        header = self._messages["header"][: len(firsts)]
+        header["name"] = address_of(self._names) + places[firsts] * _NAME_BYTES
+        header["name_length"] = _NAME_BYTES
+        header["vectors"] = address_of(self._vectors) + firsts * self._vectors.strides[0]
+        header["vectors_length"] = lengths * _PARTS
+        self._add_controls(header, lengths > 1, sizes[firsts], tos[firsts])
+        return len(firsts)
+
+    def _add_controls(
+        self, header: NDArray[Any], cut: NDArray[np.bool_], sizes: NDArray[np.uint32], tos: NDArray[np.uint8]
+    ) -> None:
+        """Add the control messages: the size of the datagrams that a message is cut into, and behind that its TOS."""
+        tagged, controls = tos != PLAIN_REPLY, self._controls[: len(header)]
+        size = controls[:, 0]
+        size["length"], size["level"], size["type"] = _SIZE_LENGTH, socket.IPPROTO_UDP, UDP_SEGMENT
+        size["size"] = sizes
+        own = np.zeros(len(header), CONTROL)
+        own["length"], own["level"], own["type"] = _TOS_LENGTH, socket.IPPROTO_IP, socket.IP_TOS
+        own["tos"] = tos
+        which = np.flatnonzero(tagged)
+        controls[which, cut[which].astype(np.intp)] = own[which]
+        used = cut.astype(np.uintp) + tagged
+        at = address_of(self._controls) + np.arange(len(header)) * controls.strides[0]
+        header["control"] = np.where(used > 0, at, 0)
+        header["control_length"] = used * CONTROL.itemsize
+
+
+def _begins(keys: NDArray[np.intp], most: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """Where messages begin, (n,): where one of the keys (keys, n) changes, and after every ``most`` (n,) replies."""
+    numbers = np.arange(keys.shape[1])
+    other = np.ones(keys.shape[1], np.bool_)
+    other[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    since = numbers - np.maximum.accumulate(np.where(other, numbers, 0))
+    return np.asarray(since % most == 0)
+
+
+def _name(place: tuple[str, int]) -> bytes:
+    ip, port = place
+    return struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + socket.inet_aton(ip) + bytes(8)

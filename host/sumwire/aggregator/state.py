@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The aggregator's state: jobs, slots and counters, as arrays that numpy and C both work on."""
+"""The aggregator's state: jobs, slots, counters and senders, as arrays that both numpy and C work on."""
 
 from __future__ import annotations
 
 import mmap
 import os
 import secrets
+import socket
 from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
@@ -17,9 +18,39 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
 
-from sumwire.aggregator.parts import Above, Part
-from sumwire.aggregator.senders import Senders, packed_address
+from sumwire.aggregator.jobs import Above, Part
 from sumwire.wire.authentication.keys import KEY, key_record
+
+# Unknown senders share this many rows, so that forged addresses take no memory.
+_STRANGERS: Final = 16
+
+
+class Senders:
+    """Maps senders' addresses to row numbers. The first ``known`` of ``rows`` belong to the addresses of seats, one
+    each; all other senders share the rest."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        ips = {seat.ip for part in parts for seat in part.seats.values()}
+        self._addresses = np.sort(np.array([packed_address(ip) for ip in ips], np.uint32))
+        self.known = len(self._addresses)
+        self.rows = self.known + _STRANGERS
+
+    def rows_of(self, sources: NDArray[np.uint32]) -> NDArray[np.intp]:
+        """The rows of senders' addresses, (n,)."""
+        places = np.minimum(np.searchsorted(self._addresses, sources), self.known - 1)
+        strangers = self.known + (sources % _STRANGERS).astype(np.intp)
+        return np.where(self._addresses[places] == sources, places, strangers)
+
+
+def packed_address(ip: str) -> int:
+    """An IPv4 address as uint32: the four bytes of a packet read in this machine's byte order."""
+    return int(np.frombuffer(socket.inet_aton(ip), np.uint32)[0])
+
+
+def unpacked_address(number: int) -> str:
+    """The inverse of :func:`packed_address`."""
+    return socket.inet_ntoa(np.uint32(number).tobytes())
+
 
 # struct aggregator_slot. ``phase``: PHASE_*.
 SLOT: Final = np.dtype(
@@ -74,10 +105,10 @@ _GENERATION_MAX: Final = (1 << 32) - 1
 
 
 class Shared:
-    """What the processes of an aggregator share: counters, the jobs' runs, and when a sender was last told or logged.
+    """Memory that the processes of an aggregator share: counters, the jobs' runs, and when each sender was last
+    answered or logged. Processes that are forked later see it.
 
-    Processes that are forked later share the memory. ``generation``: of all jobs; an aggregator that is started again
-    has another one.
+    ``generation``: of all jobs, random by default, so that a restarted aggregator has another one.
     """
 
     def __init__(self, jobs: Sequence[Part], processes: int = 1, generation: int | None = None) -> None:
@@ -87,10 +118,10 @@ class Shared:
         self.generation = generation or 1 + secrets.randbelow(_GENERATION_MAX)
         # A run is opened in one slot, and so in one process.
         self.runs = _shared((len(jobs),), RUN)
-        # By job, the slot that the aggregator above was asked for; -1 once it has answered.
+        # By job, the slot that the open HELLO to the parent aggregator names; -1 once it has answered.
         self.asked = _shared((len(jobs),), np.int32)
         self.asked[:] = -1
-        # By job, whether the aggregator above may be gone, or may have been started again.
+        # By job, whether the parent aggregator may be gone or restarted.
         self.doubted = _shared((len(jobs),), np.uint8)
         # By sender, and of the log also by reason.
         self.told_at = _shared((self.senders.known,), np.float64)
@@ -100,16 +131,17 @@ class Shared:
 
 
 def _shared(shape: tuple[int, ...], kind: npt.DTypeLike) -> NDArray[Any]:
-    """An array of zeros in memory that processes share which are forked later."""
+    """Allocate an array of zeros in memory that is shared with processes forked later."""
     array: NDArray[Any] = np.frombuffer(mmap.mmap(-1, prod(shape) * np.dtype(kind).itemsize), kind)
     return array.reshape(shape)
 
 
 class State:
-    """The slots of all jobs and the tables for admission, in process number ``process``.
+    """The slots and admission tables of all jobs, in process number ``process``.
 
-    ``parts``: what it does for each job. ``places``: the addresses and ports that replies go to, one for each seat of
-    each job, and behind them the one above. ``seed``: for SIGN's draws, and for a generation of its own.
+    ``parts``: the aggregator's part of each job. ``places``: the receivers of replies, (ip, UDP port) of each seat of
+    each job, and after a job's seats its parent aggregator. ``seed``: of SIGN's random bits, and of the generation
+    where no ``shared`` is given.
     """
 
     def __init__(
@@ -136,8 +168,9 @@ class State:
         self.adopt()
 
     def adopt(self) -> None:
-        """Take the generations that the aggregators above have told. A job that has another one now has empty slots."""
-        # Before the generations: whoever ends a doubt has told them by then.
+        """Copy the generations that parent aggregators have reported, and empty the slots of jobs whose generation
+        changed."""
+        # Doubts are read first: another process clears a doubt only after it has written the generation.
         self.jobs["in_doubt"] = self.shared.doubted
         told = self.shared.runs["generation"]
         for index in np.flatnonzero((told != 0) & (told != self.jobs["generation"])):

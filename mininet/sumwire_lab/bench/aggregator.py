@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from sumwire.aggregator.processes import Fleet, signals_held
+from sumwire.aggregator.processes import ProcessPool, signals_held
 from sumwire.config import JobConfig, parse_job
 from sumwire.native import SWITCH
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
@@ -173,9 +173,9 @@ class AggregatorCommand(Command[AggregatorCase, AggregatorRun]):
         options = self._options
         job = parse_job(job_mapping(options.workers), 0)
         rows = []
-        with signals_held(), Fleet((job,), AGGREGATOR, p4.SUMWIRE_PORT, case.processes) as fleet:
+        with signals_held(), ProcessPool((job,), AGGREGATOR, p4.SUMWIRE_PORT, case.processes) as pool:
             load = LoadingWorkers(job, CODES[case.op], tos=options.priority << _PRIORITY_SHIFT)
-            clocks = [cpu_clock(pid) for pid in fleet.pids]
+            clocks = [cpu_clock(pid) for pid in pool.pids]
             try:
                 load.run(options.seconds / 4, options.rate, options.piece)
                 for _ in range(options.runs):

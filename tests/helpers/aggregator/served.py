@@ -18,7 +18,8 @@ from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
-from sumwire.aggregator.sockets import HandOverReceiver, UdpReceiver
+from sumwire.aggregator.sharing import HandOverReceiver
+from sumwire.aggregator.sockets import UdpReceiver
 from sumwire.aggregator.state import State
 from sumwire_protocol.ops import OPS
 

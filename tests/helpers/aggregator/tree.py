@@ -12,13 +12,11 @@ from typing import Any
 from golden import model
 from helpers.aggregator.served import EVERY_OP, LossyServer, running
 from helpers.transport.udp_bridge import aggregator_of, job_mapping
-from sumwire.aggregator.jobs import lanes_of
-from sumwire.aggregator.parts import aggregators_of
+from sumwire.aggregator.jobs import aggregators_of, lanes_of
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.state import Shared, State
-from sumwire.aggregator.upward import Upward
-from sumwire.aggregator.waiting import wait_for_above
+from sumwire.aggregator.upward import Upward, wait_for_above
 from sumwire.config import JobConfig
 
 

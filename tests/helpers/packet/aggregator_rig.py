@@ -16,7 +16,7 @@ from helpers.packet.play import Frames, NotHereError
 from helpers.packet.star import AGGREGATOR, JOBS, PARENT, WORKERS
 from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal
 from sumwire.aggregator.core import Aggregator
-from sumwire.aggregator.parts import Above, Part, Seat
+from sumwire.aggregator.jobs import Above, Part, Seat
 from sumwire.aggregator.state import Shared, State
 from sumwire.config import JobConfig, parse_job
 from sumwire_protocol import constants as p4

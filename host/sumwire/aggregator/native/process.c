@@ -68,7 +68,7 @@ static int compare_rounds(struct one *p) {
 }
 
 // The key depends on nothing else, so the draws are the same however packets are cut into batches (see
-// sumwire.aggregator.draws).
+// sumwire.aggregator.folds).
 static uint64_t draw_key(const struct one *p) {
   uint64_t key = mix64((p->state->seed ^ p->number) + GOLDEN);
   return mix64((key ^ ((uint64_t)p->round << 32 | p->slot->count)) + GOLDEN);

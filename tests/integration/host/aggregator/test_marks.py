@@ -16,7 +16,7 @@ from sumwire.aggregator import sharing
 from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
-from sumwire.aggregator.sockets import HandOver
+from sumwire.aggregator.sharing import HandOver
 from sumwire.aggregator.state import HANDED_OVER, Shared, State
 from sumwire.native import SWITCH
 

@@ -29,6 +29,9 @@ from sumwire.transport.delivery import Delivery
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import OP_WORDS, headers, write_headers
+from sumwire_lab.bench.benchmark import run_here
+from sumwire_lab.bench.aggregator import AggregatorCommand
+from sumwire_lab.options.bench_options import AggregatorOptions
 from sumwire_protocol import constants as p4
 from torch import Tensor
 
@@ -236,3 +239,14 @@ def test_a_worker_is_told_at_the_port_that_it_sent_from(form: str) -> None:
         digest = int(state.jobs["digest"][0])
         assert (answer.kind, answer.round, answer.bucket) == (model.INFORM, 5, digest >> 16)
         assert answer.chunk == p4.PROGRAM_REVISION << 16 | digest & 0xFFFF
+
+
+@pytest.mark.parametrize(("op", "processes"), [("thc", 1), ("max32", 2)])
+def test_every_result_comes_and_costs_something(op: str, processes: int) -> None:
+    options = AggregatorOptions(op, 2, processes, rate=5000.0, seconds=0.2, runs=1)
+    (spent,) = run_here(AggregatorCommand(options), lambda line: None)
+    assert spent.contributions >= 64
+    assert spent.results == spent.contributions
+    assert 0 < spent.cpu_s < spent.wall_s * processes
+    # Not faster than it was told to be, but for the last piece.
+    assert spent.contributions <= 5000 * spent.wall_s + 32

@@ -20,11 +20,11 @@ from helpers.aggregator.streams import Datagram, load
 from helpers.logs import lines_of
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers
 from sumwire.aggregator import sharing
-from sumwire.aggregator.errors import ListenError
 from sumwire.aggregator.jobs import lanes_of
-from sumwire.aggregator.processes import listen
+from sumwire.aggregator.processes import ListenError, listen
 from sumwire.aggregator.server import Server
-from sumwire.aggregator.sockets import HandOver, HandOverReceiver, UdpReceiver
+from sumwire.aggregator.sharing import HandOver, HandOverReceiver
+from sumwire.aggregator.sockets import UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, Shared, State
 from sumwire_protocol.logs.events import Event
 

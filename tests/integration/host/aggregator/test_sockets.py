@@ -17,9 +17,8 @@ import pytest
 from helpers.logs import events_of
 from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal, Replies
 from sumwire.aggregator.kernels import kernels
-from sumwire.aggregator.sender import CONTROL, Sender
-from sumwire.aggregator.senders import packed_address
-from sumwire.aggregator.sockets import UdpReceiver
+from sumwire.aggregator.sockets import CONTROL, Sender, UdpReceiver
+from sumwire.aggregator.state import packed_address
 from sumwire.wire.messages import UDP_SEGMENT
 from sumwire_protocol.logs.events import Event
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from helpers.aggregator.tree import tree_mapping
 from helpers.transport.udp_bridge import TABLE, configs, job_mapping, write_job
-from sumwire.aggregator.jobs import lanes_of, load_jobs
-from sumwire.aggregator.parts import Above, part_of
+from sumwire.aggregator.jobs import Above, lanes_of, load_jobs, part_of
 from sumwire.aggregator.state import State, coefficients
 from sumwire.config import parse_job
 from sumwire.errors import ConfigError
@@ -169,7 +168,7 @@ def test_the_parts_of_a_tree() -> None:
     assert [part.quorum for part in parts.values()] == [2, 2, 2]
     assert [part.above for part in parts.values()] == [None, Above(root, 1), Above(middle, 1)]
     assert [part.worker(seat) for part in parts.values() for seat in (0, 1)] == [3, None, 2, None, 0, 1]
-    with pytest.raises(ConfigError, match=r"must name one of the job's aggregators"):
+    with pytest.raises(ConfigError, match=r"--at = None: must be one of"):
         part_of(job)
 
 

@@ -20,9 +20,8 @@ from helpers.packet.play import contribution
 from helpers.packet.star import EVERY, FULL, HOSTS, NORMS
 from sumwire.aggregator.batches import Refusal
 from sumwire.aggregator.core import Aggregator
-from sumwire.aggregator.refusal_log import _LINES, GAP_S, RefusalLog
-from sumwire.aggregator.senders import Senders, packed_address, unpacked_address
-from sumwire.aggregator.state import State
+from sumwire.aggregator.refusals import _LINES, GAP_S, RefusalLog
+from sumwire.aggregator.state import Senders, State, packed_address, unpacked_address
 from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.events import Event
 

@@ -13,8 +13,7 @@ from helpers.logs import lines_of, of
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.jobs import lanes_of
-from sumwire.aggregator.senders import packed_address
-from sumwire.aggregator.state import Shared, State
+from sumwire.aggregator.state import Shared, State, packed_address
 from sumwire.aggregator.upward import FIRST_ASK_S, Upward
 from sumwire.config import parse_job
 from sumwire.wire.header import HEADER_BYTES, Header, pack, unpack

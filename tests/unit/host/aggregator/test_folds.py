@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""SIGN's draws: every worker's sign has the same chance, whoever came first."""
+"""SIGN's random bits: every worker's sign has the same chance, in whatever order the packets come."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from golden import model
 from helpers.aggregator.streams import Datagram, aggregator, play
 from helpers.packet.play import contribution
 from helpers.packet.star import EVERY, HOSTS
-from sumwire.aggregator import draws
+from sumwire.aggregator import folds
 
 WORDS = 4096
 
 
 @pytest.mark.parametrize("count", range(2, 17))
 def test_a_draw_is_one_in_count(count: int) -> None:
-    drawn = draws.draws(np.array([7, 8], np.uint64), count, WORDS)
+    drawn = folds.random_bits(np.array([7, 8], np.uint64), count, WORDS)
     bits = np.unpackbits(drawn.view(np.uint8))
     # Five standard deviations, and what a probability in 65536ths is off by at most.
     bound = 5 * ((count - 1) / count**2 / bits.size) ** 0.5 + 2.0**-17
@@ -25,7 +25,10 @@ def test_a_draw_is_one_in_count(count: int) -> None:
 
 
 def test_draws_of_two_keys_and_of_neighbours_have_nothing_to_do_with_each_other() -> None:
-    bits = np.unpackbits(draws.draws(np.array([1, 2], np.uint64), 2, WORDS).view(np.uint8), axis=1).astype(float) - 0.5
+    bits = (
+        np.unpackbits(folds.random_bits(np.array([1, 2], np.uint64), 2, WORDS).view(np.uint8), axis=1).astype(float)
+        - 0.5
+    )
     pairs = (bits[0] * bits[1], bits[0, 1:] * bits[0, :-1], bits[0, 64:] * bits[0, :-64])
     for products in pairs:
         # Each product is 1/4 or -1/4.
