@@ -1,11 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the entries of systems are put together from: gradients through a job or a group, timed and scaled."""
+"""Builds systems from reductions: through a job, through collectives of a group, or hop by hop.
+
+The entries in `gradients`, `thc`, `low_rank` and `marsit` call it.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import wraps
+from typing import TypeVar
 
 import torch.distributed as dist
 from torch import Tensor
@@ -15,10 +20,8 @@ from sumwire.codec.tables import ThcTable
 from sumwire.errors import UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.numeric import is_number
-from sumwire.systems.kinds import AcpSystem, GradientSystem, MarsitSystem
 from sumwire.systems.spec import GROUP, SWITCH
-from sumwire.systems.system import System
-from sumwire.systems.timed import Timed, TimedCollective
+from sumwire.systems.system import AcpSystem, GradientSystem, MarsitSystem, System
 from sumwire.training.collective import Collective
 from sumwire.training.ddp import Reduce
 from sumwire.training.reductions import Peers, thc_through_group, through_group, through_job
@@ -102,3 +105,63 @@ def _scaled(reduce: Reduce, scale: float) -> Reduce:
         return result * scale, residual
 
     return scaled
+
+
+_Result = TypeVar("_Result")
+
+
+class Timed:
+    """Counts calls and their seconds. ``sent`` gives the payload bytes sent so far."""
+
+    def __init__(self, sent: Callable[[], int]) -> None:
+        self._sent = sent
+        self._operations = 0
+        self._seconds = 0.0
+
+    def stats(self) -> dict[str, float]:
+        """As :attr:`System.stats`."""
+        return {
+            "operations": self._operations,
+            "operation_s": self._seconds,
+            "payload_bytes": float(self._sent()),
+        }
+
+    def reduction(self, reduce: Reduce) -> Reduce:
+        """Return ``reduce`` with every call counted."""
+
+        @wraps(reduce)
+        def timed(x: Tensor, number: int) -> tuple[Tensor, Residual]:
+            return self.call(lambda: reduce(x, number))
+
+        return timed
+
+    def call(self, call: Callable[[], _Result]) -> _Result:
+        """Make a call and count it, whether it returns or raises."""
+        began = time.monotonic()
+        try:
+            return call()
+        finally:
+            self._operations += 1
+            self._seconds += time.monotonic() - began
+
+
+class TimedCollective(Timed):
+    """A collective for Marsit, with its calls counted."""
+
+    def __init__(self, collective: Collective, sent: Callable[[], int]) -> None:
+        super().__init__(sent)
+        self._collective = collective
+        # As functools.wraps names what a wrapper stands for; the collective's state is found by it.
+        self.__wrapped__ = collective
+
+    def sign_merge(self, plus: Tensor, /) -> Tensor:
+        """See :class:`sumwire.training.collective.Collective`."""
+        return self.call(lambda: self._collective.sign_merge(plus))
+
+    def mean(self, x: Tensor, /) -> Tensor:
+        """See :class:`sumwire.training.collective.Collective`."""
+        return self.call(lambda: self._collective.mean(x))
+
+    def all_finite(self, finite: bool, /) -> bool:
+        """See :class:`sumwire.training.collective.Collective`."""
+        return self.call(lambda: self._collective.all_finite(finite))

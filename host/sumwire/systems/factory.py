@@ -11,7 +11,7 @@ from sumwire.errors import UsageError
 from sumwire.job.job import Job
 from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.job.operations import require
-from sumwire.systems.spec import AUTO, GROUP, MEANINGS, SWITCH, TRANSPORTS, Options, SystemSpec
+from sumwire.systems.spec import AUTO, GROUP, SWITCH, TRANSPORTS, Options, SystemSpec
 from sumwire.systems.system import System
 from sumwire.systems.table import TABLE
 from sumwire.training.node import NodeJob
@@ -116,5 +116,5 @@ def _checked_options(name: str, transport: str, given: Mapping[str, Any]) -> Opt
             raise UsageError(f"system {name}: option {option!r}: {rule}")
     for option in kind.required():
         if option not in given:
-            raise UsageError(f"system {name}: needs option {option} ({MEANINGS[option]}); give it")
+            raise UsageError(f"system {name}: needs option {option} ({kind.meanings()[option]}); give it")
     return kind(**given)

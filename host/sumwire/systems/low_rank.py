@@ -5,17 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sumwire_protocol.ops import SUM32, THC
-from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
+from sumwire_protocol.ops import THC
 
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES
 from sumwire.systems import thc
 from sumwire.systems.cost import BOTH_FACTORS, ONE_FACTOR, ByAllReduce, InPackets
-from sumwire.systems.plain import EXPONENT_BITS, sum32_codec
-from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, SystemSpec
+from sumwire.systems.gradients import SUM32_COST, sum32_codec
+from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, Seeded, SystemSpec, WithFeedback, option
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -24,52 +23,55 @@ if TYPE_CHECKING:
     from sumwire.systems.system import System
 
 _RANK: Final = 4
+_MIN_COMPRESSION: Final = "a matrix is compressed if its factors are smaller by more than this"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PowerSgdOptions(Options):
-    """Of torch's hook, which calls them matrix_approximation_rank, start_powerSGD_iter and min_compression_rate."""
+class LowRankOptions(Options):
+    """Options of all low-rank systems."""
 
-    rank: int = _RANK
-    start_iter: int = 3
-    min_compression: float = 2.0
+    rank: int = option("columns of the factors; a matrix with a smaller side has so many", _RANK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerSgdOptions(LowRankOptions):
+    """Options of torch's hook, which calls them matrix_approximation_rank, min_compression_rate and
+    start_powerSGD_iter."""
+
+    min_compression: float = option(_MIN_COMPRESSION, 2.0)
+    start_iter: int = option("steps with whole gradients before, 2 or more", 3)
 
     @classmethod
     def warm_up_steps(cls, given: Mapping[str, Any]) -> int:
-        """The steps with whole gradients; and the first compressed one, which makes the factors that later ones use."""
+        """The steps with whole gradients, and the first compressed one, which makes the factors that later ones use."""
         return int(given.get("start_iter", cls.start_iter)) + 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class AcpOptions(Options):
-    """Of :class:`sumwire.lowrank.AcpSgd`."""
+class AcpOptions(Seeded, WithFeedback, LowRankOptions):
+    """Options of :class:`sumwire.lowrank.AcpSgd`."""
 
-    rank: int = _RANK
-    seed: int = 1
-    min_compression: float = MIN_COMPRESSION
-    accumulation: int | None = 1
-    threshold_bytes: int | None = THRESHOLD_BYTES
-    error_feedback: bool = True
-    reuse: bool = True
+    min_compression: float = option(_MIN_COMPRESSION, MIN_COMPRESSION)
+    accumulation: int | None = option("backward passes a step; None if not known beforehand", 1)
+    threshold_bytes: int | None = option(
+        "of uncompressed gradient that shares a buffer; None tries several sizes in the first steps", THRESHOLD_BYTES
+    )
+    reuse: bool = option("take the basis from the last result, instead of drawing it in every step", True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AcpThcGroupOptions(AcpOptions):
-    """Those of ACP-SGD, then those of the table, which over a job is the job's."""
-
-    bits: int = DEFAULT_BITS
-    granularity: int | None = None
-    p: float = DEFAULT_P
+class AcpThcGroupOptions(thc.SolvedTableOptions, AcpOptions):
+    """Options of ACP-SGD, and of the THC table, which over a job is the job's."""
 
 
 def _settings(options: AcpOptions) -> dict[str, object]:
-    """What AcpSgd takes."""
-    return {name: value for name, value in asdict(options).items() if name in AcpOptions.names()}
+    """The keywords of AcpSgd."""
+    return {name: getattr(options, name) for name in AcpOptions.names()}
 
 
 def _powersgd(name: str, group: dist.ProcessGroup | None, options: PowerSgdOptions) -> System:
-    from sumwire.systems.baselines.hooks import power_sgd
-    from sumwire.systems.kinds import HookSystem
+    from sumwire.systems.hooks import power_sgd
+    from sumwire.systems.system import HookSystem
     from sumwire.training.reductions import Peers
 
     return HookSystem(name, GROUP, power_sgd(Peers(group).group, **asdict(options)))
@@ -96,7 +98,7 @@ def _acp_thc(name: str, job: Job, options: AcpOptions) -> System:
 def _acp_thc_over_group(name: str, group: dist.ProcessGroup | None, options: AcpThcGroupOptions) -> System:
     from sumwire.systems.builders import acp_over_group
 
-    table = thc.table_of(name, group, options.bits, options.p, granularity=options.granularity)
+    table = thc.table_of(name, group, options)
     return acp_over_group(name, group, table, _settings(options), seed=options.seed)
 
 
@@ -104,52 +106,54 @@ _ACP_PAPER: Final = "ACP-SGD, ICDCS 2023, arXiv 2306.08881"
 _ACP_LIMITS: Final = "parameters on one device"
 _ACP_KEEPS: Final = "errors, P, Q, the step"
 
-POWERSGD: Final = SystemSpec(
-    what="low-rank factors P and Q, one after the other (torch's hook)",
-    paper="Power-SGD, NeurIPS 2019, arXiv 1905.13727",
-    routes={
-        GROUP: Route(make=_powersgd, options=PowerSgdOptions, cost=ByAllReduce(bits=32, carried=BOTH_FACTORS)),
-    },
-    keeps="errors, P, Q",
-    limits="whole gradients in the first start_iter steps",
-    approximates_mean=True,
-)
-ACP: Final = SystemSpec(
-    what="one low-rank factor a step, P and Q by turns",
-    paper=_ACP_PAPER,
-    routes={
-        SWITCH: Route(
-            make=_acp,
-            options=AcpOptions,
-            cost=InPackets(op=SUM32, agreement_bits=EXPONENT_BITS, carried=ONE_FACTOR),
-            ops=("sum32", "max32"),
-            codec=sum32_codec,
-        ),
-        GROUP: Route(make=_acp_over_group, options=AcpOptions, cost=ByAllReduce(bits=32, carried=ONE_FACTOR)),
-    },
-    acts="optimizer",
-    keeps=_ACP_KEEPS,
-    limits=_ACP_LIMITS,
-)
-ACP_THC: Final = SystemSpec(
-    what="as `acp`, with THC for the factors",
-    paper=f"{_ACP_PAPER}; {thc.PAPER}",
-    routes={
-        SWITCH: Route(
-            make=_acp_thc,
-            options=AcpOptions,
-            cost=InPackets(op=THC, carried=ONE_FACTOR),
-            ops=thc.OPS,
-            codec=thc.codec,
-        ),
-        GROUP: Route(
-            make=_acp_thc_over_group,
-            options=AcpThcGroupOptions,
-            cost=ByAllReduce(bits=thc.BYTE_BITS, carried=ONE_FACTOR),
-        ),
-    },
-    acts="optimizer",
-    keeps=_ACP_KEEPS,
-    limits=f"{thc.LIMITS}; {_ACP_LIMITS}",
-    table="solved",
-)
+SYSTEMS: Final[Mapping[str, SystemSpec]] = {
+    "powersgd": SystemSpec(
+        what="low-rank factors P and Q, one after the other (torch's hook)",
+        paper="Power-SGD, NeurIPS 2019, arXiv 1905.13727",
+        routes={
+            GROUP: Route(make=_powersgd, options=PowerSgdOptions, cost=ByAllReduce(bits=32, carried=BOTH_FACTORS)),
+        },
+        keeps="errors, P, Q",
+        limits="whole gradients in the first start_iter steps",
+        approximates_mean=True,
+    ),
+    "acp": SystemSpec(
+        what="one low-rank factor a step, P and Q by turns",
+        paper=_ACP_PAPER,
+        routes={
+            SWITCH: Route(
+                make=_acp,
+                options=AcpOptions,
+                cost=replace(SUM32_COST, carried=ONE_FACTOR),
+                ops=("sum32", "max32"),
+                codec=sum32_codec,
+            ),
+            GROUP: Route(make=_acp_over_group, options=AcpOptions, cost=ByAllReduce(bits=32, carried=ONE_FACTOR)),
+        },
+        acts="optimizer",
+        keeps=_ACP_KEEPS,
+        limits=_ACP_LIMITS,
+    ),
+    "acp-thc": SystemSpec(
+        what="as `acp`, with THC for the factors",
+        paper=f"{_ACP_PAPER}; {thc.PAPER}",
+        routes={
+            SWITCH: Route(
+                make=_acp_thc,
+                options=AcpOptions,
+                cost=InPackets(op=THC, carried=ONE_FACTOR),
+                ops=thc.OPS,
+                codec=thc.codec,
+            ),
+            GROUP: Route(
+                make=_acp_thc_over_group,
+                options=AcpThcGroupOptions,
+                cost=ByAllReduce(bits=thc.BYTE_BITS, carried=ONE_FACTOR),
+            ),
+        },
+        acts="optimizer",
+        keeps=_ACP_KEEPS,
+        limits=f"{thc.LIMITS}; {_ACP_LIMITS}",
+        table="solved",
+    ),
+}

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Final
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from sumwire_protocol.ops import SIGN
 
 from sumwire.systems.cost import HopByHop, InPackets
-from sumwire.systems.signs import SIGN_LIMITS
-from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, SystemSpec
+from sumwire.systems.gradients import SsdmOptions
+from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, Seeded, SystemSpec, option
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -28,61 +28,45 @@ _PAPER: Final = "Marsit, DAC 2022, arXiv 2204.06787"
 
 @dataclass(frozen=True, kw_only=True)
 class MarsitOptions(Options):
-    """Of :class:`sumwire.optim.Marsit`."""
+    """Options of :class:`sumwire.optim.Marsit`."""
 
-    global_lr: float | Callable[[int], float] | None = None
-    full_precision_every: int | None = 100
-    lead: float = 3.0
+    global_lr: float | Callable[[int], float] | None = option(  # noqa: RUF009 - makes a field
+        "step of a sign, or a function of the round; None: follows the local updates", None
+    )
+    full_precision_every: int | None = option("rounds; None for never", 100)
+    lead: float = option("weight of the new update in the signs; 1 as published", 3.0)
 
     def settings(self) -> dict[str, object]:
-        """What the optimizer takes."""
-        return {
-            "global_lr": self.global_lr,
-            "full_precision_every": self.full_precision_every,
-            "lead": self.lead,
-        }
+        """The keywords of the optimizer."""
+        return {name: getattr(self, name) for name in MarsitOptions.names()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class RingOptions(MarsitOptions):
-    """In a ring of workers."""
-
-    seed: int = 1
+class RingOptions(Seeded, MarsitOptions):
+    """Options in a ring of workers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorusOptions(MarsitOptions):
-    """In a torus of workers."""
+class TorusOptions(RingOptions):
+    """Options in a torus of workers."""
 
-    rows: int
-    seed: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class CascadeOptions(Options):
-    """Of cascading compression with SSDM."""
-
-    seed: int = 1
-    scale: float = 1.0
-    momentum: float = 0.9
+    rows: int = option("of the torus; divides n")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MagnitudeOptions(Options):
-    """Of cascading compression to a mean magnitude and signs."""
-
-    seed: int = 1
+class CascadeOptions(Seeded, SsdmOptions):
+    """Options of cascading compression with SSDM."""
 
 
 def _codec(member: Member) -> GradientCodec:
-    """Of the rounds of signs."""
+    """Make the codec of the rounds of signs."""
     from sumwire.codec.sign import SignCodec
 
     return SignCodec()
 
 
 def _over_job(name: str, job: Job, options: MarsitOptions) -> System:
-    from sumwire.systems.kinds import MarsitSystem
+    from sumwire.systems.system import MarsitSystem
 
     return MarsitSystem(name, SWITCH, job, job, job.stats.as_dict, settings=options.settings())
 
@@ -117,8 +101,8 @@ def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions
     @wraps(ring.compressed_mean)
     def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
         mean = ring.compressed_mean(x)
-        # As in SSDM, the step follows the signs, and what stays for the next gradient is the momentum. torch's sign of
-        # NaN is 0.
+        # As in SSDM: the step follows the signs, and the momentum stays for the next gradient. NaN is kept, whose sign
+        # is 0 in torch.
         return torch.where(mean.isnan(), mean, mean.sign()), lambda: x * options.momentum
 
     return gradients_over_hops(
@@ -126,7 +110,7 @@ def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions
     )
 
 
-def _cascade_magnitude(name: str, group: dist.ProcessGroup | None, options: MagnitudeOptions) -> System:
+def _cascade_magnitude(name: str, group: dist.ProcessGroup | None, options: Seeded) -> System:
     import torch
 
     from sumwire.multihop import CascadeRing
@@ -150,50 +134,52 @@ _ON_PROCESSOR: Final = "works on the processor"
 # What the rounds of full precision add, K being full_precision_every.
 _FULL_PRECISION: Final = ", and 32/K"
 
-MARSIT: Final = SystemSpec(
-    what="signs of updates, merged; every full_precision_every-th round K in full precision",
-    paper=_PAPER,
-    routes={
-        SWITCH: Route(
-            make=_over_job,
-            options=MarsitOptions,
-            cost=InPackets(op=SIGN, extra=" + 31/K"),
-            ops=("sign", "sum32", "max32"),
-            codec=_codec,
-        )
-    },
-    acts="optimizer",
-    keeps=_KEEPS,
-    limits=SIGN_LIMITS,
-)
-MARSIT_RING: Final = SystemSpec(
-    what="as `marsit`, merged hop by hop in a ring",
-    paper=_PAPER,
-    routes={GROUP: Route(make=_in_ring, options=RingOptions, cost=HopByHop(extra=_FULL_PRECISION))},
-    acts="optimizer",
-    keeps=_KEEPS_IN_HOPS,
-    limits=_ON_PROCESSOR,
-)
-MARSIT_TORUS: Final = SystemSpec(
-    what="as `marsit`, merged hop by hop in a 2D torus",
-    paper=_PAPER,
-    routes={GROUP: Route(make=_in_torus, options=TorusOptions, cost=HopByHop(extra=_FULL_PRECISION))},
-    acts="optimizer",
-    keeps=_KEEPS_IN_HOPS,
-    limits=_ON_PROCESSOR,
-)
-CASCADE: Final = SystemSpec(
-    what="SSDM's stochastic signs, drawn anew at every hop of a ring: the baseline that Marsit avoids",
-    paper=_PAPER,
-    routes={GROUP: Route(make=_cascade, options=CascadeOptions, cost=HopByHop())},
-    keeps=f"momentum, {_STREAM}",
-    limits=_ON_PROCESSOR,
-)
-CASCADE_MAGNITUDE: Final = SystemSpec(
-    what="a mean magnitude and signs, taken anew at every hop of a ring: biased",
-    paper=_PAPER,
-    routes={GROUP: Route(make=_cascade_magnitude, options=MagnitudeOptions, cost=HopByHop())},
-    keeps=_STREAM,
-    limits=_ON_PROCESSOR,
-    approximates_mean=True,
-)
+SYSTEMS: Final[Mapping[str, SystemSpec]] = {
+    "marsit": SystemSpec(
+        what="signs of updates, merged; every full_precision_every-th round K in full precision",
+        paper=_PAPER,
+        routes={
+            SWITCH: Route(
+                make=_over_job,
+                options=MarsitOptions,
+                cost=InPackets(op=SIGN, extra=" + 31/K"),
+                ops=("sign", "sum32", "max32"),
+                codec=_codec,
+            )
+        },
+        acts="optimizer",
+        keeps=_KEEPS,
+        limits=f"at most {SIGN.workers_max} workers in a switch",
+    ),
+    "marsit-ring": SystemSpec(
+        what="as `marsit`, merged hop by hop in a ring",
+        paper=_PAPER,
+        routes={GROUP: Route(make=_in_ring, options=RingOptions, cost=HopByHop(extra=_FULL_PRECISION))},
+        acts="optimizer",
+        keeps=_KEEPS_IN_HOPS,
+        limits=_ON_PROCESSOR,
+    ),
+    "marsit-torus": SystemSpec(
+        what="as `marsit`, merged hop by hop in a 2D torus",
+        paper=_PAPER,
+        routes={GROUP: Route(make=_in_torus, options=TorusOptions, cost=HopByHop(extra=_FULL_PRECISION))},
+        acts="optimizer",
+        keeps=_KEEPS_IN_HOPS,
+        limits=_ON_PROCESSOR,
+    ),
+    "cascade": SystemSpec(
+        what="SSDM's stochastic signs, drawn anew at every hop of a ring: the baseline that Marsit avoids",
+        paper=_PAPER,
+        routes={GROUP: Route(make=_cascade, options=CascadeOptions, cost=HopByHop())},
+        keeps=f"momentum, {_STREAM}",
+        limits=_ON_PROCESSOR,
+    ),
+    "cascade-magnitude": SystemSpec(
+        what="a mean magnitude and signs, taken anew at every hop of a ring: biased",
+        paper=_PAPER,
+        routes={GROUP: Route(make=_cascade_magnitude, options=Seeded, cost=HopByHop())},
+        keeps=_STREAM,
+        limits=_ON_PROCESSOR,
+        approximates_mean=True,
+    ),
+}

@@ -1,23 +1,24 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the entry of a system says: everything about it in one place.
+"""The entry of a system: everything about it in one place. An entry is a SystemSpec with a Route for each transport.
 
-Entries are read by :func:`sumwire.systems.make`, by docs/systems.md and by the lab. They load no torch: makers and
-codecs import it when they are called.
+:func:`sumwire.systems.make`, docs/systems.md and the lab read the entries. They load no torch: makers and codecs import
+it when they are called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from sumwire.systems.cost import Cost
+from sumwire.systems.cost import Cost, InPackets
 
 if TYPE_CHECKING:
     from sumwire.codec.base import GradientCodec
     from sumwire.codec.tables import ThcTable
     from sumwire.config import JobConfig
+    from sumwire.job.job import Job
     from sumwire.systems.system import System
 
 SWITCH: Final = "switch"
@@ -25,42 +26,22 @@ GROUP: Final = "group"
 AUTO: Final = "auto"
 TRANSPORTS: Final = (SWITCH, GROUP)
 
-# Meanings of the options that systems have, in the order of the docs.
-MEANINGS: Final[Mapping[str, str]] = {
-    "error_feedback": "add what was left out to the next gradients",
-    "early_forward": "make the step piece by piece, as the next forward pass needs it",
-    "scale": "what a sign stands for",
-    "momentum": "share of a worker's momentum that stays for the next step, from 0 to below 1",
-    "k": "fraction of a bucket's values that is sent, above 0 and at most 1",
-    "rank": "columns of the factors; a matrix with a smaller side has so many",
-    "min_compression": "a matrix is compressed if its factors are smaller by more than this",
-    "start_iter": "steps with whole gradients before, 2 or more",
-    "seed": "of shared random numbers; alike on all workers",
-    "accumulation": "backward passes a step; None if not known beforehand",
-    "threshold_bytes": "of uncompressed gradient that shares a buffer; None tries several sizes in the first steps",
-    "reuse": "take the basis from the last result, instead of drawing it in every step",
-    "bits": "of an index, 1 to 4",
-    "granularity": "largest table value; times n at most 255; None for the best one",
-    "p": "fraction of values that is clipped",
-    "global_lr": "step of a sign, or a function of the round; None: follows the local updates",
-    "full_precision_every": "rounds; None for never",
-    "lead": "weight of the new update in the signs; 1 as published",
-    "rows": "of the torus; divides n",
-    "loss_bound": "share of a tensor's contributions that may be missing, from 0 to below 1; alike on all workers",
-    "address": "of this worker, IPv4; None for that on the way to MASTER_ADDR",
-}
+
+def option(meaning: str, default: Any = MISSING) -> Any:
+    """A field of :class:`Options`. ``meaning`` is its text in the docs. Without a default it must be given."""
+    return field(default=default, metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The keywords that `make` takes for one system over one transport, with their defaults.
+    """The keywords that `make` takes for one system over one transport: a field made by :func:`option` for each.
 
-    A field without default must be given. ``MEANINGS`` explains every field.
+    An option is written here only. Its default, its row in docs/systems.md and the lab's flag come from the field.
     """
 
     @classmethod
     def warm_up_steps(cls, given: Mapping[str, Any]) -> int:
-        """First steps that take longer, if these keywords are given. DDP lays out its buckets in the first two."""
+        """Number of first steps that take longer, if these keywords are given. DDP lays out its buckets in two."""
         return 2
 
     @classmethod
@@ -70,22 +51,37 @@ class Options:
 
     @classmethod
     def required(cls) -> tuple[str, ...]:
-        """The keywords without default."""
-        return tuple(field.name for field in fields(cls) if _is_required(field))
+        """The keywords without a default."""
+        return tuple(field.name for field in fields(cls) if field.default is MISSING)
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
         """The other keywords with their defaults."""
-        return {field.name: field.default for field in fields(cls) if not _is_required(field)}
+        return {field.name: field.default for field in fields(cls) if field.default is not MISSING}
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """The text of each keyword."""
+        return {field.name: field.metadata["meaning"] for field in fields(cls)}
 
 
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is MISSING
+@dataclass(frozen=True, kw_only=True)
+class WithFeedback(Options):
+    """Options of systems with error feedback."""
+
+    error_feedback: bool = option("add what was left out to the next gradients", True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded(Options):
+    """Options of systems that draw random numbers by a seed."""
+
+    seed: int = option("of shared random numbers; alike on all workers", 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One worker of a job, as its codec must know it. ``worker`` counts from 0; ``table`` is the job's THC table."""
+    """What a codec needs to know of a job's worker: the job's number, ``worker`` from 0, and the job's THC table."""
 
     job: int
     worker: int
@@ -94,7 +90,7 @@ class Member:
 
     @classmethod
     def of(cls, config: JobConfig) -> Member:
-        """The worker of a job description. Its THC table is left out: the job itself applies it."""
+        """The worker of a job description, without the THC table: the job itself applies that."""
         return cls(config.job, config.worker, config.workers)
 
 
@@ -105,27 +101,51 @@ _O = TypeVar("_O", bound=Options)
 class Route(Generic[_O]):
     """A system over one transport.
 
-    ``make(name, over, options)`` gives the system; ``over`` is a job, a job's lanes if ``laned``, or a process group.
-    ``ops`` are those that the job must have, ``codec`` the codec that encodes for it.
+    ``make(name, over, options)`` returns the system; ``over`` is a job, a job's lanes if ``laned``, or a process group.
+    The job must have the ``ops``. ``codec(member)`` makes the codec that encodes for it.
     """
 
     make: Callable[[str, Any, _O], System]
     options: type[_O]
     cost: Cost
     ops: tuple[str, ...] = ()
-    codec: Callable[[Member], GradientCodec] | None = None
+    codec: Callable[..., GradientCodec] | None = None
     laned: bool = False
+
+
+def codec_route(
+    codec: Callable[..., GradientCodec],
+    cost: InPackets,
+    options: type[Options] = Options,
+    *,
+    error_feedback: bool = False,
+) -> Route[Any]:
+    """The route of a system whose gradients go through a job's switch by ``codec``.
+
+    ``codec(member, **options)`` makes the codec. The options `scale` and `error_feedback`, where the system has them,
+    apply to the system instead; ``error_feedback`` is for one without that option. The job needs the op of ``cost``,
+    and MAX32 for its handshake.
+    """
+
+    def make(name: str, job: Job, options: Options) -> System:
+        from sumwire.systems.builders import gradients_over_job
+
+        given = asdict(options)
+        scale, feedback = given.pop("scale", 1.0), given.pop("error_feedback", error_feedback)
+        made = codec(Member.of(job.config), **given)
+        return gradients_over_job(name, job, made, scale=scale, error_feedback=feedback)
+
+    return Route(make=make, options=options, cost=cost, ops=(cost.op.name, "max32"), codec=codec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemSpec:
     """The entry of one system.
 
-    ``what`` travels, ``paper`` it is from, ``routes`` by transport with the preferred one first. ``acts``: in DDP's
-    communication hook, or in the optimizer that `attach` returns. ``keeps``: state of a worker between steps.
+    ``what`` it sends and the ``paper`` it is from. ``routes`` by transport, the preferred one first. ``acts``: in DDP's
+    communication hook, or in the optimizer that `attach` returns. ``keeps``: a worker's state between steps.
     ``limits``: what it cannot do. ``table``: the kind of THC table whose values it adds, which must fit the number of
-    workers. ``approximates_mean``: its result stands for the mean gradient and differs from it, so that the distance is
-    worth measuring.
+    workers. ``approximates_mean``: its result estimates the mean gradient with an error, which the lab then measures.
     """
 
     what: str

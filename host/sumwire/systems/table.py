@@ -7,36 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sumwire.systems.low_rank import ACP, ACP_THC, POWERSGD
-from sumwire.systems.marsit import CASCADE, CASCADE_MAGNITUDE, MARSIT, MARSIT_RING, MARSIT_TORUS
-from sumwire.systems.plain import FP16, SSGD, SUM32_SYSTEM, TERNGRAD, TOPK
-from sumwire.systems.ring import DLCP_RING
-from sumwire.systems.signs import EF_SIGN, SSDM, VOTE_SYSTEM
-from sumwire.systems.spec import MEANINGS, SystemSpec
-from sumwire.systems.thc import DLCP, THC_SYSTEM, THC_UNIFORM, THC_WIDE
+from sumwire.systems import gradients, low_rank, marsit, thc
+from sumwire.systems.spec import SystemSpec
 
-TABLE: Final[Mapping[str, SystemSpec]] = {
-    "ssgd": SSGD,
-    "fp16": FP16,
-    "sum32": SUM32_SYSTEM,
-    "thc": THC_SYSTEM,
-    "thc-uniform": THC_UNIFORM,
-    "thc-wide": THC_WIDE,
-    "dlcp": DLCP,
-    "topk": TOPK,
-    "terngrad": TERNGRAD,
-    "vote": VOTE_SYSTEM,
-    "ef-sign": EF_SIGN,
-    "ssdm": SSDM,
-    "powersgd": POWERSGD,
-    "acp": ACP,
-    "acp-thc": ACP_THC,
-    "marsit": MARSIT,
-    "marsit-ring": MARSIT_RING,
-    "marsit-torus": MARSIT_TORUS,
-    "cascade": CASCADE,
-    "cascade-magnitude": CASCADE_MAGNITUDE,
-    "dlcp-ring": DLCP_RING,
+TABLE: Final[Mapping[str, SystemSpec]] = {**gradients.SYSTEMS, **thc.SYSTEMS, **low_rank.SYSTEMS, **marsit.SYSTEMS}
+# The text of every option of a system.
+MEANINGS: Final[Mapping[str, str]] = {
+    name: meaning
+    for spec in TABLE.values()
+    for route in spec.routes.values()
+    for name, meaning in route.options.meanings().items()
 }
 
 _MEBI: Final = 1 << 20

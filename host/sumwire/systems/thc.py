@@ -1,10 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""THC's systems: `thc`, `thc-uniform`, and `dlcp`, which sends THC in lanes."""
+"""THC's systems (`thc`, `thc-uniform`, `thc-wide`), and DLCP: in lanes of a job (`dlcp`), or around a ring of workers
+without a switch (`dlcp-ring`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from sumwire_protocol.ops import SUM32, THC
@@ -14,7 +17,18 @@ from sumwire.codec.errors import TableError
 from sumwire.codec.tables import ThcTable, for_workers, solve
 from sumwire.errors import ConfigError, UsageError
 from sumwire.systems.cost import ByAllReduce, InFields, InPackets
-from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, SystemSpec
+from sumwire.systems.spec import (
+    GROUP,
+    SWITCH,
+    Member,
+    Options,
+    Route,
+    Seeded,
+    SystemSpec,
+    WithFeedback,
+    codec_route,
+    option,
+)
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -23,51 +37,73 @@ if TYPE_CHECKING:
     from sumwire.dlcp.lanes import Lanes
     from sumwire.job.job import Job
     from sumwire.systems.system import System
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+    from torch import Tensor
+
+    from sumwire.job.job import Residual
+    from sumwire.systems.system import System
 
 PAPER: Final = "THC, NSDI 2024, arXiv 2302.08545"
 LIMITS: Final = "granularity n <= 255; float32 and half precision"
 OPS: Final = ("thc", "max32")
 # A table value of at most 255 workers' sum is a byte in an all-reduce.
 BYTE_BITS: Final = 8
+# Operations go one after the other, so none overtakes another: all have the highest priority, above untagged traffic.
+_PRIORITIES: Final = (7,)
+# In the middle of the model: a hook's buckets have no place in it.
+_POSITION: Final = 0.5
+_VALUE_BITS: Final = 32
+# Shares of classes: all packets protected. A packet of zeros has class 3 nevertheless, and is sent again if it is lost.
+_PROTECTED: Final = (1.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThcOptions(Options):
-    """Over a job, whose description has the table."""
+class LaneOptions(WithFeedback):
+    """Options of `dlcp`."""
 
-    error_feedback: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaneOptions(ThcOptions):
-    """In lanes."""
-
-    early_forward: bool = False
+    early_forward: bool = option("make the step piece by piece, as the next forward pass needs it", False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThcGroupOptions(Options):
-    """Over a group."""
+class TableOptions(Options):
+    """Options of a THC table with evenly spaced values. Over a job they are in the job's description."""
 
-    error_feedback: bool = True
-    bits: int = DEFAULT_BITS
-    granularity: int | None = None
-    p: float = DEFAULT_P
-    seed: int = 1
+    bits: int = option("of an index, 1 to 4", DEFAULT_BITS)
+    p: float = option("fraction of values that is clipped", DEFAULT_P)
 
 
 @dataclass(frozen=True, kw_only=True)
-class UniformGroupOptions(Options):
-    """Over a group, with evenly spaced table values."""
+class SolvedTableOptions(TableOptions):
+    """Options of the THC table with the least error."""
 
-    error_feedback: bool = True
-    bits: int = DEFAULT_BITS
-    p: float = DEFAULT_P
-    seed: int = 1
+    granularity: int | None = option("largest table value; times n at most 255; None for the best one", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThcGroupOptions(Seeded, SolvedTableOptions, WithFeedback):
+    """Options of `thc` over a group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniformGroupOptions(Seeded, TableOptions, WithFeedback):
+    """Options of `thc-uniform` over a group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DlcpRingOptions(WithFeedback):
+    """Options of :class:`sumwire.multihop.GroupRing`."""
+
+    loss_bound: float = option(
+        "share of a tensor's contributions that may be missing, from 0 to below 1; alike on all workers", 0.01
+    )
+    address: str | None = option("of this worker, IPv4; None for that on the way to MASTER_ADDR", None)
 
 
 def codec(member: Member) -> GradientCodec:
-    """The codec of a job's worker. Raises UsageError for a member without a table."""
+    """Make the THC codec of a job's worker. Raises UsageError for a member without a table."""
     from sumwire.codec.thc import ThcCodec
 
     if member.table is None:
@@ -75,16 +111,9 @@ def codec(member: Member) -> GradientCodec:
     return ThcCodec(member.table, job=member.job, worker=member.worker)
 
 
-def table_of(
-    name: str,
-    group: dist.ProcessGroup | None,
-    bits: int,
-    p: float,
-    *,
-    granularity: int | None = None,
-    kind: str = AUTO,
-) -> ThcTable:
-    """The table for these options of system ``name``: the best one of this granularity, or of any that fits the group.
+def table_of(name: str, group: dist.ProcessGroup | None, options: TableOptions) -> ThcTable:
+    """Make the table of system ``name`` for these options: evenly spaced values, or else the least error at the given
+    granularity, or at the best one that fits the group.
 
     Raises UsageError for values that make no table.
     """
@@ -92,36 +121,29 @@ def table_of(
 
     workers = len(members(group))
     try:
-        return for_workers(workers, bits, p, kind) if granularity is None else solve(bits, granularity, p)
+        if not isinstance(options, SolvedTableOptions):
+            return for_workers(workers, options.bits, options.p, UNIFORM)
+        if options.granularity is None:
+            return for_workers(workers, options.bits, options.p, AUTO)
+        return solve(options.bits, options.granularity, options.p)
     except TableError as error:
         raise UsageError(f"system {name}: {error}") from error
 
 
-def _over_job(name: str, job: Job, options: ThcOptions) -> System:
-    from sumwire.systems.builders import gradients_over_job
-
-    return gradients_over_job(name, job, error_feedback=options.error_feedback)
-
-
 def wide_codec(member: Member) -> GradientCodec:
-    """The codec of `thc-wide`."""
+    """Make the codec of `thc-wide`."""
     from sumwire.codec import thc_wide
 
     return thc_wide.wide_codec(workers=member.workers, job=member.job, worker=member.worker)
 
 
-def _wide_over_job(name: str, job: Job, options: ThcOptions) -> System:
+def _over_job(name: str, job: Job, options: WithFeedback) -> System:
     from sumwire.systems.builders import gradients_over_job
 
-    return gradients_over_job(name, job, wide_codec(Member.of(job.config)), error_feedback=options.error_feedback)
+    return gradients_over_job(name, job, error_feedback=options.error_feedback)
 
 
-def _over_group(name: str, group: dist.ProcessGroup | None, options: ThcGroupOptions) -> System:
-    table = table_of(name, group, options.bits, options.p, granularity=options.granularity)
-    return _by_table(name, group, table, seed=options.seed, error_feedback=options.error_feedback)
-
-
-def _uniform_over_job(name: str, job: Job, options: ThcOptions) -> System:
+def _uniform_over_job(name: str, job: Job, options: WithFeedback) -> System:
     table = job.config.thc.table if job.config.thc else ()
     if table != tuple(min(z, table[-1]) for z in range(len(table))):
         rule = f"must be 0, 1 ... for system {name}, as by `table: uniform`: that of the job is what the switch adds by"
@@ -129,76 +151,95 @@ def _uniform_over_job(name: str, job: Job, options: ThcOptions) -> System:
     return _over_job(name, job, options)
 
 
-def _uniform_over_group(name: str, group: dist.ProcessGroup | None, options: UniformGroupOptions) -> System:
-    table = table_of(name, group, options.bits, options.p, kind=UNIFORM)
-    return _by_table(name, group, table, seed=options.seed, error_feedback=options.error_feedback)
-
-
-def _by_table(
-    name: str, group: dist.ProcessGroup | None, table: ThcTable, *, seed: int, error_feedback: bool
-) -> System:
+def _over_group(name: str, group: dist.ProcessGroup | None, options: ThcGroupOptions | UniformGroupOptions) -> System:
     from sumwire.systems.builders import gradients_over_peers
     from sumwire.training.reductions import Peers, thc_through_group
 
-    peers = Peers(group)
-    return gradients_over_peers(name, peers, thc_through_group(peers, table, seed=seed), error_feedback=error_feedback)
+    table, peers = table_of(name, group, options), Peers(group)
+    reduce = thc_through_group(peers, table, seed=options.seed)
+    return gradients_over_peers(name, peers, reduce, error_feedback=options.error_feedback)
 
 
 def _in_lanes(name: str, lanes: Lanes, options: LaneOptions) -> System:
-    from sumwire.systems.kinds import LaneSystem
+    from sumwire.systems.system import LaneSystem
 
-    kept = {"error_feedback": options.error_feedback, "early_forward": options.early_forward}
-    return LaneSystem(name, SWITCH, lanes, **kept)
+    return LaneSystem(name, SWITCH, lanes, **asdict(options))
+
+
+def _in_ring(name: str, group: dist.ProcessGroup | None, options: DlcpRingOptions) -> System:
+    import torch
+
+    from sumwire.dlcp.tags import LayerMagnitude, tagger
+    from sumwire.multihop import GroupRing
+    from sumwire.systems.builders import gradients_over_hops
+
+    # Without a bound nothing may be lost, so all packets are protected.
+    policy = LayerMagnitude(_PRIORITIES) if options.loss_bound else LayerMagnitude(_PRIORITIES, _PROTECTED, _PROTECTED)
+    tag = tagger(policy, _POSITION)
+    ring = GroupRing(group, loss_bound=options.loss_bound, address=options.address, tag=tag)
+
+    def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
+        mean, kept = ring.mean(x)
+        # A packet with NaN may be missing from a mean that is finite. Sent again and again, it would stay for ever.
+        return mean, lambda: torch.nan_to_num(kept, nan=0.0, posinf=0.0, neginf=0.0)
+
+    return gradients_over_hops(
+        name, reduce, lambda: ring.stats.payload_bytes, error_feedback=options.error_feedback, close=ring.close
+    )
 
 
 _COST: Final = InPackets(op=THC)
+_DLCP_PAPER: Final = "DLCP, arXiv 2008.08445; MLT, NSDI 2024"
 
-THC_SYSTEM: Final = SystemSpec(
-    what="gradients as table indices; sums of table values come back",
-    paper=PAPER,
-    routes={
-        SWITCH: Route(make=_over_job, options=ThcOptions, cost=_COST, ops=OPS, codec=codec),
-        GROUP: Route(make=_over_group, options=ThcGroupOptions, cost=ByAllReduce(bits=BYTE_BITS)),
-    },
-    keeps="residual",
-    limits=LIMITS,
-    table="solved",
-    approximates_mean=True,
-)
-THC_UNIFORM: Final = SystemSpec(
-    what="as `thc`, with evenly spaced levels: granularity 2^bits - 1, or less",
-    paper=PAPER,
-    routes={
-        SWITCH: Route(make=_uniform_over_job, options=ThcOptions, cost=_COST, ops=OPS, codec=codec),
-        GROUP: Route(make=_uniform_over_group, options=UniformGroupOptions, cost=ByAllReduce(bits=BYTE_BITS)),
-    },
-    keeps="residual",
-    limits=f"{LIMITS}; over a switch, the job's table must be the uniform one",
-    table="uniform",
-    approximates_mean=True,
-)
-THC_WIDE: Final = SystemSpec(
-    what="as `thc`, with grid points in fields of 10 bits; of 15 bits above 68 workers, 16 bits a value each way",
-    paper=PAPER,
-    routes={
-        SWITCH: Route(
-            make=_wide_over_job,
-            options=ThcOptions,
-            cost=InFields(op=SUM32, fields=3),
-            ops=("sum32", "max32"),
-            codec=wide_codec,
-        )
-    },
-    keeps="residual",
-    limits="at most 255 workers; float32 and half precision",
-    approximates_mean=True,
-)
-DLCP: Final = SystemSpec(
-    what="as `thc`, in lanes of a job (`sumwire.dlcp.Lanes`) whose packets have priorities and drop classes",
-    paper="DLCP, arXiv 2008.08445; MLT, NSDI 2024",
-    routes={SWITCH: Route(make=_in_lanes, options=LaneOptions, cost=_COST, ops=OPS, codec=codec, laned=True)},
-    keeps="residual",
-    limits=f"{LIMITS}; contributions up to the loss bound may be missing",
-    table="solved",
-    approximates_mean=True,
-)
+SYSTEMS: Final[Mapping[str, SystemSpec]] = {
+    "thc": SystemSpec(
+        what="gradients as table indices; sums of table values come back",
+        paper=PAPER,
+        routes={
+            SWITCH: Route(make=_over_job, options=WithFeedback, cost=_COST, ops=OPS, codec=codec),
+            GROUP: Route(make=_over_group, options=ThcGroupOptions, cost=ByAllReduce(bits=BYTE_BITS)),
+        },
+        keeps="residual",
+        limits=LIMITS,
+        table="solved",
+        approximates_mean=True,
+    ),
+    "thc-uniform": SystemSpec(
+        what="as `thc`, with evenly spaced levels: granularity 2^bits - 1, or less",
+        paper=PAPER,
+        routes={
+            SWITCH: Route(make=_uniform_over_job, options=WithFeedback, cost=_COST, ops=OPS, codec=codec),
+            GROUP: Route(make=_over_group, options=UniformGroupOptions, cost=ByAllReduce(bits=BYTE_BITS)),
+        },
+        keeps="residual",
+        limits=f"{LIMITS}; over a switch, the job's table must be the uniform one",
+        table="uniform",
+        approximates_mean=True,
+    ),
+    "thc-wide": SystemSpec(
+        what="as `thc`, with grid points in fields of 10 bits; of 15 bits above 68 workers, 16 bits a value each way",
+        paper=PAPER,
+        routes={SWITCH: codec_route(wide_codec, InFields(op=SUM32, fields=3), WithFeedback)},
+        keeps="residual",
+        limits="at most 255 workers; float32 and half precision",
+        approximates_mean=True,
+    ),
+    "dlcp": SystemSpec(
+        what="as `thc`, in lanes of a job (`sumwire.dlcp.Lanes`) whose packets have priorities and drop classes",
+        paper=_DLCP_PAPER,
+        routes={SWITCH: Route(make=_in_lanes, options=LaneOptions, cost=_COST, ops=OPS, codec=codec, laned=True)},
+        keeps="residual",
+        limits=f"{LIMITS}; contributions up to the loss bound may be missing",
+        table="solved",
+        approximates_mean=True,
+    ),
+    "dlcp-ring": SystemSpec(
+        what="gradients, as they are, around a ring of UDP; packets have drop classes, and a bounded share may be "
+        "missing",
+        paper=_DLCP_PAPER,
+        routes={GROUP: Route(make=_in_ring, options=DlcpRingOptions, cost=ByAllReduce(bits=_VALUE_BITS))},
+        keeps="residual",
+        limits="float32 and half precision; works on the processor; contributions up to the loss bound may be missing",
+        approximates_mean=True,
+    ),
+}

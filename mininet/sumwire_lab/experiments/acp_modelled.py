@@ -26,8 +26,7 @@ import torch
 from sumwire.job.job import Residual
 from sumwire.lowrank import AcpSgd
 from sumwire.lowrank.fusion import Phase, Plan
-from sumwire.systems.baselines.sign import majority_vote
-from sumwire.systems.baselines.topk import TopK
+from sumwire.systems.baselines import TopK, majority_vote
 from sumwire.training.ddp import Reduce
 from sumwire.training.reductions import Peers
 from torch import Tensor, nn

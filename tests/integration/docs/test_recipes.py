@@ -13,7 +13,7 @@ import pytest
 from helpers.docs import pages
 from helpers.paths import ROOT
 from sumwire.codec.base import GradientCodec
-from sumwire.systems import plain, spec
+from sumwire.systems import gradients, spec
 from sumwire_lab.options.layout import SHAPES, leaves_of
 
 TEXTS = {block.name: block.text for block in pages.blocks("text") if block.path.name == "CONTRIBUTING.md"}
@@ -40,7 +40,7 @@ def test_a_system_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("sumwire.codec.fixed")
     module.__dict__["FixedPointCodec"] = example["FixedPointCodec"]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    names: dict[str, Any] = dict(vars(plain))
+    names: dict[str, Any] = dict(vars(gradients))
     text = TEXTS["CONTRIBUTING.md: A system"]
     exec(compile(f"from __future__ import annotations\n{text}", "CONTRIBUTING.md", "exec"), names)
     route = names["FIXED"].routes[spec.SWITCH]

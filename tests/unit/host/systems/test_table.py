@@ -12,8 +12,8 @@ from helpers.paths import ROOT
 from sumwire import systems
 from sumwire.lowrank.sync import AcpSgd
 from sumwire.systems.cost import Gradient
-from sumwire.systems.spec import MEANINGS, TRANSPORTS, Member, Route
-from sumwire.systems.table import as_markdown
+from sumwire.systems.spec import TRANSPORTS, Member, Route
+from sumwire.systems.table import MEANINGS, as_markdown
 from sumwire_protocol.ops import BY_NAME
 
 ROUTES = [(name, transport) for name, spec in systems.TABLE.items() for transport in spec.routes]
@@ -27,7 +27,7 @@ def route(name: str, transport: str) -> Route:  # type: ignore[type-arg]
 def test_an_entry_is_complete(name: str, transport: str) -> None:
     found = route(name, transport)
     assert transport in TRANSPORTS
-    assert set(found.options.names()) <= set(MEANINGS)
+    assert all(found.options.meanings().values())
     assert set(found.ops) <= set(BY_NAME)
     assert (transport == "switch") == bool(found.ops) == (found.codec is not None)
     assert found.cost.link_bytes(Gradient(100, 200, rank=4, share=0.01), 4) > 0
@@ -45,16 +45,19 @@ def test_a_codec_sends_packets_of_an_op_of_the_job(name: str) -> None:
         assert BY_NAME[route(name, "switch").ops[0]].code == make(Member(1, 0, 2)).info.op
 
 
-def test_every_option_is_used_and_has_one_default() -> None:
+def test_an_option_has_one_default_and_one_meaning() -> None:
     defaults: dict[str, set[object]] = {}
+    meanings: set[tuple[str, str]] = set()
     required = set()
     for name, transport in ROUTES:
         options = route(name, transport).options
         required |= set(options.required())
+        meanings |= set(options.meanings().items())
         for option, default in options.defaults().items():
             defaults.setdefault(option, set()).add(default)
     assert all(len(values) == 1 for values in defaults.values()), defaults
     assert set(defaults) | required == set(MEANINGS)
+    assert meanings == set(MEANINGS.items())
     assert required == {"rows"}
 
 
