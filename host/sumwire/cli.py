@@ -187,7 +187,7 @@ def _top(options: argparse.Namespace) -> int:
 
 
 def _add_others(commands: Commands) -> None:
-    from sumwire.dlcp import loss_profile, packet_loss
+    from sumwire.dlcp import packet_loss
 
     show = commands.add_parser("inspect", help="show lanes, priorities and drop classes of a model's tensors")
     show.add_argument("model", metavar="MODEL", help="resnet50, resnet152, bert-base, bert-large, or FILE.py:CALLABLE")
@@ -202,7 +202,7 @@ def _add_others(commands: Commands) -> None:
     find = commands.add_parser(
         "profile-loss",
         help="find the largest share of lost packets with which a training script reaches its accuracy",
-        description=loss_profile.__doc__,
+        description=packet_loss.PROFILING,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     find.add_argument("script", metavar="SCRIPT", type=Path, help="a Python file; its own arguments follow after --")
@@ -210,9 +210,7 @@ def _add_others(commands: Commands) -> None:
     goal = find.add_mutually_exclusive_group()
     goal.add_argument("--target", type=float, help="accuracy to reach, in the script's unit")
     goal.add_argument("--within", type=float, default=0.005, help="allowed loss of accuracy (default: 0.005)")
-    find.add_argument(
-        "--grid", type=_shares, default=loss_profile.GRID, metavar="P,P,...", help="shares to choose from"
-    )
+    find.add_argument("--grid", type=_shares, default=packet_loss.GRID, metavar="P,P,...", help="shares to choose from")
     find.add_argument(
         "--pattern", action="append", choices=packet_loss.PATTERNS, help="may be given twice (default: both)"
     )
@@ -304,15 +302,15 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _profile_loss(options: argparse.Namespace) -> int:
-    from sumwire.dlcp import loss_profile, packet_loss
+    from sumwire.dlcp import packet_loss
 
     if options.json:
         _check_writable(options.json)
     places: list[str] = options.of or [packet_loss.ALL]
-    profiles: dict[str, loss_profile.Profile] = {}
+    profiles: dict[str, packet_loss.Profile] = {}
     for place in places:
-        profiles[place] = loss_profile.profile(
-            loss_profile.Script(options.script, tuple(options.arguments), options.timeout, place),
+        profiles[place] = packet_loss.profile(
+            packet_loss.Script(options.script, tuple(options.arguments), options.timeout, place),
             target=options.target,
             within=options.within,
             grid=options.grid,

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""DLCP: packets whose priority and drop class say what they carry (arXiv 2008.08445; as MLT, NSDI 2024).
+"""DLCP: packets with a priority and a drop class by layer and magnitude (arXiv 2008.08445; as MLT, NSDI 2024).
 
 * :mod:`sumwire.dlcp.tags`: priority and drop class of every packet, and the policy that decides them;
 * :mod:`sumwire.dlcp.lanes`: a job in lanes, each with slots, a sequence and a thread of its own;
 * :mod:`sumwire.dlcp.sync`: DDP's hook over lanes, and how a straggler catches up;
-* :mod:`sumwire.dlcp.packet_loss`, :mod:`sumwire.dlcp.loss_profile`: how much loss a training script tolerates;
+* :mod:`sumwire.dlcp.packet_loss`: how much loss a training script tolerates;
 * :mod:`sumwire.dlcp.layers`: lanes, priorities and drop classes of a model's layers;
 * :mod:`sumwire.dlcp.exactness`: the error of a sum with losses.
 """

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A job in lanes: each priority class has slots, a sequence and a thread of its own.
+"""A job in lanes: each priority class has its own slots, sequence and thread.
 
-The operations of one job run one after the other, so no tensor could overtake an earlier one, whatever its packets'
+The operations of one job run one after the other, so no tensor can overtake an earlier one, whatever its packets'
 priority. Here every lane is a :class:`sumwire.Job` of its own, with the job id and the part of the slots that the job
 file gives it. Tensors of different lanes are sent at the same time, and the switches' queues serve the most urgent
 first.
@@ -228,11 +228,11 @@ class Lanes(Saved):
         return mean, residual
 
     def behind(self, position: float) -> bool:
-        """Return whether the others have a result in this tensor's lane without this worker's contribution."""
+        """Return True if the other workers have a result in this tensor's lane without this worker's contribution."""
         return self.jobs[self.lane_of(position)].results_ahead()
 
     def follow(self, values: int, bucket: int, position: float) -> Tensor:
-        """Return the result of an operation that the others make without this worker. See :meth:`Job.follow`."""
+        """Return the result of an operation that the other workers make without this one. See :meth:`Job.follow`."""
         began = time.monotonic()
         lane = self.lane_of(position)
         before = self.jobs[lane].stats.missing

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lane, priority and drop classes of the tensors of a model, layer by layer, as `sumwire inspect` shows them."""
+"""`sumwire inspect`: the lane, priority and drop classes of a model's tensors, layer by layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS: Final = ("layer", "values", "packets", "position", "lane", "priority",
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LayerRow:
     """One layer: parameters whose names differ in the last part only. ``shares`` of packets have classes 0 to 3."""
 
     layer: str
@@ -75,7 +75,7 @@ def loaded(place: str) -> Any:
     return getattr(module, name)
 
 
-def rows(shapes: Iterable[Named], policy: Policy, lanes: int, *, by_parameter: bool = False) -> list[Row]:
+def rows(shapes: Iterable[Named], policy: Policy, lanes: int, *, by_parameter: bool = False) -> list[LayerRow]:
     """Return the model's layers, front first, each as if it were a bucket of its own.
 
     Shares of drop classes are those of packets that all differ in magnitude.
@@ -93,11 +93,11 @@ def rows(shapes: Iterable[Named], policy: Policy, lanes: int, *, by_parameter: b
         priority = policy.priority(position)
         classes = policy.drop_classes(position, np.arange(packets, 0, -1).astype(np.float32))
         shares = np.bincount(classes, minlength=CLASSES) / max(packets, 1)
-        found.append(Row(layer, values, packets, position, priorities.index(priority), priority, tuple(shares)))
+        found.append(LayerRow(layer, values, packets, position, priorities.index(priority), priority, tuple(shares)))
     return found
 
 
-def by_lane(found: list[Row], lanes: int) -> list[Row]:
+def by_lane(found: list[LayerRow], lanes: int) -> list[LayerRow]:
     """Return totals of every lane that has layers."""
     totals = []
     for lane in range(lanes):
@@ -108,11 +108,11 @@ def by_lane(found: list[Row], lanes: int) -> list[Row]:
         shares = tuple(sum(row.shares[k] * row.packets for row in here) / packets for k in range(CLASSES))
         values = sum(row.values for row in here)
         position = sum(row.position * row.values for row in here) / values
-        totals.append(Row(f"lane {lane}", values, packets, position, lane, here[0].priority, shares))
+        totals.append(LayerRow(f"lane {lane}", values, packets, position, lane, here[0].priority, shares))
     return totals
 
 
-def as_text(found: list[Row]) -> str:
+def as_text(found: list[LayerRow]) -> str:
     """Return a table of the rows."""
     lines = [_COLUMNS, *(_cells(row) for row in found)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
@@ -122,7 +122,7 @@ def as_text(found: list[Row]) -> str:
     )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: LayerRow) -> tuple[str, ...]:
     shares = (f"{100 * share:.0f} %" for share in row.shares)
     numbers = (f"{row.values:,}", f"{row.packets:,}", f"{row.position:.2f}", str(row.lane), str(row.priority))
     return (row.layer, *numbers, *shares)

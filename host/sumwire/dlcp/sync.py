@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients through lanes: DDP's communication hook, and an optimizer for plain models.
+"""Gradients through lanes: DDP's communication hook, and optimizers for plain models. The system `dlcp` uses it.
 
     with sumwire.dlcp.Lanes(sumwire.load_job("digits.json", worker=rank)) as lanes:
         model = DistributedDataParallel(make_model(), bucket_cap_mb=1)
@@ -25,6 +25,7 @@ from sumwire.dlcp.lanes import Lanes
 from sumwire.errors import UsageError
 from sumwire.job.job import Residual
 from sumwire.job.nonfinite import NonFinite, result_check
+from sumwire.training.buckets import Bucket
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState, Task
 from sumwire.training.early_forward import EarlyForward
@@ -108,7 +109,7 @@ class LaneState(DdpState):
 
     @property
     def parameters(self) -> Sequence[Tensor]:
-        """The model's, in its order."""
+        """The model's parameters, in its order."""
         return self._parameters.all
 
     @property
@@ -123,19 +124,19 @@ class LaneState(DdpState):
         return (first + last) / (2 * self._ends[-1])
 
     def behind(self) -> bool:
-        """Return whether a quorum of other workers has a result for the first bucket of this worker's next step.
+        """Return True if a quorum of other workers has already completed the first bucket of this worker's next step.
 
-        If so, the others make that step without this worker. False before the first step. To be called between steps.
+        They then make that step without this worker. False before the first step. Call it between steps.
         """
         return bool(self._step) and self.lanes.behind(self._step[0].position)
 
     def follow(self) -> None:
-        """Make the next step without contributing: its means become the parameters' gradients.
+        """Make the next step without contributing: the means of the others become the parameters' gradients.
 
-        To be called instead of forward and backward if :meth:`behind` is true, before the optimizer's step. Residuals
-        do not change. The step's buckets must be those of the step before, as DDP has them from its second iteration
-        on if all parameters are used in every step. DDP must not communicate otherwise (as by broadcasting buffers):
-        the others would wait for this worker.
+        Call it instead of forward and backward if :meth:`behind` is true, before the optimizer's step. Residuals do not
+        change. The step's buckets must be those of the step before, as DDP has them from its second iteration on if all
+        parameters are used in every step. DDP must not communicate in other ways, such as broadcasting buffers, because
+        the other workers would wait for this one.
         """
         futures: list[Future[Tensor]] = []
         for operation in self._step:
@@ -191,7 +192,7 @@ class LaneSync(GradientOptimizer):
         futures = [self._state.submit(cast(GradBucket, bucket)) for bucket in buckets]
         if self._state.early is None:
             for bucket, future in zip(buckets, futures, strict=True):
-                bucket.take(wait_for(future))
+                _write_mean(bucket.parameters(), wait_for(future))
 
     def place(self) -> Place:
         return self._state.place()
@@ -234,7 +235,7 @@ class EarlySync(LaneSync):
             self.inner.step()
 
     def finish(self) -> None:
-        """Wait until the latest step is made whole. To be called before parameters are read outside a forward pass."""
+        """Wait until the latest step is complete. Call it before parameters are read outside a forward pass."""
         self._early.finish()
 
     def kept(self) -> Content:
@@ -247,47 +248,31 @@ class EarlySync(LaneSync):
 
 
 def check_early(nonfinite: NonFinite) -> None:
-    """Raises UsageError for "raise": an error of one piece comes when others are updated, so the step would be half."""
+    """Raise UsageError for "raise": an error of one piece would come after others are updated."""
     if nonfinite == "raise":
         rule = "needs the whole step: leave early_forward out, or nonfinite"
         raise UsageError(f"early forward: nonfinite = {nonfinite!r} {rule}")
 
 
-class _Bucket:
+def _bucket_of(index: int, parameters: tuple[Tensor, ...], *, last: bool) -> Bucket:
     """A bucket of one lane's parameters, as DDP would hand it over."""
-
-    def __init__(self, index: int, parameters: list[Tensor], *, last: bool) -> None:
-        self._index = index
-        self._parameters = parameters
-        self._last = last
-        pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        self._buffer = torch.cat([piece.reshape(-1).to(torch.float32) for piece in pieces])
-
-    def buffer(self) -> Tensor:
-        return self._buffer
-
-    def index(self) -> int:
-        return self._index
-
-    def parameters(self) -> list[Tensor]:
-        return self._parameters
-
-    def is_last(self) -> bool:
-        return self._last
-
-    def take(self, mean: Tensor) -> None:
-        """Write the mean to the parameters' gradients."""
-        for p, piece in zip(self._parameters, torch.split(mean, [p.numel() for p in self._parameters]), strict=True):
-            p.grad = piece.view(p.shape).to(p.dtype, copy=True)
+    pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    return Bucket(index, last, torch.cat([piece.reshape(-1).to(torch.float32) for piece in pieces]), parameters)
 
 
-def _buckets(state: LaneState) -> list[_Bucket]:
+def _write_mean(parameters: Sequence[Tensor], mean: Tensor) -> None:
+    """Make the pieces of a bucket's mean the parameters' gradients."""
+    for p, piece in zip(parameters, torch.split(mean, [p.numel() for p in parameters]), strict=True):
+        p.grad = piece.view(p.shape).to(p.dtype, copy=True)
+
+
+def _buckets(state: LaneState) -> list[Bucket]:
     by_lane: dict[int, list[Tensor]] = {}
     for number, parameter in enumerate(state._parameters.all):
         lane = state.lanes.lane_of(state.position(((number, parameter.numel()),)))
         by_lane.setdefault(lane, []).append(parameter)
     lanes = sorted(by_lane, reverse=True)
-    return [_Bucket(number, by_lane[lane], last=lane == lanes[-1]) for number, lane in enumerate(lanes)]
+    return [_bucket_of(number, tuple(by_lane[lane]), last=lane == lanes[-1]) for number, lane in enumerate(lanes)]
 
 
 def _following(lanes: Lanes, operation: _Operation) -> Any:

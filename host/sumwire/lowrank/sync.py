@@ -32,9 +32,17 @@ from torch.optim import Optimizer
 from sumwire.checkpoint import OTHER, Content, Place, owner_of, place_of
 from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
-from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
+from sumwire.lowrank.fusion import (
+    MIN_COMPRESSION,
+    THRESHOLD_BYTES,
+    BufferSearch,
+    Phase,
+    Plan,
+    candidates,
+    make_plan,
+    phase_of,
+)
 from sumwire.lowrank.matrices import HALVES, make_state
-from sumwire.lowrank.tuning import BufferSearch, candidates
 from sumwire.numeric import is_whole
 from sumwire.training.comm_thread import wait_for
 from sumwire.training.ddp import Reduce
@@ -96,7 +104,7 @@ class AcpSgd(GradientOptimizer):
     enough (``min_compression``, 0 for always, see :func:`sumwire.lowrank.fusion.make_plan`). Its rank is ``rank``, or
     its smaller side if that is less. All other parameters are sent whole, in the same buffers. ``seed`` must be the
     same on all workers. ``threshold_bytes`` of uncompressed gradient share a buffer. None tries several sizes in the
-    first steps, and takes the one that was fastest in the mean of the workers (:mod:`sumwire.lowrank.tuning`).
+    first steps, and takes the one that was fastest in the mean of the workers (:mod:`sumwire.lowrank.fusion`).
     ``error_feedback=False`` forgets what a step leaves out. ``reuse=False`` draws the basis anew in every step, instead
     of taking that of the last result. Both are for comparison.
 

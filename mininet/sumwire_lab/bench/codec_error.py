@@ -25,8 +25,7 @@ from sumwire.codec.sign import pack_signs, unpack_signs
 from sumwire.codec.sum32 import pack_elements, unpack_elements
 from sumwire.codec.thc import ThcCodec
 from sumwire.lowrank.fusion import Phase
-from sumwire.lowrank.matrices import draw_factor
-from sumwire.lowrank.orthogonal import orthonormal
+from sumwire.lowrank.matrices import draw_factor, orthonormal
 from sumwire.systems.spec import SWITCH, Member
 from sumwire_protocol.ops import SUM32, VOTE
 from sumwire_protocol.tables import AUTO, UNIFORM

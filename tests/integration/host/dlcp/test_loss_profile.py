@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from helpers.paths import ROOT
 from sumwire import cli
-from sumwire.dlcp.loss_profile import ProfileError, Script, profile
+from sumwire.dlcp.packet_loss import ProfileError, Script, profile
 from sumwire.errors import ConfigError
 
 # A script that stands losses up to a share, and reports as from_environment would: that would load torch.
