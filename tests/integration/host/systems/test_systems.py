@@ -171,7 +171,7 @@ def test_made_by_name_only_with_what_it_needs() -> None:
         with pytest.raises(sumwire.UsageError, match="transport 'wire': known are auto, switch, group"):
             systems.make("vote", job, transport="wire")
         with pytest.raises(
-            sumwire.UsageError, match=r"topk: transport 'switch': it runs over group; .* over switch: .*sum32, thc,"
+            sumwire.UsageError, match=r"topk: transport 'switch': it runs over group; .* over switch: .*sum32, vote,"
         ):
             systems.make("topk", job, transport="switch")
         with pytest.raises(
