@@ -9,7 +9,7 @@ it when they are called.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from sumwire.systems.cost import Cost, InPackets
@@ -27,6 +27,10 @@ AUTO: Final = "auto"
 TRANSPORTS: Final = (SWITCH, GROUP)
 
 
+# The text of every option of a class of options.
+MEANINGS: Final[dict[str, str]] = {}
+
+
 def option(meaning: str, default: Any = MISSING) -> Any:
     """A field of :class:`Options`. ``meaning`` is its text in the docs. Without a default it must be given."""
     return field(default=default, metadata={"meaning": meaning})
@@ -38,6 +42,10 @@ class Options:
 
     An option is written here only. Its default, its row in docs/systems.md and the lab's flag come from the field.
     """
+
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
+        MEANINGS.update({name: value.metadata["meaning"] for name, value in own.items()})
 
     @classmethod
     def warm_up_steps(cls, given: Mapping[str, Any]) -> int:
