@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sumwire_protocol.ops import SUM32, VOTE
 
@@ -23,7 +23,6 @@ from sumwire.systems.spec import (
     Seeded,
     SystemSpec,
     WithFeedback,
-    codec_route,
     option,
 )
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
     from sumwire.codec.base import GradientCodec
+    from sumwire.job.job import Job
     from sumwire.systems.system import System
 
 # Bits of a value's share of its block's exponent.
@@ -58,6 +58,31 @@ class SsdmOptions(SignOptions):
     """Options of stochastic signs."""
 
     momentum: float = option("share of a worker's momentum that stays for the next step, from 0 to below 1", 0.9)
+
+
+def codec_route(
+    codec: Callable[..., GradientCodec],
+    cost: InPackets,
+    options: type[Options] = Options,
+    *,
+    error_feedback: bool = False,
+) -> Route[Any]:
+    """The route of a system whose gradients go through a job's switch by ``codec``.
+
+    ``codec(member, **options)`` makes the codec. The options `scale` and `error_feedback`, where the system has them,
+    apply to the system instead; ``error_feedback`` is for one without that option. The job needs the op of ``cost``,
+    and MAX32 for its handshake.
+    """
+
+    def make(name: str, job: Job, options: Options) -> System:
+        from sumwire.systems.builders import gradients_over_job
+
+        given = asdict(options)
+        scale, feedback = given.pop("scale", 1.0), given.pop("error_feedback", error_feedback)
+        made = codec(Member.of(job.config), **given)
+        return gradients_over_job(name, job, made, scale=scale, error_feedback=feedback)
+
+    return Route(make=make, options=options, cost=cost, ops=(cost.op.name, "max32"), codec=codec)
 
 
 # -- codecs, for jobs ----------------------------------------------------------------------------------

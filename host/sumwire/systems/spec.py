@@ -9,26 +9,21 @@ it when they are called.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from sumwire.systems.cost import Cost, InPackets
+from sumwire.systems.cost import Cost
 
 if TYPE_CHECKING:
     from sumwire.codec.base import GradientCodec
     from sumwire.codec.tables import ThcTable
     from sumwire.config import JobConfig
-    from sumwire.job.job import Job
     from sumwire.systems.system import System
 
 SWITCH: Final = "switch"
 GROUP: Final = "group"
 AUTO: Final = "auto"
 TRANSPORTS: Final = (SWITCH, GROUP)
-
-
-# The text of every option of a class of options.
-MEANINGS: Final[dict[str, str]] = {}
 
 
 def option(meaning: str, default: Any = MISSING) -> Any:
@@ -42,10 +37,6 @@ class Options:
 
     An option is written here only. Its default, its row in docs/systems.md and the lab's flag come from the field.
     """
-
-    def __init_subclass__(cls) -> None:
-        own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
-        MEANINGS.update({name: value.metadata["meaning"] for name, value in own.items()})
 
     @classmethod
     def warm_up_steps(cls, given: Mapping[str, Any]) -> int:
@@ -119,31 +110,6 @@ class Route(Generic[_O]):
     ops: tuple[str, ...] = ()
     codec: Callable[..., GradientCodec] | None = None
     laned: bool = False
-
-
-def codec_route(
-    codec: Callable[..., GradientCodec],
-    cost: InPackets,
-    options: type[Options] = Options,
-    *,
-    error_feedback: bool = False,
-) -> Route[Any]:
-    """The route of a system whose gradients go through a job's switch by ``codec``.
-
-    ``codec(member, **options)`` makes the codec. The options `scale` and `error_feedback`, where the system has them,
-    apply to the system instead; ``error_feedback`` is for one without that option. The job needs the op of ``cost``,
-    and MAX32 for its handshake.
-    """
-
-    def make(name: str, job: Job, options: Options) -> System:
-        from sumwire.systems.builders import gradients_over_job
-
-        given = asdict(options)
-        scale, feedback = given.pop("scale", 1.0), given.pop("error_feedback", error_feedback)
-        made = codec(Member.of(job.config), **given)
-        return gradients_over_job(name, job, made, scale=scale, error_feedback=feedback)
-
-    return Route(make=make, options=options, cost=cost, ops=(cost.op.name, "max32"), codec=codec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from sumwire.codec.errors import TableError
 from sumwire.codec.tables import ThcTable, for_workers, solve
 from sumwire.errors import ConfigError, UsageError
 from sumwire.systems.cost import ByAllReduce, InFields, InPackets
+from sumwire.systems.gradients import codec_route
 from sumwire.systems.spec import (
     GROUP,
     SWITCH,
@@ -26,7 +27,6 @@ from sumwire.systems.spec import (
     Seeded,
     SystemSpec,
     WithFeedback,
-    codec_route,
     option,
 )
 

@@ -19,7 +19,8 @@ from functools import cache
 from typing import Any, Final, get_type_hints
 
 from sumwire.systems import TABLE
-from sumwire.systems.spec import MEANINGS, SWITCH, Route, SystemSpec
+from sumwire.systems.spec import SWITCH, Route, SystemSpec
+from sumwire.systems.table import MEANINGS
 from sumwire_protocol.ops import OPS
 from sumwire_protocol.tables import DEFAULT_BITS, P_LEAST, SUM_MAX, can_clip
 

@@ -29,8 +29,8 @@ from sumwire.transport.delivery import Delivery
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import OP_WORDS, headers, write_headers
-from sumwire_lab.bench.benchmark import run_here
 from sumwire_lab.bench.aggregator import AggregatorCommand
+from sumwire_lab.bench.benchmark import run_here
 from sumwire_lab.options.bench_options import AggregatorOptions
 from sumwire_protocol import constants as p4
 from torch import Tensor
