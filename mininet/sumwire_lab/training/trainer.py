@@ -15,7 +15,7 @@ import torch.distributed as dist
 from sumwire import systems
 from sumwire.dlcp.lanes import Lanes
 from sumwire.dlcp.sync import LaneState
-from sumwire.systems.kinds import LaneSystem
+from sumwire.systems.system import LaneSystem
 from sumwire.transport.delivery import Delivery
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel

@@ -35,7 +35,7 @@ from sumwire.job.joining import join
 from sumwire.multihop.bounded_ring import BoundedRing
 from sumwire.multihop.neighbours import Neighbours
 from sumwire.start.child import Aggregator
-from sumwire.systems.kinds import AcpSystem
+from sumwire.systems.system import AcpSystem
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState
 from sumwire.training.node import Node, NodeJob
