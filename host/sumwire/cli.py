@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import select
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -52,13 +53,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SumwireError as error:
         print(forms.printable_lines(f"sumwire: {error}"), file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        # Whoever reads, such as `head`, has enough. Python would complain once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever reads, such as `head`, has enough
         return 0
     except KeyboardInterrupt:
         print("sumwire: interrupted", file=sys.stderr)
         return _INTERRUPTED
+    finally:
+        _drop_what_nobody_reads()
+
+
+def _drop_what_nobody_reads() -> None:
+    """Send what is left for a closed pipe to nowhere, other threads' lines too: Python would exit with 120 for it."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # a stream without a file, as in a notebook
+            pipe = select.poll()
+            pipe.register(stream.fileno(), 0)
+            if any(event & select.POLLERR for _, event in pipe.poll(0)):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _parser(*, light: bool) -> argparse.ArgumentParser:
