@@ -139,6 +139,29 @@ def test_a_codec(commands: Path, checkout: Path) -> None:
             assert printed == block.text
 
 
+@pytest.mark.root
+@pytest.mark.mininet
+@pytest.mark.timeout(2000)
+def test_a_study(tmp_path: Path, commands: Path) -> None:
+    """The grid with fewer of the same cases; the study in Python as it is."""
+    grid, python = files_of("study.md").items()
+    few = grid[1].replace("loss: [0, 0.01]", "loss: 0.01").replace("bw: [10, 30, 100]", "bw: [30, 100]")
+    few = few.replace("seeds: [1, 2, 3]", "seeds: 1").replace("steps: 12", "steps: 4")
+    assert few.count("[") == grid[1].count("[") - 2
+    (tmp_path / grid[0]).write_text(few)
+    (tmp_path / python[0]).write_text(python[1])
+    in_lab, alone = lines("study.md")
+    command = in_lab.removeprefix("sudo .venv/bin/")
+    printed = shell(command, tmp_path, commands, patience_s=900.0)
+    assert re.search(r"^powersgd +100 +\d", printed, re.MULTILINE), printed
+    again = shell(command, tmp_path, commands)
+    assert "loss-and-rate: 4 of 4 cases are recorded already" in again
+    page = (tutorials.FOLDER / "study.md").read_text()
+    for name in re.findall(r"^\| `([\w./-]+)` \|", page, re.MULTILINE):
+        assert (tmp_path / "results" / "loss-and-rate" / name).exists(), name
+    assert "holds  sign, 16 workers" in shell(alone, tmp_path, commands, patience_s=600.0)
+
+
 def typed(page: str) -> list[tuple[str, list[str]]]:
     """What is typed at `>>>`, and what the page shows of the answer."""
     found: list[tuple[str, list[str]]] = []

@@ -30,25 +30,11 @@ from sumwire_lab.options.fields import Flag, flags_of
 from sumwire_lab.options.plain import from_json
 from sumwire_lab.options.recipes import settings_class
 from sumwire_lab.options.run_options import RunOptions, run_options
+from sumwire_lab.run.results import COLUMNS
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.figures import Figure
-from sumwire_lab.study.study import Column, Context, Study, grid
+from sumwire_lab.study.study import Context, Study, grid
 
-COLUMNS: Final = (
-    Column("accuracy", "test accuracy at the end, 0 to 1"),
-    Column("bits_per_answer", "cross entropy of the test at the end", "bits"),
-    Column("comm_s_per_step", "communication of a step", "s"),
-    Column("step_s", "a step", "s"),
-    Column("time_to_target_s", "training time to the task's accuracy", "s"),
-    Column("train_s", "training time", "s"),
-    Column("wire_bytes_per_step", "on a worker's link, both directions", "bytes"),
-    Column("bits_per_value_up", "on a worker's link", "bits"),
-    Column("bits_per_value_down", "on a worker's link", "bits"),
-    Column("nmse", "squared error of the aggregate over the mean's energy"),
-    Column("retransmissions", "packets sent again", kind=int),
-    Column("fallbacks", "operations without the switch", kind=int),
-)
-"""What a training measures, as `summary.json` names it."""
 _USUAL: Final = ("accuracy", "comm_s_per_step", "step_s", "wire_bytes_per_step")
 _KEYS: Final = ("name", "what", "options", "grid", "seeds", "columns", "figures")
 _CASES_MOST: Final = 10_000

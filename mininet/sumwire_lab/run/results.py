@@ -17,6 +17,23 @@ from typing import Any, Final
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import BASELINE, TASKS, Task, parse
 from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.study.study import Column
+
+COLUMNS: Final = (
+    Column("accuracy", "test accuracy at the end, 0 to 1"),
+    Column("bits_per_answer", "cross entropy of the test at the end", "bits"),
+    Column("comm_s_per_step", "communication of a step", "s"),
+    Column("step_s", "a step", "s"),
+    Column("time_to_target_s", "training time to the task's accuracy", "s"),
+    Column("train_s", "training time", "s"),
+    Column("wire_bytes_per_step", "on a worker's link, both directions", "bytes"),
+    Column("bits_per_value_up", "on a worker's link", "bits"),
+    Column("bits_per_value_down", "on a worker's link", "bits"),
+    Column("nmse", "squared error of the aggregate over the mean's energy"),
+    Column("retransmissions", "packets sent again", kind=int),
+    Column("fallbacks", "operations without the switch", kind=int),
+)
+"""What a training measures, as `summary.json` names it."""
 
 
 @dataclass(frozen=True)

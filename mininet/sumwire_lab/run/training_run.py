@@ -27,10 +27,12 @@ from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 from sumwire_lab.run.conditions import LinkMeter, MalformedSenders, apply_conditions
 from sumwire_lab.run.live import LivePage, Moment
 from sumwire_lab.run.page import render
-from sumwire_lab.run.results import Follower, SystemResult, WorkerRecord, run_summary
+from sumwire_lab.run.results import COLUMNS, Follower, SystemResult, WorkerRecord, run_summary
 from sumwire_lab.run.session import Session, open_session
-from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.study import study
+from sumwire_lab.study.experiment import Say, new_folder
 from sumwire_lab.study.records import machine
+from sumwire_lab.study.study import Study
 from sumwire_lab.system import counters, leftovers
 from sumwire_lab.system.barrier import Barrier
 from sumwire_lab.training.worker import WorkerSpec
@@ -63,19 +65,27 @@ def run(
         say(f"removed from an earlier run: {line}")
     deadline = time.monotonic() + options.deadline_s
     done: list[SystemResult] = []
-    with interruptible(), _page(live, say) as page:
+    summary: dict[str, Any] = {}
+
+    def train_one(case: Mapping[str, Any]) -> dict[str, Any]:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise DeadlineError(f"the run took longer than {options.deadline_s:g} s")
+        system = case["system"]
+        used = kind if parse(system).switched else None
+        tick = partial(followed.tick, tuple(done), system)
+        done.append(_one(system, options, used, folder, deadline_s=left, say=say, on_tick=tick))
+        # Written after each system, so that a failure of a later one loses nothing.
+        summary.update(run_summary(options, kind, done), machine=machine())
+        render.write(folder, summary, done)
+        followed.trained(done)
+        return {column.name: summary["systems"][system].get(column.name) for column in COLUMNS}
+
+    cases = [{"system": parse(name).name, "seed": options.train.seed} for name in options.systems]
+    made = Study("run", "the same training with each system", cases, train_one, COLUMNS, stops=True)
+    with _page(live, say) as page:
         followed = _Followed(page, options, kind)
-        for system in (parse(name).name for name in options.systems):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise DeadlineError(f"the run took longer than {options.deadline_s:g} s")
-            used = kind if parse(system).switched else None
-            tick = partial(followed.tick, tuple(done), system)
-            done.append(_one(system, options, used, folder, deadline_s=left, say=say, on_tick=tick))
-            # Written after each system, so that a failure of a later one loses nothing.
-            summary = {**run_summary(options, kind, done), "machine": machine()}
-            render.write(folder, summary, done)
-            followed.trained(done)
+        study.run(made, results, lambda _: None, folder=folder)
     return summary, folder
 
 

@@ -28,7 +28,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
@@ -115,6 +115,8 @@ class Study:
     """The option that repeats a case: medians are taken over its values."""
     deadline_s: float = 3600.0
     """Of one case in a child."""
+    stops: bool = False
+    """Whether an error of a case is raised, after it was recorded, instead of going on with the next case."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -172,6 +174,11 @@ class Results:
         values = self.values(column, **options)
         return figures.interval(values) if values else None
 
+    def value(self, column: str, **options: Any) -> float | None:
+        """Its median; None without values."""
+        found = self.median(column, **options)
+        return None if found is None else found.median
+
     @property
     def failed(self) -> list[Record]:
         """The cases that raised an error."""
@@ -197,14 +204,16 @@ def run(
     *,
     again: bool | None = False,
     after_each: Callable[[Results], None] = lambda _: None,
+    folder: Path | None = None,
 ) -> Results:
     """Measure the cases that have no record of this program yet; with ``again`` all of them. ``again=None``: all of
     them if none is left, so that a study that was stopped goes on and one that has ended is measured anew.
 
-    Writes a record after each case, then `table.txt` and the figures. A case that fails is recorded, and the next one
-    runs. Raises OptionError for a folder that cannot be used, and KeyboardInterrupt: what was measured is kept.
+    Writes a record after each case, then `table.txt` and the figures, to ``folder``, RESULTS/NAME if it is None. A case
+    that fails is recorded, and the next one runs. Raises OptionError for a folder that cannot be used, and
+    KeyboardInterrupt: what was measured is kept.
     """
-    folder = results / study.name
+    folder = results / study.name if folder is None else folder
     book = Book.open(folder)
     version = records.code_of(study.worker), records.commit()
     found = {} if again else _recorded(study, book, version)
@@ -227,6 +236,8 @@ def run(
                 found[record.key] = record
                 progress.done(case, outcome)
                 after_each(done())
+                if study.stops and outcome.raised is not None:
+                    raise outcome.raised
     finally:
         _show(done(), folder)
     return done()
@@ -284,6 +295,8 @@ class Outcome:
     seconds: float
     at: str
     load: Mapping[str, float]
+    raised: Exception | None = None
+    """The error itself, of a case in this process."""
 
     def record(self, case: Any, version: tuple[str, str]) -> Record:
         """For the book."""
@@ -342,10 +355,9 @@ def _here(study: Study, cases: Sequence[Any], folder: Path, progress: Progress) 
         more = (Context(_place_of(folder, case), progress.say),) if wants_context else ()
         try:
             answer = study.worker(case, *more)
-        except LabError as error:
-            yield case, watch.outcome(study, error=str(error))
-        except Exception:  # noqa: BLE001 - a mistake in one case must not lose the others
-            yield case, watch.outcome(study, error=traceback.format_exc())
+        except Exception as error:  # noqa: BLE001 - a mistake in one case must not lose the others
+            told = str(error) if isinstance(error, LabError) else traceback.format_exc()
+            yield case, replace(watch.outcome(study, error=told), raised=error)
         else:
             yield case, watch.outcome(study, answer)
 

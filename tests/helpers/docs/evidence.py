@@ -50,6 +50,7 @@ _TUTORIALS: Final = {
     "first-run.md": "test_first_run",
     "eight-servers.md": "test_eight_servers",
     "bmv2.md": "test_a_session_with_the_switch",
+    "study.md": "test_a_study",
     "codec.md": "test_a_codec",
     "op.md": "test_an_op",
 }

@@ -19,6 +19,7 @@ PACKAGES = ("protocol", "host", "controller", "switch", "mininet", "native")
 COMMANDS = {
     "sumwire": "sumwire.cli",
     "sumwire-controller": "sumwire_controller.cli",
+    "sumwire-lab": "sumwire_lab.cli",
     "softswitch": "softswitch.cli",
     "torchrun": "torch.distributed.run",
 }
