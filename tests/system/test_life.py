@@ -45,7 +45,7 @@ def problems(row: str, record: dict[str, Any], variant: str = "") -> list[str]:
 
 
 def test_a_run_after_a_killed_one_and_among_the_packets_of_another(testbed: Testbed) -> None:
-    runs = repeated_runs.Runs(count=3, killed=(1,), recorded=2, disturbed=3, rounds=4, disturbed_rounds=75)
+    runs = repeated_runs.RunSeries(count=3, killed=(1,), recorded=2, disturbed=3, rounds=4, disturbed_rounds=75)
     record = repeated_runs.repeat(testbed, runs)
     assert [worker["wrong"] for run in record["runs"].values() for worker in run] == [{}] * 2 * WORKERS
     assert list(record["runs"]) == ["2", "3"]

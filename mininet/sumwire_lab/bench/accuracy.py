@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from sumwire_lab.bench import page
-from sumwire_lab.bench.benchmark import Chart, Command, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext, Chart, PageTable, Presentation, Series, Suite
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, BENCHED, TASKS, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
@@ -150,7 +150,7 @@ class Accuracy(Suite[TrainingCase, TrainingRow]):
         gone = [task for task in TASKS if options.quick and task not in QUICK_TASKS]
         return [f"{task}: takes longer than a quick run." for task in gone]
 
-    def measure(self, case: TrainingCase, context: Context) -> list[TrainingRow]:
+    def measure(self, case: TrainingCase, context: BenchContext) -> list[TrainingRow]:
         trained = train_in_network(
             case.task,
             case.system,
@@ -208,7 +208,7 @@ def speed_up(task: str, rows: Sequence[TrainingRow]) -> tuple[str, str, float] |
     return theirs, mine, float(times[theirs] or 0.0) / float(times[mine] or 1.0)
 
 
-def _table(task: str, rows: Sequence[TrainingRow]) -> Table:
+def _table(task: str, rows: Sequence[TrainingRow]) -> PageTable:
     here = [row for row in rows if row.task == task]
     head = (
         *("system", "final accuracy, %", f"to {here[0].target:.0%}, s", "communication a step, s", "whole step, s"),
@@ -229,19 +229,19 @@ def _table(task: str, rows: Sequence[TrainingRow]) -> Table:
         for row in here
     )
     title = f"{task}, {here[0].parameters / 1e6:.2f} million parameters, {here[0].link_mbit:g} Mbit/s"
-    return Table(title, head, cells)
+    return PageTable(title, head, cells)
 
 
 def _seconds_or_never(value: float | None) -> str:
     return "never" if value is None else f"{value:.1f}"
 
 
-def _verdicts(tasks: Sequence[str], rows: Sequence[TrainingRow]) -> Table:
+def _verdicts(tasks: Sequence[str], rows: Sequence[TrainingRow]) -> PageTable:
     cells = []
     for task in tasks:
         found = speed_up(task, rows)
         cells.append((task, "-", "-", "-") if found is None else (task, found[0], found[1], f"{found[2]:.2f}"))
-    return Table(
+    return PageTable(
         "Time to the target", ("model", "best baseline", "best of Sumwire", "baseline / Sumwire"), tuple(cells)
     )
 
@@ -279,7 +279,7 @@ def _behind(task: str, rows: Sequence[TrainingRow]) -> list[str]:
 PICTURE = "bench-rates.svg"
 
 
-class RatesCommand(Command[TrainingCase, TrainingRow]):
+class RatesCommand(BenchCommand[TrainingCase, TrainingRow]):
     """Each system in turn at each rate, for every seed. The picture is drawn anew after each training."""
 
     name: ClassVar = "bench-rates"
@@ -305,7 +305,7 @@ class RatesCommand(Command[TrainingCase, TrainingRow]):
         """See Command."""
         return self._cases
 
-    def measure(self, case: TrainingCase, context: Context) -> list[TrainingRow]:
+    def measure(self, case: TrainingCase, context: BenchContext) -> list[TrainingRow]:
         """See Benchmark."""
         rows = Accuracy().measure(case, replace(context, options=self._options))
         self._rows += rows

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from sumwire_lab.bench.benchmark import Command, Context
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
 from sumwire_lab.options.acp_options import AcpCase, AcpOptions
 from sumwire_lab.run.training_run import run
 
@@ -27,7 +27,7 @@ class AcpRow:
     tx_bytes: float
 
 
-class AcpCommand(Command[AcpCase, AcpRow]):
+class AcpCommand(BenchCommand[AcpCase, AcpRow]):
     """Every case is a training of its own, on equal links."""
 
     name: ClassVar = "bench-acp"
@@ -39,7 +39,7 @@ class AcpCommand(Command[AcpCase, AcpRow]):
         """See Command."""
         return list(self._options.cases())
 
-    def measure(self, case: AcpCase, context: Context) -> list[AcpRow]:
+    def measure(self, case: AcpCase, context: BenchContext) -> list[AcpRow]:
         """See Benchmark."""
         summary, _ = run(case.options, context.folder, context.say)
         return [row_of(case, summary["systems"][case.system])]

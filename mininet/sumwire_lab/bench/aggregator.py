@@ -28,7 +28,7 @@ from sumwire.wire.packets import OP_WORDS, headers, write_headers
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
 
-from sumwire_lab.bench.benchmark import Command, Context
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
 from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS, AggregatorOptions
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds
 
@@ -156,7 +156,7 @@ class AggregatorRun:
         return self.cpu_s / self.contributions * 1e6
 
 
-class AggregatorCommand(Command[AggregatorCase, AggregatorRun]):
+class AggregatorCommand(BenchCommand[AggregatorCase, AggregatorRun]):
     """One row per run."""
 
     name: ClassVar = "bench-aggregator"
@@ -168,7 +168,7 @@ class AggregatorCommand(Command[AggregatorCase, AggregatorRun]):
         """See Command."""
         return [AggregatorCase(self._options.op, self._options.processes)]
 
-    def measure(self, case: AggregatorCase, context: Context) -> list[AggregatorRun]:
+    def measure(self, case: AggregatorCase, context: BenchContext) -> list[AggregatorRun]:
         """See Benchmark. A run that is not counted comes first."""
         options = self._options
         job = parse_job(job_mapping(options.workers), 0)

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Final
 
-from sumwire_lab.bench.benchmark import Command, Context
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
+from sumwire_lab.bench.exchange_worker import REPEATS, exchanges
 from sumwire_lab.bench.timing import (
     Timing,
     all_reduce_bytes,
@@ -20,7 +21,6 @@ from sumwire_lab.bench.timing import (
     retransmissions,
     timing,
 )
-from sumwire_lab.bench.workers import REPEATS, run_workers
 from sumwire_lab.errors import OptionError
 from sumwire_lab.network import switches
 from sumwire_lab.options.recipes import BASELINE
@@ -34,7 +34,6 @@ PLAIN_SYSTEMS: Final = (BASELINE, "thc", "sign")
 _WAYS: Final = ("auto", "asking")
 KNOWN: Final = (*PLAIN_SYSTEMS, "sum32", *_WAYS)
 _UNLIMITED_WORD: Final = "unlimited"
-_WORKER: Final = "sumwire_lab.bench.exchange_worker"
 _SUFFIXES: Final = {"k": 1_000, "M": 1_000_000}
 
 
@@ -112,7 +111,7 @@ class PlainRow:
     """Whether the hosts kept their segmentation offloads."""
 
 
-class AllReduceCommand(Command[PlainCase, PlainRow]):
+class AllReduceCommand(BenchCommand[PlainCase, PlainRow]):
     """All rates, systems and sizes, with the switch and engine of `options`. `repeats`: at least, of each size."""
 
     name: ClassVar = "allreduce"
@@ -136,15 +135,14 @@ class AllReduceCommand(Command[PlainCase, PlainRow]):
         switches.choose_for(self._options)
         return [PlainCase(system, rate) for rate in self._rates for system in self._systems]
 
-    def measure(self, case: PlainCase, context: Context) -> list[PlainRow]:
+    def measure(self, case: PlainCase, context: BenchContext) -> list[PlainRow]:
         """See Benchmark."""
         options = replace(self._options, link=LinkOptions(case.link_mbit, self._options.link.queue_packets))
         kind = None if case.system == BASELINE else switches.choose_for(options)
         backlog = counters.backlog()
         with open_session(options, kind, context.folder / f"{case.system}-{case.link_mbit:g}") as session:
-            measured = run_workers(
+            measured = exchanges(
                 session,
-                _WORKER,
                 {"exchange": "all-reduce", "system": case.system, "sizes": self._sizes, "repeats": self._repeats},
             )
             counted = session.counted()

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.bench_options import BenchOptions
+from sumwire_lab.options.plain import to_json
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system import leftovers
 
@@ -37,7 +39,7 @@ RowT = TypeVar("RowT")
 
 
 @dataclass(frozen=True)
-class Context:
+class BenchContext:
     """What every case of a run shares: the page's options, a folder to write to, and how to report progress."""
 
     options: BenchOptions
@@ -51,11 +53,11 @@ class Benchmark(ABC, Generic[CaseT, RowT]):
     name: ClassVar[str]
 
     @abstractmethod
-    def measure(self, case: CaseT, context: Context) -> list[RowT]:
+    def measure(self, case: CaseT, context: BenchContext) -> list[RowT]:
         """The rows of one case. Raises LabError."""
 
 
-class Command(Benchmark[CaseT, RowT]):
+class BenchCommand(Benchmark[CaseT, RowT]):
     """Its options are given to its constructor."""
 
     @abstractmethod
@@ -75,33 +77,48 @@ class Command(Benchmark[CaseT, RowT]):
         return True
 
 
-def run_in_network(command: Command[CaseT, RowT], results: Path, say: Say) -> list[RowT]:
-    """Measure all cases with a network. NAME.json goes into a new folder of `results`. Raises LabError."""
+@contextmanager
+def network_experiment(results: Path) -> Iterator[Path]:
+    """A new folder of `results`, for the time of a measurement that needs root and a network, and may be interrupted.
+
+    Raises LabError if this machine lacks a tool.
+    """
     require_tools()
-    cases = command.plan()
     folder = new_folder(results, latest=False)
     leftovers.clean()
     with interruptible():
-        rows = _measure(command, cases, Context(BenchOptions(), folder, say))
-    (folder / f"{command.name}.json").write_text(json.dumps(command.record(rows), indent=1) + "\n")
+        yield folder
+
+
+def write_record(record: Any, folder: Path, name: str) -> None:
+    """Write NAME.json."""
+    (folder / f"{name}.json").write_text(json.dumps(to_json(record), indent=1) + "\n")
+
+
+def run_in_network(command: BenchCommand[CaseT, RowT], results: Path, say: Say) -> list[RowT]:
+    """Measure all cases with a network. NAME.json goes into a new folder of `results`. Raises LabError."""
+    cases = command.plan()
+    with network_experiment(results) as folder:
+        rows = _measure(command, cases, BenchContext(BenchOptions(), folder, say))
+    write_record(command.record(rows), folder, command.name)
     return rows
 
 
-def run_here(command: Command[CaseT, RowT], say: Say, record: Path | None = None) -> list[RowT]:
+def run_here(command: BenchCommand[CaseT, RowT], say: Say, record: Path | None = None) -> list[RowT]:
     """Measure all cases without a network. They need no root and write no file but `record`."""
-    rows = _measure(command, command.plan(), Context(BenchOptions(), Path(), say))
+    rows = _measure(command, command.plan(), BenchContext(BenchOptions(), Path(), say))
     if record is not None:
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(json.dumps(command.record(rows), indent=2) + "\n")
     return rows
 
 
-def _measure(command: Command[CaseT, RowT], cases: Sequence[CaseT], context: Context) -> list[RowT]:
+def _measure(command: BenchCommand[CaseT, RowT], cases: Sequence[CaseT], context: BenchContext) -> list[RowT]:
     return [row for case in cases for row in command.measure(case, context)]
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """Cells as they are shown; the first column holds names."""
 
     title: str
@@ -136,7 +153,7 @@ class Chart:
 class Presentation:
     """What the page shows of a suite. `behind`: sentences that say where Sumwire loses."""
 
-    tables: tuple[Table, ...] = ()
+    tables: tuple[PageTable, ...] = ()
     charts: tuple[Chart, ...] = ()
     behind: tuple[str, ...] = ()
 

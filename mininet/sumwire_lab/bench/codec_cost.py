@@ -16,7 +16,7 @@ from sumwire.lowrank.fusion import Item
 from sumwire.lowrank.matrices import MatrixState
 from torch import Tensor
 
-from sumwire_lab.bench.benchmark import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.benchmark import BenchContext, Chart, PageTable, Presentation, Series, Suite
 from sumwire_lab.bench.codec_error import ACP_RANK, CODECS, TOP_SHARE, make_codec
 from sumwire_lab.bench.codec_time import CPU, TORCH, time_rounds
 from sumwire_lab.options.bench_options import BenchOptions
@@ -63,7 +63,7 @@ class CodecCostRow:
     cpu_ms: float
 
 
-class CodecCost(Suite[CodecCostCase, CodecCostRow]):
+class CodecCostSuite(Suite[CodecCostCase, CodecCostRow]):
     """One worker's round in one thread, without a network."""
 
     name: ClassVar = "codec-cost"
@@ -85,7 +85,7 @@ class CodecCost(Suite[CodecCostCase, CodecCostRow]):
     def left_out(self, options: BenchOptions) -> list[str]:
         return [] if torch.cuda.is_available() else ["GPU: this machine has none that PyTorch can use."]
 
-    def measure(self, case: CodecCostCase, context: Context) -> list[CodecCostRow]:
+    def measure(self, case: CodecCostCase, context: BenchContext) -> list[CodecCostRow]:
         with _one_thread():
             if case.codec in CODECS:
                 return _codec_rows(case)
@@ -210,7 +210,7 @@ OTHERS: Final[Mapping[str, Callable[[CodecCostCase], list[Spent]]]] = {"acp": _a
 """Systems without a codec of the library."""
 
 
-def _table(device: str, rows: Sequence[CodecCostRow]) -> Table:
+def _table(device: str, rows: Sequence[CodecCostRow]) -> PageTable:
     here = [row for row in rows if row.device == device]
     largest = max(row.values for row in here)
     head = ("codec", "form", "encode, ms", "decode, ms", "both, ms of CPU time")
@@ -219,7 +219,7 @@ def _table(device: str, rows: Sequence[CodecCostRow]) -> Table:
         for row in here
         if row.values == largest
     )
-    return Table(f"Milliseconds a million values, tensors of {largest:,} values, {device}", head, cells)
+    return PageTable(f"Milliseconds a million values, tensors of {largest:,} values, {device}", head, cells)
 
 
 def _cost(row: CodecCostRow) -> float:

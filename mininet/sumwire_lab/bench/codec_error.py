@@ -31,7 +31,7 @@ from sumwire_protocol.ops import SUM32, VOTE
 from sumwire_protocol.tables import AUTO, UNIFORM
 from torch import Tensor, nn
 
-from sumwire_lab.bench.benchmark import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.benchmark import BenchContext, Chart, PageTable, Presentation, Series, Suite
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, TASKS, parse
 from sumwire_lab.options.run_options import TrainOptions
@@ -176,7 +176,7 @@ class CodecErrorRow:
     """Whether the result was scaled to the best length first, because the codec keeps only a direction."""
 
 
-class CodecError(Suite[CodecErrorCase, CodecErrorRow]):
+class CodecErrorSuite(Suite[CodecErrorCase, CodecErrorRow]):
     """Error of every codec, named after its system."""
 
     name: ClassVar = "codec-error"
@@ -197,7 +197,7 @@ class CodecError(Suite[CodecErrorCase, CodecErrorRow]):
         counts, steps = (QUICK_WORKERS, QUICK_STEPS) if options.quick else (WORKERS, STEPS)
         return [CodecErrorCase(task, workers, steps, options.seed) for task in TASKS for workers in counts]
 
-    def measure(self, case: CodecErrorCase, context: Context) -> list[CodecErrorRow]:
+    def measure(self, case: CodecErrorCase, context: BenchContext) -> list[CodecErrorRow]:
         recorder = GradientRecorder(case.task, case.workers, case.seed)
         found = estimators(recorder.shapes)
         errors: dict[str, list[float]] = {name: [] for name in found}
@@ -291,13 +291,13 @@ def _of(task: str, rows: Sequence[CodecErrorRow]) -> dict[str, dict[int, float]]
     return found
 
 
-def _table(task: str, rows: Sequence[CodecErrorRow]) -> Table:
+def _table(task: str, rows: Sequence[CodecErrorRow]) -> PageTable:
     by_codec = _of(task, rows)
     counts = sorted({row.workers for row in rows if row.task == task})
     cells = (
         (name, *(f"{of[workers]:.3g}" if workers in of else "-" for workers in counts)) for name, of in by_codec.items()
     )
-    return Table(f"NMSE, {task}", ("codec", *(f"{workers} workers" for workers in counts)), tuple(cells))
+    return PageTable(f"NMSE, {task}", ("codec", *(f"{workers} workers" for workers in counts)), tuple(cells))
 
 
 def _chart(task: str, rows: Sequence[CodecErrorRow]) -> Chart:

@@ -35,7 +35,7 @@ from sumwire.codec.thc_wide import wide_codec
 from sumwire.native import SWITCH
 from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
 
-from sumwire_lab.bench.benchmark import Command, Context
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.bench_options import CodecOptions
 
@@ -170,7 +170,7 @@ class CodecTime:
         )
 
 
-class CodecCommand(Command[CodecCase, CodecTime]):
+class CodecCommand(BenchCommand[CodecCase, CodecTime]):
     """One row per form: native first if it is there, then torch."""
 
     name: ClassVar = "bench-codec"
@@ -184,7 +184,7 @@ class CodecCommand(Command[CodecCase, CodecTime]):
         """See Command."""
         return [CodecCase(self._options.codec, self._options.values, self._options.device)]
 
-    def measure(self, case: CodecCase, context: Context) -> list[CodecTime]:
+    def measure(self, case: CodecCase, context: BenchContext) -> list[CodecTime]:
         """See Benchmark. This process stays on one core and one thread afterwards. Raises OptionError without the
         device."""
         if case.device == "cuda" and not torch.cuda.is_available():

@@ -3,20 +3,18 @@
 """The worker process of the benchmarks that exchange gradients: sets up the process group, times exchanges, writes a
 record.
 
-`python -m sumwire_lab.bench.exchange_worker SPEC.json RANK`. The spec says what is exchanged: plain all-reduces,
-optimizer steps with a system (a step begins with a gradient and ends when the optimizer has applied the aggregate),
-or all-reduces by gloo and by Sumwire in turn, so that whatever slows the machine down for a while slows both down.
+The spec says what is exchanged: plain all-reduces, optimizer steps with a system (a step begins with a gradient and
+ends when the optimizer has applied the aggregate), or all-reduces by gloo and by Sumwire in turn, so that whatever
+slows the machine down for a while slows both down.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any, Final, Literal
 
@@ -26,21 +24,24 @@ import torch.distributed as dist
 from sumwire import systems
 
 from sumwire_lab.bench.timing import sides
-from sumwire_lab.bench.workers import run_worker
 from sumwire_lab.options.recipes import DEFAULT_TASK, Chosen, parse
 from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.run.session import Session
+from sumwire_lab.study.workers import Rank, Worker
 from sumwire_lab.system import counters
-from sumwire_lab.system.processes import cpu_clock, cpu_seconds
+from sumwire_lab.system.processes import cpu_clock, cpu_seconds, family
 from sumwire_lab.training.trainer import system_options
 from sumwire_lab.training.worker import settle
 
+REPEATS: Final = 3
+_DEADLINE_S: Final = 900.0
 _REPEATS_MOST: Final = 60
 _VALUES_MOST: Final = 1_000_000
 # Seconds of repeats of a size that a budget allows.
 _REPEAT_S: Final = 2.0
 
 
-class Exchange(ABC):
+class TimedExchange(ABC):
     """What one worker does again and again: it exchanges a gradient of one size with the other workers."""
 
     warm_up: int = 1
@@ -75,7 +76,7 @@ class Exchange(ABC):
             self.job.close()
 
 
-def timed(work: Exchange, size: int, repeats: int, switches: Sequence[int] = ()) -> dict[str, Any]:
+def timed(work: TimedExchange, size: int, repeats: int, switches: Sequence[int] = ()) -> dict[str, Any]:
     """Time `repeats` exchanges of `size` values, each after a barrier of all workers.
 
     Returns seconds, CPU seconds and page faults of each, and the CPU seconds of all together: this worker's, and those
@@ -115,7 +116,7 @@ def _repeats(size: int, least: int) -> int:
     return max(least, min(_REPEATS_MOST, _VALUES_MOST // size))
 
 
-def timed_sizes(work: Exchange, spec: Mapping[str, Any], switches: Sequence[int]) -> list[dict[str, Any]]:
+def timed_sizes(work: TimedExchange, spec: Mapping[str, Any], switches: Sequence[int]) -> list[dict[str, Any]]:
     """`timed` for every size of the spec, in its order.
 
     With a `budget_s` in the spec, sizes must grow. A size for which warm-up and repeats would take longer than the
@@ -142,14 +143,19 @@ def _slowest(seconds: float) -> float:
     return float(largest)
 
 
-def run(make: Callable[[dict[str, Any], int], Exchange]) -> None:
-    """The whole process of a worker that times the exchange which `make(spec, rank)` returns."""
-    run_worker(lambda spec, rank: _measured(make(spec, rank), spec, rank), sys.argv[1:], group=True)
+def exchanges(session: Session, told: Mapping[str, Any], worker: Worker | None = None) -> list[dict[str, Any]]:
+    """What the workers of all hosts have measured, by rank. `told`: system, sizes and so on; see :func:`exchange`.
+
+    `worker`: default: :func:`exchange`. Raises what `Session.call` raises.
+    """
+    switches = [pid for process in session.serving().values() for pid in family(process.pid)]
+    return session.call(worker or exchange, {"repeats": REPEATS, "switches": switches, **told}, _DEADLINE_S)
 
 
-def _measured(work: Exchange, spec: Mapping[str, Any], rank: int) -> dict[str, Any]:
+def measured(work: TimedExchange, spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
+    """Time a worker's exchanges: its record."""
     # Only the first worker reads the switches' CPU clocks, so that it costs the others nothing.
-    switches = [cpu_clock(pid) for pid in spec["switches"]] if rank == 0 else []
+    switches = [cpu_clock(pid) for pid in spec["switches"]] if rank.number == 0 else []
     settle()
     lost = counters.host_sockets()
     record = {
@@ -162,7 +168,7 @@ def _measured(work: Exchange, spec: Mapping[str, Any], rank: int) -> dict[str, A
     return record
 
 
-class AllReduce(Exchange):
+class PlainAllReduce(TimedExchange):
     """torch's all-reduce, or Sumwire's with a job. Every repeat gets the same tensor."""
 
     def __init__(self, reduce: Callable[[torch.Tensor], object], rank: int, job: sumwire.Job | None = None) -> None:
@@ -172,50 +178,50 @@ class AllReduce(Exchange):
         self._tensor = self._work = torch.empty(0)
 
     def begin(self, size: int) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._tensor = torch.randn(size, generator=torch.Generator().manual_seed(self._rank))
 
     def prepare(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._work = self._tensor.clone()
 
     def exchange(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._reduce(self._work)
 
     def end(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._tensor = self._work = torch.empty(0)
 
 
-def make_all_reduce(spec: dict[str, Any], rank: int) -> AllReduce:
+def make_all_reduce(spec: Mapping[str, Any], rank: Rank) -> PlainAllReduce:
     """The all-reduce of the spec's system: gloo without a job, else THC, or that of the systems `sign` and `sum32`.
 
     `asking` is THC that asks for the norms of small tensors every time. `auto` measures both ways of the spec's sizes,
     and then goes by the faster one; it makes sums, as gloo does.
     """
-    if spec["job_file"] is None:
-        return AllReduce(dist.all_reduce, rank)
+    if rank.job_file is None:
+        return PlainAllReduce(dist.all_reduce, rank.number)
     # Tuning tables of the lab are of no use outside it.
-    os.environ["XDG_CACHE_HOME"] = str(Path(spec["results"][rank]).parent)
-    job = sumwire.Job(sumwire.load_job(spec["job_file"], worker=rank), one_trip=spec["system"] != "asking")
+    os.environ["XDG_CACHE_HOME"] = str(rank.folder)
+    job = rank.job(one_trip=spec["system"] != "asking")
     if spec["system"] == "auto":
         job.tune(sorted(spec["sizes"]))
     if spec["system"] == "sum32":
-        return AllReduce(lambda tensor: tensor.copy_(job.mean(tensor)), rank, job)
+        return PlainAllReduce(lambda tensor: tensor.copy_(job.mean(tensor)), rank.number, job)
     ops: dict[str, Literal["mean", "sum", "sign"]] = {"auto": "sum", "sign": "sign"}
     op = ops.get(spec["system"], "mean")
-    return AllReduce(lambda tensor: sumwire.all_reduce(tensor, job, op=op), rank, job)
+    return PlainAllReduce(lambda tensor: sumwire.all_reduce(tensor, job, op=op), rank.number, job)
 
 
 # Nothing is learned here; any rate will do.
 _LEARNING_RATE: Final = 0.01
 
 
-class Steps(Exchange):
+class OptimizerSteps(TimedExchange):
     """Steps of one parameter matrix, nearly square, with the same gradient each time."""
 
-    def __init__(self, chosen: Chosen, job: sumwire.Job | None, spec: dict[str, Any], rank: int) -> None:
+    def __init__(self, chosen: Chosen, job: sumwire.Job | None, spec: Mapping[str, Any], rank: int) -> None:
         super().__init__(job)
         # Power-SGD sends its first gradients uncompressed.
         self.warm_up = chosen.recipe.warm_up_steps
@@ -224,7 +230,7 @@ class Steps(Exchange):
         self._options = TrainOptions.of(DEFAULT_TASK, rank=spec["rank"], share=spec["share"])
 
     def begin(self, size: int) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._parameter = torch.nn.Parameter(torch.zeros(sides(size)))
         model = torch.nn.ParameterList([self._parameter])
         given = system_options(self._chosen, self._options, dist.get_world_size(), lambda step: 1.0)
@@ -233,79 +239,81 @@ class Steps(Exchange):
         self._gradient = torch.randn(sides(size), generator=torch.Generator().manual_seed(self._rank))
 
     def prepare(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._parameter.grad = self._gradient.clone()
 
     def exchange(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._optimizer.step()
 
     def end(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         dist.barrier()
         self._system.close()
 
 
-def make_steps(spec: dict[str, Any], rank: int) -> Steps:
+def make_steps(spec: Mapping[str, Any], rank: Rank) -> OptimizerSteps:
     """The system of the spec, with a job if it needs one."""
     chosen = parse(spec["system"])
-    job = sumwire.Job(sumwire.load_job(spec["job_file"], worker=rank)) if chosen.switched else None
-    return Steps(chosen, job, spec, rank)
+    return OptimizerSteps(chosen, rank.job() if chosen.switched else None, spec, rank.number)
 
 
-class InTurn(Exchange):
+class InTurn(TimedExchange):
     """gloo's exchange, then the other one's, and so on, with each size."""
 
     warm_up = 2
 
-    def __init__(self, gloo: AllReduce, other: AllReduce) -> None:
+    def __init__(self, gloo: PlainAllReduce, other: PlainAllReduce) -> None:
         super().__init__(other.job)
         self._both = (gloo, other)
         self._turn = self._others = self._group_before = 0
         self._by_group: list[float] = []
 
     def begin(self, size: int) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         for each in self._both:
             each.begin(size)
         self._turn = self._others = 0
         self._group_before = self._group_operations()
 
     def prepare(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._both[self._turn].prepare()
 
     def exchange(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._both[self._turn].exchange()
         self._others += self._turn
         self._turn = 1 - self._turn
 
     def end(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         for each in self._both:
             each.end()
         self._by_group.append((self._group_operations() - self._group_before) / self._others)
 
     def stats(self) -> dict[str, Any]:
-        """See Exchange. `by_group`: for each size, which share of the other's exchanges it left to the group."""
+        """See TimedExchange. `by_group`: for each size, which share of the other's exchanges it left to the group."""
         return {**super().stats(), "by_group": self._by_group}
 
     def _group_operations(self) -> int:
         return 0 if self.job is None else self.job.stats.group_operations
 
 
-def make_in_turn(spec: dict[str, Any], rank: int) -> InTurn:
+def make_in_turn(spec: Mapping[str, Any], rank: Rank) -> InTurn:
     """gloo, and the spec's system."""
-    return InTurn(AllReduce(dist.all_reduce, rank), make_all_reduce(spec, rank))
+    return InTurn(PlainAllReduce(dist.all_reduce, rank.number), make_all_reduce(spec, rank))
 
 
-MAKERS: Final[Mapping[str, Callable[[dict[str, Any], int], Exchange]]] = {
+MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], Rank], TimedExchange]]] = {
     "all-reduce": make_all_reduce,
     "steps": make_steps,
     "in-turn": make_in_turn,
 }
 """By the spec's `exchange`."""
 
-if __name__ == "__main__":
-    run(lambda spec, rank: MAKERS[spec["exchange"]](spec, rank))
+
+def exchange(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
+    """The worker. The spec has `exchange`, `system`, `sizes` and `repeats`, and `switches`: PIDs of their processes."""
+    with rank.group():
+        return measured(MAKERS[spec["exchange"]](spec, rank), spec, rank)

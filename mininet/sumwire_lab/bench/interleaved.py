@@ -10,27 +10,28 @@ has its software aggregator. On loopback all of them are processes of this machi
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar, Final
 
+from sumwire_protocol.ops import CODES
+
 from sumwire_lab.bench import allreduce
-from sumwire_lab.bench.benchmark import Command, Context
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
+from sumwire_lab.bench.exchange_worker import exchange, exchanges
 from sumwire_lab.bench.timing import repeats_of
-from sumwire_lab.bench.workers import run_on_loopback, run_workers
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import AGGREGATOR, LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
+from sumwire_lab.study.workers import on_loopback
 
 WORKERS: Final = 4
 REPEATS: Final = 30
 LOOPBACK: Final = "loopback"
 SYSTEMS: Final = tuple(name for name in allreduce.KNOWN if name != BASELINE)
-_WORKER: Final = "sumwire_lab.bench.exchange_worker"
 
 
 def parse_links(text: str) -> tuple[float | None, ...]:
@@ -74,7 +75,7 @@ class InterleavedRow:
         return self.gloo_s / self.seconds
 
 
-class TurnsCommand(Command[InterleavedCase, InterleavedRow]):
+class TurnsCommand(BenchCommand[InterleavedCase, InterleavedRow]):
     """All rates and systems. `repeats`: of gloo, and of the system, with each size."""
 
     name: ClassVar = "turns"
@@ -99,7 +100,7 @@ class TurnsCommand(Command[InterleavedCase, InterleavedRow]):
             raise OptionError(f"repeats={self._repeats}: must be at least 1")
         return [InterleavedCase(system, rate) for rate in self._rates for system in self._systems]
 
-    def measure(self, case: InterleavedCase, context: Context) -> list[InterleavedRow]:
+    def measure(self, case: InterleavedCase, context: BenchContext) -> list[InterleavedRow]:
         """See Benchmark."""
         told = {"exchange": "in-turn", "system": case.system, "sizes": self._sizes, "repeats": 2 * self._repeats}
         measured = self._measured(case, context.folder, told)
@@ -110,11 +111,10 @@ class TurnsCommand(Command[InterleavedCase, InterleavedRow]):
 
     def _measured(self, case: InterleavedCase, results: Path, told: dict[str, Any]) -> list[dict[str, Any]]:
         if case.link_mbit is None:
-            with tempfile.TemporaryDirectory() as folder:
-                return run_on_loopback(Path(folder), _WORKER, self._workers, told)
+            return on_loopback(exchange, {"switches": [], **told}, self._workers, ops=list(CODES))
         options = RunOptions(workers=self._workers, link=LinkOptions(case.link_mbit), switch=AGGREGATOR)
         with open_session(options, AGGREGATOR, results / f"{case.system}-{case.link_mbit:g}") as session:
-            return run_workers(session, _WORKER, told)
+            return exchanges(session, told)
 
     def record(self, rows: Sequence[InterleavedRow]) -> dict[str, Any]:
         """See Command."""

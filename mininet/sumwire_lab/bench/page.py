@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sumwire.systems import TABLE
 
-from sumwire_lab.bench.benchmark import Chart, Presentation, Series, SuiteOutcome, Table
+from sumwire_lab.bench.benchmark import Chart, PageTable, Presentation, Series, SuiteOutcome
 
 INTRODUCTION: Final = (
     "When several machines (workers) train one neural network together, each computes a gradient from its own part of "
@@ -226,7 +226,7 @@ def _sentences(sentences: Sequence[str], kind: str, opening: str) -> str:
     return f'<div class="{kind}">{opening}<ul>{items}</ul></div>'
 
 
-def _table(table: Table) -> str:
+def _table(table: PageTable) -> str:
     note = f"<p class='how'>{_text(table.note)}</p>" if table.note else ""
     return f'<h3>{_text(table.title)}</h3><div class="wide">{_cells(table.head, table.rows, "numbers")}</div>{note}'
 

@@ -13,16 +13,9 @@ from typing import Any, ClassVar, Final
 
 from sumwire.systems.cost import Gradient
 
-from sumwire_lab.bench.benchmark import Chart, Context, Presentation, Series, Suite, Table
-from sumwire_lab.bench.timing import (
-    Timing,
-    all_reduce_bytes,
-    retransmissions,
-    sides,
-    timing,
-    wire_bytes,
-)
-from sumwire_lab.bench.workers import run_workers
+from sumwire_lab.bench.benchmark import BenchContext, Chart, PageTable, Presentation, Series, Suite
+from sumwire_lab.bench.exchange_worker import exchanges
+from sumwire_lab.bench.timing import Timing, all_reduce_bytes, retransmissions, sides, timing, wire_bytes
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.bench_options import BenchOptions
@@ -47,7 +40,6 @@ SHARE: Final = 0.01
 WORKERS: Final = 4
 # Sizes for which one repeat takes longer even at the bound are left out; there are four repeats.
 BOUND_MAX_S: Final = 30.0
-_WORKER: Final = "sumwire_lab.bench.exchange_worker"
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,7 @@ class AllReduceRow(Timing):
     """Whether the hosts kept their segmentation offloads."""
 
 
-class AllReduce(Suite[AllReduceCase, AllReduceRow]):
+class AllReduceSuite(Suite[AllReduceCase, AllReduceRow]):
     """All-reduce over size, system and link rate."""
 
     name: ClassVar = "allreduce"
@@ -109,7 +101,7 @@ class AllReduce(Suite[AllReduceCase, AllReduceRow]):
             for size in sorted(set(sizes) - set(feasible(sizes, rate)))
         ]
 
-    def measure(self, case: AllReduceCase, context: Context) -> list[AllReduceRow]:
+    def measure(self, case: AllReduceCase, context: BenchContext) -> list[AllReduceRow]:
         return measure_all_reduce(case, context)
 
     def present(self, rows: Sequence[AllReduceRow]) -> Presentation:
@@ -121,7 +113,7 @@ class AllReduce(Suite[AllReduceCase, AllReduceRow]):
         )
 
 
-def measure_all_reduce(case: AllReduceCase, context: Context) -> list[AllReduceRow]:
+def measure_all_reduce(case: AllReduceCase, context: BenchContext) -> list[AllReduceRow]:
     """Measure all sizes of a case, one after the other in one session."""
     require_tools()
     leftovers.clean()
@@ -138,9 +130,8 @@ def measure_all_reduce(case: AllReduceCase, context: Context) -> list[AllReduceR
     folder = context.folder / "exchanges" / case.label.replace(", ", "-").replace("/", "-").replace(" ", "-")
     jobs = partial(control_plane.training_job, recipe=chosen.recipe)
     with interruptible(), open_session(options, kind, folder, jobs) as session:
-        measured = run_workers(
+        measured = exchanges(
             session,
-            _WORKER,
             {"exchange": "steps", "system": case.system, "sizes": case.sizes, "rank": RANK, "share": SHARE},
         )
         offloads = session.network.offloads
@@ -188,7 +179,7 @@ def _of(rate: float, rows: Sequence[AllReduceRow]) -> Times:
     return found
 
 
-def _table(rate: float, rows: Sequence[AllReduceRow]) -> Table:
+def _table(rate: float, rows: Sequence[AllReduceRow]) -> PageTable:
     times = _of(rate, rows)
     gloo = times.get(BASELINE, {})
     cells = []
@@ -201,7 +192,7 @@ def _table(rate: float, rows: Sequence[AllReduceRow]) -> Table:
         *("tensor", "system", "seconds", "bound, s", "link used", "CPU s of a host, a million values", "gloo / it"),
         "hosts' offloads",
     )
-    return Table(f"{rate:g} Mbit/s", head, tuple(cells))
+    return PageTable(f"{rate:g} Mbit/s", head, tuple(cells))
 
 
 def _chart(rate: float, rows: Sequence[AllReduceRow]) -> Chart:
@@ -267,7 +258,7 @@ VALUES: Final = 1_000_000
 QUICK_VALUES: Final = 100_000
 
 
-class Scaling(Suite[AllReduceCase, AllReduceRow]):
+class ScalingSuite(Suite[AllReduceCase, AllReduceRow]):
     """Cases and rows of the suite AllReduce, for one size."""
 
     name: ClassVar = "scaling"
@@ -301,7 +292,7 @@ class Scaling(Suite[AllReduceCase, AllReduceRow]):
             return []
         return ["Levels of switches: a software aggregator is the only one."]
 
-    def measure(self, case: AllReduceCase, context: Context) -> list[AllReduceRow]:
+    def measure(self, case: AllReduceCase, context: BenchContext) -> list[AllReduceRow]:
         return measure_all_reduce(case, context)
 
     def present(self, rows: Sequence[AllReduceRow]) -> Presentation:
@@ -334,7 +325,7 @@ def _gloo(rows: Sequence[AllReduceRow]) -> dict[tuple[int, str], float]:
     return {(row.workers, row.topology): row.seconds for row in rows if row.system == BASELINE}
 
 
-def _scaling_table(rows: Sequence[AllReduceRow]) -> Table:
+def _scaling_table(rows: Sequence[AllReduceRow]) -> PageTable:
     gloo = _gloo(rows)
     cells = []
     for row in rows:
@@ -343,7 +334,7 @@ def _scaling_table(rows: Sequence[AllReduceRow]) -> Table:
         measured = (f"{row.seconds:.4f}", f"{row.bound_s:.4f}", str(row.retransmissions), ratio)
         cells.append((row.topology, str(row.workers), row.system, *measured))
     head = ("topology", "workers", "system", "seconds", "bound, s", "sent again, packets", "gloo / it")
-    return Table("Every measurement", head, tuple(cells))
+    return PageTable("Every measurement", head, tuple(cells))
 
 
 def _slower_than_gloo(rows: Sequence[AllReduceRow]) -> list[str]:

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from sumwire_lab.bench import machine, page
 from sumwire_lab.bench.accuracy import Accuracy
-from sumwire_lab.bench.benchmark import CaseFailure, Context, Suite, SuiteOutcome
-from sumwire_lab.bench.codec_cost import CodecCost
-from sumwire_lab.bench.codec_error import CodecError
-from sumwire_lab.bench.page_allreduce import AllReduce, Scaling
-from sumwire_lab.bench.sizes import Sizes
+from sumwire_lab.bench.benchmark import BenchContext, CaseFailure, Suite, SuiteOutcome
+from sumwire_lab.bench.codec_cost import CodecCostSuite
+from sumwire_lab.bench.codec_error import CodecErrorSuite
+from sumwire_lab.bench.page_allreduce import AllReduceSuite, ScalingSuite
+from sumwire_lab.bench.sizes import SizesSuite
 from sumwire_lab.options.bench_options import SUITES, BenchOptions
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
 
@@ -29,7 +29,14 @@ _PLAN_LABEL: Final = "the suite's plan"
 
 def suites(names: Sequence[str] = SUITES) -> list[Suite[Any, Any]]:
     """The suites of these names, in their order."""
-    known: list[Suite[Any, Any]] = [AllReduce(), Accuracy(), Scaling(), CodecCost(), CodecError(), Sizes()]
+    known: list[Suite[Any, Any]] = [
+        AllReduceSuite(),
+        Accuracy(),
+        ScalingSuite(),
+        CodecCostSuite(),
+        CodecErrorSuite(),
+        SizesSuite(),
+    ]
     by_name = {suite.name: suite for suite in known}
     return [by_name[name] for name in names]
 
@@ -42,8 +49,8 @@ def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[SuiteOut
     """
     folder = new_folder(results, latest=False)
     say(f"results in {folder}")
-    book = Book(options, folder)
-    context = Context(options, folder, say)
+    book = PageBook(options, folder)
+    context = BenchContext(options, folder, say)
     try:
         with interruptible():
             for number, suite in enumerate(suites(options.suites), start=1):
@@ -54,7 +61,7 @@ def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[SuiteOut
     return book.outcomes, folder
 
 
-def run_suite(suite: Suite[Any, Any], context: Context, book: Book) -> None:
+def run_suite(suite: Suite[Any, Any], context: BenchContext, book: PageBook) -> None:
     """Measure one suite's cases. If a case raises an error, the outcome keeps it as a failure."""
     outcome = SuiteOutcome(suite)
     book.outcomes.append(outcome)
@@ -91,7 +98,7 @@ def _left(spent_s: float, done: int, planned: int) -> str:
     return f", some {spent_s / done * (planned - done):.0f} s left" if done else ""
 
 
-class Book:
+class PageBook:
     """The outcomes so far, and the files that they are written to."""
 
     def __init__(self, options: BenchOptions, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from sumwire.lowrank import shapes
 
-from sumwire_lab.bench.benchmark import Context, Presentation, Suite, Table
+from sumwire_lab.bench.benchmark import BenchContext, PageTable, Presentation, Suite
 from sumwire_lab.options.bench_options import BenchOptions
 
 
@@ -47,7 +47,7 @@ class SizesRow:
     """Uncompressed bytes over the mean of a P and a Q step."""
 
 
-class Sizes(Suite[SizesCase, SizesRow]):
+class SizesSuite(Suite[SizesCase, SizesRow]):
     """Computed; nothing is timed or downloaded."""
 
     name: ClassVar = "sizes"
@@ -63,7 +63,7 @@ class Sizes(Suite[SizesCase, SizesRow]):
     def plan(self, options: BenchOptions) -> list[SizesCase]:
         return [SizesCase(model, rank) for model, rank in shapes.RANKS.items()]
 
-    def measure(self, case: SizesCase, context: Context) -> list[SizesRow]:
+    def measure(self, case: SizesCase, context: BenchContext) -> list[SizesRow]:
         found = shapes.sizes(case.model, case.rank)
         return [
             SizesRow(
@@ -85,7 +85,7 @@ class Sizes(Suite[SizesCase, SizesRow]):
         ]
 
     def present(self, rows: Sequence[SizesRow]) -> Presentation:
-        return Presentation(tables=(Table("Bytes and buffers of one step", _HEAD, tuple(map(_cells, rows))),))
+        return Presentation(tables=(PageTable("Bytes and buffers of one step", _HEAD, tuple(map(_cells, rows))),))
 
 
 _HEAD: Final = (

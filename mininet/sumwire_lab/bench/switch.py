@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final
 from nativelib import programs
 from sumwire_protocol import constants as p4
 
-from sumwire_lab.bench.benchmark import Command, Context
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.load.malformed import Endpoints
@@ -103,7 +103,7 @@ def parse_ops(text: str) -> tuple[str, ...]:
     return names
 
 
-class SwitchCommand(Command[GeneratorCase, GeneratorRow]):
+class SwitchCommand(BenchCommand[GeneratorCase, GeneratorRow]):
     """Each op on each contender in turn, several times, after the generator alone."""
 
     name: ClassVar = "switch"
@@ -128,7 +128,7 @@ class SwitchCommand(Command[GeneratorCase, GeneratorRow]):
         alone = [GENERATOR, *([GENERATOR_TRAINS] if TRAINS in self._contenders else [])]
         return [*(GeneratorCase(op, name, 0) for name in alone), *repeats]
 
-    def measure(self, case: GeneratorCase, context: Context) -> list[GeneratorRow]:
+    def measure(self, case: GeneratorCase, context: BenchContext) -> list[GeneratorRow]:
         """See Benchmark."""
         folder = context.folder / case.op
         if case.contender in (GENERATOR, GENERATOR_TRAINS):

@@ -24,7 +24,7 @@ from sumwire_protocol import tables
 from sumwire_protocol.ops import THC
 from torch import Tensor
 
-from sumwire_lab.bench.benchmark import Command, Context
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
 from sumwire_lab.options.recipes import MOMENTUM
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.thc_variants import GLOBAL, MINMAX, ThcOptions, Variant
@@ -47,7 +47,7 @@ class Baseline(ABC):
         """The mean that the workers' gradients, a row each, become. What is left out is kept here."""
 
 
-class TernGrad(Baseline):
+class TernGradBaseline(Baseline):
     """Wen et al., NeurIPS 2017, arXiv 1705.07878: -s, 0 or s, without bias; s is a layer's largest magnitude of all
     workers, after clipping at 2.5 standard deviations. No error feedback."""
 
@@ -267,7 +267,7 @@ class _Thc:
 
 def _baseline(name: str, sizes: list[int], steps_per_pass: int, draws: torch.Generator) -> Baseline:
     made: dict[str, Callable[[], Baseline]] = {
-        TERNGRAD: lambda: TernGrad(sizes, draws),
+        TERNGRAD: lambda: TernGradBaseline(sizes, draws),
         TOP_K: lambda: SparseTopK(0.1),
         DGC: lambda: Dgc(0.001, MOMENTUM, steps_per_pass),
     }
@@ -328,7 +328,7 @@ class VariantRow:
     bits: float
 
 
-class ThcCommand(Command[VariantCase, VariantRow]):
+class ThcCommand(BenchCommand[VariantCase, VariantRow]):
     """The exact mean first, then the baselines, then each variant whose sums fit."""
 
     name: ClassVar = "bench-thc"
@@ -348,7 +348,7 @@ class ThcCommand(Command[VariantCase, VariantRow]):
         plain = (EXACT, *(BASELINES if self._options.baselines else ()))
         return [*(VariantCase(name, workers) for workers in self._options.workers for name in plain), *fitting]
 
-    def measure(self, case: VariantCase, context: Context) -> list[VariantRow]:
+    def measure(self, case: VariantCase, context: BenchContext) -> list[VariantRow]:
         """See Benchmark."""
         given = self._options.variants.get(case.variant, None if case.variant == EXACT else case.variant)
         done = [train_variant(given, case.workers, seed, self._options, self._samples) for seed in self._options.seeds]

@@ -59,7 +59,7 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-class Link:
+class ModelledLink:
     """A ring's collectives, one after the other. Of an all-reduce: seconds for its start, which are its latencies, and
     seconds a byte."""
 
@@ -102,7 +102,7 @@ class Link:
 class Arrival(Future[None]):
     """A transfer that ends at a time of the link."""
 
-    def __init__(self, link: Link, then: float) -> None:
+    def __init__(self, link: ModelledLink, then: float) -> None:
         super().__init__()
         self._link, self._then = link, then
         self.set_result(None)
@@ -131,7 +131,7 @@ class Plain:
 
     def __init__(self) -> None:
         torch.manual_seed(1)
-        self.link = Link()
+        self.link = ModelledLink()
         self._model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
         self._optimizer: Optimizer = torch.optim.SGD(self._model.parameters(), lr=1e-3)
         self._x = torch.randn(BATCH, WIDTH)
@@ -145,7 +145,7 @@ class Plain:
         return self.link.now() - began
 
 
-class Variant(Plain):
+class AcpTraining(Plain):
     """A training with these settings of ACP-SGD."""
 
     def __init__(self, given: Mapping[str, Any], reduce: Reduce | None = None) -> None:
@@ -176,7 +176,7 @@ class Variant(Plain):
         """Whether the size of its buffers is still being searched for."""
         return self._acp.seeking
 
-    def meet(self, computing: float, fused: Variant) -> None:
+    def meet(self, computing: float, fused: AcpTraining) -> None:
         """Set the link for a step that computes for so many seconds and sends what `fused` does."""
         self.link.start_s = STARTS * computing / fused.buffers
         self.link.byte_s = TRANSFERS * computing / fused.sent_bytes
@@ -210,8 +210,8 @@ def one_thread() -> Iterator[None]:
 
 
 def _measured(steps: int) -> list[dict[str, float]]:
-    variants = {name: Variant(given) for name, given in VARIANTS.items()}
-    plain, alone = Plain(), Variant(FUSED)
+    variants = {name: AcpTraining(given) for name, given in VARIANTS.items()}
+    plain, alone = Plain(), AcpTraining(FUSED)
     turns = []
     for _ in range(WARM_UP + steps):
         turn = {COMPUTING: plain.step(), COMPRESSING: alone.step()}
@@ -222,10 +222,10 @@ def _measured(steps: int) -> list[dict[str, float]]:
 
 
 def _swept(steps: int) -> Sweep:
-    alone = Variant(FUSED)
+    alone = AcpTraining(FUSED)
     computing = median([alone.step() for _ in range(WARM_UP + steps)][WARM_UP:])
-    fixed = [Variant({"threshold_bytes": -(-DENSE_BYTES // buffers)}) for buffers in SWEPT]
-    tuned = Variant({"threshold_bytes": None})
+    fixed = [AcpTraining({"threshold_bytes": -(-DENSE_BYTES // buffers)}) for buffers in SWEPT]
+    tuned = AcpTraining({"threshold_bytes": None})
     for one in (*fixed, tuned):
         one.meet(computing, alone)
     while tuned.seeking:
@@ -255,14 +255,14 @@ _WHOLE: Final = {"min_compression": 1e12}
 Names = tuple[str, str]
 
 
-class Ends(Peers):
+class ModelledPeers(Peers):
     """The workers of a modelled link: all have what this one has."""
 
     def __init__(self) -> None:
         self.workers = WORKERS
         self.rank = 0
         self.sent_bytes = 0
-        self.link = Link()
+        self.link = ModelledLink()
 
     def add_(self, x: Tensor) -> Tensor:
         """See Peers."""
@@ -279,7 +279,7 @@ class PowerSgd:
     """Power-SGD of one buffer: an all-reduce of P, and then, since it needs the mean of P, one of Q. Tensors of one
     dimension go with P."""
 
-    def __init__(self, ends: Ends) -> None:
+    def __init__(self, ends: ModelledPeers) -> None:
         self._ends = ends
         self._errors: dict[int, Tensor] = {}
         self._factors: dict[int, Tensor] = {}
@@ -318,11 +318,11 @@ class PowerSgd:
         return [part.view(one.shape) for part, one in zip(parts, tensors, strict=True)]
 
 
-def _mean_of(ends: Ends, x: Tensor, number: int) -> tuple[Tensor, Residual]:
+def _mean_of(ends: ModelledPeers, x: Tensor, number: int) -> tuple[Tensor, Residual]:
     return ends.add_(x.clone()).div_(WORKERS), lambda: torch.zeros_like(x)
 
 
-MAKERS: Final[Mapping[str, Callable[[Ends], Reduce]]] = {
+MAKERS: Final[Mapping[str, Callable[[ModelledPeers], Reduce]]] = {
     SSGD: lambda ends: partial(_mean_of, ends),
     SIGN: lambda ends: partial(majority_vote, ends),
     TOP_K: lambda ends: TopK(ends, SHARE).reduce,
@@ -331,13 +331,13 @@ MAKERS: Final[Mapping[str, Callable[[Ends], Reduce]]] = {
 SYSTEMS: Final = (SSGD, SIGN, TOP_K, POWER, ACP)
 
 
-def made(system: str, mode: str) -> Variant:
+def made(system: str, mode: str) -> AcpTraining:
     """A training of its own with a system in a mode."""
-    ends = Ends()
+    ends = ModelledPeers()
     power = PowerSgd(ends)
     reduce = power.reduce if system == POWER else MAKERS[system](ends)
     given = {**MODES[mode], **({} if system == ACP else _WHOLE)}
-    variant = Variant(given, reduce)
+    variant = AcpTraining(given, reduce)
     ends.link = variant.link
     power.plan = variant.plan
     return variant
@@ -347,7 +347,7 @@ def measured_systems(steps: int = SYSTEM_STEPS) -> dict[Names, float]:
     """Median seconds of a step by system and mode, which take turns. The link is that of ACP-SGD's steps."""
     with one_thread():
         variants = {(system, mode): made(system, mode) for system in SYSTEMS for mode in MODES}
-        alone = Variant(FUSED)
+        alone = AcpTraining(FUSED)
         turns = []
         for _ in range(WARM_UP + steps):
             computing = alone.step()

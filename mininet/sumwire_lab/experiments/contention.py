@@ -3,14 +3,13 @@
 """How long does a small tensor of the front layers take when a large one of the back layers is already under way?
 
 Three ways: in a job with one lane, in lanes on links that ignore priorities, and in lanes on links that serve packets
-by priority. The workers run as `python -m sumwire_lab.experiments.contention SPEC.json RANK`.
+by priority.
 """
 
 from __future__ import annotations
 
 import hashlib
 import select
-import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -19,17 +18,17 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
-import sumwire
 import torch
 from sumwire.dlcp.lanes import Lanes
 
-from sumwire_lab.bench.workers import network_experiment, run_worker, run_workers, saved
+from sumwire_lab.bench.benchmark import network_experiment, write_record
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.study.experiment import Say
+from sumwire_lab.study.workers import Rank
 from sumwire_lab.training.worker import settle
 
 FRONT, BACK = 0.0, 1.0
@@ -55,23 +54,23 @@ def _mean(lanes: Lanes, x: torch.Tensor, bucket: int, position: float) -> torch.
     return lanes.reduce(x, bucket, position)[0].clone()
 
 
-def measure(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+def measure(_: None, rank: Rank) -> dict[str, Any]:
     """Seconds of the front tensor in each repeat, and a digest of all results.
 
     Workers agree on a maximum before each repeat, so that they begin together.
     """
-    back_values, front_values = spec["sizes"]
-    generator = torch.Generator().manual_seed(rank)
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(rank.number)
     digest, seconds = hashlib.sha256(), []
-    with Lanes(sumwire.load_job(spec["job_file"], worker=rank), fallback="never") as lanes:
+    with Lanes(rank.config(), fallback="never") as lanes:
         for position in (BACK, FRONT):
             lanes.reduce(torch.ones(_WARM_UP_VALUES), 0, position)
         settle()
-        for _ in range(spec["repeats"]):
-            back = torch.randn(back_values, generator=generator)
-            front = torch.randn(front_values, generator=generator)
-            lanes.jobs[0].max32(np.array([rank], np.uint32))
-            took, content = both(lanes, back, front, spec["gap_s"])
+        for _repeat in range(REPEATS):
+            back = torch.randn(BACK_VALUES, generator=generator)
+            front = torch.randn(FRONT_VALUES, generator=generator)
+            lanes.jobs[0].max32(np.array([rank.number], np.uint32))
+            took, content = both(lanes, back, front, GAP_S)
             seconds.append(took)
             digest.update(content)
     return {"front_s": seconds, "digest": digest.hexdigest()}
@@ -83,18 +82,19 @@ BACK_VALUES: Final = 1_000_000
 FRONT_VALUES: Final = 125_000
 # Delay of the front tensor, after which the other one's packets fill the links.
 GAP_S: Final = 0.1
-_MODULE: Final = "sumwire_lab.experiments.contention"
+REPEATS: Final = 3
+_DEADLINE_S: Final = 900.0
 
 
 @dataclass(frozen=True)
-class Way:
+class LanesWay:
     """How the two tensors are sent."""
 
     lanes: int
     priorities: bool
 
 
-WAYS: Final = {"one": Way(1, False), "alike": Way(LANES, False), "priorities": Way(LANES, True)}
+WAYS: Final = {"one": LanesWay(1, False), "alike": LanesWay(LANES, False), "priorities": LanesWay(LANES, True)}
 
 
 def run_contention(results: Path, say: Say, switch: str = "soft") -> dict[str, float]:
@@ -107,22 +107,18 @@ def run_contention(results: Path, say: Say, switch: str = "soft") -> dict[str, f
         for name, way in WAYS.items():
             done[name] = _measure(way, switch, folder / name)
             say(f"{name}: the front layer's tensor is done after {done[name]:.3f} s")
-        saved(done, folder, "contention.json")
+        write_record(done, folder, "contention")
     return done
 
 
-def _measure(way: Way, switch: str, folder: Path) -> float:
+def _measure(way: LanesWay, switch: str, folder: Path) -> float:
     options = RunOptions(switch=switch, link=LinkOptions(MBIT, priorities=way.priorities))
 
     def jobs(fabric: Fabric) -> list[dict[str, Any]]:
         return [entry | {"lanes": way.lanes} for entry in control_plane.training_job(fabric)]
 
     with open_session(options, switches.choose(switch), folder, jobs) as session:
-        measured = run_workers(session, _MODULE, {"sizes": [BACK_VALUES, FRONT_VALUES], "gap_s": GAP_S})
+        measured = session.call(measure, None, _DEADLINE_S)
     if len({worker["digest"] for worker in measured}) != 1:
         raise LabError(f"workers have different results; see {folder}")
     return float(median(max(each) for each in zip(*(worker["front_s"] for worker in measured), strict=True)))
-
-
-if __name__ == "__main__":
-    run_worker(measure, sys.argv[1:])

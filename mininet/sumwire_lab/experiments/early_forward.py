@@ -4,14 +4,13 @@
 
 Four workers train a model of equal layers by DDP, with a bucket and a lane for each layer, on slow links. Computing
 takes about as long as communication, which a training that computes nothing shows. The same training is made with and
-without early forward, in turn. The workers run as `python -m sumwire_lab.experiments.early_forward SPEC.json RANK`; a
+without early forward, in turn. a
 layer's computing is a sleep, as if an accelerator computed, so the machine's cores are left to the network.
 """
 
 from __future__ import annotations
 
 import hashlib
-import sys
 import time
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +18,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-import sumwire
 import torch
 import torch.distributed as dist
 from sumwire import systems
@@ -29,19 +27,27 @@ from sumwire.transport.delivery import Delivery
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sumwire_lab.bench.workers import network_experiment, run_worker, run_workers, saved
-from sumwire_lab.errors import LabError
+from sumwire_lab.bench.benchmark import network_experiment, write_record
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.study.experiment import Say
+from sumwire_lab.study.workers import Rank
 from sumwire_lab.training.worker import settle
 
 WIDTH: Final = 256
 # Steps before the measured ones, in which DDP lays out its buckets.
 WARM_UP: Final = 4
 _BATCH: Final = 4
+
+
+@dataclass(frozen=True)
+class Given:
+    """Whether the next forward pass begins early, and seconds of a layer's forward pass."""
+
+    early: bool
+    layer_s: float
 
 
 class _Pause(torch.autograd.Function):
@@ -71,20 +77,25 @@ class Layer(nn.Linear):
         return paused
 
 
-def measure(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+def measure(given: Given, rank: Rank) -> dict[str, Any]:
     """The median of the seconds per step, and a digest of the parameters at the end."""
+    with rank.group():
+        return _measured(given, rank)
+
+
+def _measured(given: Given, rank: Rank) -> dict[str, Any]:
     torch.manual_seed(1)
-    network = nn.Sequential(*(Layer(spec["layer_s"]) for _ in range(spec["layers"])))
+    network = nn.Sequential(*(Layer(given.layer_s) for _ in range(LAYERS)))
     layer_mb = sum(p.numel() * p.element_size() for p in network[0].parameters()) / (1 << 20)
     model = DistributedDataParallel(network, bucket_cap_mb=layer_mb)
-    job = sumwire.load_job(spec["job_file"], worker=rank)
+    job = rank.config()
     with Lanes(job, delivery=Delivery(), fallback="never") as lanes:
-        system = systems.make("dlcp", lanes, early_forward=spec["early"])
+        system = systems.make("dlcp", lanes, early_forward=given.early)
         optimizer = system.attach(model, torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9))
-        generator = torch.Generator().manual_seed(rank)
+        generator = torch.Generator().manual_seed(rank.number)
         begun = []
         settle()
-        for step in range(WARM_UP + spec["repeats"] + 1):
+        for step in range(WARM_UP + STEPS + 1):
             if step == WARM_UP:
                 dist.barrier()
             begun.append(time.monotonic())
@@ -109,7 +120,7 @@ LAYER_S: Final = 0.05
 COMPUTING_S: Final = 3 * LAYERS * LAYER_S
 # Whether the forward pass begins early, and the seconds of a layer.
 KINDS: Final = {"waiting": (False, LAYER_S), "early": (True, LAYER_S), "communicating": (False, 0.0)}
-_MODULE: Final = "sumwire_lab.experiments.early_forward"
+_DEADLINE_S: Final = 900.0
 
 
 @dataclass(frozen=True)
@@ -145,7 +156,7 @@ def run_early_forward(results: Path, say: Say, *, turns: int = 2, switch: str = 
                 digests |= {record["digest"] for record in records}
                 say(f"{name}: {seconds[name][-1]:.3f} s per step")
     outcome = EarlyForwardOutcome(seconds["waiting"], seconds["early"], seconds["communicating"], len(digests) == 1)
-    saved(vars(outcome), folder, "early_forward.json")
+    write_record(vars(outcome), folder, "early_forward")
     return outcome
 
 
@@ -156,13 +167,4 @@ def _train(early: bool, layer_s: float, switch: str, folder: Path) -> list[dict[
         return [entry | {"lanes": LANES} for entry in control_plane.training_job(fabric)]
 
     with open_session(options, switches.choose(switch), folder, jobs) as session:
-        records = run_workers(
-            session, _MODULE, {"early": early, "layers": LAYERS, "layer_s": layer_s, "repeats": STEPS}
-        )
-    if not records:
-        raise LabError(f"no worker has measured anything; see {folder}")
-    return records
-
-
-if __name__ == "__main__":
-    run_worker(measure, sys.argv[1:], group=True)
+        return session.call(measure, Given(early, layer_s), _DEADLINE_S)

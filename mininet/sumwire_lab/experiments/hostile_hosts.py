@@ -3,14 +3,12 @@
 """A job of four workers beside hosts that want it harm: they forge its packets, or send all that their link bears.
 
 The fifth host has a job of its own. The first run has no attacker; its frames are recorded, and its results are those
-that an attacked run must have. The workers' sums are known: `python -m sumwire_lab.experiments.hostile_hosts
-SPEC.json RANK` counts wrong ones, and writes their number with the seconds of every step.
+that an attacked run must have. The workers' sums are known.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,11 +18,10 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
-import sumwire
 from nativelib import programs
 from numpy.typing import NDArray
 
-from sumwire_lab.bench.workers import network_experiment, run_worker, saved
+from sumwire_lab.bench.benchmark import network_experiment
 from sumwire_lab.errors import DeadlineError, ProcessDiedError
 from sumwire_lab.faults.frames import ForgeSpec
 from sumwire_lab.network import control_plane, switches
@@ -32,6 +29,7 @@ from sumwire_lab.network.fabric import Fabric, HostPlan
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say
+from sumwire_lab.study.workers import Call, Rank, answer_in, command_of, name_of
 from sumwire_lab.system.processes import killed_after, stop_process
 
 
@@ -40,17 +38,17 @@ def contribution(values: int, rank: int, step: int) -> NDArray[np.int32]:
     return ((np.arange(values, dtype=np.int64) * 2654435761 + 7919 * step) % 100_003 * (rank + 1)).astype(np.int32)
 
 
-def add(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+def add(steps: int, rank: Rank) -> dict[str, Any]:
     """A worker whose sums are known: how many of them were wrong, and the seconds of every step."""
-    values, factor = spec["values"], sum(range(1, spec["workers"] + 1))
+    factor = sum(range(1, rank.ranks + 1))
     wrong, seconds = 0, []
-    with sumwire.Job(sumwire.load_job(spec["job_file"], worker=rank), fallback="never") as job:
-        for step in range(spec["steps"]):
-            mine = contribution(values, rank, step)
+    with rank.job(fallback="never") as job:
+        for step in range(steps):
+            mine = contribution(VALUES, rank.number, step)
             began = time.monotonic()
             total = job.sum32(mine)
             seconds.append(time.monotonic() - began)
-            wrong += not np.array_equal(total, contribution(values, 0, step) * factor)
+            wrong += not np.array_equal(total, contribution(VALUES, 0, step) * factor)
     return {"wrong": wrong, "seconds": seconds}
 
 
@@ -63,7 +61,6 @@ OTHER: Final = "other"
 OTHER_ID: Final = 9
 _OTHER_SLOTS: Final = 64
 _DEADLINE_S: Final = 1200.0
-_WORKER: Final = "sumwire_lab.experiments.hostile_hosts"
 # Steps of the run whose frames are recorded, and most of an attacked one.
 _RECORDED: Final = 10
 _STEPS_MAX: Final = 400
@@ -74,7 +71,7 @@ _LOOK_S: Final = 0.02
 
 
 @dataclass(frozen=True)
-class Outcome:
+class HostileOutcome:
     """What the workers of one run wrote. `ended`: those that wrote nothing, because their run was ended."""
 
     records: list[dict[str, Any]]
@@ -185,7 +182,7 @@ def _await_files(files: Sequence[Path]) -> None:
         time.sleep(_LOOK_S)
 
 
-def _require_good(session: Session, outcome: Outcome) -> None:
+def _require_good(session: Session, outcome: HostileOutcome) -> None:
     if outcome.ended or outcome.wrong:
         text = f"{outcome.ended} workers ended, {outcome.wrong} sums are wrong"
         raise ProcessDiedError(f"{text}; see {session.folder}")
@@ -213,7 +210,7 @@ def _attack(session: Session, how: str, host: HostPlan, recordings: Sequence[str
     return _Attack(how, host, ForgeSpec(host.host_interface, [*recordings], addresses, PER_SECOND, seed, result))
 
 
-def _run(session: Session, steps: int, attacks: Sequence[_Attack] = (), *, other: bool = False) -> Outcome:
+def _run(session: Session, steps: int, attacks: Sequence[_Attack] = (), *, other: bool = False) -> HostileOutcome:
     """The workers, and with `other` that of the other job, while the attackers send."""
     good = _workers(session, control_plane.JOB, session.fabric.hosts[:WORKERS], steps)
     beside = _workers(session, OTHER, session.fabric.hosts[WORKERS:], steps) if other else {}
@@ -230,28 +227,14 @@ def _run(session: Session, steps: int, attacks: Sequence[_Attack] = (), *, other
         for attack in attacks:
             stop_process(processes[attack.how])
     if any(statuses):
-        return Outcome([], sum(status != 0 for status in statuses))
-    return Outcome([json.loads((session.folder / f"{name}.json").read_text()) for name in good], 0)
+        return HostileOutcome([], sum(status != 0 for status in statuses))
+    return HostileOutcome([answer_in(session.folder / control_plane.JOB, rank) for rank in range(len(good))], 0)
 
 
 def _workers(
     session: Session, job: str, hosts: Sequence[HostPlan], steps: int
 ) -> dict[str, tuple[HostPlan, list[str]]]:
     """Host and command of each worker of a job, by name."""
-    names = [f"{job}{rank}" for rank in range(len(hosts))]
-    spec = {
-        "job_file": str(session.job_files[job]),
-        "workers": len(hosts),
-        "values": VALUES,
-        "steps": steps,
-        "results": [str(session.folder / f"{name}.json") for name in names],
-    }
-    path = saved(spec, session.folder, f"{job}.spec.json")
-    return {
-        name: (host, programs.module(_WORKER, str(path), str(rank)))
-        for rank, (name, host) in enumerate(zip(names, hosts, strict=True))
-    }
-
-
-if __name__ == "__main__":
-    run_worker(add, sys.argv[1:])
+    interfaces = tuple(host.host_interface for host in hosts)
+    call = Call(name_of(add), steps, str(session.folder / job), interfaces, job_file=str(session.job_files[job]))
+    return {f"{job}{rank}": (host, command_of(call, rank)) for rank, host in enumerate(hosts)}

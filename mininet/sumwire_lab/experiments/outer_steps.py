@@ -23,13 +23,13 @@ from sumwire.optim import Outer
 from sumwire.training.reductions import through_group
 from torch import Tensor, nn
 
-from sumwire_lab.bench import exchange_worker
-from sumwire_lab.bench.exchange_worker import Exchange
-from sumwire_lab.bench.workers import network_experiment, run_workers, saved
+from sumwire_lab.bench.benchmark import network_experiment, write_record
+from sumwire_lab.bench.exchange_worker import TimedExchange, exchanges, measured
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.study.experiment import Say
+from sumwire_lab.study.workers import Rank
 from sumwire_lab.system import congestion_control
 
 BLOCK: Final = 4096
@@ -87,7 +87,7 @@ def _by_ring(x: Tensor, number: int) -> tuple[Tensor, Callable[[], Tensor]]:
     return ring_mean(x), lambda: torch.zeros_like(x)
 
 
-class OuterSteps(Exchange):
+class OuterSteps(TimedExchange):
     """One outer step of each system, then the next one of each."""
 
     warm_up = len(SYSTEMS)
@@ -102,7 +102,7 @@ class OuterSteps(Exchange):
         self._digests: list[str] = []
 
     def begin(self, size: int) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._control = next(self._controls)
         self._turn = 0
         self._outers.clear()
@@ -123,22 +123,23 @@ class OuterSteps(Exchange):
         congestion_control.choose(self._control)
 
     def exchange(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._outers[self._turn].step()
         self._turn = (self._turn + 1) % len(SYSTEMS)
 
     def end(self) -> None:
-        """See Exchange."""
+        """See TimedExchange."""
         self._digests += [hashlib.sha256(outer.shared.numpy().tobytes()).hexdigest() for outer in self._outers]
 
     def stats(self) -> dict[str, Any]:
-        """See Exchange. `digests`: of the shared parameters, by system."""
+        """See TimedExchange. `digests`: of the shared parameters, by system."""
         return {**super().stats(), "digests": self._digests}
 
 
-def make(spec: dict[str, Any], rank: int) -> OuterSteps:
-    """All three, over the spec's job and the default process group."""
-    return OuterSteps(sumwire.Job(sumwire.load_job(spec["job_file"], worker=rank)), rank, spec["controls"])
+def time_outer_steps(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
+    """The worker: all three systems, over the job and the default process group."""
+    with rank.group():
+        return measured(OuterSteps(rank.job(), rank.number, spec["controls"]), spec, rank)
 
 
 WORKERS: Final = 4
@@ -150,7 +151,6 @@ CUBIC, BBR = "cubic", "bbr"
 VALUES: Final = {CUBIC: 1_000_000, BBR: 4_000_000}
 QUICK_VALUES: Final = {CUBIC: 250_000, BBR: 1_000_000}
 REPEATS, QUICK_REPEATS = 3, 1
-_MODULE: Final = "sumwire_lab.experiments.outer_steps"
 # Between two hosts a packet passes the switch there and back, and each time two ports.
 _PASSAGES: Final = 4
 
@@ -178,7 +178,7 @@ def run_outer_steps(results: Path, say: Say, *, quick: bool = False) -> dict[str
     for control, found in record.items():
         times = ", ".join(f"{name} {one:.2f} s" for name, one in found["seconds"].items())
         say(f"tcp {control}, {found['values']} values: {times}")
-    saved(record, folder, "outer.json")
+    write_record(record, folder, "outer")
     return record
 
 
@@ -186,7 +186,7 @@ def _measured(values: Mapping[str, int], folder: Path, repeats: int) -> list[dic
     options = RunOptions(workers=WORKERS, link=LinkOptions(MBIT), impair=impairment())
     with open_session(options, "soft", folder) as session:
         told = {"repeats": len(SYSTEMS) * repeats, "controls": [*values], "sizes": [*values.values()]}
-        workers = run_workers(session, _MODULE, told)
+        workers = exchanges(session, told, time_outer_steps)
     if len({tuple(worker["stats"]["digests"]) for worker in workers}) != 1:
         raise LabError(f"workers have different parameters after outer steps; see {folder}")
     return workers
@@ -196,7 +196,3 @@ def by_system(workers: Sequence[Mapping[str, Any]], size: int) -> dict[str, floa
     """Median of the slowest workers' seconds for this one of the sizes. Repeats go through the systems in turn."""
     slowest = [max(each) for each in zip(*(worker["sizes"][size]["seconds"] for worker in workers), strict=True)]
     return {name: median(slowest[number :: len(SYSTEMS)]) for number, name in enumerate(SYSTEMS)}
-
-
-if __name__ == "__main__":
-    exchange_worker.run(make)

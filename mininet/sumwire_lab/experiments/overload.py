@@ -4,34 +4,31 @@
 
 All links have one rate. The switch's virtual queue drains slightly slower than the link, so that the link's real
 queue, which knows no classes, stays empty. Senders and receiver are ordinary UDP programs: the switch forwards their
-datagrams, so that what is lost is lost in the queue under test. They run as `python -m
-sumwire_lab.experiments.overload SPEC.json WHO`, where WHO is a sender's number, or one more for the receiver.
+datagrams, so that what is lost is lost in the queue under test.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import select
 import socket
-import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nativelib import programs
 from sumwire.dlcp.tags import Tag
 
-from sumwire_lab.bench.workers import network_experiment, saved
+from sumwire_lab.bench.benchmark import network_experiment, write_record
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.system.processes import end_with_parent, killed_after, wait_all, wait_said
+from sumwire_lab.study.workers import Call, Rank, answer_in, command_of, name_of
+from sumwire_lab.system.processes import killed_after, wait_all, wait_said
 
 PAYLOAD_BYTES: Final = 1000
 FRAME_BYTES: Final = PAYLOAD_BYTES + 42
@@ -78,13 +75,12 @@ _SILENCE_MS: Final = 1_500
 _BUFFER_BYTES: Final = 4 << 20
 
 
-def receive(spec: Mapping[str, Any]) -> list[int]:
+def receive(spec: Mapping[str, Any], rank: Rank) -> list[int]:
     """Datagrams received until no more come, by drop class."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     udp.bind((spec["receiver"], spec["port"]))
-    sys.stdout.write(f"{READY}\n")
-    sys.stdout.flush()
+    rank.say(READY)
     received = [0] * DROP_CLASSES
     poll = select.poll()
     poll.register(udp, select.POLLIN)
@@ -93,10 +89,9 @@ def receive(spec: Mapping[str, Any]) -> list[int]:
     return received
 
 
-def main(arguments: list[str]) -> None:
-    end_with_parent()
-    spec, who = json.loads(Path(arguments[0]).read_text()), int(arguments[1])
-    Path(spec["results"][who]).write_text(json.dumps(send(spec, who) if who < _SENDERS else receive(spec)))
+def end(spec: Mapping[str, Any], rank: Rank) -> list[int]:
+    """The receiver, rank 0, or a sender: its datagrams by drop class."""
+    return send(spec, rank.number) if rank.number else receive(spec, rank)
 
 
 MBIT: Final = 20.0
@@ -154,7 +149,7 @@ def run_overload(switch: str, results: Path, say: Say) -> Overload:
         decisions = control_plane.queue_decisions(folder)
         drops = session.network.queue_drops()
     outcome = Overload(sent, _by_class(decisions, "drop"), _by_class(decisions, "mark"), received, drops)
-    saved(asdict(outcome), folder, "overload.json")
+    write_record(outcome, folder, "overload")
     say(f"sent {sent}, dropped {outcome.dropped}, received {received} (classes 0 to 3)")
     return outcome
 
@@ -167,34 +162,23 @@ def _by_class(decisions: dict[tuple[int, int, str], int], decision: str) -> list
 
 
 def _offer(session: Session) -> tuple[list[int], list[int]]:
-    receiver, *senders = session.fabric.hosts
-    # The senders by number, and the receiver last.
-    results = [session.folder / f"datagrams{who}.json" for who in range(_SENDERS + 1)]
+    hosts = session.fabric.hosts
     spec = {
-        "receiver": receiver.ip,
+        "receiver": hosts[0].ip,
         "port": _PORT,
         "seconds": SECONDS,
         "mbit": MBIT * LOAD / _SENDERS,
         "shares": SHARES,
-        "results": [str(path) for path in results],
     }
-    path = saved(spec, session.folder)
-    command = programs.module("sumwire_lab.experiments.overload", str(path))
+    call = Call(name_of(end), spec, str(session.folder), tuple(host.host_interface for host in hosts))
     with killed_after() as working:
-        working["receiver"] = session.start("receiver", receiver, [*command, str(_SENDERS)])
-        wait_said(working["receiver"], READY, session.log("receiver"))
-        for k, host in enumerate(senders):
-            working[f"sender{k}"] = session.start(f"sender{k}", host, [*command, str(k)])
+        for number, host in enumerate(hosts):
+            name = f"sender{number}" if number else "receiver"
+            working[name] = session.start(name, host, command_of(call, number))
+            if not number:
+                wait_said(working[name], READY, session.log(name))
         wait_all(working, session.serving(), session.logs(working), _DEADLINE_SECONDS, lambda: None)
-    *each, received = [json.loads(path.read_text()) for path in results]
+    received, *sent = [answer_in(session.folder, number) for number in range(len(hosts))]
     if sum(received) == 0:
         raise LabError("no datagram reached the receiver")
-    return [sum(counts) for counts in zip(*each, strict=True)], received
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
-
-# experiments/overload_receiver
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    return [sum(counts) for counts in zip(*sent, strict=True)], received

@@ -2,40 +2,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends random words through every op on a network of switches, and checks that all workers get the right results.
 
-A worker (`python -m sumwire_lab.experiments.random_words SPEC.json RANK`) leaves when it has its last result. A
+A worker leaves when it has its last result. A
 worker that missed a result gets it from the switch.
 """
 
 from __future__ import annotations
 
 import hashlib
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire.config import load_job
 from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.patience import Alone
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 from sumwire_protocol.ops import CODES, SIGN
 
-from sumwire_lab.bench.workers import network_experiment, run_worker, run_workers, saved
+from sumwire_lab.bench.benchmark import network_experiment, write_record
 from sumwire_lab.load import expected_words
 from sumwire_lab.network import switches
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.system import leftovers
+from sumwire_lab.study.workers import Rank
 
 # All workers are started at once, but on a busy machine the last one may take long.
 _JOIN_SECONDS: Final = 60.0
 
 
-def exchange_all(spec: dict[str, Any], worker: int) -> dict[str, Any]:
+def exchange_all(spec: Mapping[str, int], rank: Rank) -> dict[str, Any]:
     """By op: digest of the result, and whether it is right; for `sign` also the share of signs drawn from each
     worker."""
-    config = load_job(spec["job_file"], worker=worker)
+    config = rank.config()
     stats = JobStats()
     ops: dict[str, Any] = {}
     with Transport(config, stats=stats) as transport:
@@ -44,7 +43,7 @@ def exchange_all(spec: dict[str, Any], worker: int) -> dict[str, Any]:
             options = (
                 ExchangeOptions() if ops else ExchangeOptions(waits_for_workers=True, patience=Alone(_JOIN_SECONDS))
             )
-            results = transport.exchange(CODES[op], sent[worker], options=options)
+            results = transport.exchange(CODES[op], sent[rank.number], options=options)
             entry: dict[str, Any] = {"digest": hashlib.sha256(results.words.tobytes()).hexdigest()}
             if op == "sign":
                 entry["right"] = expected_words.sign_allowed(results.words, sent)
@@ -68,11 +67,9 @@ def run_ops(options: RunOptions, results: Path, say: Say, chunks: int = CHUNKS) 
     Writes ops.json into a new folder of results. Raises LabError.
     """
     kind = switches.choose_for(options)
-    with network_experiment(results) as folder:
-        leftovers.clean()
-        with open_session(options, kind, folder) as session:
-            told = {"chunks": chunks, "seed": options.train.seed}
-            workers = run_workers(session, "sumwire_lab.experiments.random_words", told, deadline_s=_DEADLINE_SECONDS)
+    with network_experiment(results) as folder, open_session(options, kind, folder) as session:
+        told = {"chunks": chunks, "seed": options.train.seed}
+        workers = session.call(exchange_all, told, _DEADLINE_SECONDS)
     record = {
         "workers": options.workers,
         "topology": options.topology,
@@ -82,7 +79,7 @@ def run_ops(options: RunOptions, results: Path, say: Say, chunks: int = CHUNKS) 
         "sign_values": SIGN.values,
         **summarize(workers),
     }
-    saved(record, folder, "ops.json")
+    write_record(record, folder, "ops")
     for op, entry in record["ops"].items():
         say(f"{op}: {entry}")
     return record
@@ -100,7 +97,3 @@ def summarize(workers: list[dict[str, Any]]) -> dict[str, Any]:
         if "shares" in entries[0]:
             ops[op]["worst_share_error"] = max(abs(share - 1 / len(workers)) for share in entries[0]["shares"])
     return {"ops": ops, "retransmissions": sum(worker["retransmissions"] for worker in workers)}
-
-
-if __name__ == "__main__":
-    run_worker(exchange_all, sys.argv[1:])

@@ -5,18 +5,16 @@
 Nodes with several ranks each train the character transformer by FSDP2. With replicas the shards stay within a node
 (HSDP); without, all ranks have shards. gloo's nodes are connected by kernel bridges, which cost almost nothing, and
 have their offloads. The same links carry Sumwire's packets to a P4 switch, or to an aggregator on a server.
-Parameters may be gathered with 8 bits, by either. `python -m sumwire_lab.experiments.sharded SPEC.json NODE` runs the
-ranks of one node, as processes in the node's namespace.
+Parameters may be gathered with 8 bits, by either.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import multiprocessing
-import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -30,13 +28,13 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-from sumwire_lab.bench.workers import join_group, network_experiment, run_workers, saved
+from sumwire_lab.bench.benchmark import network_experiment, write_record
 from sumwire_lab.errors import LabError, ProcessDiedError
 from sumwire_lab.options.recipes import TEXT
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.system.processes import end_with_parent, leave
+from sumwire_lab.study.workers import Rank
 from sumwire_lab.training import text_data, workload
 from sumwire_lab.training.worker import settle
 
@@ -48,20 +46,20 @@ _LEARNING_RATE: Final = 1e-3
 _WARM_UP: Final = 1
 
 
-def train(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+def train(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
     """Seconds of each step, CPU seconds of a step, the loss of the last one, a digest of all parameters and their
     number, and the job's bytes."""
     ranks, through = spec["ranks"], spec["system"] in (SUMWIRE, ROUNDED[SUMWIRE])
     rounded = spec["system"] in ROUNDED.values()
-    both = init_device_mesh("cpu", (len(spec["interfaces"]), ranks), mesh_dim_names=("replicate", "shard"))
+    both = init_device_mesh("cpu", (rank.ranks // ranks, ranks), mesh_dim_names=("replicate", "shard"))
     model = _sharded(_network(spec["width"]), _mesh(both, spec["replicas"], through))
-    job = sumwire.init(job=spec["job_file"], quiet=True) if through else None
+    job = sumwire.init(job=str(rank.job_file), quiet=True) if through else None
     if job is not None:
         sumwire.sharded.attach(model, job, parameters="8bit" if rounded else "exact")
     elif rounded:
         round_gathers(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE, fused=True)
-    x, y = _samples(rank, spec["characters"])
+    x, y = _samples(rank.number, CHARACTERS)
     settle()
     seconds, cpu_s, loss = [], 0.0, torch.zeros(())
     for step in range(_WARM_UP + spec["repeats"]):
@@ -120,33 +118,33 @@ def _digest(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _rank(spec: dict[str, Any], node: int, local: int) -> None:
-    torch.set_num_threads(1)
-    rank, world = node * spec["ranks"] + local, len(spec["interfaces"]) * spec["ranks"]
-    join_group(spec, rank, world, spec["interfaces"][node])
-    everyone: list[Any] = [None] * world
-    dist.all_gather_object(everyone, train(spec, rank))
-    if local == 0:
-        Path(spec["results"][node]).write_text(json.dumps(everyone))
-    dist.barrier()
-    dist.destroy_process_group()
+def node(spec: Mapping[str, Any], rank: Rank) -> list[dict[str, Any]]:
+    """All ranks of a node, of which this process starts the others: what every rank of all nodes has measured.
 
-
-def main(arguments: list[str]) -> None:
-    """All ranks of the node, of which this process starts the others. Raises ProcessDiedError."""
-    end_with_parent()
-    spec, node = json.loads(Path(arguments[0]).read_text()), int(arguments[1])
+    Raises ProcessDiedError.
+    """
     # Forked, so that torch is loaded once; nothing has started threads yet.
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_rank, args=(spec, node, local)) for local in range(spec["ranks"])]
+    answers, count = context.SimpleQueue(), spec["ranks"]
+    mine = [replace(rank, number=rank.number * count + local, ranks=rank.ranks * count) for local in range(count)]
+    processes = [context.Process(target=_train_rank, args=(spec, one, answers)) for one in mine]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     ended = [process.exitcode for process in processes]
     if any(ended):
-        raise ProcessDiedError(f"ranks of node {node} ended with {ended}; see what they wrote above")
-    leave()
+        raise ProcessDiedError(f"ranks of node {rank.number} ended with {ended}; see what they wrote above")
+    everyone: list[dict[str, Any]] = answers.get()
+    return everyone
+
+
+def _train_rank(spec: Mapping[str, Any], rank: Rank, answers: Any) -> None:
+    with rank.group():
+        everyone: list[Any] = [None] * rank.ranks
+        dist.all_gather_object(everyone, train(spec, rank))
+        answers.put(everyone)
+        dist.barrier()
 
 
 MBIT: Final = 100.0
@@ -158,7 +156,7 @@ CHARACTERS: Final = 8
 WIDTH: Final = 2 * TEXT.hidden
 NARROW: Final = TEXT.hidden
 STEPS: Final = 4
-_MODULE: Final = "sumwire_lab.experiments.sharded"
+_DEADLINE_S: Final = 900.0
 SYSTEMS: Final = (GLOO, SUMWIRE)
 WITH_ROUNDED: Final = (*SYSTEMS, *ROUNDED.values())
 
@@ -209,7 +207,7 @@ def run_sharded(results: Path, say: Say, training: Training, *, turns: int) -> S
                 equal = equal and len({rank["digest"] for rank in ranks}) == 1
                 say(f"{system}: {seconds[system][-1]:.3f} s a step")
     outcome = Sharded(parameters, seconds, cpu_s, losses, equal)
-    saved(vars(outcome), folder, "sharded.json")
+    write_record(vars(outcome), folder, "sharded")
     return outcome
 
 
@@ -217,23 +215,15 @@ def _train(system: str, training: Training, folder: Path) -> list[dict[str, Any]
     """What every rank has measured."""
     options = RunOptions(workers=NODES, switch=training.switch, link=LinkOptions(MBIT))
     with open_session(options, training.switch if system in (SUMWIRE, ROUNDED[SUMWIRE]) else None, folder) as session:
-        nodes = run_workers(
-            session,
-            _MODULE,
-            {
-                "system": system,
-                "ranks": RANKS,
-                "replicas": training.replicas,
-                "repeats": training.steps,
-                "width": training.width,
-                "characters": CHARACTERS,
-            },
-        )
-    ranks: list[dict[str, Any]] = nodes[0] if nodes else []  # type: ignore[assignment]
+        told = {
+            "system": system,
+            "ranks": RANKS,
+            "replicas": training.replicas,
+            "repeats": training.steps,
+            "width": training.width,
+        }
+        nodes = session.call(node, told, _DEADLINE_S)
+    ranks: list[dict[str, Any]] = nodes[0]
     if len(ranks) != NODES * RANKS or any(rank.get("fallbacks") for rank in ranks):
         raise LabError(f"{system}: some rank has not trained through the network; see {folder}")
     return ranks
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

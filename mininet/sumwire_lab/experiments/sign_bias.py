@@ -3,14 +3,13 @@
 """Whether real switches merge signs without bias, with a job for every number of workers from 2 to 16.
 
 Each host merges known signs in many rounds, in one job after the other; each chunk of SIGN is one round of the bias
-test. The workers run as `python -m sumwire_lab.experiments.sign_bias SPEC.json RANK`.
+test.
 """
 
 from __future__ import annotations
 
 import hashlib
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -24,14 +23,14 @@ from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import SIGN
 
-from sumwire_lab.bench.workers import network_experiment, run_worker, run_workers, saved
+from sumwire_lab.bench.benchmark import network_experiment, write_record
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, HostPlan
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.system import leftovers
+from sumwire_lab.study.workers import Rank
 
 VALUES: Final = SIGN.values
 DEADLINE_SECONDS: Final = 600.0
@@ -51,11 +50,11 @@ def merge(job_file: str, worker: int, rounds: int) -> bytes:
         return transport.exchange(SIGN.code, payload, options=options).words.tobytes()
 
 
-def merge_all(spec: dict[str, Any], rank: int) -> None:
+def merge_all(spec: Mapping[str, Any], rank: Rank) -> None:
     """A host's part in all jobs. Worker 0 of a job writes the merged signs, and every worker a digest of them."""
-    folder = Path(spec["folder"])
+    folder = rank.folder
     for number, (job_file, workers) in enumerate(zip(spec["job_files"], spec["workers"], strict=True)):
-        worker = workers[rank]
+        worker = workers[rank.number]
         if worker < 0:
             continue
         merged = merge(job_file, worker, spec["rounds"])
@@ -77,11 +76,10 @@ def run_bias(
     options = RunOptions(workers=max(sizes), topology=topology, switch=switch, link=LinkOptions(_MBIT))
     kind = switches.choose(switch)
     with network_experiment(results) as folder:
-        leftovers.clean()
         merged = _merge(options, kind, folder, sizes, rounds)
         outcomes = [measure(signs[:rounds], signs[rounds:], size) for size, signs in merged]
     record = {"topology": topology, "switch": kind, "outcomes": [_plain(outcome) for outcome in outcomes]}
-    saved(record, folder, "bias.json")
+    write_record(record, folder, "bias")
     for outcome in outcomes:
         say(str(outcome))
     return outcomes
@@ -113,17 +111,15 @@ def _merge(
     with open_session(options, kind, folder, lambda fabric: jobs_of(fabric, sizes)) as session:
         hosts = session.fabric.hosts
         chosen = [[host.name for host in members(session.fabric, size)] for size in sizes]
-        run_workers(
-            session,
-            "sumwire_lab.experiments.sign_bias",
+        session.call(
+            merge_all,
             {
                 "job_files": [str(path) for path in session.job_files.values()],
                 # Worker numbers by job and host; -1: not in the job.
                 "workers": [[job.index(host.name) if host.name in job else -1 for host in hosts] for job in chosen],
                 "rounds": rounds,
-                "folder": str(folder),
             },
-            deadline_s=DEADLINE_SECONDS,
+            DEADLINE_SECONDS,
         )
     for number, size in enumerate(sizes):
         digests = {(folder / f"digest{number}-{worker}").read_text() for worker in range(size)}
@@ -131,7 +127,3 @@ def _merge(
             raise LabError(f"{size} workers were given {len(digests)} different results; see {folder}")
         merged = np.frombuffer((folder / f"merged{number}").read_bytes(), np.uint8).reshape(-1, VALUES // 8)
         yield size, np.unpackbits(merged, axis=1).astype(np.bool_)
-
-
-if __name__ == "__main__":
-    run_worker(merge_all, sys.argv[1:])

@@ -3,37 +3,35 @@
 """Two spine switches: throughput against one, how evenly they share the load, and what happens when one dies.
 
 The hosts' links are several times faster than those to the spines, which therefore limit the throughput. A dead spine
-is killed during operations: how long do workers stall, and are all results equal? Those workers run as `python -m
-sumwire_lab.experiments.spines SPEC.json RANK`.
+is killed during operations: how long do workers stall, and are all results equal?
 """
 
 from __future__ import annotations
 
 import hashlib
 import signal
-import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-import sumwire
 import sumwire_controller
 import torch
 from sumwire_controller.deploy.watch import Watch, WatchEvent
 
-from sumwire_lab.bench.workers import network_experiment, run_worker, run_workers, saved
+from sumwire_lab.bench.benchmark import network_experiment, write_record
+from sumwire_lab.bench.exchange_worker import exchanges
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say
+from sumwire_lab.study.workers import Rank
 from sumwire_lab.system.counters import link_bytes
 
-_WORKER: Final = "sumwire_lab.bench.exchange_worker"
 # Enough that what ranks tell each other by TCP, through the first spine, is a hundredth of it.
 SPREAD_VALUES: Final = 2_500_000
 HOST_MBIT: Final = 50.0
@@ -63,7 +61,7 @@ def run_spines(results: Path, say: Say, ways: Sequence[str] = WAYS, switch: str 
             done[way] = _measure(way, switch, folder / way.replace(" ", "-"))
             shares = ", ".join(f"{share:.2%}" for share in done[way].shares)
             say(f"{way}: {done[way].seconds:.3f} s for {SPREAD_VALUES} values; bytes up: {shares}")
-        saved({way: asdict(one) for way, one in done.items()}, folder, "spines.json")
+        write_record(done, folder, "spines")
     return done
 
 
@@ -78,7 +76,7 @@ def _measure(way: str, switch: str, folder: Path) -> Spread:
     options = RunOptions(workers=WORKERS, topology=topology, switch=switch, link=link)
     with open_session(options, switches.choose(switch), folder, lambda fabric: jobs(fabric, way)) as session:
         before = _bytes_up(session)
-        measured = run_workers(session, _WORKER, {"exchange": "all-reduce", "system": "thc", "sizes": [SPREAD_VALUES]})
+        measured = exchanges(session, {"exchange": "all-reduce", "system": "thc", "sizes": [SPREAD_VALUES]})
         used = [now - then for now, then in zip(_bytes_up(session), before, strict=True)]
     repeats = zip(*(worker["sizes"][0]["seconds"] for worker in measured), strict=True)
     seconds = median(max(repeat) for repeat in repeats)
@@ -92,12 +90,12 @@ def _bytes_up(session: Session) -> list[int]:
     return [sum(link_bytes(t.lower_interface).tx for t in fabric.trunks if t.upper == spine) for spine in spines]
 
 
-def reduce_often(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+def reduce_often(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
     """A worker that reduces tensors: seconds of each, a digest of all results, and the fall-backs."""
     digest, seconds = hashlib.sha256(), []
-    generator = torch.Generator().manual_seed(rank)
-    config = sumwire.load_job(spec["job_file"], worker=rank)
-    with sumwire.Job(config, fallback="never") as job, Path(spec["counts"][rank]).open("wb", buffering=0) as counts:
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(rank.number)
+    with rank.job(fallback="never") as job, Path(spec["counts"][rank.number]).open("wb", buffering=0) as counts:
         for _ in range(spec["operations"]):
             tensor = torch.randn(spec["values"], generator=generator)
             began = time.perf_counter()
@@ -152,7 +150,7 @@ def run_failover(results: Path, say: Say, switch: str = "soft") -> Failover:
         [record["digest"] for record in records],
         sum(record["fallbacks"] for record in records),
     )
-    saved(asdict(outcome), folder, "failover.json")
+    write_record(outcome, folder, "failover")
     say(f"a dead spine: left out after {left_out_s:.3f} s, longest stall {outcome.stall_s:.3f} s")
     return outcome
 
@@ -177,9 +175,7 @@ def _work(session: Session) -> tuple[float, list[dict[str, Any]]]:
 
     with Watch(configs, say=heard):
         told = {"values": VALUES, "operations": OPERATIONS, "counts": counts}
-        records = run_workers(
-            session, "sumwire_lab.experiments.spines", told, deadline_s=_DEADLINE_SECONDS, tick=tick, serving=serving
-        )
+        records = session.call(reduce_often, told, _DEADLINE_SECONDS, tick=tick, serving=serving)
     if not died.at or not left_out.at:
         raise LabError(f"the spine died: {bool(died.at)}, it was left out: {bool(left_out.at)}")
     return left_out.at - died.at, records
@@ -192,7 +188,3 @@ class _Moment:
 
     def note(self) -> None:
         self.at = time.monotonic()
-
-
-if __name__ == "__main__":
-    run_worker(reduce_often, sys.argv[1:])

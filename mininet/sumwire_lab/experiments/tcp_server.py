@@ -3,8 +3,7 @@
 """The baseline of the papers' transports: the same messages to and from a parameter server, over TCP.
 
 Workers and server exchange as many bytes as THC's payloads have, and share the server's link with other flows as TCP
-shares it. The switch treats all packets alike. `python -m sumwire_lab.experiments.tcp_server SPEC.json WHO` is an
-end, where WHO is a worker's rank or `server`. A worker sends its chunks one after the other without a pause. The
+shares it. The switch treats all packets alike. A worker sends its chunks one after the other without a pause. The
 server returns a chunk's result to every worker as soon as it has the chunk from all. What the bytes mean is of no
 importance here.
 """
@@ -12,30 +11,27 @@ importance here.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import socket
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from nativelib import programs
 from sumwire.wire.header import WORD_BYTES
 from sumwire_protocol.ops import BY_NAME
 
-from sumwire_lab.bench.workers import network_experiment, saved
+from sumwire_lab.bench.benchmark import network_experiment
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import switches
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.conditions import apply_conditions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.system.processes import end_with_parent, killed_after, wait_said
+from sumwire_lab.study.workers import Call, Rank, command_of, name_of
+from sumwire_lab.system.processes import killed_after, wait_said
 
 READY: Final = "ready:"
-SERVER: Final = "server"
 _PIECE: Final = 64 << 10
 
 
@@ -47,7 +43,7 @@ def tuned(connection: socket.socket, control: str) -> socket.socket:
     return connection
 
 
-class Server:
+class ParameterServer:
     """All workers' connections, and how much has come over each."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
@@ -103,20 +99,19 @@ async def steps(spec: dict[str, Any]) -> list[float]:
     return seconds
 
 
-def main(arguments: list[str]) -> None:
-    end_with_parent()
-    spec, who = json.loads(Path(arguments[0]).read_text()), arguments[1]
-    if who != SERVER:
-        Path(spec["results"][int(who)]).write_text(json.dumps(asyncio.run(steps(spec))))
-        return
+def work(spec: dict[str, Any]) -> list[float]:
+    """A worker's process."""
+    return asyncio.run(steps(spec))
+
+
+def serve(spec: dict[str, Any], rank: Rank) -> None:
+    """The server's process."""
     with socket.create_server((spec["server"], spec["port"])) as listener:
         listener.setblocking(False)
-        sys.stdout.write(f"{READY}\n")
-        sys.stdout.flush()
-        asyncio.run(Server(spec).serve(listener))
+        rank.say(READY)
+        asyncio.run(ParameterServer(spec).serve(listener))
 
 
-_ENDS: Final = "sumwire_lab.experiments.tcp_server"
 _PORT: Final = 29_700
 _OP: Final = BY_NAME["thc"]
 CONTRIBUTION_BYTES: Final = _OP.up.words * WORD_BYTES
@@ -162,28 +157,21 @@ def _steps(job: TcpServer, session: Session, deadline_s: float) -> list[float]:
     server = session.fabric.server
     if server is None:
         raise LabError("this experiment needs a server behind the switch")
-    files = [session.folder / f"worker{rank}.json" for rank in range(len(session.fabric.hosts))]
     spec: dict[str, Any] = {
         "server": server.ip,
         "port": _PORT,
-        "workers": len(files),
+        "workers": len(session.fabric.hosts),
         "control": job.control,
         "steps": job.steps,
         "chunks": job.chunks,
         "contribution_bytes": CONTRIBUTION_BYTES,
         "result_bytes": RESULT_BYTES,
-        "results": [str(file) for file in files],
     }
-    path = saved(spec, session.folder)
+    name = "tcp-server"
     with killed_after() as serving:
-        name = "tcp-server"
-        serving[name] = session.start(name, server, programs.module(_ENDS, str(path), SERVER))
+        command = command_of(Call(name_of(serve), spec, str(session.folder / name)))
+        serving[name] = session.start(name, server, command)
         wait_said(serving[name], READY, session.log(name))
         # The server ends with the last worker, so only the switches must go on.
-        session.run_workers(_ENDS, path, deadline_s)
-    each = [json.loads(file.read_text()) for file in files]
+        each = session.call(work, spec, deadline_s)
     return [max(step) for step in zip(*each, strict=True)]
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

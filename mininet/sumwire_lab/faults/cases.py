@@ -72,7 +72,7 @@ _NAMESPACES: Final = ("unshare", "--net", "--pid", "--mount-proc", "--fork", "--
 
 
 @dataclass
-class _Running:
+class _RunningCase:
     case: FaultCase
     folder: Path
     process: subprocess.Popen[bytes]
@@ -101,7 +101,7 @@ def carry_out(
 
     Every case has a folder below `folder`, with its logs. Closing the iterator kills those that run.
     """
-    waiting, running = deque(cases), list[_Running]()
+    waiting, running = deque(cases), list[_RunningCase]()
     try:
         while waiting or running:
             while waiting and len(running) < parallel:
@@ -122,7 +122,7 @@ def carry_out(
             os.close(one.watch)
 
 
-def _start(case: FaultCase, parent: Path, command: Callable[[Path], list[str]]) -> _Running:
+def _start(case: FaultCase, parent: Path, command: Callable[[Path], list[str]]) -> _RunningCase:
     folder = parent / case.name
     folder.mkdir(parents=True)
     case.save(folder)
@@ -135,4 +135,4 @@ def _start(case: FaultCase, parent: Path, command: Callable[[Path], list[str]]) 
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    return _Running(case, folder, process, time.monotonic(), os.pidfd_open(process.pid))
+    return _RunningCase(case, folder, process, time.monotonic(), os.pidfd_open(process.pid))

@@ -126,7 +126,7 @@ class ForgeSpec:
         return cls(**json.loads(path.read_text()))
 
 
-class _StoppedError(Exception):
+class _TerminatedError(Exception):
     """SIGTERM has come."""
 
 
@@ -199,7 +199,7 @@ def _forged(arguments: list[str]) -> None:
     pause_ms = 0.0 if how == "flood" else 1000 * _BATCH / spec.per_second
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        raise _StoppedError
+        raise _TerminatedError
 
     with Path(spec.result).open("w") as result:
         send = _ATTACKS[how](spec, frames, draw)
@@ -212,7 +212,7 @@ def _forged(arguments: list[str]) -> None:
                     sent += 1
                 if pause_ms:
                     nothing.poll(pause_ms)
-        except _StoppedError:
+        except _TerminatedError:
             result.write(json.dumps({"sent": sent, "bytes": octets, "seconds": time.monotonic() - began}))
 
 

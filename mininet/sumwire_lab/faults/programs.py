@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs on hosts that can be killed, stopped and continued by their handle.
 
-They are forked by a server that has imported torch, so that a program starts in a tenth of a second instead of several.
-Each has its own process, session, network namespace and log, as if it had been started on its host.
+They are forked by a server that has imported torch, so that a program starts in a tenth of a second instead of
+several. Each has its own process, session, network namespace and log, as if it had been started on its host.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PRELOAD: Final = (
 _CLONE_NEWNET: Final = 0x40000000
 
 
-class Program:
+class HostProgram:
     """One running program."""
 
     def __init__(self, name: str, process: ForkServerProcess, log: Path) -> None:
@@ -101,11 +101,11 @@ class Programs:
         assert isinstance(context, ForkServerContext)
         context.set_forkserver_preload(list(preload))
         self._context = context
-        self._running: list[Program] = []
+        self._running: list[HostProgram] = []
 
     def start(
         self, name: str, host: int | None, module: str, arguments: Sequence[str], variables: Mapping[str, str] = {}
-    ) -> Program:
+    ) -> HostProgram:
         """Run `python -m MODULE ARGUMENTS` in the network namespace of process `host`; None: in this one's.
 
         Its output goes to `NAME.log`.
@@ -114,7 +114,7 @@ class Programs:
         given = (host, module, tuple(arguments), str(log), dict(variables))
         process = self._context.Process(target=_become, args=given, name=name)
         process.start()
-        self._running.append(Program(name, process, log))
+        self._running.append(HostProgram(name, process, log))
         return self._running[-1]
 
     def kill_all(self) -> None:
@@ -136,7 +136,7 @@ def programs_in(folder: Path, preload: Sequence[str] = PRELOAD) -> Iterator[Prog
         programs.kill_all()
 
 
-def wait_ended(programs: Sequence[Program], seconds: float) -> None:
+def wait_ended(programs: Sequence[HostProgram], seconds: float) -> None:
     """Return when all have ended with 0.
 
     Raises ProcessDiedError with the last lines of its log for one that ends in another way, DeadlineError after

@@ -34,7 +34,7 @@ from sumwire_protocol.ops import THC
 from torch import Tensor
 
 from sumwire_lab.faults.cases import FaultCase
-from sumwire_lab.faults.programs import Program, wait_ended
+from sumwire_lab.faults.programs import HostProgram, wait_ended
 from sumwire_lab.faults.testbed import Testbed, open_testbed
 from sumwire_lab.load import expected_words
 from sumwire_lab.system.processes import end_with_parent, leave
@@ -171,7 +171,7 @@ _KILLED_AFTER: Final = 5
 
 
 @dataclass(frozen=True)
-class Runs:
+class RunSeries:
     """How many runs, and which of them are killed, recorded, and disturbed by the recorded frames."""
 
     count: int = 10
@@ -189,7 +189,7 @@ class Runs:
         return self.disturbed_rounds if number == self.disturbed else self.rounds
 
 
-RUNS: Final = Runs()
+RUNS: Final = RunSeries()
 
 
 def repeated_cases(switch: str, seeds: int) -> list[FaultCase]:
@@ -203,7 +203,7 @@ def carry_out_repeated(case: FaultCase, folder: Path) -> dict[str, Any]:
         return repeat(testbed, RUNS)
 
 
-def repeat(testbed: Testbed, runs: Runs) -> dict[str, Any]:
+def repeat(testbed: Testbed, runs: RunSeries) -> dict[str, Any]:
     """`runs`: the workers' records of the runs that were not killed, by number."""
     records: dict[str, list[dict[str, Any]]] = {}
     for number in range(1, runs.count + 1):
@@ -233,7 +233,7 @@ def _spec(testbed: Testbed, number: int, rounds: int | None) -> AdderSpec:
     )
 
 
-def _start(testbed: Testbed, spec: AdderSpec, number: int) -> list[Program]:
+def _start(testbed: Testbed, spec: AdderSpec, number: int) -> list[HostProgram]:
     path = Path(spec.folder, "spec.json")
     spec.save(path)
     return [
@@ -245,7 +245,7 @@ def _records(spec: AdderSpec) -> list[dict[str, Any]]:
     return [json.loads(Path(spec.folder, f"sums{rank}.json").read_text()) for rank in range(spec.workers)]
 
 
-def _kill_in_mid_step(workers: list[Program], spec: AdderSpec, seed: int) -> None:
+def _kill_in_mid_step(workers: list[HostProgram], spec: AdderSpec, seed: int) -> None:
     """Kill all at once, at a random moment after the first rounds."""
     first = Path(spec.folder, "count0")
     end = time.monotonic() + _RUN_S
@@ -264,7 +264,7 @@ def _kill_in_mid_step(workers: list[Program], spec: AdderSpec, seed: int) -> Non
 @contextmanager
 def _frames(testbed: Testbed, *, recorded: bool, disturbed: bool) -> Iterator[None]:
     """Record the frames of the run in the block, or send recorded ones again meanwhile."""
-    replays: list[Program] = []
+    replays: list[HostProgram] = []
     if recorded:
         # A train would be recorded as one frame, without checksums.
         testbed.session.network.end_offloads()

@@ -24,7 +24,7 @@ import sumwire_controller
 
 from sumwire_lab.errors import DeadlineError, LabError, ProcessDiedError
 from sumwire_lab.faults.cases import FaultCase
-from sumwire_lab.faults.programs import Program, Programs, programs_in
+from sumwire_lab.faults.programs import HostProgram, Programs, programs_in
 from sumwire_lab.faults.training_worker import RankTrainingSpec
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, HostPlan
@@ -155,7 +155,7 @@ class Testbed:
     def workers(self) -> int:
         return len(self.session.fabric.hosts)
 
-    def start(self, name: str, rank: int, module: str, *arguments: str) -> Program:
+    def start(self, name: str, rank: int, module: str, *arguments: str) -> HostProgram:
         """Start a program on a rank's host."""
         host = self.session.fabric.hosts[rank]
         return self.programs.start(name, self.session.network.pid(host), module, arguments)
@@ -195,7 +195,7 @@ class RunningTraining:
     """A training that runs, and what its ranks have written."""
 
     spec: RankTrainingSpec
-    programs: list[Program]
+    programs: list[HostProgram]
 
     def lines(self, rank: int) -> list[dict[str, Any]]:
         return lines_of(Path(self.spec.folder) / f"rank{rank}.jsonl")

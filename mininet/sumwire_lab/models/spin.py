@@ -44,7 +44,7 @@ class Search(Enum):
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """``violated``: what does not hold, or ''. ``steps``: how that comes about, in the model's words."""
 
     violated: str
@@ -81,7 +81,7 @@ class Searches:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
 
-    def run(self, model: str, defines: Sequence[str], search: Search) -> Found:
+    def run(self, model: str, defines: Sequence[str], search: Search) -> SearchResult:
         """Search a model of the folder models/. Raises LabError if that is not possible, or not exhaustive."""
         source, macros = FOLDER / f"{model}.pml", [f"-D{each}" for each in defines]
         compile_options, options = search.value
@@ -120,12 +120,12 @@ class Searches:
         return text
 
 
-def _read(text: str, steps: str, what: str) -> Found:
+def _read(text: str, steps: str, what: str) -> SearchResult:
     violated = _PROPERTY.search(steps) or _ERROR.search(text)
     errors = _number(r"errors: (\d+)", text, what)
     if not errors and (why := next((each for each in _INCOMPLETE if each in text), None)):
         raise LabError(f"{what}: {why}: make the model smaller, or give it more memory")
-    return Found(
+    return SearchResult(
         violated=violated[1] if violated else "an error that Spin does not name" if errors else "",
         steps=tuple(_STEP.findall(steps)),
         states=int(_number(r"([\d.e+]+) states, stored", text, what)),

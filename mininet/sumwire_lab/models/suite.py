@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.models.catalogue import MODELS, Model
-from sumwire_lab.models.spin import Found, Search, Searches, check_tools
+from sumwire_lab.models.catalogue import MODELS, PromelaModel
+from sumwire_lab.models.spin import Search, Searches, SearchResult, check_tools
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SearchOutcome:
     """``holds``: a whole model has no error, or one without a rule has one."""
 
     task: SearchTask
-    found: Found
+    found: SearchResult
 
     @property
     def holds(self) -> bool:
@@ -64,7 +64,7 @@ def tasks(names: Sequence[str] = ()) -> list[SearchTask]:
     return [task for name in names or known for task in _tasks(known[name])]
 
 
-def _tasks(model: Model) -> list[SearchTask]:
+def _tasks(model: PromelaModel) -> list[SearchTask]:
     whole = [
         SearchTask(
             model.name, "", setting.about + ("" if search is Search.STATES else ", no cycle"), setting.defines, search

@@ -32,6 +32,7 @@ from sumwire_lab.system.processes import killed_after, wait_all, wait_said
 
 if TYPE_CHECKING:
     import sumwire
+    from sumwire.config import JobConfig
 
 MASTER_PORT: Final = 29500
 GROUP_TIMEOUT: Final = timedelta(seconds=WAIT_SECONDS)
@@ -94,6 +95,14 @@ class Rank:
         yield
         dist.destroy_process_group()
 
+    def config(self) -> JobConfig:
+        """The job as this rank's worker has it. Raises LabError if there is no job."""
+        from sumwire.config import load_job
+
+        if self.job_file is None:
+            raise LabError("a worker wants a job, but the network has none: name the ops when you start it")
+        return load_job(self.job_file, worker=self.number)
+
     def job(self, **options: Any) -> sumwire.Job:
         """Join the job as this rank's worker. ``options``: those of :class:`sumwire.Job`.
 
@@ -101,9 +110,7 @@ class Rank:
         """
         import sumwire
 
-        if self.job_file is None:
-            raise LabError("a worker wants a job, but the network has none: name the ops when you start it")
-        return sumwire.Job(sumwire.load_job(self.job_file, worker=self.number), **options)
+        return sumwire.Job(self.config(), **options)
 
 
 def at_place(call: Call, number: int) -> Rank:

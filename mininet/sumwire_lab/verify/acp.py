@@ -21,7 +21,7 @@ from sumwire.lowrank.shapes import MEGABYTE, Sizes
 
 from sumwire_lab.bench import accuracy
 from sumwire_lab.bench.accuracy import Accuracy, TrainingCase, TrainingRow
-from sumwire_lab.bench.benchmark import Context
+from sumwire_lab.bench.benchmark import BenchContext
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, TASKS, TEXT, parse
@@ -236,7 +236,7 @@ def _aggregator(v: Verification) -> list[Check]:
 
 def _accuracy(task: str, v: Verification) -> list[Check]:
     """Measured as in the benchmark. A system that fails is reported and has no time."""
-    suite, context = Accuracy(), Context(BenchOptions(), v.results, v.say)
+    suite, context = Accuracy(), BenchContext(BenchOptions(), v.results, v.say)
     trained: list[TrainingRow] = []
     for system in ACCURACY_SYSTEMS:
         case = TrainingCase(task, system, LINK.mbit, seed=1, quick=False)

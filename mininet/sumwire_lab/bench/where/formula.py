@@ -24,7 +24,7 @@ from sumwire_lab.options.recipes import BASELINE
 
 
 @dataclass(frozen=True)
-class Traffic:
+class WireTraffic:
     """What one all-reduce puts on a worker's link."""
 
     octets: float
@@ -65,14 +65,14 @@ class OneAllReduce:
     cores: int
 
 
-def traffic(system: str, values: int, workers: int) -> Traffic:
+def traffic(system: str, values: int, workers: int) -> WireTraffic:
     """By the wire's format alone: nothing of it is measured."""
     octets = all_reduce_bytes(system, values, workers)
     if system == BASELINE:
-        return Traffic(octets, 2 * (workers - 1))
+        return WireTraffic(octets, 2 * (workers - 1))
     packets = math.ceil(values / BY_NAME[system].values)
     asks = system != "sign" and packets > ONE_TRIP_CHUNKS
-    return Traffic(octets, 2 if asks else 1)
+    return WireTraffic(octets, 2 if asks else 1)
 
 
 def processors_s(costs: Costs, setting: OneAllReduce) -> float:
@@ -82,7 +82,7 @@ def processors_s(costs: Costs, setting: OneAllReduce) -> float:
     return max((setting.workers * host + switch) / setting.cores, host, switch) / costs.busy
 
 
-def seconds(sent: Traffic, costs: Costs, setting: OneAllReduce) -> float:
+def seconds(sent: WireTraffic, costs: Costs, setting: OneAllReduce) -> float:
     """Seconds of one all-reduce."""
     # A step's packet crosses two links one after the other. That is left out: the lab's links let two packets through
     # at once where nothing was sent for a while.
@@ -107,7 +107,7 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedCell:
     """A cell that no constant is from, and the formula's seconds for it."""
 
     cell: Cell
@@ -148,10 +148,10 @@ def fit(record: GridRecord, place: SystemAt) -> Fitted | None:
     return Fitted(_nearest(record, costs, black), frozenset(cell.key for cell in black))
 
 
-def check_fit(record: GridRecord, fitted: Mapping[SystemAt, Fitted]) -> list[Checked]:
+def check_fit(record: GridRecord, fitted: Mapping[SystemAt, Fitted]) -> list[CheckedCell]:
     """All cells that no constant is from."""
     return [
-        Checked(cell, formula_s(record, fitted[key.place].costs, key))
+        CheckedCell(cell, formula_s(record, fitted[key.place].costs, key))
         for key, cell in record.cells.items()
         if key.place in fitted and key not in fitted[key.place].cells
     ]
@@ -162,7 +162,7 @@ def formula_s(record: GridRecord, costs: Costs, key: CellKey) -> float:
     return seconds(_sent(record, key), costs, _setting(record, key))
 
 
-def _sent(record: GridRecord, key: CellKey) -> Traffic:
+def _sent(record: GridRecord, key: CellKey) -> WireTraffic:
     return traffic(key.place.system, key.values, record.workers)
 
 

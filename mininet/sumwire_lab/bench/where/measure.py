@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from sumwire_lab.bench import machine
 from sumwire_lab.bench.allreduce import parse_rates, parse_sizes, rate_text
+from sumwire_lab.bench.exchange_worker import exchanges
 from sumwire_lab.bench.timing import all_reduce_bytes, repeats_of
 from sumwire_lab.bench.where import page, picture
 from sumwire_lab.bench.where.grid import (
@@ -38,7 +39,6 @@ from sumwire_lab.bench.where.grid import (
     too_slow,
     wire_s,
 )
-from sumwire_lab.bench.workers import run_workers
 from sumwire_lab.errors import LabError, MissingToolError, OptionError
 from sumwire_lab.network import switches
 from sumwire_lab.network.topology import require_tools
@@ -48,7 +48,6 @@ from sumwire_lab.run.session import open_session
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system import leftovers
 
-_WORKER: Final = "sumwire_lab.bench.exchange_worker"
 _MEMORY: Final = Path("/proc/meminfo")
 _MILLION: Final = 1e6
 # Of the machine, what a record that is published says.
@@ -127,9 +126,8 @@ def _measured(session: GridSession, grid: Grid, folder: Path) -> list[Cell | Ski
     )
     load = os.getloadavg()[0]
     with open_session(options, kind, folder) as network:
-        workers = run_workers(
+        workers = exchanges(
             network,
-            _WORKER,
             {
                 "exchange": "all-reduce",
                 "system": session.place.system,

@@ -9,7 +9,7 @@ from typing import Final
 
 from sumwire_lab.bench.allreduce import rate_text
 from sumwire_lab.bench.where import formula
-from sumwire_lab.bench.where.formula import Checked, Fitted, OneAllReduce
+from sumwire_lab.bench.where.formula import CheckedCell, Fitted, OneAllReduce
 from sumwire_lab.bench.where.grid import BRIDGE, CellKey, GridRecord, SystemAt
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import BASELINE
@@ -171,7 +171,7 @@ def _constants(fitted: Mapping[SystemAt, Fitted]) -> str:
     return _table(head, rows)
 
 
-def _checks(checked: Sequence[Checked]) -> str:
+def _checks(checked: Sequence[CheckedCell]) -> str:
     outside = [one for one in checked if not one.holds]
     text = (
         f"{len(checked) - len(outside)} of {len(checked)} cells are within {formula.TOLERANCE:.0%} of the formula. "

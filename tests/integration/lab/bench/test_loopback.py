@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.bench import workers
 from sumwire_lab.bench.benchmark import run_here
 from sumwire_lab.bench.interleaved import TurnsCommand
-from sumwire_lab.errors import ProcessDiedError
+from sumwire_lab.study import workers
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, subprocess.Popen[bytes]]:
     """All processes that were started, by the name of their log."""
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    start = workers._started
+    start = workers.started
 
-    def noted(log: Path, *command: str) -> subprocess.Popen[bytes]:
-        processes[log.stem] = start(log, *command)
+    def noted(command: list[str], log: Path, **options: Any) -> subprocess.Popen[bytes]:
+        processes[log.stem] = start(command, log, **options)
         return processes[log.stem]
 
-    monkeypatch.setattr(workers, "_started", noted)
+    monkeypatch.setattr(workers, "started", noted)
     return processes
 
 
@@ -43,11 +42,3 @@ def test_both_ways_are_measured_and_nothing_is_left(started: dict[str, Any]) -> 
 def test_the_automatic_choice_is_measured_first_and_then_kept() -> None:
     (row,) = run_here(TurnsCommand([3000], [None], ["auto"], repeats=4, workers=2), lambda line: None)
     assert row.by_group in (0, 1), "one way for one size"
-
-
-def test_a_worker_that_fails_ends_all(started: dict[str, Any], tmp_path: Path) -> None:
-    """As one that cannot be imported does; without the seconds in which torch is."""
-    with pytest.raises(ProcessDiedError, match=r"worker\d ended with 1"):
-        workers.run_on_loopback(tmp_path, "sumwire_lab.nothing_here", 2, {})
-    assert len(started) == 3
-    assert all(process.poll() is not None for process in started.values())

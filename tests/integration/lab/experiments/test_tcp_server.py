@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 from sumwire_lab.experiments import tcp_server
-from sumwire_lab.experiments.tcp_server import CONTRIBUTION_BYTES, RESULT_BYTES, Server, TcpServer, steps, tuned
+from sumwire_lab.experiments.tcp_server import (
+    CONTRIBUTION_BYTES,
+    RESULT_BYTES,
+    ParameterServer,
+    TcpServer,
+    steps,
+    tuned,
+)
 
 CONTROL = "reno"
 
@@ -30,7 +37,7 @@ def listening() -> socket.socket:
 def test_every_worker_gets_all_results() -> None:
     async def job(listener: socket.socket) -> list[list[float]]:
         told = spec(listener, workers=3)
-        serving = asyncio.ensure_future(Server(told).serve(listener))
+        serving = asyncio.ensure_future(ParameterServer(told).serve(listener))
         done = await asyncio.gather(*(steps(told) for _ in range(3)))
         await serving
         return done
@@ -43,7 +50,7 @@ def test_every_worker_gets_all_results() -> None:
 def test_a_result_waits_for_all_workers_and_no_longer() -> None:
     async def results() -> tuple[int, int]:
         with listening() as listener:
-            server = Server(spec(listener, workers=2, chunks=2, steps=1))
+            server = ParameterServer(spec(listener, workers=2, chunks=2, steps=1))
             serving = asyncio.ensure_future(server.serve(listener))
             ends = [await asyncio.open_connection(*listener.getsockname()) for _ in range(2)]
             (first, give), (_, other) = ends

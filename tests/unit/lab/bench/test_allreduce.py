@@ -15,7 +15,7 @@ import pytest
 import torch
 from sumwire_lab.bench import exchange_worker
 from sumwire_lab.bench.allreduce import AllReduceCommand, PlainRow, size_row
-from sumwire_lab.bench.exchange_worker import AllReduce
+from sumwire_lab.bench.exchange_worker import PlainAllReduce
 from sumwire_lab.bench.timing import all_reduce_bytes
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.run_options import UNLIMITED, RunOptions
@@ -105,7 +105,7 @@ def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pyte
             spin += 1
 
     # This process stands for the switch: the clock of its CPU time is the same as its own.
-    measured = exchange_worker.timed(AllReduce(reduce, 0), 10, 2, [processes.cpu_clock(os.getpid())])
+    measured = exchange_worker.timed(PlainAllReduce(reduce, 0), 10, 2, [processes.cpu_clock(os.getpid())])
     assert len(calls) == 3 and len(set(calls)) == 1, "every repeat gets the tensor as it was"
     assert len(measured["seconds"]) == 2
     assert 0 < measured["cpu_s"] < 2 * sum(measured["seconds"]) + 0.1

@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 import torch
 from sumwire_lab.bench import codec_cost, codec_error
-from sumwire_lab.bench.benchmark import Context
-from sumwire_lab.bench.codec_cost import CodecCost
-from sumwire_lab.bench.codec_error import CODECS, CodecError, estimators, fitted, low_rank, round_trip, top_share_mean
-from sumwire_lab.bench.sizes import Sizes
+from sumwire_lab.bench.benchmark import BenchContext
+from sumwire_lab.bench.codec_cost import CodecCostSuite
+from sumwire_lab.bench.codec_error import (
+    CODECS,
+    CodecErrorSuite,
+    estimators,
+    fitted,
+    low_rank,
+    round_trip,
+    top_share_mean,
+)
+from sumwire_lab.bench.sizes import SizesSuite
 from sumwire_lab.options.bench_options import BenchOptions
 
 
@@ -98,7 +106,7 @@ def row(codec: str, workers: int, nmse: float) -> codec_error.CodecErrorRow:
 
 def test_error_page() -> None:
     rows = [row("thc", 2, 0.02), row("thc", 4, 0.01), row("top-k", 2, 0.3), row("top-k", 4, 0.4), row("vote", 4, 0.9)]
-    shown = CodecError().present([*rows, row("sum32", 4, 1e-15)])
+    shown = CodecErrorSuite().present([*rows, row("sum32", 4, 1e-15)])
     assert shown.tables[0].head == ("codec", "2 workers", "4 workers")
     assert shown.tables[0].rows == (
         ("thc", "0.02", "0.01"),
@@ -123,7 +131,7 @@ def test_cost_page_speaks_of_the_form_in_use_and_the_largest_size() -> None:
         *(cost("fp16", "torch", values, 1.0) for values in (1000, 10**6)),
         *(cost("top-k", "torch", values, 12.0) for values in (1000, 10**6)),
     ]
-    shown = CodecCost().present(rows)
+    shown = CodecCostSuite().present(rows)
     assert len(shown.tables[0].rows) == 4
     assert shown.charts[0].series[0].points == ((1000.0, 100.0), (1e6, 6.0))
     assert shown.behind == (
@@ -140,7 +148,7 @@ def test_costs_are_per_million_values() -> None:
 
 
 def test_quick_plans_are_parts_of_the_full_ones() -> None:
-    for suite in (CodecCost(), CodecError(), Sizes()):
+    for suite in (CodecCostSuite(), CodecErrorSuite(), SizesSuite()):
         full, quick = suite.plan(BenchOptions()), suite.plan(BenchOptions(quick=True))
         assert 0 < len(quick) <= len(full)
         assert len({case.label for case in full}) == len(full)
@@ -149,9 +157,9 @@ def test_quick_plans_are_parts_of_the_full_ones() -> None:
 @pytest.mark.parametrize("name", [*CODECS, *codec_cost.OTHERS])
 def test_every_codecs_cost_can_be_measured(name: str, tmp_path: object) -> None:
     case = codec_cost.CodecCostCase(name, 10_000, "cpu", 1)
-    context = Context(BenchOptions(quick=True), tmp_path, lambda line: None)  # type: ignore[arg-type]
+    context = BenchContext(BenchOptions(quick=True), tmp_path, lambda line: None)  # type: ignore[arg-type]
     threads = torch.get_num_threads()
-    for one in CodecCost().measure(case, context):
+    for one in CodecCostSuite().measure(case, context):
         assert (one.codec, one.values) == (name, 10_000)
         assert one.encode_ms > 0 and one.decode_ms > 0 and one.cpu_ms > 0
     assert torch.get_num_threads() == threads

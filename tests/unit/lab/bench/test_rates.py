@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sumwire_lab.bench import page
 from sumwire_lab.bench.accuracy import PICTURE, Accuracy, RatesCommand, TrainingCase, TrainingRow, rates_chart
-from sumwire_lab.bench.benchmark import Context
+from sumwire_lab.bench.benchmark import BenchContext
 from sumwire_lab.options import arguments
 from sumwire_lab.options.bench_options import BenchOptions
 
@@ -26,13 +26,13 @@ def test_medians_over_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     command = RatesCommand("digits", ["thc", "slow"], [10.0, 100.0], [1, 2, 3], BenchOptions(quick=True))
     asked: list[BenchOptions] = []
 
-    def measure(self: Accuracy, case: TrainingCase, context: Context) -> list[TrainingRow]:
+    def measure(self: Accuracy, case: TrainingCase, context: BenchContext) -> list[TrainingRow]:
         asked.append(context.options)
         return [row(case)]
 
     monkeypatch.setattr(Accuracy, "measure", measure)
     monkeypatch.setattr(page, "svg", lambda drawn: f"<svg>{len(drawn.series)} systems")
-    context = Context(BenchOptions(), tmp_path, lambda _: None)
+    context = BenchContext(BenchOptions(), tmp_path, lambda _: None)
     rows = [one for case in command.plan() for one in command.measure(case, context)]
     assert len(rows) == 12 and asked[0].quick
     assert command.text(rows).splitlines()[1:] == [

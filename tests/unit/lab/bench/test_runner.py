@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 from sumwire_lab.bench import page, runner
-from sumwire_lab.bench.benchmark import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.benchmark import BenchContext, Chart, PageTable, Presentation, Series, Suite
 from sumwire_lab.bench.codec_error import CODECS
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options.bench_options import SUITES, BenchOptions, parse_suites
@@ -47,14 +47,14 @@ class Fake(Suite[Case, Row]):
             raise self.raises["plan"]
         return [Case(label) for label in self.cases]
 
-    def measure(self, case: Case, context: Context) -> list[Row]:
+    def measure(self, case: Case, context: BenchContext) -> list[Row]:
         if case.label in self.raises:
             raise self.raises[case.label]
         return [Row(case.label, 0.5)]
 
     def present(self, rows: Sequence[Row]) -> Presentation:
         series = Series("gloo", tuple((float(k), row.seconds) for k, row in enumerate(rows, start=1)))
-        table = Table("Rows", ("name", "s"), tuple((row.name, str(row.seconds)) for row in rows))
+        table = PageTable("Rows", ("name", "s"), tuple((row.name, str(row.seconds)) for row in rows))
         chart = Chart("A chart", "size, bytes", "time, s", (series,), log_x=True, note="A note.")
         return Presentation((table,), (chart,), (f"{self.name}: slower & dearer",))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from sumwire_lab.bench import accuracy, page_allreduce
 from sumwire_lab.bench.accuracy import Accuracy, speed_up, thinned
-from sumwire_lab.bench.page_allreduce import AllReduce, Scaling, feasible, megabytes
+from sumwire_lab.bench.page_allreduce import AllReduceSuite, ScalingSuite, feasible, megabytes
 from sumwire_lab.options.bench_options import BenchOptions
 
 
@@ -20,15 +20,15 @@ def row(
 
 
 def test_sizes_from_4_kb_to_100_mb_where_the_link_allows() -> None:
-    cases = AllReduce().plan(BenchOptions())
+    cases = AllReduceSuite().plan(BenchOptions())
     assert {case.link_mbit for case in cases} == {10.0, 100.0, 1000.0}
     fast = next(case for case in cases if case.link_mbit == 1000.0)
     assert (megabytes(fast.sizes[0]), megabytes(fast.sizes[-1])) == ("4 KB", "100 MB")
     # 1.5 x 100 MB at 10 Mbit/s take two minutes.
     assert 25_000_000 not in feasible(page_allreduce.SIZES, 10.0)
-    (gone,) = AllReduce().left_out(BenchOptions())
+    (gone,) = AllReduceSuite().left_out(BenchOptions())
     assert gone.startswith("100 MB at 10 Mbit/s")
-    assert len(AllReduce().plan(BenchOptions(quick=True))[0].sizes) == 3
+    assert len(AllReduceSuite().plan(BenchOptions(quick=True))[0].sizes) == 3
 
 
 def test_where_an_all_reduce_loses() -> None:
@@ -36,7 +36,7 @@ def test_where_an_all_reduce_loses() -> None:
         *(row("gloo", values, seconds) for values, seconds in ((1000, 0.001), (10_000, 0.006), (10**6, 0.6))),
         *(row("thc", values, seconds, share=0.5) for values, seconds in ((1000, 0.005), (10_000, 0.009), (10**6, 0.1))),
     ]
-    shown = AllReduce().present(rows)
+    shown = AllReduceSuite().present(rows)
     slower, idle = shown.behind
     assert slower == "At 100 Mbit/s thc is slower than gloo for 4 KB, 40 KB (up to 5.0 times)."
     assert idle.startswith("At 100 Mbit/s and 4 MB thc keeps its link 50% busy, gloo 80%")
@@ -47,13 +47,13 @@ def test_where_an_all_reduce_loses() -> None:
 
 
 def test_rates_have_a_chart_each() -> None:
-    shown = AllReduce().present([row("gloo", 1000, 0.1, 10.0), row("thc", 1000, 0.05, 100.0)])
+    shown = AllReduceSuite().present([row("gloo", 1000, 0.1, 10.0), row("thc", 1000, 0.05, 100.0)])
     assert [chart.title for chart in shown.charts] == ["One all-reduce, 10 Mbit/s", "One all-reduce, 100 Mbit/s"]
     assert shown.behind == ()
 
 
 def test_scaling_plan() -> None:
-    cases = Scaling().plan(BenchOptions())
+    cases = ScalingSuite().plan(BenchOptions())
     gloo = [(case.workers, case.topology) for case in cases if case.system == "gloo"]
     assert gloo == [(2, "star"), (4, "star"), (8, "star"), (16, "star"), (8, "leaf-spine"), (8, "three-level")]
     assert len({case.label for case in cases}) == len(cases)
@@ -61,8 +61,8 @@ def test_scaling_plan() -> None:
 
 def test_an_aggregator_has_no_levels() -> None:
     options = BenchOptions(switch="aggregator")
-    assert {case.topology for case in Scaling().plan(options)} == {"star"}
-    assert Scaling().left_out(options) and not Scaling().left_out(BenchOptions())
+    assert {case.topology for case in ScalingSuite().plan(options)} == {"star"}
+    assert ScalingSuite().left_out(options) and not ScalingSuite().left_out(BenchOptions())
 
 
 def scaled(system: str, workers: int, seconds: float, topology: str = "star") -> page_allreduce.AllReduceRow:
@@ -78,7 +78,7 @@ def test_scaling_page() -> None:
         scaled("gloo", 8, 0.9, "leaf-spine"),
         scaled("thc", 8, 1.8, "leaf-spine"),
     ]
-    shown = Scaling().present(rows)
+    shown = ScalingSuite().present(rows)
     workers, levels = shown.charts
     assert workers.series[1].points == ((2.0, 0.1), (8.0, 0.3))
     assert levels.series[1].points == ((1.0, 0.3), (2.0, 1.8))

@@ -12,7 +12,16 @@ import torch
 from sumwire.codec.oracles import loopback
 from sumwire.codec.tables import for_workers
 from sumwire_lab.bench.benchmark import run_here
-from sumwire_lab.bench.thc_variants import EXACT, Dgc, SparseTopK, TernGrad, ThcCommand, ThcSums, largest, without
+from sumwire_lab.bench.thc_variants import (
+    EXACT,
+    Dgc,
+    SparseTopK,
+    TernGradBaseline,
+    ThcCommand,
+    ThcSums,
+    largest,
+    without,
+)
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments
 from sumwire_lab.options.thc_variants import ABLATIONS, GLOBAL, MINMAX, THC, UNIFORM, ThcOptions, Variant
@@ -108,7 +117,7 @@ def test_a_short_run() -> None:
 
 def test_terngrad_has_no_bias_and_three_values() -> None:
     x = gradients()[:1, :1000].clamp(-2, 2)
-    baseline = TernGrad([600, 400], torch.Generator().manual_seed(1))
+    baseline = TernGradBaseline([600, 400], torch.Generator().manual_seed(1))
     means = torch.stack([baseline.mean(x, step) for step in range(400)])
     assert {len(layer.unique()) for layer in (means[0, :600], means[0, 600:])} == {3}
     assert float((means.mean(dim=0) - x[0]).square().mean()) < 0.02

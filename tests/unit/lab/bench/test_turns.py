@@ -10,7 +10,7 @@ import pytest
 import torch
 from sumwire_lab import cli
 from sumwire_lab.bench import exchange_worker
-from sumwire_lab.bench.exchange_worker import AllReduce, InTurn
+from sumwire_lab.bench.exchange_worker import InTurn, PlainAllReduce
 from sumwire_lab.bench.interleaved import InterleavedCase, InterleavedRow, TurnsCommand, parse_links, turn_rows
 
 
@@ -40,7 +40,7 @@ def test_each_has_its_turn_and_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> Non
         # Of the small ones, all go by the group.
         job.stats.group_operations += len(tensor) == 10
 
-    both = InTurn(AllReduce(gloo, 3), AllReduce(other, 3, job))
+    both = InTurn(PlainAllReduce(gloo, 3), PlainAllReduce(other, 3, job))
     measured = [exchange_worker.timed(both, size, 4) for size in (10, 20)]
     assert [(name, size) for name, size, _ in calls] == [("gloo", 10), ("other", 10)] * 3 + [
         ("gloo", 20),

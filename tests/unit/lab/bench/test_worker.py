@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from sumwire_lab.bench import exchange_worker
-from sumwire_lab.bench.exchange_worker import Exchange
+from sumwire_lab.bench.exchange_worker import TimedExchange
 
 
-class Nothing(Exchange):
+class Nothing(TimedExchange):
     def __init__(self) -> None:
         super().__init__(None)
 
@@ -30,7 +30,7 @@ def repeats(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     """Repeats by size. A million values take this worker a second, and the slowest one two."""
     asked: dict[int, int] = {}
 
-    def timed(work: Exchange, size: int, count: int, switches: Sequence[int] = ()) -> dict[str, Any]:
+    def timed(work: TimedExchange, size: int, count: int, switches: Sequence[int] = ()) -> dict[str, Any]:
         asked[size] = count
         return {"seconds": [size / 1e6] * count}
 

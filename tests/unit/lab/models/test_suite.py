@@ -9,16 +9,16 @@ import re
 import pytest
 from sumwire_lab.errors import OptionError
 from sumwire_lab.models import suite
-from sumwire_lab.models.catalogue import MODELS, Model
-from sumwire_lab.models.spin import FOLDER, Found, Search
+from sumwire_lab.models.catalogue import MODELS, PromelaModel
+from sumwire_lab.models.spin import FOLDER, Search, SearchResult
 from sumwire_lab.models.suite import SearchOutcome, SearchTask
 
-NOTHING = Found("", (), 10, 5, 1.0, 0.1)
-WRONG = Found("no slot is stuck", ("send 0 0", "arrive 0 0"), 10, 5, 1.0, 0.1)
+NOTHING = SearchResult("", (), 10, 5, 1.0, 0.1)
+WRONG = SearchResult("no slot is stuck", ("send 0 0", "arrive 0 0"), 10, 5, 1.0, 0.1)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_every_rule_of_a_model_is_taken_out(model: Model) -> None:
+def test_every_rule_of_a_model_is_taken_out(model: PromelaModel) -> None:
     """Rules that a search names and the model does not know would be taken out nowhere."""
     inside = set(re.findall(r"WITHOUT_(\w+)", (FOLDER / f"{model.name}.pml").read_text()))
     bounds = {each.removeprefix("WITHOUT_") for setting in model.settings for each in setting.defines}
@@ -35,7 +35,7 @@ def test_every_model_of_the_folder_is_searched() -> None:
 
 @pytest.mark.parametrize("rule", ["", "TURN"])
 @pytest.mark.parametrize("found", [NOTHING, WRONG])
-def test_whole_models_have_no_error_and_others_have_one(rule: str, found: Found) -> None:
+def test_whole_models_have_no_error_and_others_have_one(rule: str, found: SearchResult) -> None:
     outcome = SearchOutcome(SearchTask("slot", rule, "about", (), Search.STATES), found)
     assert outcome.holds == (bool(rule) == bool(found.violated))
     assert ("WRONG" in suite.table([outcome])) == (not outcome.holds)

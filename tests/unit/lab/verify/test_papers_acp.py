@@ -12,7 +12,16 @@ import torch
 from sumwire.lowrank.fusion import make_plan
 from sumwire_lab.errors import OptionError
 from sumwire_lab.experiments import acp_modelled, digits_accuracy
-from sumwire_lab.experiments.acp_modelled import ACP, LATE, UNFUSED, VARIANTS, Ends, Link, PowerSgd, Variant
+from sumwire_lab.experiments.acp_modelled import (
+    ACP,
+    LATE,
+    UNFUSED,
+    VARIANTS,
+    AcpTraining,
+    ModelledLink,
+    ModelledPeers,
+    PowerSgd,
+)
 from sumwire_lab.options import acp_options
 from sumwire_lab.options.acp_options import AcpOptions
 from sumwire_lab.training.timing import LateHook
@@ -22,7 +31,7 @@ from torch import Tensor
 
 def all_reduces(name: str) -> tuple[list[bool], int]:
     """Of one step: for every all-reduce, whether the first layer had its gradient; and the tensors to send."""
-    variant = Variant(VARIANTS[name])
+    variant = AcpTraining(VARIANTS[name])
     carried, after = variant.link.reduce, []
     first = next(variant._model.parameters())
 
@@ -48,7 +57,7 @@ def test_each_variant_lacks_what_it_is_named_after() -> None:
 
 
 def test_link_carries_one_buffer_after_the_other() -> None:
-    link = Link()
+    link = ModelledLink()
     link.start_s, link.byte_s = 1000.0, 10.0
     first, second = (link.submit(lambda: link.reduce(torch.zeros(25), 0) and None) for _ in range(2))
     began = link.now()
@@ -72,9 +81,9 @@ def test_turns_measure_every_variant() -> None:
     assert set(turn) == {acp_modelled.COMPUTING, acp_modelled.COMPRESSING, *VARIANTS}
 
 
-def power_sgd() -> tuple[PowerSgd, Ends]:
+def power_sgd() -> tuple[PowerSgd, ModelledPeers]:
     """For one buffer with two matrices and a tensor of one dimension."""
-    ends = Ends()
+    ends = ModelledPeers()
     ends.link.start_s = 1.0
     one = PowerSgd(ends)
     one.plan = make_plan([(6, 4), (5,), (3, 8)], 1, min_compression=1e12)
@@ -97,7 +106,7 @@ def test_power_sgd_sends_two_factors_one_after_the_other_and_keeps_what_is_left(
 
 
 def test_an_all_gather_costs_by_the_workers_and_has_half_the_hops() -> None:
-    ends = Ends()
+    ends = ModelledPeers()
     ends.link.start_s, ends.link.byte_s = 8.0, 1.0
     assert len(ends.gather(torch.zeros(25))) == 4
     assert ends.link._asked == 4.0 + 100 * 4 / 2

@@ -9,7 +9,7 @@ from math import inf
 import pytest
 from helpers.paths import ROOT
 from sumwire_lab.bench.where import formula
-from sumwire_lab.bench.where.formula import Costs, OneAllReduce, Traffic
+from sumwire_lab.bench.where.formula import Costs, OneAllReduce, WireTraffic
 
 THC = Costs(host_s=10e-9, switch_s=1e-9, operation_s=0.001, step_s=0.001, busy=0.8, apart=0.5)
 GLOO = Costs(host_s=5e-9, switch_s=0.0, operation_s=0.0005, step_s=0.0005, busy=0.8, apart=0.5)
@@ -18,14 +18,14 @@ SETTING = OneAllReduce(values=1_024_000, link_mbit=100.0, workers=4, cores=2)
 
 def test_traffic_by_hand() -> None:
     # 1000 packets of 1098 bytes, after the norms.
-    assert formula.traffic("thc", 1_024_000, 4) == Traffic(1_098_000, 2)
+    assert formula.traffic("thc", 1_024_000, 4) == WireTraffic(1_098_000, 2)
     # A ring of four has six hops; 1.5 times 4,096,000 bytes in segments of 1448, frames of 1514.
-    assert formula.traffic("gloo", 1_024_000, 4) == Traffic(6_424_044, 6)
+    assert formula.traffic("gloo", 1_024_000, 4) == WireTraffic(6_424_044, 6)
     # Up to 32 packets the norms go with the tensor. Signs have none.
     assert formula.traffic("thc", 32 * 1024, 4).steps == 1
     assert formula.traffic("thc", 32 * 1024 + 1, 4).steps == 2
     assert formula.traffic("sum32", 33 * 256, 4).steps == 2
-    assert formula.traffic("sign", 33 * 8192, 4) == Traffic(33 * 1098, 1)
+    assert formula.traffic("sign", 33 * 8192, 4) == WireTraffic(33 * 1098, 1)
 
 
 def test_wire_by_hand() -> None:
@@ -53,7 +53,7 @@ def test_seconds_by_hand() -> None:
     assert gloo == pytest.approx(0.52394852)
     # Where processors are the longer, half of the wire is hidden behind them: 0.002 + 0.03066 + 0.5 * 0.00872
     fast = OneAllReduce(1_024_000, 1000.0, 4, 2)
-    assert formula.seconds(Traffic(1_090_000, 2), THC, fast) == pytest.approx(0.03702)
+    assert formula.seconds(WireTraffic(1_090_000, 2), THC, fast) == pytest.approx(0.03702)
 
 
 def test_the_pages_example_is_this_one() -> None:
