@@ -33,8 +33,8 @@ SOURCES = ("pyproject.toml", "README.md", "LICENSE", "p4src/build", *CODE)
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "prebuilt")
 # Those that the host library and the aggregator load.
 KERNELS = (
-    "sumwire.codec.kernels", "sumwire.aggregator.kernels", "sumwire.wire.kernels",
-    "sumwire.wire.authentication.kernels", "sumwire.transport.kernels", "sumwire.blind.kernels",
+    "sumwire.codec.kernels", "sumwire.aggregator.kernels", "sumwire.wire.messages", "sumwire.transport.steady",
+    "sumwire.blind.masks",
 )  # fmt: skip
 GLIBC_OLDEST = (2, 17)
 
@@ -95,7 +95,7 @@ def _recipes() -> list[Recipe]:
     with recorded() as recipes:
         for name in KERNELS:
             module = importlib.import_module(name)
-            if module._library() is None:
+            if (module.NATIVE.kernels() if hasattr(module, "NATIVE") else module._library()) is None:
                 raise SystemExit(f"{name}: not compiled here; see the warning above")
     return recipes
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a tensor may be missing: the public names of :mod:`sumwire.transport.delivery`."""
+"""How much of a tensor may be missing: the public names of :mod:`sumwire.transport.options`."""
 
-from sumwire.transport.delivery import (
+from sumwire.transport.options import (
     Delivery,
     Divisor,
 )

@@ -22,9 +22,8 @@ import sumwire.job.meeting
 import sumwire.job.rounds
 import sumwire.job.session
 import sumwire.lifecycle
-import sumwire.transport.catchup.askers
-import sumwire.transport.catchup.recovery_service
 import sumwire.transport.link
+import sumwire.transport.recovery_service
 import sumwire.wire.batch
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sumwire.transport.udp import Transport
@@ -65,11 +64,11 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
     others: list[tuple[object, dict[str, Any]]] = [
         (_transport.link, {"socket": given["socket"], "select": given["select"]}),
         (
-            _transport.catchup.recovery_service,
+            _transport.recovery_service,
             {name: given[name] for name in ("socket", "select", "os")}
             | {"time": Instead(time, monotonic=machine.world.clock)},
         ),
-        (_transport.catchup.askers, {"secrets": chance}),
+        (_transport.recovery_service, {"secrets": chance}),
         (_job.greeting, {"secrets": chance}),
         (_blind.keys, {"secrets": chance, "X25519PrivateKey": Instead(X25519PrivateKey, generate=private_key)}),
         (sumwire.wire.batch, {"calls": lambda: (machine.sendmmsg, machine.recvmmsg), "kernels": lambda: kernels}),

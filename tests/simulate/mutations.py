@@ -29,12 +29,12 @@ from sumwire.job.member import Member
 from sumwire.job.standing import Standing
 from sumwire.transport import udp
 from sumwire.transport.buffers import Buffers
-from sumwire.transport.catchup.recovery import Recovery
-from sumwire.transport.timers import Timers
-from sumwire.transport.turns import Turns
+from sumwire.transport.recovery import Recovery
+from sumwire.transport.retransmission import Timers
+from sumwire.transport.scheduling import Turns
 from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import NOTHING, Window
-from sumwire.wire.authentication.tags import Tags
+from sumwire.wire.authentication import Tags
 from sumwire_controller.derive import desired
 from torch import Tensor
 

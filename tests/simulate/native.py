@@ -8,16 +8,13 @@ import ctypes
 import errno
 import functools
 from ctypes import c_int, c_uint, c_void_p
-from pathlib import Path
 from typing import Any, Final
 
-import nativelib
-import sumwire.wire.kernels
-from sumwire.native import constants_header
+from nativelib.declarations import Native
+from sumwire.wire.messages import NATIVE
 
 from simulate.machine import Machine
 
-_FOLDER: Final = Path(sumwire.wire.kernels.__file__).parent / "native"
 _RECEIVE: Final = ctypes.CFUNCTYPE(c_int, c_int, c_void_p, c_uint, c_int, c_void_p, use_errno=True)
 _CALLS: Final = """
 int (*simulated)(int, void *, unsigned, int, void *);
@@ -28,15 +25,9 @@ int simulated_recvmmsg(int socket, void *messages, unsigned most, int flags, voi
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
-    built = nativelib.build(
-        "sumwire-wire-simulated",
-        sorted(_FOLDER.glob("*.c")),
-        generated={"constants.h": constants_header(sumwire.wire.kernels.CONSTANTS), "calls.c": _CALLS},
-        includes=[_FOLDER],
-        flags=["-O1", "-Drecvmmsg=simulated_recvmmsg"],
-    )
-    return sumwire.wire.kernels.declared(nativelib.load(built))
+def _library() -> Native:
+    flags = ["-O1", "-Drecvmmsg=simulated_recvmmsg"]
+    return NATIVE.load("sumwire-wire-simulated", flags, {"calls.c": _CALLS})
 
 
 class Kernels:
@@ -46,10 +37,11 @@ class Kernels:
         self._machine = machine
         self._error: BaseException | None = None
         self._library = _library()
+        self.trains_out, self.arrivals_in = self._library.trains_out, self._library.arrivals_in
         self.trains_cut = self._library.trains_cut
         # Kept alive: C calls it.
         self._receive = _RECEIVE(self._recvmmsg)
-        c_void_p.in_dll(self._library, "simulated").value = ctypes.cast(self._receive, c_void_p).value
+        c_void_p.in_dll(self._library.library, "simulated").value = ctypes.cast(self._receive, c_void_p).value
 
     def arrivals_collect(self, *arguments: Any) -> int:
         result: int = self._library.arrivals_collect(*arguments)

@@ -19,7 +19,7 @@ import numpy as np
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
 from sumwire.multihop.statistics import Signs
-from sumwire.wire.header import Header, pack, unpack
+from sumwire.wire.packets import Header, pack, unpack
 from sumwire_controller.deploy.operations import apply
 from sumwire_controller.parse.files import parse_config
 from sumwire_protocol import constants as p4

@@ -12,10 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from sumwire.multihop import hops
-from sumwire.multihop.draws import Bits, Draws
-from sumwire.multihop.merge import merge, reservoir_form
-from sumwire.multihop.simulate import SimulatedSigns
+from sumwire.multihop import sign_hops as hops
+from sumwire.multihop.sign_hops import Bits, Draws, SimulatedSigns, merge, reservoir_form
 from sumwire.multihop.statistics import BIAS_MAX, Signs, Source, judge, largest_value_bias
 
 from .networks import Network, Node, soft_network

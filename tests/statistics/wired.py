@@ -17,7 +17,7 @@ import grpc
 import numpy as np
 from helpers.packet import rigs
 from sumwire.multihop.statistics import Signs
-from sumwire.wire.header import unpack
+from sumwire.wire.packets import unpack
 from sumwire_controller.deploy.operations import apply
 from sumwire_controller.parse.files import parse_config
 from sumwire_protocol import constants as p4

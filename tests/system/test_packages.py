@@ -35,7 +35,7 @@ COMMANDS = {"aggregator": "sumwire-aggregator", "switch": "softswitch", "control
 KERNELS = """
 import logging, sys
 logging.basicConfig(level=logging.WARNING, stream=sys.stdout)
-import sumwire.wire.kernels, sumwire.transport.kernels, sumwire.aggregator.kernels, sumwire.wire.authentication.kernels
+import sumwire.wire.messages, sumwire.transport.steady, sumwire.aggregator.kernels, sumwire.wire.authentication
 for module in ("wire", "transport", "aggregator", "wire.authentication"):
     print(module, sys.modules[f"sumwire.{module}.kernels"]._library() is not None)
 """
@@ -186,7 +186,7 @@ def test_the_images_steps_in_a_bare_debian(role: str, compiled: Path, bare: Path
     assert told.startswith(COMMANDS[role])
     if role != "switch":
         # The compiled kernels are used: there is no compiler.
-        library = "import sumwire.wire.kernels as kernels; print(kernels._library() is not None)"
+        library = "import sumwire.wire.messages as kernels; print(kernels._library() is not None)"
         environment_ = ["env", "NATIVELIB_CACHE=/var/cache/sumwire"]
         assert run([*as_user, *environment_, "/opt/sumwire/bin/python", "-c", library], tmp_path) == "True\n"
 

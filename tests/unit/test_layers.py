@@ -236,7 +236,7 @@ def test_the_picture_has_every_folder_in_its_order(package: str) -> None:
 @pytest.mark.parametrize(
     ("module", "target"),
     [
-        ("sumwire.wire.header", "sumwire.codec.thc"),
+        ("sumwire.wire.packets", "sumwire.codec.thc"),
         ("sumwire.codec.base", "sumwire.transport.window"),
         ("sumwire.errors", "sumwire"),
         ("sumwire.job.job", "sumwire.cli"),

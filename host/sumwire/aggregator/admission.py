@@ -17,9 +17,8 @@ from sumwire_protocol.ops import OPS, Op, Payload
 
 from sumwire.aggregator.batches import Batch
 from sumwire.aggregator.state import State
-from sumwire.wire.authentication.reference import tags_of
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
-from sumwire.wire.packets import cuts_of, headers
+from sumwire.wire.authentication import tags_of
+from sumwire.wire.packets import HEADER_BYTES, WORD_BYTES, cuts_of, headers
 
 FROM_WORKERS: Final = (p4.KIND_CONTRIBUTE, p4.KIND_PROBE)
 FROM_ABOVE: Final = (p4.KIND_RESULT, p4.KIND_STALE, p4.KIND_REFUSED)

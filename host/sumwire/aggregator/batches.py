@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.wire import controls
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.messages import address_of
+from sumwire.wire.packets import HEADER_BYTES, WORD_BYTES
 
 WORDS_BYTES: Final = p4.SLOT_WORDS * WORD_BYTES
 # Of a reply: words, and an authentication tag behind them.

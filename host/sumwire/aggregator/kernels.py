@@ -20,10 +20,8 @@ from sumwire_protocol.ops import OPS
 
 from sumwire.aggregator import batches, folds
 from sumwire.native import SWITCH, switched_off
-from sumwire.wire.authentication.kernels import FOLDER
-from sumwire.wire.header import HEADER_BYTES
-from sumwire.wire.kernels import CONTROLS_FOLDER
-from sumwire.wire.packets import headers
+from sumwire.wire.messages import NATIVE as WIRE
+from sumwire.wire.packets import HEADER_BYTES, headers
 from sumwire.wire.trains import TRAIN_BYTES
 
 # The most replies of a train where the packets came one by one.
@@ -183,7 +181,7 @@ def _build() -> Path:
     lines.append(f"#define OP_TABLE {{{', '.join(words)}}}")
     text = "\n".join(("#pragma once", *lines, ""))
     sources = sorted(_FOLDER.glob("*.c"))
-    includes = [_FOLDER, FOLDER, CONTROLS_FOLDER]
+    includes = [_FOLDER, WIRE.folder]
     return nativelib.build(
         "sumwire-aggregator", sources, generated={"constants.h": text}, includes=includes, flags=["-O3"]
     )

@@ -28,10 +28,9 @@ from sumwire.aggregator.admission import (
 )
 from sumwire.aggregator.batches import WORDS_BYTES, Batch, Replies
 from sumwire.aggregator.state import State
-from sumwire.wire.authentication.reference import tags_of
-from sumwire.wire.controls import are_marked
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
-from sumwire.wire.packets import chunks_of, cuts_of, first_byte, headers
+from sumwire.wire.authentication import tags_of
+from sumwire.wire.messages import are_marked
+from sumwire.wire.packets import HEADER_BYTES, WORD_BYTES, chunks_of, cuts_of, first_byte, headers
 
 Numbers = NDArray[np.intp]
 # The slot is complete: all workers get the result, or the aggregator above the partial one.

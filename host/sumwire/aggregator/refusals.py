@@ -26,8 +26,7 @@ from sumwire.aggregator.admission import FROM_WORKERS
 from sumwire.aggregator.batches import Batch, Refusal
 from sumwire.aggregator.jobs import Part, Seat
 from sumwire.aggregator.state import State, unpacked_address
-from sumwire.wire.header import HEADER_BYTES
-from sumwire.wire.packets import chunks_of, first_byte, headers
+from sumwire.wire.packets import HEADER_BYTES, chunks_of, first_byte, headers
 
 _GAP_S: Final = p4.REFUSAL_GAP_US / 1e6
 _CLEARED: Final = ("contributors", "flags", "words")

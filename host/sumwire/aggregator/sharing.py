@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.sockets import received
-from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.messages import MESSAGE, VECTOR, address_of, calls, checked
-from sumwire.wire.packets import headers
+from sumwire.wire.packets import HEADER_BYTES, headers
 from sumwire.wire.trains import TRAIN_ROWS
 
 # Consecutive slots of one process: 2**6, as many as the longest train has datagrams.

@@ -23,9 +23,20 @@ from sumwire.aggregator.batches import PAYLOAD_BYTES, PLAIN_REPLY, ROW_BYTES, Ba
 from sumwire.aggregator.core import reply_arrays
 from sumwire.aggregator.kernels import TO_SINGLES, DatagramArrays, MessageArrays
 from sumwire.wire.batch import receive_trains
-from sumwire.wire.controls import CONTROLS_BYTES, ReceivedControls, ask_for_tos
-from sumwire.wire.header import HEADER_BYTES
-from sumwire.wire.messages import MESSAGE, NO_TRAINS, NOTHING_THERE, UDP_SEGMENT, VECTOR, address_of, calls, checked
+from sumwire.wire.messages import (
+    CONTROLS_BYTES,
+    MESSAGE,
+    NO_TRAINS,
+    NOTHING_THERE,
+    UDP_SEGMENT,
+    VECTOR,
+    ReceivedControls,
+    address_of,
+    ask_for_tos,
+    calls,
+    checked,
+)
+from sumwire.wire.packets import HEADER_BYTES
 from sumwire.wire.trains import TRAIN_BYTES, TRAIN_ROWS, Arrivals
 
 # The size of struct sockaddr_in, and the offsets of its port and address.

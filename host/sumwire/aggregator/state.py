@@ -19,7 +19,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
 
 from sumwire.aggregator.jobs import Above, Part
-from sumwire.wire.authentication.keys import KEY, key_record
+from sumwire.wire.authentication import KEY, key_record
 
 # Unknown senders share this many rows, so that forged addresses take no memory.
 _STRANGERS: Final = 16

@@ -38,10 +38,8 @@ from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal
 from sumwire.aggregator.jobs import Above, Part
 from sumwire.aggregator.state import Shared, packed_address
 from sumwire.wire import Header, pack
-from sumwire.wire.authentication.keys import key_record
-from sumwire.wire.authentication.reference import tags_of
-from sumwire.wire.header import HEADER_BYTES
-from sumwire.wire.packets import chunks_of, first_byte, headers
+from sumwire.wire.authentication import key_record, tags_of
+from sumwire.wire.packets import HEADER_BYTES, chunks_of, first_byte, headers
 
 ASK_S: Final = 1.0
 # Until the first answer, and in doubt.

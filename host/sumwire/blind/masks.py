@@ -9,6 +9,9 @@ the masks cancel in the sum of all workers, and in no sum of fewer.
 A chunk's place in the streams is used once: places only rise. A retransmission is the same packet, masked already; what
 is encoded anew has a sequence number of its own; a new run has keys of its own.
 
+:class:`Lanes` let packets of THC and VOTE travel as packets of SUM32, which alone can be masked. C does the work;
+without a compiler, or with SUMWIRE_NATIVE=0, numpy does.
+
 Example: workers 0 and 1, one element each, 5 and 7, and their stream's number is 100. They send 105 and -93; the sum is
 12.
 """
@@ -16,7 +19,9 @@ Example: workers 0 and 1, one element each, 5 and 7, and their stream's number i
 from __future__ import annotations
 
 import hmac
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -25,11 +30,23 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import SUM32
+from sumwire_protocol.ops import SUM32, THC, VOTE, Op
 
-from sumwire.blind.kernels import kernels
+from sumwire.codec.errors import CodecError
+from sumwire.codec.layout import pack_index_planes, unpack_index_planes
 from sumwire.errors import MaskReuseError
+from sumwire.native import NativeFolder
 
+NATIVE: Final = NativeFolder(
+    "sumwire-blind",
+    Path(__file__).parent / "native",
+    {
+        "BLIND_WORD_BYTES": p4.WORD_BYTES,
+        "BLIND_WORDS": p4.SLOT_WORDS,
+        "BLIND_INDEX_PLANES": p4.THC_INDEX_PLANES,
+    },
+    without="numpy masks contributions, at a higher price than C",
+)
 CHUNK_BYTES: Final = SUM32.up.words * p4.WORD_BYTES
 _AES_BYTES: Final = 16
 _BLOCKS: Final = CHUNK_BYTES // _AES_BYTES
@@ -102,7 +119,7 @@ class Stream:
 
 def _add(payload: NDArray[np.uint8], stream: NDArray[np.uint8], *, adds: bool) -> None:
     """Add the numbers of a stream to elements, or subtract them. payload may have any stride between chunks."""
-    native = kernels()
+    native = NATIVE.kernels()
     if native is not None:
         native.blind_add(payload.ctypes.data, payload.strides[0], len(payload), stream.ctypes.data, int(adds))
         return
@@ -111,3 +128,99 @@ def _add(payload: NDArray[np.uint8], stream: NDArray[np.uint8], *, adds: bool) -
         elements += numbers
     else:
         elements -= numbers
+
+
+_INDICES: Final = 1 << p4.THC_INDEX_PLANES
+_COUNTER_BITS: Final = 4
+
+
+class Lanes(ABC):
+    """The packets of one op as packets of SUM32. ``op``: of whose words they take the place, with as many values."""
+
+    op: Op
+
+    @abstractmethod
+    def up(self, words: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+        """Write the op's words of a host, uint8 (chunks, up words, 128), as elements to ``out``, uint8 (chunks, 8,
+        128) with any stride between chunks."""
+
+    @abstractmethod
+    def down(self, sums: NDArray[np.uint8], workers: int) -> NDArray[np.uint8]:
+        """Return what the op would have sent down, uint8 (chunks, down words, 128), from sums of elements of all
+        workers, uint8 (chunks, 8, 128)."""
+
+
+class TableLanes(Lanes):
+    """THC's. ``table``: at most 16 values of at most 255."""
+
+    op = THC
+
+    def __init__(self, table: tuple[int, ...]) -> None:
+        self._table = np.zeros(_INDICES, np.uint8)
+        self._table[: len(table)] = table
+
+    def up(self, words: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+        native = NATIVE.kernels()
+        if native is None:
+            out[:] = self._table[unpack_index_planes(words)].reshape(out.shape)
+            return
+        planes = np.ascontiguousarray(words)
+        native.blind_to_lanes(
+            planes.ctypes.data, len(planes), self._table.ctypes.data, out.ctypes.data, out.strides[0]
+        )  # fmt: skip
+
+    def down(self, sums: NDArray[np.uint8], workers: int) -> NDArray[np.uint8]:
+        native = NATIVE.kernels()
+        if native is None:
+            return pack_index_planes(np.ascontiguousarray(sums).reshape(len(sums), -1), p4.SLOT_WORDS)
+        planes = np.empty((len(sums), THC.down.words, p4.WORD_BYTES), np.uint8)
+        native.blind_to_planes(sums.ctypes.data, sums.strides[0], len(sums), planes.ctypes.data)
+        return planes
+
+
+class VoteLanes(Lanes):
+    """VOTE's."""
+
+    op = VOTE
+
+    def up(self, words: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+        plus = np.unpackbits(np.ascontiguousarray(words).reshape(len(words), -1), axis=1)
+        out[:] = (plus[:, ::2] << _COUNTER_BITS | plus[:, 1::2]).reshape(out.shape)
+
+    def down(self, sums: NDArray[np.uint8], workers: int) -> NDArray[np.uint8]:
+        octets = np.ascontiguousarray(sums).reshape(len(sums), -1)
+        counts = np.stack([octets >> _COUNTER_BITS, octets & ((1 << _COUNTER_BITS) - 1)], axis=2)
+        plus = counts.reshape(len(sums), -1) * 2 >= workers
+        return np.packbits(plus, axis=1).reshape(len(sums), VOTE.down.words, p4.WORD_BYTES)
+
+
+_ELEMENTS: Final = SUM32.values
+
+
+class Places:
+    """Room for ``count`` numbers of each worker in the chunks from ``sequence`` on."""
+
+    def __init__(self, masks: Masks, sequence: int, count: int, *, worker: int, workers: int) -> None:
+        self.chunks = -(-count * workers // _ELEMENTS)
+        self._hidden = masks.places(sequence, self.chunks)
+        self._count = count
+        self._worker = worker
+        self._workers = workers
+
+    def pack(self, own: NDArray[np.uint32]) -> NDArray[np.uint8]:
+        """This worker's payload, uint8 (chunks, 8, 128), with its numbers, shape (count,)."""
+        elements = np.zeros(self.chunks * _ELEMENTS, ">u4")
+        here = slice(self._worker * self._count, (self._worker + 1) * self._count)
+        elements[here] = own + self._hidden[here]
+        return elements.view(np.uint8).reshape(self.chunks, SUM32.up.words, p4.WORD_BYTES)
+
+    def unpack(self, words: NDArray[np.uint8]) -> NDArray[np.uint32]:
+        """The numbers of all workers, shape (workers, count), from the sums, uint8 (chunks, 8, 128).
+
+        Raises CodecError for what no workers can have sent.
+        """
+        elements = np.ascontiguousarray(words).reshape(-1).view(">u4").astype(np.uint32)
+        filled = self._workers * self._count
+        if bool(elements[filled:].any()):
+            raise CodecError("numbers of workers: an element that belongs to no worker is not 0")
+        return (elements[:filled] - self._hidden[:filled]).reshape(self._workers, self._count)

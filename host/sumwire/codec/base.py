@@ -22,7 +22,7 @@ from sumwire.codec.errors import CodecError, CountError, StageError
 from sumwire.codec.kernels import kernels
 from sumwire.codec.memory import Recycler
 from sumwire.codec.scales import Scales
-from sumwire.codec.values import result_dtype, runs
+from sumwire.codec.values import expect_residual, residual_expected, result_dtype, runs
 
 # Values whose squares are held at a time.
 _NORM_VALUES: Final = 1 << 17
@@ -69,7 +69,7 @@ class CodecRound(ABC):
         self._info = codec.info
         self._memory = codec.memory
         self._x = x
-        # Of a tensor on a GPU, where the result goes too (sumwire.codec.staging).
+        # Of a tensor on a GPU, where the result goes too (sumwire.codec.base).
         self._pinned = x.is_pinned()
         self.length = len(x)
         self.chunks = chunks
@@ -357,7 +357,7 @@ class GradientCodec(ABC):
     """Makes rounds. It keeps no state of them but memory for reuse, so several threads may use it.
 
     `scales`: how it carries scales from one tensor to the next; None if it does not. `staged`: whether its kernels do
-    so much more than torch that tensors of GPUs are brought to them (:mod:`sumwire.codec.staging`).
+    so much more than torch that tensors of GPUs are brought to them (:mod:`sumwire.codec.base`).
     """
 
     info: ClassVar[CodecInfo]
@@ -396,3 +396,17 @@ class GradientCodec(ABC):
         """Return what stays of a flat tensor that is in no sum: all of it that is finite, a new tensor of the result's
         dtype."""
         return torch.nan_to_num(x.detach().to(result_dtype(x)), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def staged(codec: GradientCodec, x: Tensor) -> Tensor:
+    """Return what the codec is to be given for a flat tensor: itself, or for one on a GPU its copy in pinned memory, if
+    that is faster. Results have the same bits."""
+    if not x.is_cuda or not codec.staged or x.layout != torch.strided:
+        return x
+    if kernels(torch.empty(0, dtype=x.dtype, device="cpu")) is None:
+        return x
+    # Pinned memory belongs to a context: that of this GPU, whichever is the thread's current one.
+    with torch.cuda.device(x.device):
+        host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True, device="cpu")
+    host.copy_(x.detach())
+    return expect_residual(host) if residual_expected(x) else host

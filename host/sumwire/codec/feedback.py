@@ -16,7 +16,7 @@ from torch import Tensor
 from sumwire.checkpoint import Content, Saved
 from sumwire.codec.errors import FeedbackShapeError
 from sumwire.codec.memory import Recycler
-from sumwire.codec.norms import add
+from sumwire.codec.scales import add
 from sumwire.codec.values import expect_residual
 from sumwire.errors import UsageError
 

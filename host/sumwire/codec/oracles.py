@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
 from torch import Tensor
 
-from sumwire.codec import planes, tables
+from sumwire.codec import layout, tables
 from sumwire.codec.rotation import rotate
 from sumwire.codec.seeds import SignStream
 from sumwire.codec.tables import PUBLISHED_GRANULARITY, PUBLISHED_TABLE
@@ -31,10 +31,10 @@ TOLERANCE: Final = 0.03
 def sum_words(table: tables.ThcTable, contributions: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     """Return the sum planes (chunks, 8, 128) that a switch makes of the workers' index planes (chunks, 4, 128)."""
     # Planes a table does not use are zero, but another worker's bits are not trusted to be.
-    lookup = np.zeros(2**planes.INDEX_PLANES, np.int64)
+    lookup = np.zeros(2**layout.INDEX_PLANES, np.int64)
     lookup[: len(table.values)] = table.values
-    total = sum(lookup[planes.unpack_index_planes(words)] for words in contributions)
-    return planes.pack_index_planes(np.asarray(total).astype(np.uint8), planes.SUM_PLANES)
+    total = sum(lookup[layout.unpack_index_planes(words)] for words in contributions)
+    return layout.pack_index_planes(np.asarray(total).astype(np.uint8), layout.SUM_PLANES)
 
 
 def begin_all(table: tables.ThcTable, gradients: Sequence[Tensor], block: int | None = None) -> list[ThcRound]:

@@ -13,15 +13,19 @@ Error bound: 2**(E - s - 1) a value, that is at most 2**-s times the block's lar
 value up and down, and 1/8 bit for the exponents.
 
 A block in which a worker has NaN or infinity has NOT_FINITE for its exponent, and becomes NaN on all workers.
+
+:class:`Fields` are small counts, several to an element of a SUM32 chunk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
 import torch
+from nativelib.declarations import Native
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import MAX32, SUM32
@@ -29,11 +33,60 @@ from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.kernels import kernels
+from sumwire.codec.kernels import float32, kernels, threads
 from sumwire.codec.scales import ExponentScales
-from sumwire.codec.sum32_native import NativeForm
 from sumwire.codec.values import NOT_FINITE, check_kind, not_finite, runs
 from sumwire.numeric import is_whole
+
+
+@dataclass(frozen=True, slots=True)
+class NativeForm:
+    """``most``: the largest magnitude in units of fixed point. Units are powers of two by chunk: their exponents,
+    int64 of shape (chunks, 1)."""
+
+    kernels: Native
+    most: float
+
+    def exponents(self, x: Tensor, chunks: int, bias: int) -> NDArray[np.uint32]:
+        """Return the biased exponent of every chunk's largest magnitude."""
+        values, found = float32(x), np.empty(chunks, np.uint32)
+        self.kernels.codec_sum32_exponents(values.data_ptr(), len(values), bias, found.ctypes.data)
+        return found
+
+    def encode(self, x: Tensor, unit: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+        """Write x, the values of a part, in fixed point to ``out``."""
+        values, to_units = float32(x), _factors(-unit)
+        self.kernels.codec_sum32_encode(
+            values.data_ptr(), len(values), to_units.ctypes.data, self.most,
+            out.ctypes.data, out.strides[0], threads(),
+        )  # fmt: skip
+
+    def decode(
+        self, words: NDArray[np.uint8], divisors: NDArray[np.int64], unit: NDArray[np.int64], target: Tensor
+    ) -> None:
+        """Write sums divided by their divisors to ``target``, a part of the result."""
+        from_units = _factors(unit)
+        self.kernels.codec_sum32_decode(
+            words.ctypes.data, words.strides[0], divisors.ctypes.data, from_units.ctypes.data,
+            target.data_ptr(), len(target), threads(),
+        )  # fmt: skip
+
+    def residual(self, x: Tensor, unit: NDArray[np.int64], included: NDArray[np.bool_] | None, target: Tensor) -> None:
+        """Write what fixed point leaves out of x to ``target``; all of a chunk that is not included."""
+        values, to_units, from_units = float32(x), _factors(-unit), _factors(unit)
+        mask = None if included is None else np.ascontiguousarray(included)
+        self.kernels.codec_sum32_residual(
+            values.data_ptr(), len(values), to_units.ctypes.data, from_units.ctypes.data, self.most,
+            None if mask is None else mask.ctypes.data, target.data_ptr(), threads(),
+        )  # fmt: skip
+
+
+def _factors(exponents: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return two factors for each power of two, shape (chunks, 2)."""
+    half = exponents // 2
+    factors: NDArray[np.float64] = np.ldexp(1.0, np.concatenate([half, exponents - half], axis=1))
+    return factors
+
 
 CHUNK_VALUES: Final = SUM32.values
 WORKERS_MAX: Final = 255
@@ -219,3 +272,56 @@ def _exponents(values: NDArray[np.float64]) -> NDArray[np.uint32]:
     largest = np.abs(values).max(axis=1, initial=0.0)
     exponents = np.where(largest > 0, np.frexp(largest)[1] + EXPONENT_BIAS, 0)
     return np.where(np.isfinite(largest), exponents, NOT_FINITE).astype(np.uint32)
+
+
+_ELEMENTS: Final = SUM32.values
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Small counts, several to an element of a SUM32 chunk, so that integer sums add them all without a carry.
+
+    Value i of a chunk is field i // 256 of element i % 256; field 0 has the lowest bits. The highest bit of an element
+    stays 0. Example: fields of 6 bits are 5 to an element, 1280 values to a chunk. Three workers that send 2, 2 and 1
+    in field 1 add up to 5 << 6.
+
+    Fields of ``bits`` bits."""
+
+    bits: int
+
+    @property
+    def number(self) -> int:
+        """Fields of an element."""
+        return (p4.ELEMENT_BITS - 1) // self.bits
+
+    @property
+    def most(self) -> int:
+        """The largest sum of a field."""
+        return (1 << self.bits) - 1
+
+    @property
+    def chunk_values(self) -> int:
+        """Values of a chunk."""
+        return self.number * _ELEMENTS
+
+    def info(self, name: str, preliminary_op: int | None = None) -> CodecInfo:
+        """Of a codec whose payload they are."""
+        return CodecInfo(name, SUM32.code, SUM32.up.words, SUM32.down.words, self.chunk_values, preliminary_op)
+
+    def pack(self, values: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """Return values of whole chunks, flat, as words of shape (chunks, 8, 128)."""
+        shaped = values.reshape(-1, self.number, _ELEMENTS)
+        return pack_elements((shaped << self._shifts()).sum(axis=1, dtype=np.int32).reshape(-1))
+
+    def check_counts(self, counts: NDArray[np.int64], each: int) -> None:
+        """Raise CodecError for a chunk of more contributors, which send at most ``each``, than a field has room for."""
+        if counts.max(initial=0) * each > self.most:
+            raise CodecError(f"count {counts.max()}: a field holds at most {self.most // each} contributions")
+
+    def unpack(self, words: NDArray[np.uint8]) -> NDArray[np.int32]:
+        """Return the sums of chunks, shape (chunks, values)."""
+        elements = unpack_elements(words, len(words) * _ELEMENTS).reshape(-1, 1, _ELEMENTS)
+        return ((elements >> self._shifts()) & self.most).reshape(len(words), -1)
+
+    def _shifts(self) -> NDArray[np.int32]:
+        return (self.bits * np.arange(self.number, dtype=np.int32))[:, None]

@@ -30,12 +30,10 @@ from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError, CountError, NormRangeError, SumRangeError
 from sumwire.codec.kernels import kernels
 from sumwire.codec.layout import CHUNK_VALUES, Layout, check_block, layout
-from sumwire.codec.norms import add_halves, square_sums, wide_square_sums
-from sumwire.codec.scales import NORM_PLANES, NormScales
+from sumwire.codec.scales import NORM_PLANES, NormScales, add_halves, square_sums, wide_square_sums
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import ThcTable
-from sumwire.codec.thc_native import NativeForm, usual_norms
-from sumwire.codec.thc_torch import Left, TorchForm
+from sumwire.codec.thc_forms import Left, NativeForm, TorchForm, usual_norms
 from sumwire.codec.values import check_kind, not_finite, residual_expected, runs
 
 BLOCK_VALUES: Final = 4096

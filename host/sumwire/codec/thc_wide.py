@@ -19,10 +19,11 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
+from nativelib.declarations import Native
 from numpy.typing import NDArray
 from sumwire_protocol.ops import MAX32
 from torch import Tensor
@@ -30,18 +31,79 @@ from torch import Tensor
 from sumwire.codec import tables
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.fields import Fields
-from sumwire.codec.kernels import kernels
+from sumwire.codec.kernels import address, float32, kernels, threads
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, layout
-from sumwire.codec.norms import square_sums
+from sumwire.codec.scales import square_sums
 from sumwire.codec.seeds import RoundingStream, SignStream
-from sumwire.codec.sum32 import WORKERS_MAX
+from sumwire.codec.sum32 import WORKERS_MAX, Fields
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, DTYPES, NORM_MIN, block_norms, refuse_norms, without_spoiled
-from sumwire.codec.thc_torch import GridForm
-from sumwire.codec.thc_wide_native import NativeGridForm
+from sumwire.codec.thc_forms import GridForm
 from sumwire.codec.values import check_kind, not_finite
 from sumwire.numeric import is_whole
+
+
+class NativeGridForm:
+    """The arithmetic of one round's parts, for blocks of at most `sumwire.codec.rotation.PASS_VALUES` values."""
+
+    def __init__(self, kernels: Native, grid: ThcTable, signs: SignStream, rounding: RoundingStream) -> None:
+        self._kernels = kernels
+        self._granularity = grid.granularity
+        self._sign_key = signs.base
+        self._rounding_key = rounding.key
+
+    def points(self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32]) -> NDArray[np.uint8]:
+        """See GridForm."""
+        first, length = part[0].first_value, len(x)
+        points = np.empty(sum(group.values for group in part), np.uint8)
+        at_points, at_scales = address(points), address(to_grid)
+        # The copy is held until the kernels are done.
+        values = float32(x[first : first + len(points)])
+        for group in part:
+            place = group.first_value - first
+            self._kernels.codec_grid_points(
+                self._blocks(group, length), self._rounding_key, group.first_value,
+                values.data_ptr() + 4 * place, min(group.values, length - group.first_value),
+                at_scales + 4 * group.first_block, self._granularity, at_points + place,
+            )  # fmt: skip
+        return points
+
+    def write(
+        self, values: NDArray[np.float32], part: tuple[BlockGroup, ...], cells: NDArray[np.float32], target: Tensor
+    ) -> None:
+        """See GridForm. Leaves the values as they are."""
+        first, length = part[0].first_value, len(target)
+        at_values, at_cells, at_target = address(values), address(cells), target.data_ptr()
+        for group in part:
+            self._kernels.codec_grid_return(
+                self._blocks(group, length), at_values + 4 * (group.first_value - first),
+                at_cells + 4 * group.first_block, at_target + 4 * group.first_value,
+                min(group.values, length - group.first_value),
+            )  # fmt: skip
+
+    def pack(self, fields: Fields, points: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+        """See GridForm."""
+        self._kernels.codec_fields_pack(
+            address(points), len(points), fields.number, fields.bits, address(out), out.strides[0], len(out), threads()
+        )
+
+    def values(
+        self, fields: Fields, words: NDArray[np.uint8], middle: NDArray[np.float32], shares: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """See GridForm."""
+        found = np.empty(len(words) * fields.chunk_values, np.float32)
+        self._kernels.codec_fields_values(
+            address(words), words.strides[0], fields.number, fields.bits,
+            address(middle), address(shares), address(found), len(words), threads(),
+        )  # fmt: skip
+        return found
+
+    def _blocks(self, group: BlockGroup, tensor_values: int) -> Any:
+        used = min(threads(), group.blocks)
+        return self._kernels.codec_blocks(
+            self._sign_key, group.first_block, group.blocks, group.block_values, used, tensor_values
+        )
+
 
 # Fewest grid cells that are worth a field of 10 bits: 16 levels, as THC has.
 _CELLS_MIN: Final = 15

@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sumwire.codec import planes
+from sumwire.codec import layout
 from sumwire.codec.oracles import nmse
 from sumwire.codec.tables import ThcTable, for_workers
 from sumwire.codec.thc import ThcCodec, ThcRound
@@ -56,7 +56,7 @@ class Sum:
         first = self._rounds()
         self.magnitudes = np.stack([one.magnitudes() for one in first])
         self._agreed = np.maximum.reduce([one.norms() for one in first])
-        self._indices = np.stack([planes.unpack_index_planes(one.encode(self._agreed)) for one in first])
+        self._indices = np.stack([layout.unpack_index_planes(one.encode(self._agreed)) for one in first])
 
     @property
     def chunks(self) -> int:
@@ -100,7 +100,7 @@ class Sum:
         if zero_fill:
             one.divide_by(len(self._gradients))
         counts = len(self._gradients) - missing.sum(axis=0)
-        return nmse(one.decode(planes.pack_index_planes(sums, planes.SUM_PLANES), counts).double(), self._truth)
+        return nmse(one.decode(layout.pack_index_planes(sums, layout.SUM_PLANES), counts).double(), self._truth)
 
 
 def filled(values: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -35,7 +35,7 @@ from sumwire.job.nonfinite import NonFinite
 from sumwire.job.operations import require
 from sumwire.lifecycle import Lifecycle
 from sumwire.training.comm_thread import CommThread
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 from sumwire.transport.stats import JobStats
 
 # Largest missing share of a tensor's contributions. DLCP (0.6 to 3.5 %) and MLT (0.7 to 3.3 %) found shares of this

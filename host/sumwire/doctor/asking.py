@@ -24,12 +24,10 @@ from sumwire_protocol import constants as p4
 from sumwire.config import OP_CODES, Address, JobConfig
 from sumwire.see.captures import Frame
 from sumwire.see.packets import Counts, packets_of
-from sumwire.transport.hello import SwitchState, hello_packet, is_hello_answer, state_of
-from sumwire.wire.authentication.keys import key_record
-from sumwire.wire.authentication.tags import Tags
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES, Header, pack
+from sumwire.transport.switch_answers import SwitchState, hello_packet, is_hello_answer, state_of
+from sumwire.wire.authentication import Tags, key_record
 from sumwire.wire.messages import forbid_fragments
-from sumwire.wire.packets import OP_WORDS, first_byte, headers
+from sumwire.wire.packets import HEADER_BYTES, OP_WORDS, WORD_BYTES, Header, first_byte, headers, pack
 
 _REFUSED: Final = first_byte(p4.KIND_REFUSED)
 # The switch tells a port of one refusal in 10 ms.

@@ -23,7 +23,7 @@ from sumwire_protocol.version import __version__
 from sumwire.config import JobConfig
 from sumwire.doctor.findings import GOOD, NOTE, Finding, bad, good, unknown
 from sumwire.wire.batch import enlarge_buffers
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import HEADER_BYTES, WORD_BYTES
 
 COMMAND_S: Final = 2.0
 _CLOCK: Final = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")

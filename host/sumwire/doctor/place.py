@@ -20,7 +20,7 @@ from sumwire.config import JobConfig
 from sumwire.doctor.findings import Finding, bad, good, unknown
 from sumwire.doctor.machine import offloads, words_of
 from sumwire.transport.link import opening_error
-from sumwire.transport.switch_errors import least_mtu, too_narrow
+from sumwire.transport.switch_answers import least_mtu, too_narrow
 
 _GET_FLAGS: Final = 0x8913
 _GET_MTU: Final = 0x8921

@@ -18,8 +18,7 @@ from sumwire.doctor.findings import Finding, bad, good, unknown
 from sumwire.doctor.machine import words_of
 from sumwire.doctor.place import Place, devices_of
 from sumwire.errors import MismatchError
-from sumwire.transport.hello import SwitchState
-from sumwire.transport.switch_errors import check_switch, refused, too_narrow
+from sumwire.transport.switch_answers import SwitchState, check_switch, refused, too_narrow
 
 _START: Final = (
     "start the switch and bring it the job: `sumwire-controller apply CONFIG`; or start sumwire-aggregator with this "

@@ -12,7 +12,7 @@ from sumwire.codec.thc import ThcCodec
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError
 from sumwire.job.packing import unmaskable
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 
 
 def check_blind(config: JobConfig, delivery: Delivery | None, *, grouped: bool) -> None:

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from torch import Tensor
 
-from sumwire.codec.base import CodecRound, GradientCodec
+from sumwire.codec.base import CodecRound, GradientCodec, staged
 from sumwire.codec.errors import CodecError
-from sumwire.codec.staging import staged
 from sumwire.config import JobConfig
 from sumwire.errors import RecreateError, UsageError
 from sumwire.job.call import tag_in_one_trip

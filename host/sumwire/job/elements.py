@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.wire.header import WORD_BYTES
+from sumwire.wire.packets import WORD_BYTES
 
 # Elements of one word.
 ELEMENTS: Final = p4.WORD_BITS // p4.ELEMENT_BITS

@@ -31,13 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.codec.planes import VALUES, pack_index_planes, unpack_sum_planes
+from sumwire.codec.layout import VALUES, pack_index_planes, unpack_sum_planes
 from sumwire.config import JobConfig
 from sumwire.errors import MismatchError
 from sumwire.job.elements import ELEMENT, ELEMENTS
 from sumwire.transport.buffers import Results
-from sumwire.transport.switch_errors import APPLY_BOTH
-from sumwire.wire.header import WORD_BYTES
+from sumwire.transport.switch_answers import APPLY_BOTH
+from sumwire.wire.packets import WORD_BYTES
 
 # The bucket of the first step; each further step has the next lower one, so that the switch never mixes two steps.
 GREETING_BUCKET: Final = 0xFFFF

@@ -61,10 +61,9 @@ from sumwire.lifecycle import Lifecycle
 from sumwire.logs import by_environment
 from sumwire.trace import span, use_profiler
 from sumwire.trace import start as start_trace
-from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
-from sumwire.transport.delivery import Delivery
-from sumwire.transport.options import SILENCE_S
-from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.kept_results import KEPT_CHUNKS
+from sumwire.transport.options import SILENCE_S, Delivery
+from sumwire.transport.retransmission import RttEstimator
 from sumwire.transport.stats import JobStats
 
 _LOG: Final = logging.getLogger("sumwire")

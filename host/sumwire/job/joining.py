@@ -43,13 +43,11 @@ from sumwire.config import JobConfig
 from sumwire.errors import DeadlineError, OrderError, StaleRunError, SwitchLostError
 from sumwire.job.greeting import GREETING_BUCKET, Greeting, SpoiledError, UnlikeError
 from sumwire.transport.buffers import Results
-from sumwire.transport.hello import SwitchState
-from sumwire.transport.options import ExchangeOptions
-from sumwire.transport.patience import DeadlinePassedError, Patience
-from sumwire.transport.switch_errors import ForgottenRunError, check_switch, silence, wrong_quorum
+from sumwire.transport.options import DeadlinePassedError, ExchangeOptions, Patience
+from sumwire.transport.switch_answers import ForgottenRunError, SwitchState, check_switch, silence, wrong_quorum
 from sumwire.transport.udp import Transport
 from sumwire.transport.waiting import SILENT_PROBES
-from sumwire.wire.sequence import ROUNDS, Place, place_of, round_newer
+from sumwire.wire.packets import ROUNDS, Place, place_of, round_newer
 
 _LOG: Final = logging.getLogger("sumwire")
 # From the newest round of earlier runs to a new run's first, at least. Every run's first is a multiple of it.

@@ -21,7 +21,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import ONE_TRIP_CHUNKS
 from torch import Tensor
 
-from sumwire.blind.places import Places
+from sumwire.blind.masks import Places
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.scales import Scales
 from sumwire.config import JobConfig

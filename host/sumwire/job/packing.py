@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.blind.lanes import Lanes, TableLanes, VoteLanes
-from sumwire.blind.places import Places
+from sumwire.blind.masks import Lanes, Places, TableLanes, VoteLanes
 from sumwire.codec.errors import CodecError
 from sumwire.config import OP_NAMES, JobConfig
 from sumwire.errors import ConfigError, RecreateError

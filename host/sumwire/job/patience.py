@@ -12,7 +12,7 @@ from sumwire_protocol.logs.events import Event
 
 from sumwire.errors import ClosedError, SwitchLostError
 from sumwire.job.control import Control
-from sumwire.transport.patience import Alone
+from sumwire.transport.options import Alone
 
 _LOG: Final = logging.getLogger("sumwire")
 # Seconds without a result until the first warning, and from one to the next.

@@ -35,13 +35,11 @@ from sumwire.job.operations import Operation
 from sumwire.job.path_choice import CHOICES, PathChoice, Through, agreed_choice
 from sumwire.job.patience import AlonePatience, GroupPatience
 from sumwire.job.tuning_file import load_table
-from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
-from sumwire.transport.delivery import Delivery
-from sumwire.transport.options import SILENCE_S, TransportOptions
-from sumwire.transport.patience import Patience
-from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.kept_results import KEPT_CHUNKS
+from sumwire.transport.options import SILENCE_S, Delivery, Patience, TransportOptions
+from sumwire.transport.retransmission import RttEstimator
 from sumwire.transport.stats import JobStats
-from sumwire.transport.switch_errors import check_switch
+from sumwire.transport.switch_answers import check_switch
 from sumwire.transport.udp import Transport
 from sumwire.transport.window import Window
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from sumwire.multihop.bounded_ring import BoundedRing as BoundedRing
+    from sumwire.multihop.bounded_ring import PointToPoint as PointToPoint
     from sumwire.multihop.distributed import CascadeRing as CascadeRing
     from sumwire.multihop.distributed import RingSigns as RingSigns
     from sumwire.multihop.distributed import TorusSigns as TorusSigns
-    from sumwire.multihop.errors import HopError as HopError
-    from sumwire.multihop.errors import ScheduleError as ScheduleError
     from sumwire.multihop.neighbours import Neighbours as Neighbours
-    from sumwire.multihop.point_to_point import PointToPoint as PointToPoint
     from sumwire.multihop.ring_group import GroupRing as GroupRing
+    from sumwire.multihop.schedule import HopError as HopError
+    from sumwire.multihop.schedule import ScheduleError as ScheduleError
 
 _HOMES: Final = {
     "BoundedRing": "bounded_ring",

@@ -12,25 +12,40 @@ gave.
 
 Example: 3 ranks with 1, 2 and 4. Rank 0 sends 1 to rank 1, and it is left out. Rank 1 sends 2, and rank 2 ends with 6
 of two contributions. The mean is 3, and rank 0 keeps 1 for the next step.
+
+:class:`PointToPoint` sends one tensor from one host to another in the same packets: DLCP's transport alone.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
 from sumwire.multihop import schedule
-from sumwire.multihop.frames import VALUES, Numbers
-from sumwire.multihop.incoming import Incoming
 from sumwire.multihop.neighbours import Neighbours
-from sumwire.multihop.outgoing import Outgoing
-from sumwire.multihop.ring_tags import UNTAGGED, Tagger, tagged
 from sumwire.multihop.schedule import Segment, Step
+from sumwire.multihop.transfer import VALUES, Incoming, Numbers, Outgoing
+
+Tagger = Callable[[NDArray[np.float32]], NDArray[np.uint8]]
+"""Magnitudes of a tensor's packets, float32 (packets,) -> their TOS bytes, uint8 of that shape."""
+UNTAGGED: Final = 0
+# The priority's bits: docs/dlcp.md.
+_PRIORITY: Final = 0xE0
+
+
+def tagged(tag: Tagger, values: NDArray[np.float32]) -> tuple[NDArray[np.uint8], int]:
+    """The TOS byte of each packet with these values, shape (packets, VALUES); and that of what must not be lost, of the
+    same priority. A packet's magnitude is the L2 norm of its values."""
+    norms = np.sqrt(np.square(values, dtype=np.float64).sum(1)).astype(np.float32)
+    tos = tag(norms)
+    return tos, int(tos[0]) & _PRIORITY | p4.ECN_ECT
 
 
 @dataclass
@@ -197,3 +212,66 @@ def _limits(
     hop = np.repeat(np.arange(len(steps)), [step.receive.size for step in steps])
     limits = [allowed[segments.index(step.receive)][number] if step.merges else 0 for number, step in enumerate(steps)]
     return hop, np.array(limits, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Received:
+    """``values``, float32 (values,), zeros where nothing came; ``came``, bool (values,)."""
+
+    values: NDArray[np.float32]
+    came: NDArray[np.bool_]
+
+
+class PointToPoint:
+    """One end; ``neighbours`` has the other host on both sides. Both ends have the same ``bound``: the share of a
+    tensor's
+    packets that may be missing, in [0, 1). When one sends, the other must receive."""
+
+    def __init__(self, neighbours: Neighbours, bound: float = 0.0) -> None:
+        self._neighbours = neighbours
+        self._bound = bound
+
+    def send(self, values: NDArray[np.float32], tag: Tagger | None = None) -> NDArray[np.float32]:
+        """Send ``values``, float32 (values,). Returns those that the other end did without, and zeros elsewhere: what
+        error feedback adds to the next tensor. ``tag``: the packets' TOS bytes. Raises HopError."""
+        chunks = _chunks(values.size)
+        rows = np.zeros((chunks, VALUES), np.float32)
+        rows.reshape(-1)[: values.size] = values
+        tos, kept = tagged(tag, rows) if tag and chunks else (np.zeros(chunks, np.uint8), UNTAGGED)
+        # Memory of its own, since what is sent again is protected.
+        outgoing = Outgoing(chunks, values.size, tos.copy(), kept)
+        outgoing.fill(np.arange(chunks), rows, np.ones(chunks, np.int64))
+        self._neighbours.run(outgoing, _incoming(0, _Nothing(0), 0), answer_tos=kept)
+        rows[~outgoing.left_out] = 0.0
+        return rows.reshape(-1)[: values.size]
+
+    def receive(self, length: int) -> Received:
+        """Receive a tensor of ``length`` values. Raises HopError, also if the other end sends another length."""
+        sink = _Nothing(_chunks(length))
+        incoming = _incoming(length, sink, math.floor(self._bound * _chunks(length)))
+        self._neighbours.run(Outgoing(0, length, np.zeros(0, np.uint8), UNTAGGED), incoming)
+        came = np.repeat(~incoming.left_out, VALUES)[:length]
+        return Received(sink.values.reshape(-1)[:length], came)
+
+
+class _Nothing:
+    """What came, and zeros for the rest."""
+
+    def __init__(self, chunks: int) -> None:
+        self.values = np.zeros((chunks, VALUES), np.float32)
+
+    def take(self, numbers: Numbers, values: NDArray[np.float32], counts: NDArray[np.int64]) -> None:
+        """See Sink."""
+        self.values[numbers] = values
+
+    def leave_out(self, numbers: Numbers) -> None:
+        """See Sink: they stay zeros."""
+
+
+def _incoming(length: int, sink: _Nothing, allowed: int) -> Incoming:
+    chunks = _chunks(length)
+    return Incoming(chunks, length, sink, np.zeros(chunks, np.int64), np.array([allowed]))
+
+
+def _chunks(values: int) -> int:
+    return -(-values // VALUES)

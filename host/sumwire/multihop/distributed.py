@@ -16,10 +16,8 @@ from torch import Tensor
 from sumwire.checkpoint import Content, Saved
 from sumwire.job.gloo_group import first_clause
 from sumwire.multihop import schedule
-from sumwire.multihop.draws import Bits, Draws
-from sumwire.multihop.errors import HopError, ScheduleError
-from sumwire.multihop.hops import SCALE, WEIGHT_BYTES, CascadeHopper, Hopper, SignHopper
-from sumwire.multihop.schedule import Step
+from sumwire.multihop.schedule import HopError, ScheduleError, Step
+from sumwire.multihop.sign_hops import SCALE, WEIGHT_BYTES, Bits, CascadeHopper, Draws, Hopper, SignHopper
 
 DEFAULT_SEED: Final = 1
 

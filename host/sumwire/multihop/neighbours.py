@@ -22,12 +22,23 @@ import numpy as np
 
 from sumwire.errors import AddressError, ClosedError, TransportError
 from sumwire.lifecycle import Lifecycle
-from sumwire.multihop.errors import HopError
-from sumwire.multihop.frames import DATA, DONE, HEAD, MAGIC, PACKET, STATE_MAX, WINDOW_MAX, here, unpack_state
-from sumwire.multihop.incoming import Incoming
-from sumwire.multihop.outgoing import Outgoing, Path
+from sumwire.multihop.schedule import HopError
+from sumwire.multihop.transfer import (
+    DATA,
+    DONE,
+    HEAD,
+    MAGIC,
+    PACKET,
+    STATE_MAX,
+    WINDOW_MAX,
+    Incoming,
+    Outgoing,
+    Path,
+    here,
+    unpack_state,
+)
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
-from sumwire.wire.controls import ask_for_tos
+from sumwire.wire.messages import ask_for_tos
 
 SILENCE_S: Final = 10.0
 """Default: seconds without a word from a neighbour after which it counts as gone."""

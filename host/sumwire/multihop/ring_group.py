@@ -17,11 +17,10 @@ from torch import Tensor
 
 from sumwire.errors import AddressError
 from sumwire.job.gloo_group import first_clause
-from sumwire.multihop.bounded_ring import BoundedRing, RingStats
-from sumwire.multihop.errors import HopError, ScheduleError
+from sumwire.multihop.bounded_ring import BoundedRing, RingStats, Tagger
 from sumwire.multihop.neighbours import SILENCE_S, Neighbours
-from sumwire.multihop.ring_tags import Tagger
-from sumwire.transport.delivery import Delivery
+from sumwire.multihop.schedule import HopError, ScheduleError
+from sumwire.transport.options import Delivery
 
 _LOOPBACK: Final = "127.0.0.1"
 # Any port: a UDP socket that is connected sends nothing.

@@ -14,7 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sumwire.multihop.errors import ScheduleError
+from sumwire.errors import RecreateError, UsageError
+
+
+class ScheduleError(UsageError, ValueError):
+    """The schedule cannot serve this shape of ring or torus, or this tensor. The text names value and rule."""
+
+
+class HopError(RecreateError):
+    """A neighbour is gone, or has sent something else than the schedule has at this hop: the ranks are out of step."""
+
 
 RANKS_MAX: Final = 255
 """A message has its number of workers in one byte."""

@@ -19,7 +19,7 @@ from sumwire.config.brief import DEFAULT_OPS, DEFAULT_SLOTS, addresses, tree_of
 from sumwire.config.brief import completed as all_fields
 from sumwire.errors import ConfigError, UsageError
 from sumwire.start.errors import ServiceError
-from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 
 DEFAULT_GBIT: Final = 10.0
 DEFAULT_RTT_MS: Final = 0.2

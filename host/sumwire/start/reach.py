@@ -22,9 +22,8 @@ from sumwire.config import JobConfig
 from sumwire.start.errors import ReachError, ServiceError
 from sumwire.start.fetch import Service
 from sumwire.start.service import PROBE
-from sumwire.transport.hello import hello_packet, is_hello_answer
-from sumwire.wire.header import HEADER_BYTES
-from sumwire.wire.packets import headers
+from sumwire.transport.switch_answers import hello_packet, is_hello_answer
+from sumwire.wire.packets import HEADER_BYTES, headers
 
 # Seconds to wait for the answer to each HELLO in turn.
 _WAITS_S: Final = (0.2, 0.4, 0.8, 1.6)

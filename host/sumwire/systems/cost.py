@@ -15,7 +15,7 @@ from typing import Final
 
 from sumwire_protocol.ops import Op
 
-from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 
 _BYTE: Final = 8
 _SAME: Final = "the same"

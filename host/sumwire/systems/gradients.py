@@ -102,13 +102,13 @@ def _vote_codec(member: Member) -> GradientCodec:
 
 
 def _ef_sign_codec(member: Member) -> GradientCodec:
-    from sumwire.codec.ef_sign import EfSignCodec
+    from sumwire.codec.sign import EfSignCodec
 
     return EfSignCodec(workers=member.workers)
 
 
 def _ssdm_codec(member: Member, momentum: float = 0.9) -> GradientCodec:
-    from sumwire.codec.ssdm import SsdmCodec
+    from sumwire.codec.sign import SsdmCodec
 
     return SsdmCodec(job=member.job, worker=member.worker, momentum=momentum)
 

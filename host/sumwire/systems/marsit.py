@@ -90,7 +90,7 @@ def _in_torus(name: str, group: dist.ProcessGroup | None, options: TorusOptions)
 def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions) -> System:
     import torch
 
-    from sumwire.codec.ssdm import check_momentum
+    from sumwire.codec.sign import check_momentum
     from sumwire.multihop import CascadeRing
     from sumwire.systems.builders import gradients_over_hops
     from sumwire.training.reductions import Peers

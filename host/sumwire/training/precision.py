@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sumwire.codec.norms import magnitude_sums, total
+from sumwire.codec.scales import magnitude_sums, total
 from sumwire.errors import UsageError
 from sumwire.job.job import Job, Residual
 

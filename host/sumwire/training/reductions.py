@@ -24,10 +24,9 @@ from sumwire_protocol.tables import SUM_MAX
 from torch import Tensor
 
 from sumwire.checkpoint import Content, Saved
-from sumwire.codec import planes
-from sumwire.codec.base import GradientCodec
+from sumwire.codec import layout
+from sumwire.codec.base import GradientCodec, staged
 from sumwire.codec.errors import CodecError
-from sumwire.codec.staging import staged
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.errors import GroupError, UsageError
@@ -168,7 +167,7 @@ class _ThcOverGroup(Saved):
         self._codec = codec
         self._calls = 0
         # By index. The codec never sends indices that the table does not have.
-        self._values = np.zeros(2**planes.INDEX_PLANES, np.uint8)
+        self._values = np.zeros(2**layout.INDEX_PLANES, np.uint8)
         self._values[: len(codec.table.values)] = codec.table.values
 
     def kept(self) -> Content:
@@ -197,9 +196,9 @@ class _ThcOverGroup(Saved):
 
     def _sums(self, x: Tensor, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the sum planes of the table values that all ranks' index planes stand for."""
-        values = self._values[planes.unpack_index_planes(words)]
+        values = self._values[layout.unpack_index_planes(words)]
         sums = self._peers.add_(torch.from_numpy(values).to(x.device))
-        return planes.pack_index_planes(sums.cpu().numpy(), planes.SUM_PLANES)
+        return layout.pack_index_planes(sums.cpu().numpy(), layout.SUM_PLANES)
 
 
 def _peers(peers: Peers | dist.ProcessGroup | None) -> Peers:

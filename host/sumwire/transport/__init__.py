@@ -4,11 +4,10 @@
 
 From the bottom up:
 
-* counters, estimators and options: stats, rtt, budget, congestion, delivery, patience, options, window_options;
-* the window, a state machine without clock and socket: in_flight, turns, early_closing, fast_retransmit,
-  timers, retries, window;
-* results for workers that catch up: catchup/;
-* the switch's word: hello, switch_errors;
-* one exchange: buffers, runs, link, connection, sending, waiting, result_errors, receiving, missing_workers, exchange;
-* the transport: questions, udp.
+* results for workers that catch up: kept_results, recovery_service, recovery;
+* options, counters and estimators: options, stats, congestion;
+* the window, a state machine without clock and socket: scheduling, retransmission, buffers, steady, window;
+* sockets and what the switch answers: switch_answers, link, connection;
+* one exchange: waiting, receiving, exchange;
+* the transport: udp.
 """

@@ -15,13 +15,14 @@ from sumwire_protocol import constants as p4
 from sumwire.blocks import new_block
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
-from sumwire.transport.retries import SendKind
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.transport.retransmission import SendKind
 from sumwire.wire.packets import (
     COMPLETE_MASK,
     COUNT_MASK,
+    HEADER_BYTES,
     OP_WORDS,
     RESULT_MASK,
+    WORD_BYTES,
     cuts_of,
     first_byte,
     headers,

@@ -1,20 +1,27 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What all exchanges of one transport share."""
+"""What all exchanges of one transport share, and HELLO between exchanges: the worker asks for slot 0, and waits for the
+switch's answer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, Final
+
+from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
-from sumwire.transport.catchup.catchup import CatchUp
-from sumwire.transport.hello import hello_packet
+from sumwire.errors import RefusedError
+from sumwire.transport.congestion import Pace
 from sumwire.transport.link import Link
-from sumwire.transport.pace import Pace
+from sumwire.transport.recovery import CatchUp
 from sumwire.transport.stats import JobStats
+from sumwire.transport.switch_answers import SwitchState, hello_packet, is_hello_answer, refused, state_of
 from sumwire.transport.window import Window
+from sumwire.wire.packets import HEADER_BYTES, first_byte
 
 
 @dataclass(frozen=True)
@@ -52,3 +59,59 @@ class Connection:
     def next_sequence(self) -> int:
         """Sequence number of the first chunk that no exchange has had."""
         return self.window.base + self.window.chunks
+
+
+_REFUSED: Final = first_byte(p4.KIND_REFUSED)
+# Seconds after which a question is asked again.
+_AGAIN_S: Final = 0.1
+# So many refusals are believed in a job with a key: a single one may be that of a copy that the network has changed.
+_REFUSALS_WITH_KEY: Final = 2
+
+
+def say_hello(connection: Connection, timeout_s: float) -> SwitchState | None:
+    """The state of slot 0 at the switch; None if it does not answer in time.
+
+    Raises RefusedError if it still refuses at the end of that time: its configuration may just be written. Results that
+    arrive meanwhile for exchanges to come are kept.
+    """
+    ask_at, refusals = connection.clock(), list[RefusedError]()
+    until = ask_at + timeout_s
+    while (now := connection.clock()) < until:
+        if now >= ask_at:
+            connection.say_hello()
+            ask_at = now + _AGAIN_S
+        left_s = min(ask_at, until) - now
+        if not connection.link.wait(int(left_s * 1000) + 1, room=False):
+            # Another worker's late answer ends the wait at once for as long as it is unread.
+            if connection.catch_up is not None:
+                connection.catch_up.recovery.discard()
+            continue
+        count = connection.link.receive()
+        answer = _answer(connection, count)
+        if isinstance(answer, SwitchState):
+            return answer
+        refusals += [] if answer is None else [answer]
+    if len(refusals) >= (1 if connection.config.key is None else _REFUSALS_WITH_KEY):
+        raise refusals[-1]
+    return None
+
+
+def _answer(connection: Connection, count: int) -> SwitchState | RefusedError | None:
+    """The latest answer among the datagrams that have just been received."""
+    config, link = connection.config, connection.link
+    records, sizes = link.records[:count], link.sizes[:count]
+    if connection.catch_up is not None:
+        connection.catch_up.ahead.put(connection.next_sequence, records, link.received[:count], sizes)
+    answer: SwitchState | RefusedError | None = None
+    for record, size in zip(records, sizes.tolist(), strict=True):
+        if is_hello_answer(config, size, record):
+            answer = state_of(record)
+        elif _is_refusal(config.job, size, record):
+            answer = refused(config, int(record["count"]))
+    return answer
+
+
+def _is_refusal(job: int, size: int, record: Any) -> bool:
+    """Whether this is the switch's refusal of a HELLO."""
+    kind = (int(record["version_kind"]), int(record["op"]), int(record["job"]))
+    return size == HEADER_BYTES and kind == (_REFUSED, p4.OP_NONE, job)

@@ -1,14 +1,24 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One exchange under way: a payload up and a result down for each of its chunks."""
+"""One exchange under way: a payload up and a result down for each of its chunks.
+
+:class:`FastPath` lets C go on alone while nothing unusual happens: plain results arrive in order, and for each one more
+chunk is sent. C returns at a loss, a timer, a notice of the switch, a full socket or the last few chunks, and
+:class:`Exchange` takes over with :class:`Sender`, :class:`sumwire.transport.receiving.Receiver` and
+:class:`sumwire.transport.waiting.Waiting`. Python's part of a batch of results costs more than the batch's way through
+the kernel.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
+from nativelib.declarations import Native
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
@@ -16,13 +26,150 @@ from sumwire.errors import SumwireError
 from sumwire.trace import span
 from sumwire.transport.buffers import Buffers, Results
 from sumwire.transport.connection import Connection
-from sumwire.transport.fast_path import fast_path_of
-from sumwire.transport.kernels import COLLECTED_PART, Outcome
-from sumwire.transport.missing_workers import ask_who_is_missing
-from sumwire.transport.patience import DeadlinePassedError, Patience
-from sumwire.transport.receiving import Receiver
-from sumwire.transport.sending import Sender
+from sumwire.transport.link import Moved
+from sumwire.transport.options import DeadlinePassedError, Patience
+from sumwire.transport.receiving import Receiver, ask_who_is_missing
+from sumwire.transport.retransmission import Outgoing, SendKind
+from sumwire.transport.scheduling import Chunks
+from sumwire.transport.steady import COLLECTED_PART, Outcome, kernels
 from sumwire.transport.waiting import Waiting
+
+_NO_CHUNKS: Final = np.zeros(0, np.int64)
+# Chunks that the window releases in one call.
+_BATCH: Final = 512
+# Seconds between two questions for the configuration of the switch, while packets are lost.
+_ASK_EVERY_S: Final = 1.0
+
+
+class Sender:
+    """``held``: chunks that the window has released and the full socket has not accepted yet."""
+
+    def __init__(self, connection: Connection, buffers: Buffers) -> None:
+        self.held: Chunks = _NO_CHUNKS
+        self._connection = connection
+        self._buffers = buffers
+
+    def send(self) -> None:
+        """Send all that may be sent now, until the window or the socket has enough."""
+        connection = self._connection
+        now = connection.clock()
+        few_first = False
+        while True:
+            if not len(self.held):
+                outgoing = connection.window.take(now, _BATCH)
+                if outgoing is None:
+                    return
+                if outgoing.kind != SendKind.FIRST:
+                    self._ask_for_configuration(now)
+                    if not self._prepare(outgoing):
+                        continue
+                self.held = outgoing.chunks
+                # Retries come before first transmissions, or by a timer that is looked at soon.
+                few_first = outgoing.kind == SendKind.FIRST and len(self.held) < _BATCH
+            self.held = self.held[connection.link.send(self.held, connection.pace.train) :]
+            if len(self.held) or few_first:
+                return
+
+    def _ask_for_configuration(self, now: float) -> None:
+        """Say HELLO, now and then: packets were lost, maybe because the switch was given another configuration."""
+        if now - self._connection.link.asked_at >= _ASK_EVERY_S:
+            self._connection.say_hello()
+
+    def _prepare(self, outgoing: Outgoing) -> bool:
+        """Make the packets of a retry. Returns False if the exchange's own packets are not to be sent."""
+        connection, buffers, (chunks, kind) = self._connection, self._buffers, outgoing
+        if kind == SendKind.RECOVER:
+            self._recover(chunks)
+        elif kind == SendKind.PROBE:
+            for chunk in chunks.tolist():
+                connection.link.send_one(buffers.probe(chunk), buffers.protected_tos(chunk))
+        else:
+            buffers.prepare(chunks, kind, connection.closing_contributions - 1)
+            return True
+        return False
+
+    def _recover(self, chunks: Chunks) -> None:
+        connection = self._connection
+        if connection.catch_up is not None:
+            connection.catch_up.recovery.ask((connection.window.base + chunks).tolist(), self._buffers.op)
+            connection.catch_up.recovery.send(connection.clock())
+
+
+class FastPath:
+    """For one exchange."""
+
+    def __init__(
+        self, library: Native, connection: Connection, sender: Sender, receiver: Receiver, waiting: Waiting
+    ) -> None:
+        self._run = library.fast_path_run
+        self._connection = connection
+        self._sender, self._receiver, self._waiting = sender, receiver, waiting
+        self._state = library.fast_path()
+        self._socket = library.fast_path_socket()
+        self._state.socket = ctypes.addressof(self._socket)
+        self._ready = False
+        self._result_bytes = 0
+
+    def go(self, upto: int) -> Outcome | None:
+        """Take in results and send what they allow, until the first ``upto`` chunks have theirs, or one more round of
+        slots (ENOUGH), or something needs Python. Returns why it ended; None, and does nothing, where something needs
+        Python from the beginning."""
+        connection = self._connection
+        window = connection.window
+        if len(self._sender.held) or not window.is_usual or not (self._ready or self._prepare()):
+            return None
+        state = self._state
+        state.until_s = min(window.wake_at(), self._waiting.next_at)
+        state.longest_train = connection.link.socket.train(connection.pace.train)
+        state.longest_in = connection.link.socket.longest_in
+        state.results = state.messages_in = state.messages_out = state.sent = state.held = state.round_trips = 0
+        state.error = 0
+        window.lend(state)
+        # After two windows Python looks at the round trip, the congestion window and the length of trains.
+        state.until_prefix = min(upto, int(state.prefix) + window.slots)
+        outcome = Outcome(self._run(state))
+        self._take_note(outcome)
+        return outcome
+
+    def _prepare(self) -> bool:
+        """Once the first packets are sent, C can be told where all things lie. Returns False if Python must go on."""
+        link = self._connection.link
+        compiled, runs = link.compiled(), self._receiver.runs
+        if compiled is None or runs is None:
+            return False
+        on, state = self._socket, self._state
+        on.collect, on.arrivals, on.filled, on.marked, on.cut, on.trains, on.out, on.collect_ns = compiled
+        on.row_bytes, on.batch, on.descriptor = link.packet_bytes, link.socket.batch, link.socket.fileno()
+        state.messages, state.run = ctypes.addressof(runs.messages), ctypes.addressof(runs.exchange)
+        self._result_bytes = runs.datagram_bytes
+        self._ready = True
+        return True
+
+    def _take_note(self, outcome: Outcome) -> None:
+        """Everything that Python keeps account of."""
+        connection, state = self._connection, self._state
+        link = connection.link
+        results = int(state.results)
+        received = Moved(int(state.messages_in), results, self._result_bytes)
+        sent = Moved(int(state.messages_out), int(state.sent), link.packet_bytes)
+        link.moved(received, sent, int(state.longest_in))
+        if state.messages_in:
+            connection.pace.arrived(results, state.began, state.now, drained=bool(state.drained))
+        self._sender.held = connection.window.take_back(state)
+        if outcome == Outcome.OTHER_MESSAGES:
+            self._receiver.take_apart()
+        elif state.error:
+            lost = link.failed(int(state.error), sending=outcome == Outcome.HELD)
+            self._sender.held = self._sender.held[lost:]
+
+
+def fast_path_of(connection: Connection, sender: Sender, receiver: Receiver, waiting: Waiting) -> FastPath | None:
+    """None if Python does everything: C knows one clock, and results that others may ask for are kept by Python."""
+    library = kernels()
+    if library is None or connection.clock is not time.monotonic or receiver.runs is None:
+        return None
+    return FastPath(library, connection, sender, receiver, waiting)
+
 
 # Masks payload, uint8 (chunks, up words, 128), of the chunks from a sequence number on, in place.
 Hide = Callable[[int, NDArray[np.uint8]], None]
@@ -122,7 +269,7 @@ class Exchange:
         """Wait until every chunk has its result, and close the exchange.
 
         Raises DeadlineError when no new result arrives for the deadline's time, with the missing workers if the switch
-        still answers (:mod:`sumwire.transport.missing_workers`).
+        still answers (:mod:`sumwire.transport.receiving`).
         """
         with self:
             while not self._window.done:

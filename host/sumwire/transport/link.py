@@ -20,16 +20,13 @@ from sumwire_protocol.logs.events import Event
 
 from sumwire.config import JobConfig
 from sumwire.errors import AddressError, JobBusyError, SwitchLostError, TransportError
-from sumwire.transport.runs import Run
 from sumwire.transport.stats import JobStats
-from sumwire.transport.switch_errors import too_narrow, who
-from sumwire.wire.authentication.keys import key_record
-from sumwire.wire.authentication.tags import Tags, without_tags
+from sumwire.transport.steady import Run
+from sumwire.transport.switch_answers import too_narrow, who
+from sumwire.wire.authentication import Tags, key_record, without_tags
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
-from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
-from sumwire.wire.kernels import Compiled
-from sumwire.wire.messages import NO_TRAINS, NOTHING_THERE, MessagePlaces, forbid_fragments, send_despite_icmp
-from sumwire.wire.packets import first_byte, headers, heads
+from sumwire.wire.messages import NO_TRAINS, NOTHING_THERE, Compiled, MessagePlaces, forbid_fragments, send_despite_icmp
+from sumwire.wire.packets import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES, first_byte, headers, heads
 
 _LOG: Final = logging.getLogger("sumwire")
 # Messages per system call, each a packet or a train of them.

@@ -1,18 +1,133 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a transport and of one exchange, each as one frozen object."""
+"""Options of a transport, of its window and of one exchange, each as one frozen object, and the timeout policy: how
+long an exchange waits for other workers, and what it does when the switch does not answer.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Final, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
-from sumwire.transport.delivery import Delivery
-from sumwire.transport.patience import Patience
+from sumwire.errors import ConfigError, SwitchLostError
+from sumwire.transport.kept_results import KEPT_CHUNKS
+
+Divisor = Literal["contributors", "workers"]
+_DIVISORS: Final = get_args(Divisor)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Must be equal on all workers of a job; the greeting compares it (:mod:`sumwire.job.greeting`).
+
+    ``loss_bound``: share of a tensor's contributions that may be missing from its sums, in [0, 1). It applies to THC
+    data; norms and other ops are always complete. All workers get all results, and so the same sums.
+    ``divisor``: what a sum is divided by. "contributors": the number of contributions in it, so that the mean is
+    unbiased whatever is missing. "workers": all workers, so that missing contributions count as zeros, as in the
+    papers' data path; for comparison.
+    ``congestion``: limit the window by marks and round trips (:mod:`sumwire.transport.congestion`).
+    ``probes``: ask the switch about a chunk before retransmitting it (:mod:`sumwire.transport.retransmission`).
+    Raises ConfigError for values outside these.
+    """
+
+    loss_bound: float = 0.0
+    divisor: Divisor = "contributors"
+    congestion: bool = True
+    probes: bool = True
+
+    def __post_init__(self) -> None:
+        bound = self.loss_bound
+        # A bool is an int; NaN fails the comparison.
+        if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0 <= bound < 1:
+            raise ConfigError("loss_bound", bound, "must be a share in [0, 1)", where="delivery")
+        if self.divisor not in _DIVISORS:
+            raise ConfigError("divisor", self.divisor, f"must be one of {', '.join(_DIVISORS)}", where="delivery")
+        for name in ("congestion", "probes"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(name, getattr(self, name), "must be true or false", where="delivery")
+
+    def settings(self) -> dict[str, object]:
+        """The options as JSON values, for the comparison with other workers."""
+        return {**asdict(self), "loss_bound": float(self.loss_bound)}
+
+
+class DeadlinePassedError(Exception):
+    """The time of :class:`Alone` is over: the exchange asks who is missing, and ends with DeadlineError."""
+
+
+class Patience(Protocol):
+    """Decides about an exchange that waits without a new result. What a method raises ends the exchange."""
+
+    def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
+        """Called twelve times in the transport's ``silence_s``, by default every 0.25 s.
+
+        ``waited_s``: seconds without a new result. ``missing``: numbers of the workers that the oldest chunk's slot
+        waits for, as far as this worker's switch knows; None if unknown.
+        """
+
+    def switch_lost(self, error: SwitchLostError) -> None:
+        """The switch does not answer. Returns if the exchange is to wait on."""
+
+
+class Alone:
+    """The patience of a worker that knows of the others only what the switch tells.
+
+    After ``deadline_s`` seconds without a new result the exchange ends with DeadlineError, and at once with
+    SwitchLostError if the switch does not answer.
+    """
+
+    def __init__(self, deadline_s: float) -> None:
+        self.deadline_s = deadline_s
+
+    def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
+        """Raises DeadlinePassedError after ``deadline_s``."""
+        if waited_s >= self.deadline_s:
+            raise DeadlinePassedError
+
+    def switch_lost(self, error: SwitchLostError) -> None:
+        """Raises the error."""
+        raise error
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Which chunks this worker flushes first: those whose sequence number is ``rank`` modulo ``workers``."""
+
+    rank: int = 0
+    workers: int = 1
+
+
+def turn_of(seats: Sequence[int], seat: int) -> Turn:
+    """The turn of the worker at ``seat``, among the workers at the ``seats`` of its switch."""
+    return Turn(sorted(seats).index(seat), len(seats))
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """The default is a window for a quorum of all workers, which only retransmits.
+
+    ``adaptive_retries``: a retry need not be a retransmission: :mod:`sumwire.transport.retransmission` chooses. Such
+    retries cost little, so timers are shorter. ``probes``: a retry may be a PROBE, which asks the switch about the
+    chunk. ``early_closing``: slots may close without this worker (:mod:`sumwire.transport.scheduling`). Needs
+    ``adaptive_retries``. ``quorum_below_workers``: slots may close without some worker in every exchange, from the
+    first one on. ``paths``: paths between leaf and root. With more than one, results arrive out of order without any
+    loss. ``kept_results``: how many of the latest results other workers keep; None if no limit is known. ``workers``:
+    of the job.
+    """
+
+    adaptive_retries: bool = False
+    probes: bool = False
+    early_closing: bool = False
+    quorum_below_workers: bool = False
+    paths: int = 1
+    turn: Turn = field(default_factory=Turn)
+    kept_results: int | None = None
+    workers: int = 1
+
 
 # Default of ``silence_s``.
 SILENCE_S: Final = 3.0
@@ -22,7 +137,7 @@ SILENCE_S: Final = 3.0
 class TransportOptions:
     """``deadline_s``: seconds without any new result after which an exchange ends with DeadlineError.
 
-    ``patience``: decides about exchanges that wait, instead of ``deadline_s`` (:mod:`sumwire.transport.patience`).
+    ``patience``: decides about exchanges that wait, instead of ``deadline_s`` (:mod:`sumwire.transport.options`).
     ``delivery``: loss bound, congestion control and probes; None for a complete transfer without the latter two.
     ``kept_chunks``: where slots may close without some worker, each worker keeps at least so many results for others.
     ``silence_s``: seconds without any answer after which the switch counts as lost; meanwhile it is asked six times.

@@ -1,6 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The receiving side of one exchange: results from the switch and from other workers, STALE, and INFORM."""
+"""The receiving side of one exchange: takes datagrams from the socket, stores results, and acts on notices.
+
+:func:`ask_who_is_missing` acts after the deadline. The oldest open chunk is sent once more with FLUSH, which closes its
+slot whoever has contributed. If the switch still works, it then sends all workers an incomplete result (flag
+INCOMPLETE), whose header says who is in it. No worker takes an incomplete result for a sum: all of them raise
+DeadlineError with the missing workers.
+
+Example: 4 workers, and worker 2 has crashed. After the deadline worker 0 flushes chunk 5. All three remaining workers
+receive an incomplete result with the contributors {0, 1, 3}, and raise DeadlineError with missing = (2,).
+"""
 
 from __future__ import annotations
 
@@ -10,17 +19,42 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
+from sumwire.errors import DeadlineError, OrderError, SwitchLostError
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
-from sumwire.transport.hello import is_hello_answer, state_of
-from sumwire.transport.kernels import kernels
-from sumwire.transport.result_errors import incomplete_result, other_chunk
-from sumwire.transport.runs import Runs
-from sumwire.transport.switch_errors import wrong_quorum
+from sumwire.transport.steady import Runs, kernels
+from sumwire.transport.switch_answers import is_hello_answer, silence, state_of, wrong_quorum
 from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import NOTHING
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
-from sumwire.wire.packets import OP_WORDS, chunks_of, first_byte, headers
+from sumwire.wire.packets import HEADER_BYTES, OP_WORDS, WORD_BYTES, chunks_of, first_byte, headers
+
+
+def incomplete_result(connection: Connection, chunk: int, contributors: int, count: int) -> DeadlineError:
+    """A result that was flushed before its quorum was in: some worker's deadline has passed.
+
+    ``contributors``: bitmap of the seats at this worker's switch. It is 0 if a switch above flushed the result before
+    this switch's partial result was in. ``count``: contributions in it. Of the workers at other switches only the
+    number is known.
+    """
+    config, window = connection.config, connection.window
+    missing = [worker for seat, worker in sorted(config.seats.items()) if not contributors >> seat & 1]
+    elsewhere = config.workers - count - len(missing)
+    details = [f"{elsewhere} are missing behind other switches"] if elsewhere > 0 else []
+    if not contributors:
+        missing = []
+        details = [f"{count} of {config.workers} workers are in it, this worker's switch was left out as a whole"]
+    error = window.deadline_error(connection.clock(), chunk, missing or None)
+    return error.with_detail("; ".join(details)) if details else error
+
+
+def other_chunk(connection: Connection, chunk: int, own_bucket: int, bucket: int, number: int) -> OrderError:
+    """A result in the place of ``chunk``, but of chunk ``number`` of ``bucket``: the workers' calls differ."""
+    slot, round_ = connection.window.place(chunk)
+    return OrderError(
+        f"job {connection.config.job}: slot {slot}, round {round_} came back as bucket {bucket} chunk {number}; this "
+        f"worker has bucket {own_bucket} chunk {chunk} there: workers must reduce the same tensors in the same order"
+    )
+
 
 _RESULT: Final = first_byte(p4.KIND_RESULT)
 _STALE: Final = first_byte(p4.KIND_STALE)
@@ -220,3 +254,42 @@ def _runs_of(connection: Connection, buffers: Buffers) -> Runs | None:
     if found is None or connection.catch_up is not None or connection.link.places is None:
         return None
     return Runs(found, connection.link.places, buffers, connection.window.flying)
+
+
+# How often, and how long each time.
+_QUESTIONS: Final = 3
+_ANSWER_S: Final = 0.2
+
+
+def ask_who_is_missing(connection: Connection, buffers: Buffers, receiver: Receiver, error: DeadlineError) -> None:
+    """Returns if a new result arrives after all, so that the exchange continues. Raises ``error`` with details, or the
+    DeadlineError of an incomplete result."""
+    window, link, catch_up = connection.window, connection.link, connection.catch_up
+    if not window.contributes:
+        raise error.with_detail("this worker only waits for what the others do")
+    if catch_up is not None and (lost := catch_up.recovery.missing):
+        raise error.with_detail(
+            f"no other worker gave the results of {lost} chunks, which the switch has no more: the others ended, or "
+            "another run of the job has begun"
+        )
+    open_chunks = window.open_chunks
+    question, tos = buffers.closing_flush(error.chunk), buffers.protected_tos(error.chunk)
+    for _ in range(_QUESTIONS):
+        link.send_one(question, tos)
+        until = connection.clock() + _ANSWER_S
+        while (left_ms := int((until - connection.clock()) * 1000)) > 0:
+            link.wait(left_ms, room=False)
+            receiver.discard_late_answers()
+            receiver.recover()
+            receiver.receive()
+            if window.open_chunks < open_chunks:
+                return
+    raise SwitchLostError(
+        silence(connection.config, error.waited_s, _QUESTIONS, link.last_failure),
+        job=error.job,
+        slot=error.slot,
+        round_=error.round,
+        chunk=error.chunk,
+        open_chunks=error.open_chunks,
+        waited_s=error.waited_s,
+    )

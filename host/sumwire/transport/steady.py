@@ -1,28 +1,130 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """What happens to nearly every chunk, by C: its turn comes, it is sent, and its result arrives with those of its
-neighbours. :class:`Flight` and :class:`Turns` do the same by numpy, and whatever else can happen to a chunk."""
+neighbours.
+
+A run is a set of plain results of consecutive chunks; C checks and stores it in one pass. Without a compiler, or with
+SUMWIRE_NATIVE=0, numpy does the same at a higher price (:class:`sumwire.transport.scheduling.Flight`,
+:class:`sumwire.transport.scheduling.Turns`, :meth:`sumwire.transport.buffers.Buffers.plain_run`), as it does whatever
+else can happen to a chunk.
+"""
 
 from __future__ import annotations
 
-from ctypes import CDLL, pointer
+import math
+from ctypes import addressof
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from sumwire.transport.in_flight import Chunks, Flight, Landing
-from sumwire.transport.kernels import FastPathState, SteadyExchange, SteadyLanding, kernels
-from sumwire.transport.turns import Turns
-from sumwire.wire.messages import address_of
+import numpy as np
+from nativelib.declarations import Native
+from numpy.typing import NDArray
+
+from sumwire.native import NativeFolder
+from sumwire.transport.buffers import Buffers
+from sumwire.transport.retransmission import REORDER_TOLERANCE, TIMEOUT_BURST_CHUNKS
+from sumwire.transport.scheduling import Chunks, Flight, Landing, Turns
+from sumwire.wire.messages import MessagePlaces, address_of
+from sumwire.wire.packets import CHUNK_MASK, HEADER_BYTES, offset_of
+
+# A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
+# busy meanwhile, and the worker is woken less often (docs/measurements.md, sending by C).
+COLLECTED_PART: Final = 2
+
+
+class Outcome(IntEnum):
+    """Why C ended the fast path (:mod:`sumwire.transport.exchange`)."""
+
+    ENOUGH = 0
+    TIME_OVER = 1
+    OTHER_MESSAGES = 2
+    RECEIVE_FAILED = 3
+    OVERTAKEN = 4
+    HELD = 5
+    NOTHING_READY = 6
+    FEW_LEFT = 7
+
+
+NATIVE: Final = NativeFolder(
+    "sumwire-transport",
+    Path(__file__).parent / "native",
+    {
+        "HEADER_BYTES": HEADER_BYTES,
+        "HEAD_NUMBERS": HEADER_BYTES // 8,
+        "CHUNK_MASK": CHUNK_MASK,
+        "CHUNK_AT": offset_of("cut_chunk"),
+        "COUNT_AT": offset_of("count"),
+        "CONTRIBUTORS_AT": offset_of("contributors"),
+        "REORDER_TOLERANCE": REORDER_TOLERANCE,
+        "TIMEOUT_BURST_CHUNKS": TIMEOUT_BURST_CHUNKS,
+        "COLLECTED_PART": COLLECTED_PART,
+        **{outcome.name: outcome.value for outcome in Outcome},
+    },
+    without="numpy sends and takes in results, at a higher price than C",
+)
+kernels: Final = NATIVE.kernels
+
+
+class Run(NamedTuple):
+    """Messages with datagrams of one size, about consecutive chunks. ``longest``: datagrams of the longest message."""
+
+    first: int
+    datagrams: int
+    longest: int
+    datagram_bytes: int
+
+
+class Runs:
+    """The runs among the results of one exchange.
+
+    ``messages``: where received messages lie; ``exchange``: what is taken from them. Both are for C. ``flying``: bool
+    (chunks,), whether a chunk is in flight; read at every call.
+    """
+
+    def __init__(self, library: Native, messages: MessagePlaces, buffers: Buffers, flying: NDArray[np.bool_]) -> None:
+        expected, results = buffers.expected, buffers.results
+        # The structures only have addresses.
+        self._kept = expected.heads, results, flying
+        self._take = library.runs_take
+        self.messages = library.runs_messages(*messages)
+        self.exchange = library.runs_exchange(
+            address_of(expected.heads),
+            tuple(expected.mask.tolist()),
+            buffers.chunks,
+            math.prod(results.words.shape[1:]),
+            buffers.tag_bytes,
+            address_of(flying),
+            address_of(results.words),
+            address_of(results.counts),
+            address_of(results.contributors),
+        )
+
+    @property
+    def datagram_bytes(self) -> int:
+        """Of each result."""
+        return HEADER_BYTES + int(self.exchange.payload_bytes) + int(self.exchange.tag_bytes)
+
+    def take(self, messages: int) -> Run | None:
+        """Store the results that lie in so many messages, if they are all plain ones of consecutive chunks in flight.
+
+        Returns None, with nothing stored, if there is anything else among them.
+        """
+        exchange = self.exchange
+        count = self._take(self.messages, messages, exchange)
+        return Run(exchange.first, count, exchange.longest, self.datagram_bytes) if count else None
 
 
 class Steady:
     """Works on the state of one exchange."""
 
-    def __init__(self, library: CDLL, flight: Flight, turns: Turns) -> None:
+    def __init__(self, library: Native, flight: Flight, turns: Turns) -> None:
         self._flight, self._turns = flight, turns
         self._library = library
         self._log = flight.log
-        self._landing = SteadyLanding()
+        self._landing = library.steady_landing()
         # Only the log is ever moved.
-        self._exchange = SteadyExchange(
+        self._exchange = library.steady_exchange(
             len(flight.flying),
             turns.short_step,
             turns.long_step,
@@ -52,17 +154,17 @@ class Steady:
         flight.count -= last - first
         return Landing(list(landing.latest), landing.sent_at if landing.sent_once else None)
 
-    def lend(self, state: FastPathState, most_in_flight: int) -> None:
-        """Let C work on the exchange alone (:mod:`sumwire.transport.fast_path`)."""
+    def lend(self, state: Any, most_in_flight: int) -> None:
+        """Let C work on the exchange alone (:mod:`sumwire.transport.exchange`)."""
         flight, turns = self._flight, self._turns
         flight.make_room(len(turns.ready) - turns.taken)
         self._find_log()
-        state.exchange = pointer(self._exchange)
+        state.exchange = addressof(self._exchange)
         state.landing.head, state.landing.end = flight.head, flight.end
         state.taken, state.to = turns.taken, turns.to
         state.in_flight, state.most_in_flight = flight.count, most_in_flight
 
-    def take_back(self, state: FastPathState) -> int:
+    def take_back(self, state: Any) -> int:
         """Take over what C has done. Returns how many chunks were sent."""
         flight, turns = self._flight, self._turns
         sent = int(state.taken) - turns.taken

@@ -20,25 +20,19 @@ from sumwire_protocol import constants as p4
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, InterruptedJobError, UsageError
 from sumwire.lifecycle import Lifecycle
-from sumwire.transport.budget import Budget, allowance
 from sumwire.transport.buffers import Buffers, Pool, Results
-from sumwire.transport.catchup.catchup import CatchUp
-from sumwire.transport.catchup.recovery_service import recovery_port
 from sumwire.transport.congestion import WindowLimit
-from sumwire.transport.connection import Connection
+from sumwire.transport.connection import Connection, say_hello
 from sumwire.transport.exchange import Exchange
-from sumwire.transport.hello import SwitchState
 from sumwire.transport.link import Link, opening_error
-from sumwire.transport.options import PLAIN, ExchangeOptions, TransportOptions
-from sumwire.transport.patience import Alone
-from sumwire.transport.questions import say_hello
-from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.options import PLAIN, Alone, ExchangeOptions, TransportOptions, WindowOptions, turn_of
+from sumwire.transport.recovery import CatchUp
+from sumwire.transport.recovery_service import recovery_port
+from sumwire.transport.retransmission import Budget, RttEstimator, allowance
 from sumwire.transport.stats import JobStats
+from sumwire.transport.switch_answers import SwitchState
 from sumwire.transport.window import Window
-from sumwire.transport.window_options import WindowOptions, turn_of
-from sumwire.wire.header import WORD_BYTES
-from sumwire.wire.packets import OP_WORDS
-from sumwire.wire.sequence import place_of
+from sumwire.wire.packets import OP_WORDS, WORD_BYTES, place_of
 
 if TYPE_CHECKING:
     from sumwire.blind.masks import Masks
@@ -48,7 +42,7 @@ class Transport:
     """One worker's end of a job: its socket, its window, and one exchange at a time. Also a context manager.
 
     Where slots may close without this worker, it keeps results for other workers and asks them for those that it lost.
-    It does both at a second UDP port (:mod:`sumwire.transport.catchup.recovery_service`).
+    It does both at a second UDP port (:mod:`sumwire.transport.recovery_service`).
     ``rtt``: the estimator of the retransmission timeout. ``clock``: a monotonic clock, in seconds. ``masks``: those of
     a blind job's run, from its greeting on; every exchange is then one of SUM32, and masked.
     Raises AddressError if an own address cannot be used here, JobBusyError if a port is taken, UsageError on a system

@@ -28,11 +28,18 @@ from sumwire_protocol import constants as p4
 from sumwire.errors import DeadlineError, StaleRunError, SwitchLostError
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
-from sumwire.transport.hello import SwitchState
-from sumwire.transport.patience import DeadlinePassedError, Patience
-from sumwire.transport.retries import SendKind
-from sumwire.transport.switch_errors import check_switch, forgotten_run, other_call, refused, silence, too_narrow
-from sumwire.wire.sequence import ROUNDS, Place, round_newer
+from sumwire.transport.options import DeadlinePassedError, Patience
+from sumwire.transport.retransmission import SendKind
+from sumwire.transport.switch_answers import (
+    SwitchState,
+    check_switch,
+    forgotten_run,
+    other_call,
+    refused,
+    silence,
+    too_narrow,
+)
+from sumwire.wire.packets import ROUNDS, Place, round_newer
 
 # Ticks from one question to the switch to the next. At every tick the patience is asked.
 _ASK_EVERY: Final = 2

@@ -5,11 +5,11 @@
 A chunk is sent for one of these reasons, in this order:
 
 1. The switch asked for it, or no longer has its result (:meth:`Window.on_inform`, :meth:`Window.on_stale`).
-2. It was overtaken (:mod:`sumwire.transport.fast_retransmit`).
-3. It is its turn for the first time (:mod:`sumwire.transport.turns`, :mod:`sumwire.transport.early_closing`).
-4. The timer has expired (:mod:`sumwire.transport.timers`).
+2. It was overtaken (:mod:`sumwire.transport.retransmission`).
+3. It is its turn for the first time (:mod:`sumwire.transport.scheduling`, :mod:`sumwire.transport.scheduling`).
+4. The timer has expired (:mod:`sumwire.transport.retransmission`).
 
-How it is sent in cases 1, 2 and 4: :mod:`sumwire.transport.retries`.
+How it is sent in cases 1, 2 and 4: :mod:`sumwire.transport.retransmission`.
 
 Example: S = 8 slots, an exchange of 6 chunks, and the contribution of chunk 0 is lost. Chunks 0 to 3 are sent. The
 results of 1, 2 and then 3 arrive, and with them go out chunks 5 (which follows 1) and 0 (overtaken). Its result lets
@@ -27,22 +27,24 @@ from numpy.typing import NDArray
 
 from sumwire.config import SLOTS_MIN
 from sumwire.errors import DeadlineError, StaleRunError, UsageError
-from sumwire.transport.budget import Budget
 from sumwire.transport.congestion import WindowLimit
-from sumwire.transport.early_closing import EarlyClosing
-from sumwire.transport.fast_retransmit import REORDER_TOLERANCE, FastRetransmit
-from sumwire.transport.in_flight import Chunks, Flight, Landing
-from sumwire.transport.kernels import FastPathState
-from sumwire.transport.options import PLAIN, ExchangeOptions
-from sumwire.transport.reordering import Reordering
-from sumwire.transport.retries import Outgoing, Retries, SendKind
-from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.options import PLAIN, ExchangeOptions, WindowOptions
+from sumwire.transport.retransmission import (
+    REORDER_TOLERANCE,
+    TIMEOUT_BURST_CHUNKS,
+    Budget,
+    FastRetransmit,
+    Outgoing,
+    Reordering,
+    Retries,
+    RttEstimator,
+    SendKind,
+    Timers,
+)
+from sumwire.transport.scheduling import Chunks, EarlyClosing, Flight, Landing, Turns
 from sumwire.transport.stats import WindowCounters
 from sumwire.transport.steady import Steady, steady_of
-from sumwire.transport.timers import TIMEOUT_BURST_CHUNKS, Timers
-from sumwire.transport.turns import Turns
-from sumwire.transport.window_options import WindowOptions
-from sumwire.wire.sequence import ROUND_BITS, ROUNDS, Place, place_of, round_newer
+from sumwire.wire.packets import ROUND_BITS, ROUNDS, Place, place_of, round_newer
 
 NOTHING: Final = -1
 # A chunk is sent only when all chunks so many rounds before it have their results, so that whoever looks at one slot
@@ -227,7 +229,7 @@ class Window:
             return False
         return not (self._urgent or self._timers.burst or self._reordering.expected)
 
-    def lend(self, state: FastPathState) -> None:
+    def lend(self, state: Any) -> None:
         """Let C go on with the exchange, until :meth:`take_back`."""
         assert self._steady is not None
         self._steady.lend(state, self.slots if self.limit is None else self.limit.chunks)
@@ -235,7 +237,7 @@ class Window:
         state.filled = min(self.filled, self._sendable)
         state.answered[:] = self._fast.numbers
 
-    def take_back(self, state: FastPathState) -> Chunks:
+    def take_back(self, state: Any) -> Chunks:
         """Take over what C has done. Returns chunks that it has counted as sent and the socket has not taken."""
         assert self._steady is not None
         self.counters.sent += self._steady.take_back(state)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sumwire packets (docs/wire-format.md): ``header`` packs and unpacks one, the others whole exchanges."""
 
-from sumwire.wire.header import (
+from sumwire.wire.packets import (
     HEADER_BYTES,
     LOWER_HEADER_BYTES,
     VALUES_PER_PLANE,

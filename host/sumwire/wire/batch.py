@@ -17,24 +17,29 @@ import struct
 from typing import Any, Final
 
 import numpy as np
+from nativelib.declarations import Native
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.wire.controls import CONTROLS_BYTES, ReceivedControls, are_marked, ask_for_tos
-from sumwire.wire.kernels import ArrivalsIn, Compiled, TrainsOut, compiled, kernels
 from sumwire.wire.messages import (
     CONTROL,
     CONTROL_BYTES,
+    CONTROLS_BYTES,
     MESSAGE,
     NO_TRAINS,
     NOTHING_THERE,
     UDP_GRO,
     UDP_SEGMENT,
     VECTOR,
+    Compiled,
     MessagePlaces,
+    ReceivedControls,
     address_of,
+    are_marked,
+    ask_for_tos,
     calls,
     checked,
+    kernels,
     send_despite_icmp,
 )
 from sumwire.wire.trains import TRAIN_ROWS, Arrivals, train_limit, train_starts
@@ -141,35 +146,45 @@ class BatchSocket:
         # Datagrams of the longest train of late.
         self.longest_in = 1
         self._kernels = kernels()
-        self._cut_rows = TrainsOut(
-            vectors=address_of(self._out.vectors),
-            controls=address_of(self._out.controls),
-            control_bytes=self._out.controls.strides[0],
-            room=batch,
-        )
-        self._messages_in = ArrivalsIn(
-            messages=self._in.address,
-            control_bytes=CONTROLS_BYTES,
-            segments=address_of(self._in.segments),
-            marks=address_of(self._in.marks),
-            room=batch,
-            filled=batch,
-        )
+        # Structures for C, and what other C needs to do as :meth:`send` and :meth:`collect`; None if Python does it.
+        self._cut_rows: Any = None
+        self._messages_in: Any = None
+        self.compiled: Compiled | None = None
+        if self._kernels is not None:
+            self._prepare(self._kernels)
         self._rows = np.zeros((0, 0), np.uint8)
         self._tos: NDArray[np.uint8] | None = None
         self._base = self._size = self._phase = 0
         # The most rows of a train; more than 1 if the socket cuts messages into rows of the present size.
         self._joined = 1
-        self._tagged = False
 
-    @property
-    def compiled(self) -> Compiled | None:
-        """What other C needs to send and receive as :meth:`send` and :meth:`collect` do, for the rows loaded now; None
-        if Python does it. :meth:`moved` is to be called after it."""
-        if self._kernels is None:
-            return None
-        self._note_tos()
-        return compiled(self._kernels, self._messages_in, self._cut_rows, self._out.address, int(_COLLECT_S * _NANO))
+    def _prepare(self, kernels: Native) -> None:
+        out, arriving = self._out, self._in
+        self._cut_rows = kernels.trains_out(
+            vectors=address_of(out.vectors),
+            controls=address_of(out.controls),
+            control_bytes=out.controls.strides[0],
+            room=self.batch,
+        )
+        self._messages_in = kernels.arrivals_in(
+            messages=arriving.address,
+            control_bytes=CONTROLS_BYTES,
+            segments=address_of(arriving.segments),
+            marks=address_of(arriving.marks),
+            room=self.batch,
+            filled=self.batch,
+        )
+        at = ctypes.addressof(self._messages_in)
+        self.compiled = Compiled(
+            collect=ctypes.cast(kernels.arrivals_collect, ctypes.c_void_p).value or 0,
+            arrivals=at,
+            filled=at + kernels.arrivals_in.filled.offset,
+            marked=at + kernels.arrivals_in.marked.offset,
+            cut=ctypes.cast(kernels.trains_cut, ctypes.c_void_p).value or 0,
+            trains=ctypes.addressof(self._cut_rows),
+            out=out.address,
+            collect_ns=int(_COLLECT_S * _NANO),
+        )
 
     def moved(self, *, sent: int, received: int, longest: int) -> None:
         """Other C has sent and received so many messages. ``longest``: :attr:`longest_in` by then."""
@@ -221,9 +236,10 @@ class BatchSocket:
         """
         self._tos = tos
         self._rows, self._base, self._size, self._phase = rows, address_of(rows), rows.shape[1], phase
-        cut = self._cut_rows
-        cut.base, cut.row_bytes, cut.phase = self._base, self._size, phase
-        cut.tos = None if tos is None else address_of(tos)
+        self._out.control_lengths[:] = 0 if tos is None else CONTROL.itemsize
+        if (cut := self._cut_rows) is not None:
+            cut.base, cut.row_bytes, cut.phase = self._base, self._size, phase
+            cut.tos = None if tos is None else address_of(tos)
         self._joined = train_limit(self._size, joined) if self.sends_trains else 1
         if self._joined > 1:
             try:
@@ -256,17 +272,11 @@ class BatchSocket:
     def _cut(self, rows: NDArray[np.integer[Any]], longest: int) -> tuple[int, int]:
         """Lay trains of at most ``longest`` rows into the messages, as far as these suffice. Returns how many messages,
         and how many rows are in them."""
-        self._note_tos()
         if self._kernels is None:
             return self._cut_by_numpy(rows, longest)
         numbers = np.ascontiguousarray(rows, np.int64)
         messages: int = self._kernels.trains_cut(self._cut_rows, address_of(numbers), len(numbers), longest)
         return messages, self._cut_rows.rows
-
-    def _note_tos(self) -> None:
-        if self._tagged != (self._tos is not None):
-            self._tagged = self._tos is not None
-            self._out.control_lengths[:] = CONTROL.itemsize if self._tagged else 0
 
     def _cut_by_numpy(self, rows: NDArray[np.integer[Any]], longest: int) -> tuple[int, int]:
         tos = None if self._tos is None else self._tos[rows]

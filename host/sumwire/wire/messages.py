@@ -1,6 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Linux's sendmmsg and recvmmsg, and the C structures that they take, as numpy records."""
+"""Linux's sendmmsg and recvmmsg, the C structures that they take as numpy records, and what control messages tell.
+
+A received message tells two things beside its bytes: the size of a train's datagrams, and IPv4's TOS byte. Each comes
+in a control message, if the socket asks for it: UDP_GRO, IP_RECVTOS. The kernel joins only datagrams of one TOS, so a
+train has one. Order and number of control messages are the kernel's. In C: native/controls.h.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,46 @@ import socket
 import sys
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
 from sumwire.errors import UsageError
+from sumwire.native import NativeFolder
+
+# Of a TOS byte (RFC 3168).
+ECN_BITS: Final = 0x03
+_PROTOCOL: Final = (
+    *("SUMWIRE_BYTES", "TAG_BYTES", "WORD_BYTES", "SLOT_WORDS", "KIND_CONTRIBUTE", "KIND_PROBE", "KIND_REFUSED"),
+    "ECN_CE",
+)
+NATIVE: Final = NativeFolder(
+    "sumwire-wire",
+    Path(__file__).parent / "native",
+    {"ECN_BITS": ECN_BITS, **{name: getattr(p4, name) for name in _PROTOCOL}},
+    without="numpy cuts what is sent into trains and computes authentication tags, at a far higher price than C",
+)
+"""Who includes its headers has constants of these names too."""
+kernels: Final = NATIVE.kernels
+
+
+class Compiled(NamedTuple):
+    """Addresses of functions and structures: ``arrivals_collect`` and what it works on, the number of messages that it
+    has filled, and of those of them that were marked; ``trains_cut`` and what it works on, the messages of a sending
+    call. ``collect_ns``: how long a receive waits."""
+
+    collect: int
+    arrivals: int
+    filled: int
+    marked: int
+    cut: int
+    trains: int
+    out: int
+    collect_ns: int
+
 
 # C's layouts of struct iovec, and of struct mmsghdr (a msghdr and the number of bytes moved).
 VECTOR: Final = np.dtype([("base", np.uintp), ("length", np.uintp)], align=True)
@@ -113,3 +152,61 @@ def calls() -> tuple[Any, Any]:
     receive.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p)
     send.restype = receive.restype = ctypes.c_int
     return send, receive
+
+
+# struct cmsghdr with a number, padded, as it comes: the TOS (8 bits) of a message, or the size (32 bits) of a train's
+# datagrams.
+_CONTROL: Final = np.dtype(
+    {
+        "names": ["length", "level", "type", "size", "tos"],
+        "formats": [np.uintp, np.int32, np.int32, np.int32, np.uint8],
+        "offsets": [0, 8, 12, 16, 16],
+        "itemsize": 24,
+    }
+)
+# A message may have both.
+_PER_MESSAGE: Final = 2
+CONTROLS_BYTES: Final = _PER_MESSAGE * _CONTROL.itemsize
+_NO_TYPE: Final = -1
+# Of a number: the type of its control message.
+_KINDS: Final = {"size": UDP_GRO, "tos": socket.IP_TOS}
+
+
+class ReceivedControls:
+    """Room for the control messages of received messages. ``headers``: the struct msghdr of each."""
+
+    def __init__(self, headers: NDArray[Any]) -> None:
+        self._controls = np.zeros((len(headers), _PER_MESSAGE), _CONTROL)
+        self._controls["type"] = _NO_TYPE
+        headers["control"] = address_of(self._controls) + np.arange(len(headers)) * CONTROLS_BYTES
+        headers["control_length"] = CONTROLS_BYTES
+        self._lengths: NDArray[np.uintp] = headers["control_length"]
+
+    def renew(self, count: int) -> None:
+        """The first messages are to be received anew: the kernel has written how much it used, and no type where there
+        was nothing to tell."""
+        self._lengths[:count] = CONTROLS_BYTES
+        self._controls["type"][:count] = _NO_TYPE
+
+    def sizes(self, count: int) -> NDArray[np.int32]:
+        """Bytes of each datagram in the first messages, (count,): 0 where the message is a single one."""
+        return self._told(count, "size")
+
+    def tos(self, count: int) -> NDArray[np.uint8]:
+        """The TOS bytes of the first messages, (count,)."""
+        return self._told(count, "tos")
+
+    def _told(self, count: int, field: str) -> NDArray[Any]:
+        controls = self._controls[:count]
+        return np.asarray((controls[field] * (controls["type"] == _KINDS[field])).max(axis=1))
+
+
+def are_marked(tos: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which TOS bytes say that a queue on the way was long (CE)."""
+    marked: NDArray[np.bool_] = tos & ECN_BITS == p4.ECN_CE
+    return marked
+
+
+def ask_for_tos(udp: socket.socket) -> None:
+    """Let a socket tell the TOS byte of what it receives."""
+    udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)

@@ -23,8 +23,7 @@ from sumwire.aggregator.processes import ProcessPool, signals_held
 from sumwire.config import JobConfig, parse_job
 from sumwire.native import SWITCH
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
-from sumwire.wire.packets import OP_WORDS, headers, write_headers
+from sumwire.wire.packets import HEADER_BYTES, OP_WORDS, WORD_BYTES, headers, write_headers
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
 

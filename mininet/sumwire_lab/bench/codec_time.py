@@ -21,13 +21,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire.codec import kernels
-from sumwire.codec.base import GradientCodec
-from sumwire.codec.ef_sign import EfSignCodec
+from sumwire.codec.base import GradientCodec, staged
 from sumwire.codec.feedback import ErrorFeedback
 from sumwire.codec.oracles import sum_words
-from sumwire.codec.sign import VoteCodec
-from sumwire.codec.ssdm import SsdmCodec
-from sumwire.codec.staging import staged
+from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import PUBLISHED_GRANULARITY, solve
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec

@@ -33,9 +33,8 @@ from sumwire.aggregator.server import Server
 from sumwire.aggregator.state import State
 from sumwire.config import JobConfig, parse_job
 from sumwire.transport.udp import Transport
-from sumwire.wire.authentication.keys import key_record
-from sumwire.wire.authentication.tags import Tags
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES, Header, pack
+from sumwire.wire.authentication import Tags, key_record
+from sumwire.wire.packets import HEADER_BYTES, WORD_BYTES, Header, pack
 from sumwire_controller.deploy.operations import bring_about
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.switch import P4Switch

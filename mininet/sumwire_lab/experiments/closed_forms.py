@@ -14,10 +14,8 @@ from typing import Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sumwire.multihop.draws import Draws
-from sumwire.multihop.hops import CascadeHopper
 from sumwire.multihop.schedule import ring
-from sumwire.multihop.simulate import SimulatedSigns, lockstep
+from sumwire.multihop.sign_hops import CascadeHopper, Draws, SimulatedSigns, lockstep
 from sumwire.training.collective import Threads
 from sumwire.training.optim import Marsit
 

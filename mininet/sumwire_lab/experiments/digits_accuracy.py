@@ -19,8 +19,7 @@ import numpy as np
 import sumwire
 import torch
 from numpy.typing import NDArray
-from sumwire.codec.ef_sign import EfSignCodec
-from sumwire.codec.ssdm import SsdmCodec
+from sumwire.codec.sign import EfSignCodec, SsdmCodec
 from sumwire.job.job import Residual
 from sumwire.lowrank import AcpSgd
 from sumwire.training.collective import Threads, ThreadsEnd

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from sumwire import systems
 from sumwire.dlcp.lanes import Lanes
 from sumwire.dlcp.sync import EarlySync
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 

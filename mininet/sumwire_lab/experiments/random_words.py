@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire.transport.options import ExchangeOptions
-from sumwire.transport.patience import Alone
+from sumwire.transport.options import Alone, ExchangeOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 from sumwire_protocol.ops import CODES, SIGN

@@ -36,10 +36,9 @@ from sumwire.aggregator.server import Server
 from sumwire.aggregator.sharing import HandOverReceiver
 from sumwire.aggregator.sockets import UdpReceiver
 from sumwire.aggregator.state import State
-from sumwire.codec.planes import unpack_index_planes
+from sumwire.codec.layout import unpack_index_planes
 from sumwire.config import OP_CODES, parse_job
-from sumwire.wire.header import HEADER_BYTES
-from sumwire.wire.packets import first_byte, headers
+from sumwire.wire.packets import HEADER_BYTES, first_byte, headers
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import ProcessDiedError

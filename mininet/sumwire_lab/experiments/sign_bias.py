@@ -17,8 +17,7 @@ from typing import Any, Final
 import numpy as np
 from sumwire.config import load_job
 from sumwire.multihop.statistics import Outcome, Signs, lone_signs, measure, signs_of
-from sumwire.transport.options import ExchangeOptions
-from sumwire.transport.patience import Alone
+from sumwire.transport.options import Alone, ExchangeOptions
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import SIGN

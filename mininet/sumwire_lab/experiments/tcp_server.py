@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire.wire.header import WORD_BYTES
+from sumwire.wire.packets import WORD_BYTES
 from sumwire_protocol.ops import BY_NAME
 
 from sumwire_lab.bench.benchmark import network_experiment

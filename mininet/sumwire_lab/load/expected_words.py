@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sumwire.wire.header import VALUES_PER_PLANE, WORD_BYTES
+from sumwire.wire.packets import VALUES_PER_PLANE, WORD_BYTES
 from sumwire_protocol.ops import BY_NAME, THC
 
 Words = NDArray[np.uint8]

@@ -24,7 +24,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from sumwire.wire.batch import BatchSocket
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES, Header
+from sumwire.wire.packets import HEADER_BYTES, WORD_BYTES, Header
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import OptionError

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire.wire.header import WORD_BYTES, Header
+from sumwire.wire.packets import WORD_BYTES, Header
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import BY_CODE, THC
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
-from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES
+from sumwire.wire.packets import HEADER_BYTES, LOWER_HEADER_BYTES
 from torch._C._distributed_c10d import GradBucket
 
 from sumwire_lab.system.counters import LinkBytes

@@ -16,7 +16,7 @@ from sumwire import systems
 from sumwire.dlcp.lanes import Lanes
 from sumwire.dlcp.sync import LaneState
 from sumwire.systems.system import LaneSystem
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer

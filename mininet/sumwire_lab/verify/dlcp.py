@@ -16,7 +16,7 @@ from typing import Any, Final
 import sumwire_controller
 import yaml
 from sumwire.dlcp.tags import LayerMagnitude, check_priorities
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 
 from sumwire_lab.experiments.contention import run_contention
 from sumwire_lab.experiments.overload import LOAD, Overload, run_overload

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from sumwire.codec.ssdm import MOMENTUM
+from sumwire.codec.sign import MOMENTUM
 
 from sumwire_lab.experiments import closed_forms, digits_accuracy
 from sumwire_lab.experiments.digits_accuracy import EPOCHS, Digits

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.ef_sign import EfSignCodec
 from sumwire.codec.kernels import THREADS, kernels
-from sumwire.codec.ssdm import SsdmCodec
+from sumwire.codec.sign import EfSignCodec, SsdmCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import solve, uniform
 from sumwire.codec.thc import ThcCodec

@@ -20,7 +20,7 @@ from sumwire.dlcp.lanes import Lanes
 from sumwire.dlcp.sync import EarlySync
 from sumwire.job.job import Job
 from sumwire.multihop import RingSigns, ScheduleError
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 

@@ -23,7 +23,7 @@ from helpers.logs import Line, logged
 from sumwire.job import meeting
 from sumwire.job.change import Change
 from sumwire.training.comm_thread import CommThread
-from sumwire.transport.catchup.recovery_service import recovery_port
+from sumwire.transport.recovery_service import recovery_port
 
 LENGTH = 3000
 

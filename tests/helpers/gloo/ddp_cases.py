@@ -14,9 +14,7 @@ import torch.distributed as dist
 from golden import model as switch_model
 from helpers.transport.udp_bridge import SILENCE_S
 from sumwire import systems
-from sumwire.codec.ef_sign import EfSignCodec
-from sumwire.codec.sign import SignCodec, VoteCodec
-from sumwire.codec.ssdm import SsdmCodec
+from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
 from sumwire.job.change import Change

@@ -39,8 +39,7 @@ from sumwire.systems.system import AcpSystem
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState
 from sumwire.training.node import Node, NodeJob
-from sumwire.transport.options import TransportOptions
-from sumwire.transport.patience import Alone
+from sumwire.transport.options import Alone, TransportOptions
 from sumwire.transport.udp import Transport
 from sumwire.wire.packets import OP_WORDS
 from sumwire_protocol import constants as p4

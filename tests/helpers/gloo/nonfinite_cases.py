@@ -113,9 +113,7 @@ def train(
 
 def raising(rank: int, mapping: dict[str, Any]) -> list[str]:
     """What each reduction that is told to raise does with rank 1's NaN, and that it goes on afterwards."""
-    from sumwire.codec.ef_sign import EfSignCodec
-    from sumwire.codec.sign import VoteCodec
-    from sumwire.codec.ssdm import SsdmCodec
+    from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
     from sumwire.codec.tables import solve
 
     x = torch.ones(3000)

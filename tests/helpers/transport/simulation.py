@@ -16,12 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 from sumwire.errors import SumwireError
-from sumwire.transport.budget import Budget, allowance
 from sumwire.transport.congestion import WindowLimit
-from sumwire.transport.retries import SendKind
-from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.options import Turn, WindowOptions
+from sumwire.transport.retransmission import Budget, RttEstimator, SendKind, allowance
 from sumwire.transport.window import NOTHING, Window
-from sumwire.transport.window_options import Turn, WindowOptions
 
 ROUNDS = 1 << 32
 

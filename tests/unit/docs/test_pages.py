@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from helpers.docs.pages import inline_code, pages
 from helpers.paths import ROOT
-from sumwire.transport.kernels import COLLECTED_PART
-from sumwire.wire.header import HEADER_BYTES
+from sumwire.transport.steady import COLLECTED_PART
+from sumwire.wire.packets import HEADER_BYTES
 from sumwire_protocol import constants as p4
 from sumwire_protocol.wireshark import table as wireshark
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 // Grid points that travel themselves, several to an element of 32 bits. Blocks have at most PASS values. The operations
-// and their order are those of sumwire.codec.thc_torch.GridForm.
+// and their order are those of sumwire.codec.thc_forms.GridForm.
 #include "taken.h"
 #include "threads.h"
 

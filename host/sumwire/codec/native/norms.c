@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 // Sums over chunks, by halves: value i of the second half is added to value i of the first, until one value is left.
-// The order is fixed (sumwire.codec.norms), so that torch and these kernels give equal bits.
+// The order is fixed (sumwire.codec.scales), so that torch and these kernels give equal bits.
 #include <math.h>
 
 #include "codec.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// A chunk's values to bit planes and back, in the order of sumwire.codec.planes.
+// A chunk's values to bit planes and back, in the order of sumwire.codec.layout.
 #pragma once
 
 #include "vectors.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 // THC's way back from the wire, one rotation block at a time. The operations and their order are those of
-// sumwire.codec.thc_torch.
+// sumwire.codec.thc_forms.
 #include "blocks.h"
 #include "threads.h"
 

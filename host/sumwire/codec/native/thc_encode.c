@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 // THC's way to the wire, one rotation block at a time. The values that rounding leaves out are rotated back while the
-// block is in the first-level cache. The operations and their order are those of sumwire.codec.thc_torch.
+// block is in the first-level cache. The operations and their order are those of sumwire.codec.thc_forms.
 #include "taken.h"
 #include "threads.h"
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 // An exchange while nothing happens but the usual: results arrive in runs, and for each one more chunk is sent.
-// sumwire.transport.fast_path tells when that is so, and takes over at the first thing that is not usual.
+// sumwire.transport.exchange tells when that is so, and takes over at the first thing that is not usual.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -24,7 +24,7 @@ struct fast_path_socket {
   int64_t collect_ns;
   uint64_t row_bytes;
   uint64_t batch;
-  struct pollfd polled;
+  int descriptor;
 };
 
 struct fast_path {
@@ -40,7 +40,7 @@ struct fast_path {
   uint64_t longest_train;
   // Before and after.
   struct steady_landing landing;
-  int64_t answered[LATEST];
+  int64_t answered[REORDER_TOLERANCE];
   uint64_t taken;
   uint64_t to;
   uint64_t in_flight;
@@ -71,7 +71,8 @@ static int wait_for_results(struct fast_path *path) {
   const double left = path->until_s - clock_s();
   if (left <= 0) return 0;
   const struct timespec timeout = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
-  return ppoll(&path->socket->polled, 1, &timeout, NULL) > 0;
+  struct pollfd polled = {path->socket->descriptor, POLLIN, 0};
+  return ppoll(&polled, 1, &timeout, NULL) > 0;
 }
 
 // Messages for half of what is in flight, so that the process is not woken for each one.
@@ -83,11 +84,11 @@ static uint64_t wanted_messages(const struct fast_path *path) {
 }
 
 static void note(struct fast_path *path, uint64_t count) {
-  for (int i = 0; i < LATEST; i++) {
+  for (int i = 0; i < REORDER_TOLERANCE; i++) {
     const int64_t number = path->landing.latest[i];
     if (number <= path->answered[0]) continue;
     int place = 1;
-    for (; place < LATEST && path->answered[place] < number; place++) path->answered[place - 1] = path->answered[place];
+    for (; place < REORDER_TOLERANCE && path->answered[place] < number; place++) path->answered[place - 1] = path->answered[place];
     path->answered[place - 1] = number;
   }
   if (path->landing.sent_once) path->round_trip_from = path->landing.sent_at;
@@ -101,7 +102,7 @@ static void note(struct fast_path *path, uint64_t count) {
 static int receive(struct fast_path *path, int *outcome) {
   const struct fast_path_socket *on = path->socket;
   path->began = clock_s();
-  path->error = on->collect(on->arrivals, on->polled.fd, wanted_messages(path), on->collect_ns);
+  path->error = on->collect(on->arrivals, on->descriptor, wanted_messages(path), on->collect_ns);
   path->now = clock_s();
   *outcome = RECEIVE_FAILED;
   if (path->error) return 0;
@@ -133,7 +134,7 @@ static int send_ready(struct fast_path *path, int *outcome) {
   *outcome = HELD;
   while (left) {
     const uint64_t messages = on->cut(on->trains, rows, left, path->longest_train);
-    const int sent = sendmmsg(on->polled.fd, on->out, (unsigned)messages, MSG_DONTWAIT);
+    const int sent = sendmmsg(on->descriptor, on->out, (unsigned)messages, MSG_DONTWAIT);
     path->held = left;
     if (sent < 0) path->error = errno;
     if (sent <= 0) return 0;

@@ -7,8 +7,6 @@
 
 #include "constants.h"
 
-enum { HEAD_NUMBERS = HEADER_BYTES / 8 };
-
 // Where a receiving call puts messages. Lengths (uint32_t) and bytes of each datagram (int32_t, 0 if the message is a
 // single one) lie so many bytes apart.
 struct runs_messages {

@@ -21,7 +21,7 @@ uint64_t steady_send(const struct steady_exchange *exchange, uint64_t begin, uin
 static void note_latest(struct steady_landing *landing, int64_t number) {
   if (number <= landing->latest[0]) return;
   int i = 1;
-  for (; i < LATEST && landing->latest[i] < number; i++) landing->latest[i - 1] = landing->latest[i];
+  for (; i < REORDER_TOLERANCE && landing->latest[i] < number; i++) landing->latest[i - 1] = landing->latest[i];
   landing->latest[i - 1] = number;
 }
 

@@ -7,9 +7,7 @@
 
 #include "constants.h"
 
-enum { LATEST = REORDER_TOLERANCE };
-
-// The arrays of one exchange: sumwire.transport.in_flight and sumwire.transport.turns tell what is in them.
+// The arrays of one exchange: sumwire.transport.scheduling and sumwire.transport.scheduling tell what is in them.
 struct steady_exchange {
   uint64_t chunks;
   uint64_t short_step;
@@ -27,7 +25,7 @@ struct steady_exchange {
 // sent that was longest in flight, of the `sent_once` chunks that were sent only once. `head`: before and after, the
 // place of the log before which all entries are dead; `end`: behind its last entry.
 struct steady_landing {
-  int64_t latest[LATEST];
+  int64_t latest[REORDER_TOLERANCE];
   double sent_at;
   uint64_t sent_once;
   uint64_t head;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel tells of a received message beside its bytes (sumwire.wire.controls).
+// What the kernel tells of a received message beside its bytes (sumwire.wire.messages).
 #ifndef SUMWIRE_CONTROLS_H
 #define SUMWIRE_CONTROLS_H
 

@@ -25,10 +25,9 @@ from sumwire.aggregator.state import SENT, UNSENT, State
 from sumwire.codec.sign import VoteCodec
 from sumwire.errors import DeadlineError
 from sumwire.native import SWITCH
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
-from sumwire.wire.packets import OP_WORDS, headers, write_headers
+from sumwire.wire.packets import HEADER_BYTES, OP_WORDS, WORD_BYTES, headers, write_headers
 from sumwire_lab.bench.aggregator import AggregatorCommand
 from sumwire_lab.bench.benchmark import run_here
 from sumwire_lab.options.bench_options import AggregatorOptions

@@ -22,7 +22,7 @@ from helpers.transport.udp_bridge import SILENCE_S, configs, run_workers
 from helpers.waiting import until
 from sumwire.config import JobConfig
 from sumwire.native import SWITCH
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 from sumwire_protocol import constants as p4
 from torch import Tensor
 

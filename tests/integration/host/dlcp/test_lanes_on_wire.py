@@ -24,7 +24,7 @@ from sumwire.config import JobConfig
 from sumwire.dlcp.lanes import Lanes, TensorRecord
 from sumwire.dlcp.sync import LaneState, LaneSync
 from sumwire.errors import UsageError
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 from torch import Tensor, nn
 
 WORKERS = 4

@@ -18,8 +18,8 @@ from helpers.logs import of
 from helpers.transport.soft_tree import Shape, soft_tree
 from helpers.transport.udp_bridge import Bridge, Impairment, golden_switch, job_mapping
 from sumwire.config import OP_NAMES
-from sumwire.transport.delivery import Delivery
-from sumwire.wire.header import HEADER_BYTES
+from sumwire.transport.options import Delivery
+from sumwire.wire.packets import HEADER_BYTES
 from sumwire_lab.experiments.secure_aggregation import CHI_SQUARE_MOST, noise_of, payload_of, values_of
 from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.events import Event

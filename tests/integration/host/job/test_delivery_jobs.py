@@ -15,7 +15,7 @@ from helpers.transport.udp_bridge import TABLE, Bridge, Impairment, configs, gol
 from numpy.typing import NDArray
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import ThcCodec
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 from torch import Tensor
 
 WORKERS = 4

@@ -17,9 +17,7 @@ from helpers.gloo.ranks import Ranks
 from helpers.transport.soft_tree import LEAF_SPINE, STAR, TreeRig, soft_tree
 from helpers.transport.udp_bridge import Impairment, configs, job_mapping, run_workers
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.ef_sign import EfSignCodec
-from sumwire.codec.sign import SignCodec, VoteCodec
-from sumwire.codec.ssdm import SsdmCodec
+from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import JobConfig
 

@@ -17,7 +17,7 @@ from helpers.aggregator.served import serving
 from helpers.transport.soft_tree import LEAF_SPINE, soft_tree
 from helpers.transport.udp_bridge import Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
 from sumwire.job.job import Job
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 from sumwire_protocol import constants as p4
 from torch import Tensor
 

@@ -15,7 +15,7 @@ from helpers.ring_links import TOKEN, Link, Seen, passes, ring
 from helpers.waiting import until
 from sumwire.dlcp.tags import LayerMagnitude, Tag, tagger
 from sumwire.multihop import HopError, Neighbours, PointToPoint
-from sumwire.multihop.frames import DATA, PACKET, STATE, VALUES
+from sumwire.multihop.transfer import DATA, PACKET, STATE, VALUES
 
 PACKETS = 24
 SIZE = PACKETS * VALUES - 5

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from helpers.gloo import multihop_cases as script
 from helpers.gloo.ranks import Ranks
-from sumwire.multihop.draws import Draws
-from sumwire.multihop.hops import CascadeHopper
 from sumwire.multihop.schedule import ring
-from sumwire.multihop.simulate import SimulatedSigns, lockstep
+from sumwire.multihop.sign_hops import CascadeHopper, Draws, SimulatedSigns, lockstep
 
 FORMS = {
     "ring": (tuple(range(4)), None), "torus": (tuple(range(4)), 2), "group3": ((0, 1, 2), None),

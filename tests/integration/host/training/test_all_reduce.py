@@ -21,8 +21,7 @@ from sumwire.job.codec_operation import CodecOperation
 from sumwire.job.greeting import GREETING_BUCKET
 from sumwire.job.kept_results import Kept
 from sumwire.transport.udp import Transport
-from sumwire.wire.header import WORD_BYTES
-from sumwire.wire.packets import OP_WORDS
+from sumwire.wire.packets import OP_WORDS, WORD_BYTES
 from sumwire_protocol import constants as p4
 from torch import Tensor
 

@@ -28,8 +28,7 @@ from helpers.transport.udp_bridge import (
 from numpy.typing import NDArray
 from sumwire.errors import ConfigError, DeadlineError, UsageError
 from sumwire.transport.buffers import Results
-from sumwire.transport.delivery import Delivery
-from sumwire.transport.options import ExchangeOptions, TransportOptions
+from sumwire.transport.options import Delivery, ExchangeOptions, TransportOptions
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 

@@ -16,12 +16,11 @@ import numpy as np
 import pytest
 from helpers.transport.udp_bridge import aggregator_of, configs, job_mapping
 from sumwire.native import SWITCH
-from sumwire.transport.exchange import Exchange
-from sumwire.transport.fast_path import FastPath
-from sumwire.transport.kernels import Outcome
-from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.exchange import Exchange, FastPath
+from sumwire.transport.retransmission import RttEstimator
+from sumwire.transport.steady import Outcome
 from sumwire.transport.udp import Transport
-from sumwire.wire import header as wire
+from sumwire.wire import packets as wire
 from sumwire_protocol import constants as p4
 
 pytestmark = pytest.mark.cc

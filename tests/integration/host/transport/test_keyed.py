@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sumwire.config import JobConfig
 from sumwire.errors import RefusedError
 from sumwire.transport.buffers import Results
-from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
-from sumwire.transport.catchup.recovery import Recovery
+from sumwire.transport.kept_results import ROW_BYTES, KeptResults
+from sumwire.transport.recovery import Recovery
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4

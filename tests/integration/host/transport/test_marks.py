@@ -16,8 +16,7 @@ from helpers.transport.soft_tree import STAR, soft_tree
 from helpers.transport.udp_bridge import Bridge, FrameSwitch, configs, golden_switch, job_mapping, run_workers
 from numpy.typing import NDArray
 from sumwire.native import SWITCH
-from sumwire.transport.delivery import Delivery
-from sumwire.transport.options import TransportOptions
+from sumwire.transport.options import Delivery, TransportOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4

@@ -32,9 +32,8 @@ from helpers.waiting import until
 from numpy.typing import NDArray
 from sumwire.errors import DeadlineError, StaleRunError
 from sumwire.transport.buffers import Results
-from sumwire.transport.catchup.recovery_service import PORT_OFFSET
-from sumwire.transport.delivery import Delivery
-from sumwire.transport.options import ExchangeOptions, TransportOptions
+from sumwire.transport.options import Delivery, ExchangeOptions, TransportOptions
+from sumwire.transport.recovery_service import PORT_OFFSET
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 from torch import Tensor

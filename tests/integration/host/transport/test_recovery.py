@@ -20,10 +20,9 @@ from helpers.transport.udp_bridge import JOB, configs, job_mapping
 from helpers.waiting import until
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError
-from sumwire.transport.catchup.askers import ANSWERS_AT_ONCE, ANSWERS_PER_S, NO_NONCE, NONCES_AT_ONCE
-from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
-from sumwire.transport.catchup.recovery import FIRST_TIMEOUT_S, LONGEST_TIMEOUT_S, MOST_ASKED, Recovery
-from sumwire.transport.catchup.recovery_service import recovery_port
+from sumwire.transport.kept_results import ROW_BYTES, KeptResults
+from sumwire.transport.recovery import FIRST_TIMEOUT_S, LONGEST_TIMEOUT_S, MOST_ASKED, Recovery
+from sumwire.transport.recovery_service import ANSWERS_AT_ONCE, ANSWERS_PER_S, NO_NONCE, NONCES_AT_ONCE, recovery_port
 
 SLOTS = 8
 PROBE = 4

@@ -27,10 +27,10 @@ from helpers.transport.udp_bridge import (
 from numpy.typing import NDArray
 from sumwire.errors import DeadlineError, OrderError, UsageError
 from sumwire.transport.buffers import Buffers, Results
-from sumwire.transport.in_flight import Flight
 from sumwire.transport.options import TransportOptions
+from sumwire.transport.scheduling import Flight
 from sumwire.transport.udp import Transport
-from sumwire.wire import header as wire
+from sumwire.wire import packets as wire
 from sumwire.wire.batch import BatchSocket
 from sumwire.wire.packets import chunks_of, headers, write_headers
 from sumwire_protocol import constants as p4

@@ -28,12 +28,10 @@ from sumwire.errors import (
     SwitchLostError,
 )
 from sumwire.job.joining import join
-from sumwire.transport.hello import SwitchState, is_hello_answer
-from sumwire.transport.options import ExchangeOptions, TransportOptions
-from sumwire.transport.patience import Alone
+from sumwire.transport.options import Alone, ExchangeOptions, TransportOptions
+from sumwire.transport.switch_answers import SwitchState, is_hello_answer
 from sumwire.transport.udp import Transport
-from sumwire.wire.header import HEADER_BYTES, Header, pack
-from sumwire.wire.packets import headers
+from sumwire.wire.packets import HEADER_BYTES, Header, headers, pack
 from sumwire_protocol import constants as p4
 
 PAYLOAD = np.ones((3, 4, 128), np.uint8)

@@ -16,7 +16,7 @@ from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.state import Shared, State, packed_address
 from sumwire.aggregator.upward import FIRST_ASK_S, Upward
 from sumwire.config import parse_job
-from sumwire.wire.header import HEADER_BYTES, Header, pack, unpack
+from sumwire.wire.packets import HEADER_BYTES, Header, pack, unpack
 from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.events import Event
 

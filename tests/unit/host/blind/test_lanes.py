@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sumwire.blind.lanes import Lanes, TableLanes, VoteLanes
-from sumwire.codec.planes import pack_index_planes, unpack_sum_planes
+from sumwire.blind.masks import Lanes, TableLanes, VoteLanes
+from sumwire.codec.layout import pack_index_planes, unpack_sum_planes
 from sumwire.codec.tables import PUBLISHED_TABLE
 
 

@@ -16,8 +16,7 @@ pytest.importorskip("cryptography")
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 from sumwire.blind.keys import Keys
-from sumwire.blind.masks import CHUNK_BYTES, Masks, Stream
-from sumwire.blind.places import Places
+from sumwire.blind.masks import CHUNK_BYTES, Masks, Places, Stream
 from sumwire.codec.errors import CodecError
 from sumwire.errors import MaskReuseError, PeerLostError
 

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 import torch
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.ef_sign import EfSignCodec
 from sumwire.codec.oracles import sum_words
-from sumwire.codec.sign import SignCodec, VoteCodec
-from sumwire.codec.ssdm import SsdmCodec
+from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import solve, uniform
 from sumwire.codec.thc import ThcCodec

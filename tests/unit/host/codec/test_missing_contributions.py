@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.ef_sign import EfSignCodec
 from sumwire.codec.errors import CodecError, CountError, StageError
 from sumwire.codec.oracles import sum_words
-from sumwire.codec.sign import SignCodec, VoteCodec, pack_signs
+from sumwire.codec.sign import EfSignCodec, SignCodec, VoteCodec, pack_signs
 from sumwire.codec.sum32 import Sum32Codec, pack_elements, unpack_elements
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec

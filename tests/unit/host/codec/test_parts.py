@@ -15,10 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sumwire.codec.base import CodecRound, GradientCodec
-from sumwire.codec.ef_sign import EfSignCodec
 from sumwire.codec.errors import CodecError, CountError, StageError
-from sumwire.codec.sign import VoteCodec
-from sumwire.codec.ssdm import SsdmCodec
+from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sumwire.codec.errors import CodecError
-from sumwire.codec.planes import pack_index_planes, unpack_index_planes, unpack_sum_planes
+from sumwire.codec.layout import pack_index_planes, unpack_index_planes, unpack_sum_planes
 
 
 def bit(word: bytes, value: int) -> int:

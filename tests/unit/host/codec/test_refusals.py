@@ -11,9 +11,8 @@ import pytest
 import torch
 from sumwire.codec import tables
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.ef_sign import EfSignCodec
 from sumwire.codec.errors import CodecError, TableError
-from sumwire.codec.ssdm import SsdmCodec
+from sumwire.codec.sign import EfSignCodec, SsdmCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.thc import ThcCodec
 from sumwire.codec.thc_wide import wide_codec

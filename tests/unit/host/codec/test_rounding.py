@@ -11,7 +11,7 @@ import pytest
 import torch
 from sumwire.codec.seeds import DRAW_STEPS, RoundingStream, SignStream
 from sumwire.codec.tables import ThcTable, for_workers, solve
-from sumwire.codec.thc_torch import TorchForm, _Tile
+from sumwire.codec.thc_forms import TorchForm, _Tile
 from torch import Tensor
 
 CPU = torch.device("cpu")

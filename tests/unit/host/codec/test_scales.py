@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from sumwire.codec import planes
+from sumwire.codec import layout
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.errors import CodecError, StageError
 from sumwire.codec.scales import ExponentScales, NormScales, Scales
@@ -25,8 +25,8 @@ EXPONENTS = ExponentScales(EXPONENT_MAX + EXPONENT_BIAS)
 def table_sums(chunks: list[NDArray[np.uint8]], table: ThcTable = TABLE) -> NDArray[np.uint8]:
     """What a switch makes of THC chunks."""
     values = np.array(table.values)
-    sums = sum(values[planes.unpack_index_planes(chunk[None])[0]] for chunk in chunks)
-    return planes.pack_index_planes(np.asarray(sums, np.uint8)[None], planes.SUM_PLANES)[0]
+    sums = sum(values[layout.unpack_index_planes(chunk[None])[0]] for chunk in chunks)
+    return layout.pack_index_planes(np.asarray(sums, np.uint8)[None], layout.SUM_PLANES)[0]
 
 
 def element_sums(chunks: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:

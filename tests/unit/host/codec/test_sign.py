@@ -11,10 +11,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sumwire.codec.base import CodecRound
-from sumwire.codec.ef_sign import EfSignCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.sign import SignCodec, VoteCodec, pack_signs, signs, unpack_signs
-from sumwire.codec.ssdm import SsdmCodec
+from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec, pack_signs, signs, unpack_signs
 from sumwire.codec.values import result_dtype
 from sumwire.job.codec_operation import CodecOperation, CodecOptions
 from sumwire.job.fallback import Fallback

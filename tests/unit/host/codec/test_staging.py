@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import torch
-from sumwire.codec.ef_sign import EfSignCodec
-from sumwire.codec.sign import SignCodec, VoteCodec
-from sumwire.codec.staging import staged
+from sumwire.codec.base import staged
+from sumwire.codec.sign import EfSignCodec, SignCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec

@@ -17,7 +17,7 @@ from sumwire.dlcp import lanes as lanes_module
 from sumwire.dlcp.lanes import LOSS_BOUND, Lanes, TensorRecord
 from sumwire.dlcp.tags import LayerMagnitude, Tag
 from sumwire.errors import ConfigError
-from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import Delivery
 from torch import Tensor
 
 

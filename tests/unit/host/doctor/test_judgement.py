@@ -16,7 +16,7 @@ from sumwire.doctor import controller, findings, machine, switch
 from sumwire.doctor.asking import Answers
 from sumwire.doctor.findings import Finding
 from sumwire.doctor.place import Place
-from sumwire.transport.hello import SwitchState
+from sumwire.transport.switch_answers import SwitchState
 from sumwire_protocol import constants as p4
 
 NEAR = Place(True, True, "eth0")

@@ -12,7 +12,7 @@ from helpers.logs import logged, of
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.errors import PeerLostError, StaleRunError, SwitchLostError
 from sumwire.job import joining
-from sumwire.transport.hello import SwitchState
+from sumwire.transport.switch_answers import SwitchState
 from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.events import Event
 

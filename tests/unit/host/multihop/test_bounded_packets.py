@@ -9,10 +9,8 @@ import math
 import numpy as np
 import pytest
 from sumwire.multihop.bounded_ring import allowances
-from sumwire.multihop.errors import HopError
-from sumwire.multihop.frames import PACKET, VALUES, State, here, unpack_state
-from sumwire.multihop.incoming import Incoming
-from sumwire.multihop.outgoing import Outgoing, Path
+from sumwire.multihop.schedule import HopError
+from sumwire.multihop.transfer import PACKET, VALUES, Incoming, Outgoing, Path, State, here, unpack_state
 
 TOKEN = 7
 

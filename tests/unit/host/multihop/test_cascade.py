@@ -7,10 +7,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sumwire.multihop.draws import Draws
-from sumwire.multihop.hops import CascadeHopper
 from sumwire.multihop.schedule import ring
-from sumwire.multihop.simulate import SimulatedSigns, lockstep
+from sumwire.multihop.sign_hops import CascadeHopper, Draws, SimulatedSigns, lockstep
 
 
 def cascade(values: NDArray[np.float64], *, stochastic: bool, seed: int = 1) -> NDArray[np.float32]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from sumwire.multihop.distributed import RingSigns
-from sumwire.multihop.errors import ScheduleError
+from sumwire.multihop.schedule import ScheduleError
 
 
 class Group:

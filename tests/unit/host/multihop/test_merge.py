@@ -10,8 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from sumwire.multihop.draws import Bits, Draws
-from sumwire.multihop.merge import merge, paper_form, reservoir_form, transient_of
+from sumwire.multihop.sign_hops import Bits, Draws, merge, paper_form, reservoir_form, transient_of
 
 # received, own, taken -> result, written out: own where the draw says so, else received.
 TRUTH = {

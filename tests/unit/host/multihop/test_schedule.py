@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import pytest
 from sumwire.multihop import schedule
-from sumwire.multihop.errors import ScheduleError
-from sumwire.multihop.schedule import Step
+from sumwire.multihop.schedule import ScheduleError, Step
 
 UNITS = (0, 1, 2, 5, 16, 37)
 SHAPES = [(rows, cols) for rows in range(1, 17) for cols in range(1, 17) if rows * cols <= 16]

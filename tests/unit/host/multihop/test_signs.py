@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sumwire.multihop.draws import Bits, Draws
-from sumwire.multihop.errors import HopError
-from sumwire.multihop.hops import SignHopper
-from sumwire.multihop.schedule import Step, ring
-from sumwire.multihop.simulate import SimulatedSigns, lockstep
+from sumwire.multihop.schedule import HopError, Step, ring
+from sumwire.multihop.sign_hops import Bits, Draws, SignHopper, SimulatedSigns, lockstep
 
 LENGTHS = (0, 1, 2, 7, 8, 33, 1000)
 SHAPES = [

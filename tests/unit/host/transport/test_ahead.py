@@ -9,8 +9,7 @@ import pytest
 from golden import model
 from helpers.transport.udp_bridge import JOB, configs, job_mapping
 from sumwire.config import JobConfig
-from sumwire.transport.catchup.early_results import EarlyResults
-from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
+from sumwire.transport.kept_results import ROW_BYTES, EarlyResults, KeptResults
 from sumwire.wire.packets import headers
 
 SLOTS = 8

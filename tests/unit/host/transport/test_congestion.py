@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from sumwire.transport.budget import Budget, allowance
 from sumwire.transport.congestion import LEAST_CHUNKS, START_CHUNKS, WindowLimit
+from sumwire.transport.retransmission import Budget, allowance
 
 
 def test_slow_start_doubles_every_round_trip_up_to_half_of_the_slots() -> None:

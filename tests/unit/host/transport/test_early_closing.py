@@ -7,11 +7,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sumwire.errors import StaleRunError
-from sumwire.transport.early_closing import EarlyClosing
-from sumwire.transport.fast_retransmit import FastRetransmit
-from sumwire.transport.in_flight import Chunks, Flight
-from sumwire.transport.turns import Turns
-from sumwire.wire.sequence import place_of, round_newer
+from sumwire.transport.retransmission import FastRetransmit
+from sumwire.transport.scheduling import Chunks, EarlyClosing, Flight, Turns
+from sumwire.wire.packets import place_of, round_newer
 
 
 def chunks_of(*numbers: int) -> Chunks:

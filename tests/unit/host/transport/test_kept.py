@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from golden import model
 from numpy.typing import NDArray
-from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
+from sumwire.transport.kept_results import ROW_BYTES, KeptResults
 
 ROUNDS = 1 << 32
 TOKEN = 0x1234_5678_9ABC_DEF0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.transport.buffers import Buffers, Pool
-from sumwire.transport.retries import SendKind
+from sumwire.transport.retransmission import SendKind
 from sumwire.wire.packets import headers
 from sumwire_protocol import constants as p4
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from sumwire.errors import SwitchLostError
-from sumwire.transport.patience import Alone, DeadlinePassedError
+from sumwire.transport.options import Alone, DeadlinePassedError
 
 
 def test_alone_waits_until_its_deadline() -> None:

@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.errors import DeadlineError, OrderError, RefusedError
-from sumwire.transport.connection import Connection
-from sumwire.transport.patience import Alone, DeadlinePassedError
-from sumwire.transport.questions import say_hello
-from sumwire.transport.switch_errors import ForgottenRunError
+from sumwire.transport.connection import Connection, say_hello
+from sumwire.transport.options import Alone, DeadlinePassedError
+from sumwire.transport.switch_answers import ForgottenRunError
 from sumwire.transport.waiting import Waiting
-from sumwire.wire.header import HEADER_BYTES, Header, pack
-from sumwire.wire.packets import headers
+from sumwire.wire.packets import HEADER_BYTES, Header, headers, pack
 from sumwire_protocol import constants as p4
 
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from sumwire.native import SWITCH
-from sumwire.transport.kernels import kernels
-from sumwire.transport.rtt import RttEstimator
-from sumwire.transport.steady import Steady
+from sumwire.transport.options import WindowOptions
+from sumwire.transport.retransmission import RttEstimator
+from sumwire.transport.steady import Steady, kernels
 from sumwire.transport.window import Window
-from sumwire.transport.window_options import WindowOptions
 
 pytestmark = pytest.mark.cc
 ADAPTIVE = WindowOptions(adaptive_retries=True, probes=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from helpers.transport.simulation import Down, Up, World
-from sumwire.transport.turns import Turns
+from sumwire.transport.scheduling import Turns
 
 
 def play() -> World:

@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 from sumwire.errors import StaleRunError, UsageError
-from sumwire.transport.budget import Budget
 from sumwire.transport.congestion import START_CHUNKS, WindowLimit
-from sumwire.transport.fast_retransmit import REORDER_TOLERANCE
-from sumwire.transport.options import ExchangeOptions
-from sumwire.transport.reordering import JUDGED, Reordering
-from sumwire.transport.retries import SendKind
-from sumwire.transport.rtt import RttEstimator
-from sumwire.transport.timers import SHORT_TIMEOUT_S, TIMEOUT_BURST_CHUNKS
+from sumwire.transport.options import ExchangeOptions, Turn, WindowOptions
+from sumwire.transport.retransmission import (
+    JUDGED,
+    REORDER_TOLERANCE,
+    SHORT_TIMEOUT_S,
+    TIMEOUT_BURST_CHUNKS,
+    Budget,
+    Reordering,
+    RttEstimator,
+    SendKind,
+)
 from sumwire.transport.window import NOTHING, Window
-from sumwire.transport.window_options import Turn, WindowOptions
-from sumwire.wire.sequence import round_newer
+from sumwire.wire.packets import round_newer
 
 
 def window(slots: int) -> Window:

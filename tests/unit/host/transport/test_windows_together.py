@@ -16,10 +16,9 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from sumwire.transport.retries import SendKind
-from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.options import WindowOptions
+from sumwire.transport.retransmission import RttEstimator, SendKind
 from sumwire.transport.window import NOTHING, Window
-from sumwire.transport.window_options import WindowOptions
 
 WORKERS, SLOTS, CHUNKS = 4, 64, 300
 HALF = SLOTS // 2

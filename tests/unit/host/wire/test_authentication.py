@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from golden import tags as golden
 from numpy.typing import NDArray
-from sumwire.wire.authentication.keys import key_record
-from sumwire.wire.authentication.tags import Tags, without_tags
+from sumwire.wire.authentication import Tags, key_record, without_tags
 
 KEY = bytes(range(7, 39))
 SWITCH = "10.9.8.7"

@@ -8,7 +8,7 @@ import pytest
 from golden import model
 from hypothesis import given
 from hypothesis import strategies as st
-from sumwire.wire import header as wire
+from sumwire.wire import packets as wire
 from sumwire_protocol import constants as _p4
 
 HEADER = wire.Header(

@@ -12,7 +12,7 @@ import pytest
 from golden import model as golden
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from sumwire.wire.header import Header, pack
+from sumwire.wire.packets import Header, pack
 from sumwire_lab.load import malformed
 from sumwire_lab.load.malformed import KINDS, Endpoints, MalformedSpec, Sender, opener, packets
 from sumwire_protocol import constants as p4

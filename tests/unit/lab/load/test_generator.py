@@ -10,7 +10,7 @@ from collections import deque
 import numpy as np
 import pytest
 from golden import model as golden
-from sumwire.wire.header import Header
+from sumwire.wire.packets import Header
 from sumwire_lab.bench.switch import GENERATOR, GENERATOR_TRAINS, GeneratorRow, SwitchCommand, ratios
 from sumwire_lab.load import malformed
 from sumwire_lab.load.generator import LoadSpec, OpenSlots, results_of, templates

@@ -3,7 +3,7 @@
 """Recovery: getting results that the switch no longer has from other workers of the job.
 
 A worker that lacks a result whose slot is already used for a later round must still apply the same sum as all others.
-It asks the other workers one after another until one has it; :mod:`sumwire.transport.catchup.recovery_service` answers.
+It asks the other workers one after another until one has it; :mod:`sumwire.transport.recovery_service` answers.
 A worker's first answer is a nonce, with which the question is sent again. If nobody has the result, the exchange ends
 by its deadline.
 
@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
-from sumwire.transport.catchup.askers import NO_NONCE
-from sumwire.transport.catchup.early_results import whole_results
-from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
-from sumwire.transport.catchup.recovery_service import (
+from sumwire.transport.kept_results import ROW_BYTES, EarlyResults, KeptResults, whole_results
+from sumwire.transport.recovery_service import (
+    NO_NONCE,
     NONCE_COUNT,
     QUESTION,
     QUESTION_BYTES,
@@ -37,9 +36,7 @@ from sumwire.transport.catchup.recovery_service import (
     recovery_tags,
     same_question,
 )
-from sumwire.wire.header import HEADER_BYTES, Header, pack
-from sumwire.wire.packets import headers
-from sumwire.wire.sequence import Place, place_of
+from sumwire.wire.packets import HEADER_BYTES, Header, Place, headers, pack, place_of
 
 # How long one worker has for its answer: at first, and at most. It doubles with every turn round the workers.
 FIRST_TIMEOUT_S: Final = 0.02
@@ -289,3 +286,27 @@ class Recovery:
         tags = self._tags[self._peers.index(sender)] if sender in self._peers else None
         opened = None if tags is None else tags.opened(self._received[row, :size].tobytes())
         return 0 if opened is None else len(opened)
+
+
+class CatchUp:
+    """Belongs to one transport. ``kept_chunks``: how many results to keep at least. Raises what :class:`Recovery`
+    raises."""
+
+    def __init__(self, config: JobConfig, kept_chunks: int) -> None:
+        self.kept = KeptResults(config.slots, least=kept_chunks)
+        self.ahead = EarlyResults(config, self.kept)
+        self.recovery = Recovery(config, self.kept)
+
+    def enter_run(self, token: int) -> None:
+        """From now on results are those of the run with this token."""
+        self.ahead.token = self.recovery.token = token
+
+    def close(self) -> None:
+        """Stop asking and answering; closing twice is allowed."""
+        self.recovery.close()
+
+    def applied(self, sequences: NDArray[np.int64], rows: NDArray[np.uint8], sizes: NDArray[np.integer[Any]]) -> None:
+        """This worker has applied these results (datagrams): keep them for other workers, and stop asking for them."""
+        self.kept.put(sequences, rows, sizes)
+        if self.recovery.missing:
+            self.recovery.landed(sequences.tolist())
