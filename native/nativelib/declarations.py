@@ -23,7 +23,7 @@ _NUMBERS: Final[dict[str, Any]] = {
     **{f"{sign}int{bits}_t": getattr(ctypes, f"c_{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
 _NOTES: Final = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.DOTALL | re.MULTILINE)
-_STRUCT: Final = re.compile(r"^struct (\w+) \{(.*?)^\};", re.DOTALL | re.MULTILINE)
+_STRUCT: Final = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.MULTILINE)
 _FUNCTION: Final = re.compile(
     r"^(?!static|extern|typedef)([a-z]\w*(?: \w+)* \*?)(\w+)\(([^(){};]*)\)\s*[;{]", re.MULTILINE
 )
