@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Slots that close before all are in (docs/protocol.md, "Verdicts", "Stragglers", "When no result comes"; the host's
-// budget is sumwire/transport/budget.py). Packets as in slot.pml, rounds are plain numbers.
+// budget is sumwire/transport/retransmission.py). Packets as in slot.pml, rounds are plain numbers.
 //
 // BOUND: a loss bound allows so many missing contributions, which are divided among the workers. QUORUM: so many close a
 // slot. DEAD: the last worker may die at any moment, and the others give up. RUN: a run of so few workers says so.

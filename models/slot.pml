@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The slot protocol of one switch (docs/protocol.md; p4src/include/control/slot.p4, host/sumwire/transport/turns.py).
+// The slot protocol of one switch (docs/protocol.md; p4src/include/control/slot.p4, host/sumwire/transport/scheduling.py).
 //
 // A packet is a bit: it is in the network or not. The network loses LOSSES packets and hands over COPIES packets while
 // it keeps them, in any order. With FOREVER it keeps every packet that was ever sent: any number of losses, of copies,

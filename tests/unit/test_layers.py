@@ -28,7 +28,11 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
         "version constants privileges ending forking web | digest ops outside program tables"
         " | authentication layout logs watch | scapy_layer wireshark",
     ),
-    "nativelib": ("native", set(), "errors | programs trusted | cache | prebuilt remembered | compiler | build"),
+    "nativelib": (
+        "native",
+        set(),
+        "declarations errors | programs trusted | cache | prebuilt remembered | compiler | build",
+    ),
     "sumwire": (
         "host",
         {"sumwire_protocol", "nativelib"},

@@ -26,11 +26,11 @@ _HOMES: Final = {
     "BoundedRing": "bounded_ring",
     "CascadeRing": "distributed",
     "GroupRing": "ring_group",
-    "HopError": "errors",
+    "HopError": "schedule",
     "Neighbours": "neighbours",
-    "PointToPoint": "point_to_point",
+    "PointToPoint": "bounded_ring",
     "RingSigns": "distributed",
-    "ScheduleError": "errors",
+    "ScheduleError": "schedule",
     "TorusSigns": "distributed",
 }
 

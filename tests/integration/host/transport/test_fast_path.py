@@ -239,7 +239,7 @@ def test_what_a_full_socket_does_not_take_is_sent_later(monkeypatch: pytest.Monk
             full = fill(worker)
             # As of every socket of a worker.
             worker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, 3000))
-            made.path._socket.polled.fd = worker.fileno()
+            made.path._socket.descriptor = worker.fileno()
             monkeypatch.setattr(made.transport.link.socket, "train", lambda joined: 1)
             for _ in range(3):
                 peer.recv(1)
