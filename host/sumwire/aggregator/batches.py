@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.wire import controls
+from sumwire.wire import messages
 from sumwire.wire.messages import address_of
 from sumwire.wire.packets import HEADER_BYTES, WORD_BYTES
 
@@ -116,6 +116,6 @@ class Replies:
 
 
 PRIORITY_BITS: Final = p4.DSCP_PRIORITY << 2
-ECN_BITS: Final = controls.ECN_BITS
+ECN_BITS: Final = messages.ECN_BITS
 # Of replies to packets without tags.
 PLAIN_REPLY: Final = p4.ECN_ECT
