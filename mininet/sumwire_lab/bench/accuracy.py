@@ -302,7 +302,7 @@ class RatesCommand(BenchCommand[TrainingCase, TrainingRow]):
         self._rows: list[TrainingRow] = []
 
     def plan(self) -> list[TrainingCase]:
-        """See Command."""
+        """See BenchCommand."""
         return self._cases
 
     def measure(self, case: TrainingCase, context: BenchContext) -> list[TrainingRow]:

@@ -36,7 +36,7 @@ class AcpCommand(BenchCommand[AcpCase, AcpRow]):
         self._options = options
 
     def plan(self) -> list[AcpCase]:
-        """See Command."""
+        """See BenchCommand."""
         return list(self._options.cases())
 
     def measure(self, case: AcpCase, context: BenchContext) -> list[AcpRow]:

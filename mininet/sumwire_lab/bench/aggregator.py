@@ -164,7 +164,7 @@ class AggregatorCommand(BenchCommand[AggregatorCase, AggregatorRun]):
         self._options = options
 
     def plan(self) -> list[AggregatorCase]:
-        """See Command."""
+        """See BenchCommand."""
         return [AggregatorCase(self._options.op, self._options.processes)]
 
     def measure(self, case: AggregatorCase, context: BenchContext) -> list[AggregatorRun]:
@@ -187,7 +187,7 @@ class AggregatorCommand(BenchCommand[AggregatorCase, AggregatorRun]):
         return rows
 
     def record(self, rows: Sequence[AggregatorRun]) -> dict[str, Any]:
-        """See Command."""
+        """See BenchCommand."""
         return {"op": self._options.op, "cpu_us": self._median(rows), "runs": [asdict(row) for row in rows]}
 
     def text(self, rows: Sequence[AggregatorRun]) -> str:

@@ -131,7 +131,7 @@ class AllReduceCommand(BenchCommand[PlainCase, PlainRow]):
         self._repeats = repeats
 
     def plan(self) -> list[PlainCase]:
-        """See Command."""
+        """See BenchCommand."""
         switches.choose_for(self._options)
         return [PlainCase(system, rate) for rate in self._rates for system in self._systems]
 
@@ -164,7 +164,7 @@ class AllReduceCommand(BenchCommand[PlainCase, PlainRow]):
         return [PlainRow(case.system, case.link_mbit, rows, lost, retransmissions(measured), offloads)]
 
     def record(self, rows: Sequence[PlainRow]) -> dict[str, Any]:
-        """See Command."""
+        """See BenchCommand."""
         kind = switches.choose_for(self._options)
         return {
             "workers": self._options.workers,

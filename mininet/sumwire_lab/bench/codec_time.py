@@ -178,7 +178,7 @@ class CodecCommand(BenchCommand[CodecCase, CodecTime]):
         self._pinned = False
 
     def plan(self) -> list[CodecCase]:
-        """See Command."""
+        """See BenchCommand."""
         return [CodecCase(self._options.codec, self._options.values, self._options.device)]
 
     def measure(self, case: CodecCase, context: BenchContext) -> list[CodecTime]:

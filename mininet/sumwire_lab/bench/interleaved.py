@@ -95,7 +95,7 @@ class TurnsCommand(BenchCommand[InterleavedCase, InterleavedRow]):
         self._workers = workers
 
     def plan(self) -> list[InterleavedCase]:
-        """See Command. Raises OptionError."""
+        """See BenchCommand. Raises OptionError."""
         if self._repeats < 1:
             raise OptionError(f"repeats={self._repeats}: must be at least 1")
         return [InterleavedCase(system, rate) for rate in self._rates for system in self._systems]
@@ -117,7 +117,7 @@ class TurnsCommand(BenchCommand[InterleavedCase, InterleavedRow]):
             return exchanges(session, told)
 
     def record(self, rows: Sequence[InterleavedRow]) -> dict[str, Any]:
-        """See Command."""
+        """See BenchCommand."""
         return {"workers": self._workers, "repeats": self._repeats, "results": [_result(row) for row in rows]}
 
     def text(self, rows: Sequence[InterleavedRow]) -> str:

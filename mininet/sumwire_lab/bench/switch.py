@@ -113,7 +113,7 @@ class SwitchCommand(BenchCommand[GeneratorCase, GeneratorRow]):
         self._ops = ops
 
     def plan(self) -> list[GeneratorCase]:
-        """See Command. Raises OptionError for an unknown contender, MissingToolError for one that this machine
+        """See BenchCommand. Raises OptionError for an unknown contender, MissingToolError for one that this machine
         lacks."""
         for name in self._contenders:
             if name not in CONTENDERS:

@@ -338,7 +338,7 @@ class ThcCommand(BenchCommand[VariantCase, VariantRow]):
         self._samples = digits_data.load()
 
     def plan(self) -> list[VariantCase]:
-        """See Command."""
+        """See BenchCommand."""
         fitting = [
             VariantCase(name, workers)
             for workers in self._options.workers

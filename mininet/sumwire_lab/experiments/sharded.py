@@ -35,6 +35,7 @@ from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.study.experiment import Say
 from sumwire_lab.study.workers import Rank
+from sumwire_lab.system.processes import end_with_parent
 from sumwire_lab.training import text_data, workload
 from sumwire_lab.training.worker import settle
 
@@ -140,6 +141,7 @@ def node(spec: Mapping[str, Any], rank: Rank) -> list[dict[str, Any]]:
 
 
 def _train_rank(spec: Mapping[str, Any], rank: Rank, answers: Any) -> None:
+    end_with_parent()
     with rank.group():
         everyone: list[Any] = [None] * rank.ranks
         dist.all_gather_object(everyone, train(spec, rank))

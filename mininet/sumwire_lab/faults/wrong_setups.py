@@ -96,13 +96,18 @@ def attempt(testbed: Testbed, mistake: Mistake) -> Attempt:
     return told(results[0])
 
 
+def _wait_until(there: Callable[[], bool], otherwise: str) -> None:
+    """Return once `there()`. Raises DeadlineError with this text after a while."""
+    end = time.monotonic() + _ATTEMPT_S
+    while not there():
+        if time.monotonic() > end:
+            raise DeadlineError(otherwise)
+        time.sleep(_LOOK_SECONDS)
+
+
 def told(result: Path) -> dict[str, Any]:
     """What a program on a host has written, once it is there. Raises DeadlineError."""
-    end = time.monotonic() + _ATTEMPT_S
-    while not result.exists():
-        if time.monotonic() > end:
-            raise DeadlineError(f"no word from the worker after {_ATTEMPT_S:g} s")
-        time.sleep(_LOOK_SECONDS)
+    _wait_until(result.exists, f"no word from the worker after {_ATTEMPT_S:g} s")
     said: dict[str, Any] = json.loads(result.read_text())
     return said
 
@@ -156,11 +161,8 @@ def _restart_aggregator(testbed: Testbed, *arguments: str) -> None:
     testbed.switch.kill()
     command = programs.module("sumwire.aggregator.cli", *switches.unprivileged(), *arguments)
     testbed.session.start("aggregator2", server, command)
-    end = time.monotonic() + _ATTEMPT_S
-    while "ready:" not in testbed.session.log("aggregator2").read_text():
-        if time.monotonic() > end:
-            raise DeadlineError("the aggregator does not start again")
-        time.sleep(_LOOK_SECONDS)
+    log = testbed.session.log("aggregator2")
+    _wait_until(lambda: "ready:" in log.read_text(), "the aggregator does not start again")
 
 
 # -- the mistakes --------------------------------------------------------------------------------------
@@ -265,11 +267,7 @@ def _second_run(testbed: Testbed) -> Mistake:
     count.unlink(missing_ok=True)
     for rank in range(WORKERS):
         testbed.start(f"adder{rank}", rank, _ADDER, str(path), str(rank))
-    end = time.monotonic() + _ATTEMPT_S
-    while not (count.exists() and count.stat().st_size):
-        if time.monotonic() > end:
-            raise DeadlineError("the first run does not begin")
-        time.sleep(_LOOK_SECONDS)
+    _wait_until(lambda: count.exists() and count.stat().st_size > 0, "the first run does not begin")
     return Mistake()
 
 
