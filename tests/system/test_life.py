@@ -13,7 +13,7 @@ from helpers.gloo.ranks import fork_context
 from sumwire_lab.faults import disturbed, repeated_runs, resumed, wrong_setups
 from sumwire_lab.faults.cases import FaultCase, FaultOutcome
 from sumwire_lab.faults.programs import wait_ended
-from sumwire_lab.faults.testbed import Testbed, account, open_testbed
+from sumwire_lab.faults.testbed import FaultTestbed, account, open_testbed
 from sumwire_lab.verify import fault_injection, observability
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
@@ -26,7 +26,7 @@ OUTAGE_S = 4.0
 
 
 @pytest.fixture(scope="module")
-def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultTestbed]:
     fork_context()
     with open_testbed(
         FaultCase("any", SWITCH, 1, PATIENCE_S), tmp_path_factory.mktemp("life"), workers=WORKERS
@@ -35,7 +35,7 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_goes_on(testbed: Testbed) -> Iterator[None]:
+def nothing_goes_on(testbed: FaultTestbed) -> Iterator[None]:
     yield
     testbed.programs.kill_all()
 
@@ -44,7 +44,7 @@ def problems(row: str, record: dict[str, Any], variant: str = "") -> list[str]:
     return fault_injection.problems_of(FaultOutcome(FaultCase(row, SWITCH, 1, PATIENCE_S, variant), 1.0, record), [])
 
 
-def test_a_run_after_a_killed_one_and_among_the_packets_of_another(testbed: Testbed) -> None:
+def test_a_run_after_a_killed_one_and_among_the_packets_of_another(testbed: FaultTestbed) -> None:
     runs = repeated_runs.RunSeries(count=3, killed=(1,), recorded=2, disturbed=3, rounds=4, disturbed_rounds=75)
     record = repeated_runs.repeat(testbed, runs)
     assert [worker["wrong"] for run in record["runs"].values() for worker in run] == [{}] * 2 * WORKERS
@@ -54,7 +54,7 @@ def test_a_run_after_a_killed_one_and_among_the_packets_of_another(testbed: Test
 
 
 @pytest.mark.long
-def test_a_rank_is_stopped_and_then_the_aggregator_is_lost_for_a_while(testbed: Testbed) -> None:
+def test_a_rank_is_stopped_and_then_the_aggregator_is_lost_for_a_while(testbed: FaultTestbed) -> None:
     training = testbed.train_on("thc")
     training.wait_steps(3, PATIENCE_S)
     disturbed.stop(training, 1, 1.0)
@@ -68,23 +68,23 @@ def test_a_rank_is_stopped_and_then_the_aggregator_is_lost_for_a_while(testbed: 
     assert problems("switch", {"lost_at": lost_at, "back_at": back_at, **account(training)}) == []
 
 
-def test_a_training_is_resumed(testbed: Testbed) -> None:
+def test_a_training_is_resumed(testbed: FaultTestbed) -> None:
     assert problems("checkpoint", resumed.halves(testbed, "thc", steps=4), "thc") == []
 
 
-def test_an_overflow_on_one_rank_is_skipped_on_all(testbed: Testbed) -> None:
+def test_an_overflow_on_one_rank_is_skipped_on_all(testbed: FaultTestbed) -> None:
     record = resumed.train_overflowing(testbed, "thc", [1], steps=8, at=[3])
     assert [one["skipped"] and one["factor"] == 0.5 for one in record["overflows"]] == [True] * WORKERS
     assert record["unequal"] == []
 
 
 @pytest.mark.parametrize("name", ["unknown-job", "wrong-address", "wrong-worker", "second-run", "other-version"])
-def test_a_wrong_set_up_says_what_it_is(testbed: Testbed, name: str) -> None:
+def test_a_wrong_set_up_says_what_it_is(testbed: FaultTestbed, name: str) -> None:
     assert problems("setups", wrong_setups.attempt(testbed, wrong_setups.SETUPS[name].make(testbed)), name) == []
 
 
 @pytest.mark.parametrize("name", ["unknown-job", "wrong-address", "second-run", "small-mtu"])
-def test_the_doctor_names_a_wrong_set_up(testbed: Testbed, name: str) -> None:
+def test_the_doctor_names_a_wrong_set_up(testbed: FaultTestbed, name: str) -> None:
     mistake = wrong_setups.SETUPS[name].make(testbed)
     try:
         found = wrong_setups.examined(testbed, 0, mistake)
@@ -94,7 +94,7 @@ def test_the_doctor_names_a_wrong_set_up(testbed: Testbed, name: str) -> None:
     assert observability.doctor_problems(name, SWITCH, {"examined": [{**found, "seconds": 0.0}]}) == []
 
 
-def test_the_doctor_reports_nothing_on_a_right_set_up(testbed: Testbed) -> None:
+def test_the_doctor_reports_nothing_on_a_right_set_up(testbed: FaultTestbed) -> None:
     found = [wrong_setups.examined(testbed, rank, wrong_setups.Mistake()) for rank in range(WORKERS)]
     # Another test here ends the offloads; then the hosts are like those of bmv2, and the doctor says so.
     hosts_of = SWITCH if testbed.session.network.offloads else "bmv2"

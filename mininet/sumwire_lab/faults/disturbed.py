@@ -14,7 +14,7 @@ from typing import Any, Final
 from sumwire_lab.errors import DeadlineError
 from sumwire_lab.faults.cases import FaultCase
 from sumwire_lab.faults.programs import wait_ended
-from sumwire_lab.faults.testbed import RunningTraining, Testbed, account, link_down, open_testbed
+from sumwire_lab.faults.testbed import FaultTestbed, RunningTraining, account, link_down, open_testbed
 
 SWITCH_ROW: Final = "switch"
 LINK_ROW: Final = "link"
@@ -65,7 +65,7 @@ def carry_out_outage(case: FaultCase, folder: Path) -> dict[str, Any]:
         return {"lost_at": lost_at, "back_at": back_at, **account(training)}
 
 
-def lose_switch(testbed: Testbed, back_s: float, applied_s: float) -> None:
+def lose_switch(testbed: FaultTestbed, back_s: float, applied_s: float) -> None:
     """Kill the switch. Return when it serves again: it is started after some seconds, and applied after so many more.
 
     Both are counted from its end. A software aggregator serves as soon as it is started, so only the later counts.
@@ -78,7 +78,7 @@ def lose_switch(testbed: Testbed, back_s: float, applied_s: float) -> None:
     testbed.switch.apply()
 
 
-def lose_link(testbed: Testbed, rank: int, seconds: float, *, at_host: bool) -> None:
+def lose_link(testbed: FaultTestbed, rank: int, seconds: float, *, at_host: bool) -> None:
     """Return when the link is there again. `at_host`: which end is set down."""
     with link_down(testbed.session.network, testbed.session.fabric.hosts[rank], at_host=at_host):
         time.sleep(seconds)

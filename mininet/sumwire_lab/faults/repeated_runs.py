@@ -35,7 +35,7 @@ from torch import Tensor
 
 from sumwire_lab.faults.cases import FaultCase
 from sumwire_lab.faults.programs import HostProgram, wait_ended
-from sumwire_lab.faults.testbed import Testbed, open_testbed
+from sumwire_lab.faults.testbed import FaultTestbed, open_testbed
 from sumwire_lab.load import expected_words
 from sumwire_lab.system.processes import end_with_parent, leave
 
@@ -203,7 +203,7 @@ def carry_out_repeated(case: FaultCase, folder: Path) -> dict[str, Any]:
         return repeat(testbed, RUNS)
 
 
-def repeat(testbed: Testbed, runs: RunSeries) -> dict[str, Any]:
+def repeat(testbed: FaultTestbed, runs: RunSeries) -> dict[str, Any]:
     """`runs`: the workers' records of the runs that were not killed, by number."""
     records: dict[str, list[dict[str, Any]]] = {}
     for number in range(1, runs.count + 1):
@@ -218,7 +218,7 @@ def repeat(testbed: Testbed, runs: RunSeries) -> dict[str, Any]:
     return {"runs": records}
 
 
-def _spec(testbed: Testbed, number: int, rounds: int | None) -> AdderSpec:
+def _spec(testbed: FaultTestbed, number: int, rounds: int | None) -> AdderSpec:
     folder = testbed.folder / f"run{number}"
     folder.mkdir()
     group = testbed.case.variant == GROUP
@@ -233,7 +233,7 @@ def _spec(testbed: Testbed, number: int, rounds: int | None) -> AdderSpec:
     )
 
 
-def _start(testbed: Testbed, spec: AdderSpec, number: int) -> list[HostProgram]:
+def _start(testbed: FaultTestbed, spec: AdderSpec, number: int) -> list[HostProgram]:
     path = Path(spec.folder, "spec.json")
     spec.save(path)
     return [
@@ -262,7 +262,7 @@ def _kill_in_mid_step(workers: list[HostProgram], spec: AdderSpec, seed: int) ->
 
 
 @contextmanager
-def _frames(testbed: Testbed, *, recorded: bool, disturbed: bool) -> Iterator[None]:
+def _frames(testbed: FaultTestbed, *, recorded: bool, disturbed: bool) -> Iterator[None]:
     """Record the frames of the run in the block, or send recorded ones again meanwhile."""
     replays: list[HostProgram] = []
     if recorded:

@@ -19,7 +19,7 @@ from nativelib import programs
 
 from sumwire_lab.faults.cases import FaultCase
 from sumwire_lab.faults.programs import wait_ended
-from sumwire_lab.faults.testbed import WORKERS, RunningTraining, Testbed, account, open_testbed
+from sumwire_lab.faults.testbed import WORKERS, FaultTestbed, RunningTraining, account, open_testbed
 from sumwire_lab.faults.training_worker import Overflow, RankTrainingSpec
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import Fabric
@@ -74,7 +74,7 @@ def _pid(training: RunningTraining, rank: int) -> int:
     return int([line["pid"] for line in training.lines(rank) if line["kind"] == "start"][-1])
 
 
-def _torchrun(testbed: Testbed, spec: RankTrainingSpec, tick: Any) -> None:
+def _torchrun(testbed: FaultTestbed, spec: RankTrainingSpec, tick: Any) -> None:
     """Run an agent on every host until all have ended."""
     path = Path(spec.folder) / "spec.json"
     spec.save(path)
@@ -87,7 +87,7 @@ def _torchrun(testbed: Testbed, spec: RankTrainingSpec, tick: Any) -> None:
         wait_all(agents, testbed.session.serving(), testbed.session.logs(agents), _RESTART_TRAIN_S, tick)
 
 
-def _options(testbed: Testbed, rank: int) -> list[str]:
+def _options(testbed: FaultTestbed, rank: int) -> list[str]:
     """Ranks follow from the agents' addresses, which they keep: so a restarted rank is the same worker of the job."""
     return [
         f"--nnodes={testbed.workers}",
@@ -132,7 +132,7 @@ def carry_out_checkpoint(case: FaultCase, folder: Path) -> dict[str, Any]:
         return halves(testbed, case.variant, SAVED_STEPS)
 
 
-def halves(testbed: Testbed, system: str, steps: int) -> dict[str, Any]:
+def halves(testbed: FaultTestbed, system: str, steps: int) -> dict[str, Any]:
     """See `carry_out`. The first half has half of the steps."""
     kept = testbed.folder / "kept"
     kept.mkdir()
@@ -144,7 +144,7 @@ def halves(testbed: Testbed, system: str, steps: int) -> dict[str, Any]:
     }
 
 
-def _train_part(testbed: Testbed, name: str, system: str, steps: int, given: dict[str, Any]) -> dict[str, Any]:
+def _train_part(testbed: FaultTestbed, name: str, system: str, steps: int, given: dict[str, Any]) -> dict[str, Any]:
     training = testbed.train(testbed.spec(name, system, steps=steps, **given))
     spec = training.spec
     wait_ended(training.programs, _HALF_TRAIN_S)
@@ -180,7 +180,7 @@ def carry_out_overflow(case: FaultCase, folder: Path) -> dict[str, Any]:
 
 
 def train_overflowing(
-    testbed: Testbed, system: str, ranks: Sequence[int], steps: int, at: Sequence[int]
+    testbed: FaultTestbed, system: str, ranks: Sequence[int], steps: int, at: Sequence[int]
 ) -> dict[str, Any]:
     """The account of one training, and its overflows."""
     overflow = Overflow(list(at), list(ranks))

@@ -138,7 +138,7 @@ _LOOK_SECONDS: Final = 0.02
 
 
 @dataclass
-class Testbed:
+class FaultTestbed:
     """Everything that a row may disturb."""
 
     case: FaultCase
@@ -247,12 +247,12 @@ def open_testbed(
     jobs: Callable[[Fabric], list[dict[str, Any]]] = control_plane.training_job,
     workers: int = WORKERS,
     topology: str = "star",
-) -> Iterator[Testbed]:
+) -> Iterator[FaultTestbed]:
     """The testbed of a case, for the time of the block."""
     options = RunOptions(workers=workers, switch=case.switch, link=LINK, topology=topology)
     kind = switches.choose(case.switch)
     with open_session(options, kind, folder, jobs) as session, programs_in(folder) as programs:
-        yield Testbed(case, session, GroupNetwork(session), programs, SwitchFault(session))
+        yield FaultTestbed(case, session, GroupNetwork(session), programs, SwitchFault(session))
 
 
 def account(training: RunningTraining) -> dict[str, Any]:

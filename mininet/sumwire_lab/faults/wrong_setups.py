@@ -24,7 +24,7 @@ from sumwire_protocol import program
 from sumwire_lab.errors import DeadlineError, MissingToolError, ProcessDiedError
 from sumwire_lab.faults.cases import FaultCase
 from sumwire_lab.faults.repeated_runs import AdderSpec
-from sumwire_lab.faults.testbed import Testbed, open_testbed
+from sumwire_lab.faults.testbed import FaultTestbed, open_testbed
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.options.run_options import AGGREGATOR
 
@@ -63,7 +63,7 @@ class Mistake:
 class Setup:
     """A mistake, and the switches with which it can be made."""
 
-    make: Callable[[Testbed], Mistake]
+    make: Callable[[FaultTestbed], Mistake]
     switches: tuple[str, ...] = EVERYWHERE
 
 
@@ -83,7 +83,7 @@ def carry_out_setup(case: FaultCase, folder: Path) -> dict[str, Any]:
 # -- attempts ------------------------------------------------------------------------------------------
 
 
-def attempt(testbed: Testbed, mistake: Mistake) -> Attempt:
+def attempt(testbed: FaultTestbed, mistake: Mistake) -> Attempt:
     """Both workers try; what worker 0 says. With a wrong program, what the controller says."""
     if mistake.p4 is not None:
         return _applied(testbed, mistake.p4)
@@ -112,7 +112,7 @@ def told(result: Path) -> dict[str, Any]:
     return said
 
 
-def _applied(testbed: Testbed, p4: Path) -> Attempt:
+def _applied(testbed: FaultTestbed, p4: Path) -> Attempt:
     command = programs.module("sumwire_controller.cli", "apply", "--p4", str(p4))
     began = time.monotonic()
     done = subprocess.run(
@@ -126,7 +126,7 @@ def _applied(testbed: Testbed, p4: Path) -> Attempt:
     return {"error": failed, "text": done.stderr.strip(), "seconds": time.monotonic() - began}
 
 
-def _changed(testbed: Testbed, change: Callable[[dict[str, Any]], None]) -> Path:
+def _changed(testbed: FaultTestbed, change: Callable[[dict[str, Any]], None]) -> Path:
     """The job file, changed."""
     assert testbed.session.job_file is not None
     content = json.loads(testbed.session.job_file.read_text())
@@ -136,7 +136,7 @@ def _changed(testbed: Testbed, change: Callable[[dict[str, Any]], None]) -> Path
     return path
 
 
-def _apply(testbed: Testbed, change: Callable[[dict[str, Any]], None]) -> None:
+def _apply(testbed: FaultTestbed, change: Callable[[dict[str, Any]], None]) -> None:
     """Apply the session's configuration, changed; of a software aggregator, start it with the changed job file."""
     path = testbed.folder / "changed.yaml"
     name = control_plane.CONFIGURATION if testbed.switch.programmed else control_plane.SERVER_CONFIGURATION
@@ -155,7 +155,7 @@ def _apply(testbed: Testbed, change: Callable[[dict[str, Any]], None]) -> None:
         _restart_aggregator(testbed, str(job))
 
 
-def _restart_aggregator(testbed: Testbed, *arguments: str) -> None:
+def _restart_aggregator(testbed: FaultTestbed, *arguments: str) -> None:
     server = testbed.session.fabric.server
     assert server is not None
     testbed.switch.kill()
@@ -168,20 +168,20 @@ def _restart_aggregator(testbed: Testbed, *arguments: str) -> None:
 # -- the mistakes --------------------------------------------------------------------------------------
 
 
-def _no_apply(testbed: Testbed) -> Mistake:
+def _no_apply(testbed: FaultTestbed) -> Mistake:
     testbed.switch.kill()
     testbed.switch.start()
     return Mistake()
 
 
-def _unknown_job(testbed: Testbed) -> Mistake:
+def _unknown_job(testbed: FaultTestbed) -> Mistake:
     def change(job: dict[str, Any]) -> None:
         job["job"] = job["lanes"][0]["job"] = UNKNOWN_JOB
 
     return Mistake(_changed(testbed, change))
 
 
-def _wrong_port(testbed: Testbed) -> Mistake:
+def _wrong_port(testbed: FaultTestbed) -> Mistake:
     """The configuration has the workers at each other's ports; a software aggregator listens on another UDP port."""
     if not testbed.switch.programmed:
         server = testbed.session.fabric.server
@@ -197,14 +197,14 @@ def _wrong_port(testbed: Testbed) -> Mistake:
     return Mistake()
 
 
-def _wrong_address(testbed: Testbed) -> Mistake:
+def _wrong_address(testbed: FaultTestbed) -> Mistake:
     def change(job: dict[str, Any]) -> None:
         job["addresses"][0]["ip"] = OTHER_ADDRESS
 
     return Mistake(_changed(testbed, change))
 
 
-def _wrong_worker(testbed: Testbed) -> Mistake:
+def _wrong_worker(testbed: FaultTestbed) -> Mistake:
     def change(job: dict[str, Any]) -> None:
         first, second = job["addresses"]
         first["seat"], second["seat"] = second["seat"], first["seat"]
@@ -212,7 +212,7 @@ def _wrong_worker(testbed: Testbed) -> Mistake:
     return Mistake(_changed(testbed, change))
 
 
-def _other_controller(testbed: Testbed) -> Mistake:
+def _other_controller(testbed: FaultTestbed) -> Mistake:
     """Another controller has applied its own idea of the job, with another table."""
 
     def change(content: dict[str, Any]) -> None:
@@ -223,7 +223,7 @@ def _other_controller(testbed: Testbed) -> Mistake:
     return Mistake()
 
 
-def _firewall(testbed: Testbed) -> Mistake:
+def _firewall(testbed: FaultTestbed) -> Mistake:
     if shutil.which(NFT) is None:
         raise MissingToolError(f"{NFT} is not on PATH (Debian: nftables)")
     host = testbed.session.fabric.hosts[0]
@@ -238,18 +238,18 @@ def _firewall(testbed: Testbed) -> Mistake:
     return Mistake()
 
 
-def _not_started(testbed: Testbed) -> Mistake:
+def _not_started(testbed: FaultTestbed) -> Mistake:
     testbed.switch.kill()
     return Mistake()
 
 
-def _small_mtu(testbed: Testbed) -> Mistake:
+def _small_mtu(testbed: FaultTestbed) -> Mistake:
     host = testbed.session.fabric.hosts[0]
     testbed.session.network.run(host, ["ip", "link", "set", host.host_interface, "mtu", str(SMALL_MTU)])
     return Mistake()
 
 
-def _second_run(testbed: Testbed) -> Mistake:
+def _second_run(testbed: FaultTestbed) -> Mistake:
     """While a run is under way, another one is started on the same hosts."""
     spec = AdderSpec(
         str(testbed.session.job_file),
@@ -271,7 +271,7 @@ def _second_run(testbed: Testbed) -> Mistake:
     return Mistake()
 
 
-def _wrong_p4info(testbed: Testbed) -> Mistake:
+def _wrong_p4info(testbed: FaultTestbed) -> Mistake:
     """The controller is given the P4Info of another program."""
     folder = testbed.folder / "p4"
     folder.mkdir()
@@ -283,7 +283,7 @@ def _wrong_p4info(testbed: Testbed) -> Mistake:
     return Mistake(p4=folder)
 
 
-def _other_version(testbed: Testbed) -> Mistake:
+def _other_version(testbed: FaultTestbed) -> Mistake:
     return Mistake(revision=int(vars(p4).get("PROGRAM_REVISION", 1)) - 1)
 
 
@@ -334,7 +334,7 @@ def carry_out_doctor(case: FaultCase, folder: Path) -> dict[str, Any]:
         return {"examined": [found], "undisturbed": undisturbed}
 
 
-def _goes_on(testbed: Testbed) -> bool:
+def _goes_on(testbed: FaultTestbed) -> bool:
     """Whether the run that is under way does more rounds of sums."""
     count = testbed.folder / "count0"
     before, end = count.stat().st_size, time.monotonic() + _COMMAND_S
@@ -345,7 +345,7 @@ def _goes_on(testbed: Testbed) -> bool:
     return True
 
 
-def examined(testbed: Testbed, rank: int, mistake: Mistake) -> dict[str, Any]:
+def examined(testbed: FaultTestbed, rank: int, mistake: Mistake) -> dict[str, Any]:
     """The doctor's findings on a worker's host."""
     path = mistake.job_file or testbed.session.job_file
     more = [] if mistake.revision is None else [str(mistake.revision)]
@@ -355,7 +355,7 @@ def examined(testbed: Testbed, rank: int, mistake: Mistake) -> dict[str, Any]:
     return told(result)
 
 
-def _controller(testbed: Testbed, p4: Path) -> dict[str, Any]:
+def _controller(testbed: FaultTestbed, p4: Path) -> dict[str, Any]:
     """The doctor's findings where the controller runs."""
     command = programs.module("sumwire.cli", "doctor", "--json", "--p4", str(p4), "--config")
     began = time.monotonic()

@@ -135,7 +135,7 @@ def run_words(words: Sequence[str]) -> Ended:
     return Ended(done.returncode, (done.stdout.strip().splitlines() or ["(no output)"])[-1])
 
 
-class TestOutcomes(dict[str, str]):
+class PytestOutcomes(dict[str, str]):
     """Outcome of each test by its name: passed, failed or skipped. `said`: messages of those that failed, in short."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class TestOutcomes(dict[str, str]):
         self.said: dict[str, str] = {}
 
 
-def run_tests(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> TestOutcomes:
+def run_tests(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> PytestOutcomes:
     """Run pytest with these arguments, long tests as well.
 
     Raises LabError if pytest ends without a report, or not within an hour.
@@ -177,7 +177,7 @@ def shown_by(label: str, target: str, *paths: str) -> Callable[[Verification], l
 def tests_check(label: str, target: str, outcomes: Mapping[str, str]) -> Check:
     """A row that tests show: all of them passed, and at least one ran. Of those that failed it says why."""
     counted = Counter(outcomes.values())
-    said = outcomes.said if isinstance(outcomes, TestOutcomes) else {}
+    said = outcomes.said if isinstance(outcomes, PytestOutcomes) else {}
     bad = [": ".join(filter(None, (name, said.get(name)))) for name, one in outcomes.items() if one == "failed"]
     return holds(label, dict(counted), target, bool(counted["passed"]) and not bad, "; ".join(bad[:3]))
 
@@ -187,10 +187,10 @@ def command_check(label: str, target: str, ended: Ended) -> Check:
     return holds(label, ended.last_line, target, ended.status == 0)
 
 
-def outcomes(junit: str) -> TestOutcomes:
+def outcomes(junit: str) -> PytestOutcomes:
     """Outcome by test name, from pytest's JUnit report."""
     bad = {"failure": "failed", "error": "failed", "skipped": "skipped"}
-    found = TestOutcomes()
+    found = PytestOutcomes()
     for case in ElementTree.fromstring(junit).iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
         child = next((child for child in case if child.tag in bad), None)
