@@ -175,54 +175,54 @@ p4-tna: $(READY)
 	$(PYTHON) p4src/tools/tna.py
 
 bench: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab bench --suites $(SUITES) --switch $(SWITCH) --engine $(ENGINE) \
+	$(SUDO) $(PYTHON) -m sumwire_lab bench page --suites $(SUITES) --switch $(SWITCH) --engine $(ENGINE) \
 	  $(if $(filter-out 0,$(QUICK)),--quick)
 
 bench-codec: $(READY)
-	$(PYTHON) -m sumwire_lab bench-codec --json results/bench-codec.json
+	$(PYTHON) -m sumwire_lab bench codec --json results/bench-codec.json
 
 bench-allreduce: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab bench-allreduce --sizes $(SIZES) --bw $(BW) --workers $(WORKERS) \
+	$(SUDO) $(PYTHON) -m sumwire_lab bench allreduce --sizes $(SIZES) --bw $(BW) --workers $(WORKERS) \
 	  --switch $(SWITCH) --engine $(ENGINE)
 
 bench-where: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab bench-where --workers $(WORKERS) $(if $(filter-out 0,$(QUICK)),--quick) $(WHERE_FLAGS)
+	$(SUDO) $(PYTHON) -m sumwire_lab bench where --workers $(WORKERS) $(if $(filter-out 0,$(QUICK)),--quick) $(WHERE_FLAGS)
 
 bench-switch: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab bench-switch --ops $(OP)
+	$(SUDO) $(PYTHON) -m sumwire_lab bench switch --ops $(OP)
 
 verify-thc: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-thc
+	$(SUDO) $(PYTHON) -m sumwire_lab verify thc
 
 verify-sign: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-sign
+	$(SUDO) $(PYTHON) -m sumwire_lab verify sign
 
 verify-speed: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-speed
+	$(SUDO) $(PYTHON) -m sumwire_lab verify speed
 
 verify-acp: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-acp
+	$(SUDO) $(PYTHON) -m sumwire_lab verify acp
 
 verify-dlcp: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-dlcp
+	$(SUDO) $(PYTHON) -m sumwire_lab verify dlcp
 
 verify-life: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-life $(LIFE_FLAGS)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify life $(LIFE_FLAGS)
 
 verify-trust: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-trust $(if $(filter-out 0,$(QUICK)),--quick) $(TRUST_FLAGS)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify trust $(if $(filter-out 0,$(QUICK)),--quick) $(TRUST_FLAGS)
 
 verify-papers: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-papers $(if $(filter-out 0,$(QUICK)),--quick) $(PAPERS_FLAGS)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify papers $(if $(filter-out 0,$(QUICK)),--quick) $(PAPERS_FLAGS)
 
 verify-see: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-see $(if $(filter-out 0,$(QUICK)),--quick) $(SEE_FLAGS)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify see $(if $(filter-out 0,$(QUICK)),--quick) $(SEE_FLAGS)
 
 verify-ways: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-ways $(if $(filter-out 0,$(QUICK)),--quick) $(WAYS_FLAGS)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify ways $(if $(filter-out 0,$(QUICK)),--quick) $(WAYS_FLAGS)
 
 verify-faithful: $(READY)
-	$(SUDO) env P4C=$(P4C) $(PYTHON) -m sumwire_lab verify-faithful $(if $(filter-out 0,$(QUICK)),--quick) $(FAITHFUL_FLAGS)
+	$(SUDO) env P4C=$(P4C) $(PYTHON) -m sumwire_lab verify faithful $(if $(filter-out 0,$(QUICK)),--quick) $(FAITHFUL_FLAGS)
 
 simulate: $(READY)
 	PYTHONPATH=tests $(PYTHON) -m simulate --seeds $(SEEDS) --json results/simulate.json $(SIMULATE_FLAGS)

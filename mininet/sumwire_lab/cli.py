@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nativelib import programs
 from sumwire_protocol.logs import forms
@@ -19,10 +19,20 @@ from sumwire_protocol.logs.events import Event
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import arguments as options
 from sumwire_lab.options import recorded, run_options
+from sumwire_lab.options.bench_options import (
+    AcpOptions,
+    AggregatorOptions,
+    BenchOptions,
+    CodecOptions,
+    RatesOptions,
+    thc_options,
+)
+from sumwire_lab.options.fields import from_arguments
 from sumwire_lab.options.layout import SUFFIXES
 from sumwire_lab.options.run_options import RunOptions, ScriptOptions
 
 if TYPE_CHECKING:
+    from sumwire_lab.bench.benchmark import BenchCommand
     from sumwire_lab.run.own_lab import DetachedLab
 
 EXIT_FAILED: Final = 1
@@ -124,7 +134,26 @@ def _down(arguments: argparse.Namespace) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    chosen = options.bench_options(arguments)
+    return _BENCHES[arguments.name](arguments)
+
+
+def _in_network(command: BenchCommand[Any, Any], arguments: argparse.Namespace) -> int:
+    from sumwire_lab.bench.benchmark import run_in_network
+
+    say("\n" + command.text(run_in_network(command, arguments.results, say)))
+    return 0
+
+
+def _alone(command: BenchCommand[Any, Any], arguments: argparse.Namespace) -> int:
+    from sumwire_lab.bench.benchmark import run_here
+
+    rows = run_here(command, say, arguments.json)
+    say("\n" + command.text(rows))
+    return 0 if command.holds(rows) else EXIT_FAILED
+
+
+def _bench_page(arguments: argparse.Namespace) -> int:
+    chosen = from_arguments(BenchOptions, arguments)
     from sumwire_lab.bench import runner
 
     done, folder = runner.bench(chosen, arguments.results, say)
@@ -135,17 +164,14 @@ def _bench(arguments: argparse.Namespace) -> int:
 
 def _bench_allreduce(arguments: argparse.Namespace) -> int:
     from sumwire_lab.bench import allreduce
-    from sumwire_lab.bench.benchmark import run_in_network
 
     sizes, rates = allreduce.parse_sizes(arguments.sizes), allreduce.parse_rates(arguments.bw)
     systems = allreduce.parse_systems(arguments.systems)
     chosen = RunOptions(workers=arguments.workers, switch=arguments.switch, engine=arguments.engine)
-    command = allreduce.AllReduceCommand(sizes, rates, chosen, systems)
-    say("\n" + command.text(run_in_network(command, arguments.results, say)))
-    return 0
+    return _in_network(allreduce.AllReduceCommand(sizes, rates, chosen, systems), arguments)
 
 
-def _bench_turns(arguments: argparse.Namespace) -> int:
+def _bench_interleaved(arguments: argparse.Namespace) -> int:
     from sumwire_lab.bench import allreduce, interleaved
     from sumwire_lab.bench.benchmark import run_here, run_in_network
 
@@ -169,75 +195,70 @@ def _bench_where(arguments: argparse.Namespace) -> int:
 
 def _bench_switch(arguments: argparse.Namespace) -> int:
     from sumwire_lab.bench import switch
-    from sumwire_lab.bench.benchmark import run_in_network
 
     ops = switch.parse_ops(arguments.ops)
     contenders = arguments.switches.split(",") if arguments.switches else switch.present()
-    command = switch.SwitchCommand(contenders, ops)
-    say("\n" + command.text(run_in_network(command, arguments.results, say)))
-    return 0
+    return _in_network(switch.SwitchCommand(contenders, ops), arguments)
 
 
 def _bench_codec(arguments: argparse.Namespace) -> int:
-    chosen = options.codec_options(arguments)
-    from sumwire_lab.bench.benchmark import run_here
+    chosen = from_arguments(CodecOptions, arguments)
     from sumwire_lab.bench.codec_time import CodecCommand
 
-    command = CodecCommand(chosen)
-    rows = run_here(command, say, arguments.json)
-    say(command.text(rows))
-    return 0 if command.holds(rows) else EXIT_FAILED
-
-
-def _bench_rates(arguments: argparse.Namespace) -> int:
-    systems, seeds, chosen = options.rates_options(arguments)
-    from sumwire_lab.bench import allreduce
-    from sumwire_lab.bench.accuracy import RatesCommand
-    from sumwire_lab.bench.benchmark import run_in_network
-
-    command = RatesCommand(arguments.task, systems, allreduce.parse_rates(arguments.bw), seeds, chosen)
-    say("\n" + command.text(run_in_network(command, arguments.results, say)))
-    return 0
-
-
-def _bench_thc(arguments: argparse.Namespace) -> int:
-    chosen = options.thc_options(arguments)
-    from sumwire_lab.bench.benchmark import run_here
-    from sumwire_lab.bench.thc_variants import ThcCommand
-
-    command = ThcCommand(chosen)
-    say("\n" + command.text(run_here(command, say, arguments.json)))
-    return 0
-
-
-def _bench_acp(arguments: argparse.Namespace) -> int:
-    chosen = options.acp_options(arguments)
-    from sumwire_lab.bench.acp import AcpCommand
-    from sumwire_lab.bench.benchmark import run_in_network
-
-    command = AcpCommand(chosen)
-    say("\n" + command.text(run_in_network(command, arguments.results, say)))
-    return 0
+    return _alone(CodecCommand(chosen), arguments)
 
 
 def _bench_aggregator(arguments: argparse.Namespace) -> int:
-    chosen = options.aggregator_options(arguments)
+    chosen = from_arguments(AggregatorOptions, arguments)
     from sumwire_lab.bench.aggregator import AggregatorCommand
-    from sumwire_lab.bench.benchmark import run_here
 
-    command = AggregatorCommand(chosen)
-    rows = run_here(command, say, arguments.json)
-    say(command.text(rows))
-    return 0 if command.holds(rows) else EXIT_FAILED
+    return _alone(AggregatorCommand(chosen), arguments)
+
+
+def _bench_rates(arguments: argparse.Namespace) -> int:
+    given = from_arguments(RatesOptions, arguments)
+    from sumwire_lab.bench import allreduce
+    from sumwire_lab.bench.accuracy import RatesCommand
+
+    chosen = BenchOptions(quick=given.quick, switch=given.switch, engine=given.engine)
+    rates = allreduce.parse_rates(arguments.bw)
+    return _in_network(RatesCommand(given.task, given.systems, rates, given.seeds, chosen), arguments)
+
+
+def _bench_thc(arguments: argparse.Namespace) -> int:
+    chosen = thc_options(arguments)
+    from sumwire_lab.bench.thc_variants import ThcCommand
+
+    return _alone(ThcCommand(chosen), arguments)
+
+
+def _bench_acp(arguments: argparse.Namespace) -> int:
+    chosen = from_arguments(AcpOptions, arguments)
+    from sumwire_lab.bench.acp import AcpCommand
+
+    return _in_network(AcpCommand(chosen), arguments)
+
+
+_BENCHES: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
+    "page": _bench_page,
+    "allreduce": _bench_allreduce,
+    "interleaved": _bench_interleaved,
+    "where": _bench_where,
+    "switch": _bench_switch,
+    "codec": _bench_codec,
+    "aggregator": _bench_aggregator,
+    "rates": _bench_rates,
+    "thc": _bench_thc,
+    "acp": _bench_acp,
+}
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    read = _VERIFY_OPTIONS.get(arguments.command)
-    chosen = None if read is None else read(arguments)
+    chosen = options.verify_options(arguments)
     from sumwire_lab.study.check import table
     from sumwire_lab.verify.commands import verify
 
-    done = verify(arguments.command.removeprefix("verify-"), arguments.results, say, chosen)
+    done = verify(arguments.topic, arguments.results, say, chosen)
     say("\n" + table(done))
     return EXIT_FAILED if any(check.holds is False for check in done) else 0
 
@@ -259,15 +280,6 @@ def _clean(arguments: argparse.Namespace) -> int:
     return 0
 
 
-_VERIFY_OPTIONS: Final[dict[str, Callable[[argparse.Namespace], object]]] = {
-    "verify-life": options.life_options,
-    "verify-trust": options.trust_options,
-    "verify-papers": options.papers_options,
-    "verify-see": options.see_options,
-    "verify-ways": options.ways_options,
-    "verify-faithful": options.faithful_options,
-}
-"""Verify commands with options of their own."""
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
     "study": _study,
@@ -275,17 +287,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "compare": _compare,
     "down": _down,
     "bench": _bench,
-    "bench-allreduce": _bench_allreduce,
-    "bench-turns": _bench_turns,
-    "bench-where": _bench_where,
-    "bench-switch": _bench_switch,
-    "bench-codec": _bench_codec,
-    "bench-aggregator": _bench_aggregator,
-    "bench-thc": _bench_thc,
-    "bench-acp": _bench_acp,
-    "bench-rates": _bench_rates,
-    **{f"verify-{topic}": _verify for topic in options.TOPICS},
-    **dict.fromkeys(_VERIFY_OPTIONS, _verify),
+    "verify": _verify,
     "models": _models,
     "clean": _clean,
 }

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
-from sumwire_lab.options.acp_options import AcpCase, AcpOptions
+from sumwire_lab.options.bench_options import AcpCase, AcpOptions
 from sumwire_lab.run.training_run import run
 
 

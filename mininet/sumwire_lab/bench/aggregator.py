@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a packet costs the software aggregator: `python -m sumwire_lab bench-aggregator --rate 44000`.
+"""What a packet costs the software aggregator: `python -m sumwire_lab bench aggregator --rate 44000`.
 
 Real sockets on loopback. This process plays all workers: it sends contributions slot by slot and waits for the
 results, at most at the given rate. Measured is the CPU time of the aggregator's processes per contribution, the

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Interleaved A/B: one plain all-reduce by gloo and by Sumwire in turn, `python -m sumwire_lab bench-turns --bw
+"""Interleaved A/B: one plain all-reduce by gloo and by Sumwire in turn, `python -m sumwire_lab bench interleaved --bw
 loopback`.
 
 Both are done by the same processes on the same links, one exchange after the other. So they share what disturbs them,

@@ -25,9 +25,9 @@ from sumwire_protocol.ops import THC
 from torch import Tensor
 
 from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
+from sumwire_lab.options.bench_options import GLOBAL, MINMAX, ThcOptions, Variant
 from sumwire_lab.options.recipes import MOMENTUM
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.options.thc_variants import GLOBAL, MINMAX, ThcOptions, Variant
 from sumwire_lab.training import digits_data, workload
 from sumwire_lab.training.digits_data import Samples
 from sumwire_lab.training.workload import learning_rate_factor

@@ -148,7 +148,7 @@ class Flag:
 
     def value(self, arguments: argparse.Namespace) -> Any:
         """What the command line says; MISSING where that is nothing."""
-        given = getattr(arguments, self.attribute)
+        given = getattr(arguments, self.attribute, None)
         if given is None:
             return MISSING
         if self.switch:
@@ -195,9 +195,11 @@ def _listed(name: str, kind: Any) -> Callable[[str], tuple[Any, ...]]:
     return read
 
 
-def add_flags(parser: argparse.ArgumentParser, options: type) -> None:
-    """Add a flag for every option that has one."""
+def add_flags(parser: argparse.ArgumentParser, options: type, names: Sequence[str] | None = None) -> None:
+    """Add a flag for every option, or for those of these names."""
     for flag in flags_of(options):
+        if names is not None and flag.name not in names:
+            continue
         told = _help(flag)
         if flag.switch:
             parser.add_argument(f"--{flag.name}", action="store_true", help=told)

@@ -22,7 +22,7 @@ from sumwire_lab.faults import disturbed, repeated_runs, resumed, wrong_setups
 from sumwire_lab.faults.cases import FaultCase, FaultOutcome, carry_out
 from sumwire_lab.faults.rows import ROWS
 from sumwire_lab.network.topology import require_tools
-from sumwire_lab.options.life_options import present
+from sumwire_lab.options.verify_options import present
 from sumwire_lab.study.check import Check, absent, holds
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.verify.plan import Experiments, Verification

@@ -22,8 +22,8 @@ from sumwire_lab.experiments import observed_runs
 from sumwire_lab.faults import wrong_setups
 from sumwire_lab.faults.cases import FaultCase, FaultOutcome, carry_out
 from sumwire_lab.network.topology import require_tools
-from sumwire_lab.options.life_options import LifeOptions, present
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions, TrainOptions
+from sumwire_lab.options.verify_options import VerifyOptions, present
 from sumwire_lab.run import training_run
 from sumwire_lab.study.check import Check, absent, at_most, holds
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
@@ -304,7 +304,7 @@ def _outcomes(cases: Sequence[FaultCase], folder: Path, say: Say) -> list[FaultO
     """The outcome of each case. One that was killed after its limit says nothing of the doctor: the machine was too
     busy for all side by side. It has one more try, alone, and the row tells it."""
     outcomes: dict[str, FaultOutcome] = {}
-    for again, parallel in ((False, LifeOptions().parallel), (True, 1)):
+    for again, parallel in ((False, VerifyOptions("life").parallel), (True, 1)):
         left = [case for case in cases if not again or outcomes[case.name].killed]
         place = folder / "again" if again else folder
         place.mkdir(exist_ok=True)

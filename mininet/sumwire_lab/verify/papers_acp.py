@@ -10,8 +10,8 @@ from typing import Final
 
 from sumwire_lab.experiments import acp_modelled, digits_accuracy
 from sumwire_lab.experiments.digits_accuracy import EPOCHS
-from sumwire_lab.options import acp_options
-from sumwire_lab.options.acp_options import ACP, FUSION, NO_WFBP, WFBP, AcpOptions
+from sumwire_lab.options import bench_options
+from sumwire_lab.options.bench_options import ACP, FUSION, NO_WFBP, WFBP, AcpOptions
 from sumwire_lab.options.recipes import TEXT
 from sumwire_lab.study.check import Check, at_least, at_most, reported
 from sumwire_lab.verify.plan import Experiments, Verification
@@ -111,7 +111,7 @@ COMPARED: Final = {
     LATE: ABLATED.case(ACP, NO_WFBP),
     UNFUSED: ABLATED.case(ACP, WFBP),
     SMALL: AGAINST.case(ACP, FUSION),
-    POWERSGD: AGAINST.case(acp_options.POWERSGD, FUSION),
+    POWERSGD: AGAINST.case(bench_options.POWERSGD, FUSION),
 }
 
 

@@ -24,11 +24,11 @@ from sumwire_lab.bench.thc_variants import train_variant
 from sumwire_lab.experiments.closed_forms import least_errors
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
+from sumwire_lab.options.bench_options import THC, ThcOptions
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.options.thc_variants import THC, ThcOptions
 from sumwire_lab.study.check import Check, at_most, equal, reported
 from sumwire_lab.training import digits_data
 from sumwire_lab.verify.plan import Experiments, Verification

@@ -57,14 +57,14 @@ def packet_tests(_: Verification) -> list[Check]:
 def codec_record(results: Path) -> dict[str, Any]:
     """A THC round (encode, decode, error feedback) of a million values, as `make bench-codec` measures it."""
     # The exit code says whether the benchmark's own target holds. The verify commands say that themselves.
-    words = ["sumwire_lab", "bench-codec", "--values", "1000000"]
+    words = ["sumwire_lab", "bench", "codec", "--values", "1000000"]
     record: dict[str, Any] = recorded(words, results / "bench-codec.json")
     return record
 
 
 def aggregator_us(results: Path) -> float:
     """CPU microseconds of a THC contribution in the software aggregator, with trains as hosts send them."""
-    words = ["sumwire_lab", "bench-aggregator", "--piece", str(AGGREGATOR_PIECE)]
+    words = ["sumwire_lab", "bench", "aggregator", "--piece", str(AGGREGATOR_PIECE)]
     return float(recorded(words, results / "bench-aggregator.json")["cpu_us"])
 
 

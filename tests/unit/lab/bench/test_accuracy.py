@@ -11,7 +11,8 @@ from sumwire_lab.bench import page
 from sumwire_lab.bench.accuracy import PICTURE, Accuracy, RatesCommand, TrainingCase, TrainingRow, rates_chart
 from sumwire_lab.bench.benchmark import BenchContext
 from sumwire_lab.options import arguments
-from sumwire_lab.options.bench_options import BenchOptions
+from sumwire_lab.options.bench_options import BenchOptions, RatesOptions
+from sumwire_lab.options.fields import from_arguments
 
 
 def row(case: TrainingCase) -> TrainingRow:
@@ -45,5 +46,6 @@ def test_medians_over_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_options() -> None:
-    parsed = arguments.parser().parse_args(["bench-rates", "--systems", "gloo,thc", "--seeds", "4", "--quick"])
-    assert arguments.rates_options(parsed) == (("gloo", "thc"), (4,), BenchOptions(quick=True))
+    parsed = arguments.parser().parse_args(["bench", "rates", "--systems", "gloo,thc", "--seeds", "4", "--quick"])
+    options = from_arguments(RatesOptions, parsed)
+    assert options == RatesOptions(systems=("gloo", "thc"), seeds=(4,), quick=True)

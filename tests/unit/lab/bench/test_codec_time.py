@@ -23,7 +23,7 @@ def test_benchmark_reports(
     monkeypatch.setattr(codec_time, "_pin_to_one_core", lambda: False)
     target = tmp_path / "new" / "out.json"
     arguments = ["--values", "5000", "--rounds", "2", "--warmup", "1", "--json", str(target), "--codec", name]
-    code = cli.main(["bench-codec", *arguments])
+    code = cli.main(["bench", "codec", *arguments])
     record = json.loads(target.read_text())
     assert (record["codec"], record["values"], record["rounds"], record["block"]) == (name, 5000, 2, 4096)
     assert list(record["forms"]) in (["native", "torch"], ["torch"])
@@ -52,12 +52,12 @@ def test_benchmark_leaves_the_choice_of_form_alone(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_is_not_there_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench-codec", "--values", "5000", "--device", "cuda"]) == 2
+    assert cli.main(["bench", "codec", "--values", "5000", "--device", "cuda"]) == 2
     assert "device=cuda: torch finds none here: " in capsys.readouterr().err
 
 
 def test_wrong_options_are_an_error_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench-codec", "--values", "0"]) == 2
+    assert cli.main(["bench", "codec", "--values", "0"]) == 2
     assert "values=0" in capsys.readouterr().err
-    assert cli.main(["bench-aggregator", "--piece", "3"]) == 2
+    assert cli.main(["bench", "aggregator", "--piece", "3"]) == 2
     assert "piece=3: must divide 512" in capsys.readouterr().err

@@ -142,5 +142,5 @@ def test_links_by_name() -> None:
 def test_wrong_options_are_an_error_of_usage(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["bench-turns", *arguments]) == 2
+    assert cli.main(["bench", "interleaved", *arguments]) == 2
     assert told in capsys.readouterr().err

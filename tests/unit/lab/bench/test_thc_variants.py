@@ -24,7 +24,7 @@ from sumwire_lab.bench.thc_variants import (
 )
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments
-from sumwire_lab.options.thc_variants import ABLATIONS, GLOBAL, MINMAX, THC, UNIFORM, ThcOptions, Variant
+from sumwire_lab.options.bench_options import ABLATIONS, GLOBAL, MINMAX, THC, UNIFORM, ThcOptions, Variant, thc_options
 
 WORKERS, VALUES = 4, 1 << 15
 
@@ -147,7 +147,7 @@ def test_dgc_adds_momentum_before_it_chooses() -> None:
 
 
 def parsed(*words: str) -> ThcOptions:
-    return arguments.thc_options(arguments.parser().parse_args(["bench-thc", *words]))
+    return thc_options(arguments.parser().parse_args(["bench", "thc", *words]))
 
 
 def test_options() -> None:

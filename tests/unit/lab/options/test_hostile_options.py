@@ -8,27 +8,36 @@ import argparse
 import contextlib
 import io
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments, run_options
+from sumwire_lab.options.bench_options import (
+    AcpOptions,
+    AggregatorOptions,
+    BenchOptions,
+    CodecOptions,
+    RatesOptions,
+    thc_options,
+)
+from sumwire_lab.options.fields import from_arguments
+from sumwire_lab.options.verify_options import TOPICS
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], object]] = {
+Read = Callable[[argparse.Namespace], object]
+COMMANDS: dict[str, Read] = {
     "run": run_options.run_options,
-    "bench": arguments.bench_options,
-    "verify-life": arguments.life_options,
-    "verify-papers": arguments.papers_options,
-    "verify-see": arguments.see_options,
-    "verify-ways": arguments.ways_options,
-    "verify-faithful": arguments.faithful_options,
-    "bench-codec": arguments.codec_options,
-    "bench-thc": arguments.thc_options,
-    "bench-acp": arguments.acp_options,
-    "bench-rates": arguments.rates_options,
-    "bench-aggregator": arguments.aggregator_options,
+    "bench page": partial(from_arguments, BenchOptions),
+    "bench codec": partial(from_arguments, CodecOptions),
+    "bench thc": thc_options,
+    "bench acp": partial(from_arguments, AcpOptions),
+    "bench rates": partial(from_arguments, RatesOptions),
+    "bench aggregator": partial(from_arguments, AggregatorOptions),
+    **{f"verify {topic}": arguments.verify_options for topic in TOPICS},
 }
+PARSER = arguments.parser()
 WORDS = st.text(max_size=12) | st.sampled_from([
     "", "0", "1", "-1", "9" * 5000, "1e999", "-1e999", "nan", "inf", "0x10", "1_0", "\0", "\x1b[2J", "\ud800", "3:3",
     ":", "1:nan", "nan:1", "0:1e999", "1:1:1", ",", "all", "thc@group", "@", "acp@", "random:0.5", "random:nan",
@@ -38,12 +47,11 @@ WORDS = st.text(max_size=12) | st.sampled_from([
 
 def flags_of(command: str) -> list[str]:
     """The options of a command that take a value."""
-    [commands] = [each for each in arguments.parser()._actions if isinstance(each, argparse._SubParsersAction)]
-    return [
-        each.option_strings[-1]
-        for each in commands.choices[command]._actions
-        if each.nargs != 0 and each.option_strings
-    ]
+    one = PARSER
+    for word in command.split():
+        [commands] = [each for each in one._actions if isinstance(each, argparse._SubParsersAction)]
+        one = commands.choices[word]
+    return [each.option_strings[-1] for each in one._actions if each.nargs != 0 and each.option_strings]
 
 
 FLAGS = {command: flags_of(command) for command in COMMANDS}
@@ -54,10 +62,10 @@ FLAGS = {command: flags_of(command) for command in COMMANDS}
 @given(st.data())
 def test_only_typed_errors_come_out(command: str, data: st.DataObject) -> None:
     given_ = data.draw(st.lists(st.tuples(st.sampled_from(FLAGS[command]), WORDS), max_size=3))
-    words = [command, *(f"{flag}={word}" for flag, word in given_)]
+    words = [*command.split(), *(f"{flag}={word}" for flag, word in given_)]
     with contextlib.redirect_stderr(io.StringIO()):
         try:
-            COMMANDS[command](arguments.parser().parse_args(words))
+            COMMANDS[command](PARSER.parse_args(words))
         except OptionError:
             return
         except SystemExit as error:

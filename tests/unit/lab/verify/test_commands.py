@@ -5,42 +5,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.paths import ROOT
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments
-from sumwire_lab.options.faithful_options import GROUPS, FaithfulOptions
-from sumwire_lab.options.life_options import ROWS as LIFE_ROWS
-from sumwire_lab.options.life_options import LifeOptions
-from sumwire_lab.options.papers_options import PAPERS, PapersOptions
-from sumwire_lab.options.see_options import ROWS as SEE_ROWS
-from sumwire_lab.options.see_options import SeeOptions
-from sumwire_lab.options.trust_options import ROWS as TRUST_ROWS
-from sumwire_lab.options.trust_options import TrustOptions
-from sumwire_lab.options.ways_options import WAYS, WaysOptions
+from sumwire_lab.options.verify_options import TOPICS, VerifyOptions
 from sumwire_lab.study.check import Check, equal
 from sumwire_lab.verify import commands
 from sumwire_lab.verify.plan import Experiments
 
 KNOWN: Experiments = {"one": lambda _: [equal("one", 1, 1)], "two": lambda _: [equal("two", 1, 1)]}
-# By topic: the options, the groups of rows, and one of them.
-GROUPED: dict[str, tuple[type[Any], tuple[str, ...], str]] = {
-    "papers": (PapersOptions, PAPERS, "thc"),
-    "ways": (WaysOptions, WAYS, "start"),
-    "faithful": (FaithfulOptions, GROUPS, "p4runtime"),
-}
+# By topic: one of its groups of rows.
+GROUPED = {"papers": "thc", "ways": "start", "faithful": "p4runtime"}
 
 
-def parsed(topic: str, *words: str) -> Any:
-    return getattr(arguments, f"{topic}_options")(arguments.parser().parse_args([f"verify-{topic}", *words]))
+def parsed(topic: str, *words: str) -> VerifyOptions:
+    return arguments.verify_options(arguments.parser().parse_args(["verify", topic, *words]))
 
 
 @pytest.mark.parametrize("topic", GROUPED)
 def test_groups_and_rows_are_chosen(topic: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    kind, groups, group = GROUPED[topic]
-    assert parsed(topic) == kind(groups, quick=False)
+    groups, group = TOPICS[topic].rows, GROUPED[topic]
+    assert parsed(topic) == VerifyOptions(topic, groups, quick=False)
     assert parsed(topic, "--quick").quick
     assert tuple(commands.GROUPED[topic]) == groups
     assert parsed(topic, "--rows", f"{group}-two,{groups[-1]}").wanted(group, KNOWN) == ["two"]
@@ -49,7 +36,7 @@ def test_groups_and_rows_are_chosen(topic: str, monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(OptionError, match=f"rows={group}-three: rows of {group} are one, two"):
         parsed(topic, "--rows", f"{group}-three").wanted(group, KNOWN)
     monkeypatch.setitem(commands.GROUPED, topic, {group: KNOWN, groups[-1]: KNOWN})
-    chosen = kind((groups[-1], f"{group}-two"))
+    chosen = VerifyOptions(topic, (groups[-1], f"{group}-two"))
     assert list(commands.chosen(topic, chosen)) == [f"{group}-two", f"{groups[-1]}-one", f"{groups[-1]}-two"]
     done = commands.verify(topic, tmp_path, lambda _: None, chosen)
     assert done == [Check(name, 1, "1", holds=True) for name in ("two", "one", "two")]
@@ -60,7 +47,7 @@ def test_groups_and_rows_are_chosen(topic: str, monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize("text", ["x", "", "{},", "x-one"])
 def test_no_such_group(topic: str, text: str) -> None:
     with pytest.raises(OptionError, match="rows="):
-        parsed(topic, "--rows", text.format(GROUPED[topic][2]))
+        parsed(topic, "--rows", text.format(GROUPED[topic]))
 
 
 @pytest.mark.parametrize("topic", ["papers", "ways"])
@@ -76,27 +63,24 @@ def test_the_page_has_every_row(topic: str) -> None:
 
 
 def test_every_row_of_the_options_has_its_experiment() -> None:
-    for topic, rows, options in (
-        ("life", LIFE_ROWS, LifeOptions()),
-        ("see", SEE_ROWS, SeeOptions()),
-        ("trust", TRUST_ROWS, TrustOptions()),
-    ):
+    for topic in ("life", "see", "trust"):
+        rows = TOPICS[topic].rows
         assert tuple(commands.BY_ROW[topic]) == rows
-        assert set(rows) - set(commands.chosen(topic, options)) <= {"attacks"}
-    assert list(commands.chosen("see", SeeOptions(("scapy", "tshark")))) == ["scapy", "tshark"]
-    assert list(commands.chosen("trust", TrustOptions(("attacks",)))) == [f"attack {k}" for k in range(1, 10)]
+        assert set(rows) - set(commands.chosen(topic, VerifyOptions(topic))) <= {"attacks"}
+    assert list(commands.chosen("see", VerifyOptions("see", ("scapy", "tshark")))) == ["scapy", "tshark"]
+    assert list(commands.chosen("trust", VerifyOptions("trust", ("attacks",)))) == [f"attack {k}" for k in range(1, 10)]
 
 
 def test_options_of_trust() -> None:
-    assert parsed("trust") == TrustOptions(TRUST_ROWS, quick=False)
-    assert parsed("trust", "--rows", "forged,tls", "--quick") == TrustOptions(("forged", "tls"), quick=True)
-    quick = TrustOptions(quick=True)
-    assert (quick.amount(10_000), quick.amount(50), TrustOptions().amount(7)) == (100, 1, 7)
+    assert parsed("trust") == VerifyOptions("trust", quick=False)
+    assert parsed("trust", "--rows", "forged,tls", "--quick") == VerifyOptions("trust", ("forged", "tls"), quick=True)
+    quick = VerifyOptions("trust", quick=True)
+    assert (quick.amount(10_000), quick.amount(50), VerifyOptions("trust").amount(7)) == (100, 1, 7)
 
 
 def test_options_of_see() -> None:
-    assert parsed("see") == SeeOptions(SEE_ROWS, quick=False)
-    assert parsed("see", "--rows", "doctor,scapy", "--quick") == SeeOptions(("doctor", "scapy"), quick=True)
+    assert parsed("see") == VerifyOptions("see", quick=False)
+    assert parsed("see", "--rows", "doctor,scapy", "--quick") == VerifyOptions("see", ("doctor", "scapy"), quick=True)
     assert parsed("see", "--switches", "soft,bmv2").doctored == ("soft", "bmv2")
     assert parsed("see", "--switches", "bmv2,soft", "--quick").doctored == ("bmv2",)
     with pytest.raises(OptionError, match="switches=hard"):

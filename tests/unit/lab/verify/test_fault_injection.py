@@ -10,7 +10,7 @@ import pytest
 from sumwire_lab.faults import disturbed, repeated_runs, resumed, wrong_setups
 from sumwire_lab.faults.cases import FaultCase, FaultOutcome
 from sumwire_lab.faults.rows import ROWS
-from sumwire_lab.options import life_options
+from sumwire_lab.options import verify_options
 from sumwire_lab.verify import fault_injection
 
 SEEDS = 4
@@ -47,16 +47,21 @@ def problems(
 
 
 def test_every_row_has_cases_a_judge_and_words() -> None:
-    assert set(ROWS) == set(life_options.ROWS) == set(fault_injection.LABELS) == set(fault_injection.TARGETS)
+    assert (
+        set(ROWS)
+        == set(verify_options.TOPICS["life"].rows)
+        == set(fault_injection.LABELS)
+        == set(fault_injection.TARGETS)
+    )
     for name, row in ROWS.items():
-        cases = [case for switch in life_options.SWITCHES for case in row.cases(switch, SEEDS)]
+        cases = [case for switch in verify_options.SWITCHES for case in row.cases(switch, SEEDS)]
         assert cases and {case.row for case in cases} == {name}
         assert len({case.name for case in cases}) == len(cases), "each has a folder of its own"
         assert fault_injection.problems_of(FaultOutcome(cases[0], 1.0, error="it died"), []) == ["it died"]
 
 
 def test_all_twelve_set_ups_are_made() -> None:
-    made = {case.variant for switch in life_options.SWITCHES for case in wrong_setups.setup_cases(switch, 1)}
+    made = {case.variant for switch in verify_options.SWITCHES for case in wrong_setups.setup_cases(switch, 1)}
     assert len(made) == 12
 
 

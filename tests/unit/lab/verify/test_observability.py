@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from sumwire_lab.faults import wrong_setups
 from sumwire_lab.faults.cases import FaultCase, FaultOutcome
-from sumwire_lab.options import life_options
+from sumwire_lab.options import verify_options
 from sumwire_lab.verify import observability
 
 
 def test_every_set_up_has_a_case_and_a_line() -> None:
-    made = {case.variant for switch in life_options.SWITCHES for case in wrong_setups.doctor_cases(switch, 1)}
+    made = {case.variant for switch in verify_options.SWITCHES for case in wrong_setups.doctor_cases(switch, 1)}
     assert made == {*wrong_setups.SETUPS, wrong_setups.RIGHT, wrong_setups.RIGHT_TREE}
     assert observability._LINES.keys() == wrong_setups.SETUPS.keys()
 

@@ -22,8 +22,8 @@ from sumwire_lab.experiments.acp_modelled import (
     ModelledPeers,
     PowerSgd,
 )
-from sumwire_lab.options import acp_options
-from sumwire_lab.options.acp_options import AcpOptions
+from sumwire_lab.options import bench_options
+from sumwire_lab.options.bench_options import AcpOptions
 from sumwire_lab.training.timing import LateHook
 from sumwire_lab.verify import papers_acp
 from torch import Tensor
@@ -163,7 +163,7 @@ def test_row_over_the_group() -> None:
 
 
 def test_cases_of_the_benchmark() -> None:
-    options = AcpOptions(systems=("gloo", case_acp := acp_options.ACP), buffers=(0.5,), ranks=(2, 3))
+    options = AcpOptions(systems=("gloo", case_acp := bench_options.ACP), buffers=(0.5,), ranks=(2, 3))
     cases = list(options.cases())
     assert len(cases) == 2 * 4 + 1 + 2 and len({case.label for case in cases}) == len(cases)
     by_label = {case.label: case.options.train for case in cases}

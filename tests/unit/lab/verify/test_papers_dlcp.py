@@ -12,14 +12,14 @@ from sumwire_lab.experiments import tcp_server
 from sumwire_lab.experiments.early_forward import EarlyForwardOutcome
 from sumwire_lab.experiments.ring_loss import RingLoss, RingOutcome
 from sumwire_lab.experiments.tcp_server import TcpServer
-from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.verify_options import VerifyOptions
 from sumwire_lab.verify import papers_dlcp, plan
 from sumwire_lab.verify.plan import Verification
 
 EQUAL = {"replicas_equal": True}
 
-V = Verification(Path("results"), print, PapersOptions())
+V = Verification(Path("results"), print, VerifyOptions("papers"))
 
 
 def holding(checks: list[Any]) -> list[bool | None]:

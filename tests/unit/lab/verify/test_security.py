@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.options.trust_options import TrustOptions
+from sumwire_lab.options.verify_options import VerifyOptions
 from sumwire_lab.verify import processes, security
 from sumwire_lab.verify.commands import verify
 from sumwire_lab.verify.processes import Ended
 
-QUICK = TrustOptions(quick=True)
+QUICK = VerifyOptions("trust", quick=True)
 
 
 def test_a_row_of_tests_needs_one_that_ran_and_none_that_failed() -> None:

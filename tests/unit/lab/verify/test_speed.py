@@ -166,7 +166,7 @@ def test_the_codecs_and_the_aggregators_numbers_are_those_of_their_benchmarks(
     monkeypatch.setattr(processes.subprocess, "run", run)
     assert processes.aggregator_us(tmp_path) == 0.5, "its own target is another matter"
     assert processes.codec_record(tmp_path) == {"cpu_us": 0.5}
-    assert ["bench-aggregator" in asked[0], "bench-codec" in asked[1]] == [True, True]
+    assert ["aggregator" in asked[0], "codec" in asked[1]] == [True, True]
 
 
 def test_a_benchmark_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_a_benchmark_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch
     (tmp_path / "bench-aggregator.json").write_text('{"cpu_us": 0.1}')
     ended = SimpleNamespace(returncode=1, stdout="port taken\n")
     monkeypatch.setattr(processes.subprocess, "run", lambda *_, **__: ended)
-    with pytest.raises(LabError, match=r"sumwire_lab bench-aggregator .* ended with 1: port taken"):
+    with pytest.raises(LabError, match=r"sumwire_lab bench aggregator .* ended with 1: port taken"):
         processes.aggregator_us(tmp_path)
 
 

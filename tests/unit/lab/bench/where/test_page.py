@@ -31,7 +31,7 @@ GLOO, THC, SLOW = SystemAt(BRIDGE, "gloo"), SystemAt("soft", "thc"), SystemAt("b
 PAGE = ROOT / "docs" / "where-it-pays.md"
 COMMITTED = ROOT / "docs" / "where-it-pays.json"
 DRAWN = ROOT / "docs" / "images" / "where-it-pays.svg"
-CURE = "run: python -m sumwire_lab bench-where --draw --record docs/where-it-pays.json --page docs/where-it-pays.md"
+CURE = "run: python -m sumwire_lab bench where --draw --record docs/where-it-pays.json --page docs/where-it-pays.md"
 
 
 def small(load: float = 0.5) -> GridRecord:
@@ -117,7 +117,7 @@ def test_a_picture_has_a_panel_for_each_system_and_switch() -> None:
 
 
 def request_of(*words: str) -> GridRequest:
-    return GridRequest.of(parser().parse_args(["bench-where", *words]))
+    return GridRequest.of(parser().parse_args(["bench", "where", *words]))
 
 
 def test_options() -> None:
