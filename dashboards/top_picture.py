@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
-from sumwire.top.picture import Picture, Port, Switch, Worker
+from sumwire.top.picture import Picture, PortRow, SwitchRow, WorkerRow
 from sumwire.top.screen import Screen
 
 TARGET: Final = Path(__file__).parents[1] / "docs" / "images" / "top.svg"
@@ -24,13 +24,13 @@ _WORKERS: Final = ((5.9e6, 9.6e6, 0.81, 116, 1.5), (5.9e6, 9.6e6, 0.79, 120, 0.0
 def picture() -> Picture:
     """Four workers; the third computes for longer than the others."""
     workers = tuple(
-        Worker(f"10.0.0.{1 + w}:9464", "1", "digits", w, sent, got, _RATE, 8.5, share, flying, resent, 0, 0, 0, False,
-               0, straggler=w == 2)
+        WorkerRow(f"10.0.0.{1 + w}:9464", "1", "digits", w, sent, got, _RATE, 8.5, share, flying, resent, 0, 0, 0,
+                  False, 0, straggler=w == 2)
         for w, (sent, got, share, flying, resent) in enumerate(_WORKERS)
     )  # fmt: skip
-    switch = Switch("10.0.1.1:9464", "1", True, None, 39300.0, 9820.0, 2.0, {"token": 4}, 0.0, {})
+    switch = SwitchRow("10.0.1.1:9464", "1", True, None, 39300.0, 9820.0, 2.0, {"token": 4}, 0.0, {})
     ports = tuple(
-        Port("10.0.1.1:9464", "1", str(1 + w), sent, got, _RATE, {"tx_dropped": 3} if w == 0 else {})
+        PortRow("10.0.1.1:9464", "1", str(1 + w), sent, got, _RATE, {"tx_dropped": 3} if w == 0 else {})
         for w, (sent, got, *_) in enumerate(_WORKERS)
     )
     return Picture(workers, (switch,), ports, {}, 5)

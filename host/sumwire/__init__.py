@@ -134,7 +134,7 @@ def __dir__() -> list[str]:
 def _find_jobs_of_services() -> None:
     """Let the backend look for a job at SUMWIRE_SERVICE too."""
     from sumwire.backend.jobs import find_by
-    from sumwire.start.finder import find
+    from sumwire.start.rank_placement import find
 
     find_by(find)
 

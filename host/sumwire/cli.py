@@ -24,10 +24,9 @@ from sumwire_protocol.logs.events import Event as Logged
 from sumwire_protocol.version import __version__
 
 from sumwire.errors import CaptureError, SumwireError, UsageError
-from sumwire.see import live, lives, show, wording
+from sumwire.see import captures, show, timeline
 from sumwire.see.captures import CaptureReader, Frame
-from sumwire.see.following import Event
-from sumwire.start import options as start_options
+from sumwire.see.timeline import PacketEvent, PacketFilter
 from sumwire.start import up as start
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def _parser(*, light: bool) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="make a job, start its aggregator, and let scripts find both")
-    start_options.add_to(up)
+    start.add_options(up)
     up.set_defaults(run=_up)
     _add_doctor(commands)
     _add_decode(commands)
@@ -117,7 +116,7 @@ def _up(options: argparse.Namespace) -> int:
         else:
             voice.say(line, Logged.SERVICE_SAID())
 
-    start.up(start_options.chosen(options), say)
+    start.up(start.chosen(options), say)
     return 0
 
 
@@ -141,7 +140,7 @@ def _add_doctor(commands: Commands) -> None:
 def _add_decode(commands: Commands) -> None:
     decode = commands.add_parser(
         "decode",
-        help="show chunks' lives in captured packets: who sent, what was lost, sent again, closed",
+        help="show chunks' timelines in captured packets: who sent, what was lost, sent again, closed",
         description="Shows what happened to each chunk in captures of the formats pcap and pcapng. With - or -i it "
         "shows packets as they come, until Ctrl-C.",
     )
@@ -193,7 +192,7 @@ def _interval(text: str) -> float:
 def _top(options: argparse.Namespace) -> int:
     from sumwire.top import command
 
-    command.run(command.Options(options.endpoints, options.port, options.interval, options.once, options.json))
+    command.run(command.TopOptions(options.endpoints, options.port, options.interval, options.once, options.json))
     return 0
 
 
@@ -259,23 +258,23 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    wanted = lives.Filter(options.job, options.worker, options.slot, options.chunk, options.troubled)
+    wanted = PacketFilter(options.job, options.worker, options.slot, options.chunk, options.troubled)
     if (options.interface and options.files) or (not options.interface and not options.files):
         raise UsageError("sumwire decode needs captures or an interface; give FILE, - or -i DEVICE")
     if options.interface:
-        _follow(live.frames_of(options.interface), wanted, options.json)
+        _follow(captures.frames_of(options.interface), wanted, options.json)
     elif options.files == [_STANDARD_INPUT]:
         _follow(CaptureReader(sys.stdin.buffer, "standard input"), wanted, options.json)
     else:
         with contextlib.ExitStack() as stack:
             readers = [(name, CaptureReader(stack.enter_context(_opened(name)), name)) for name in options.files]
-            story = lives.read(readers, wanted)
+            timelines = timeline.read(readers, wanted)
         if options.json:
-            print(json.dumps(show.as_dict(story, wanted)))
+            print(json.dumps(show.as_dict(timelines, wanted)))
         else:
-            for line in show.as_text(story, wanted):
+            for line in show.as_text(timelines, wanted):
                 print(line)
-        return 1 if story.counts.damaged else 0
+        return 1 if timelines.counts.damaged else 0
     return 0
 
 
@@ -286,11 +285,11 @@ def _opened(name: str) -> BinaryIO:
         raise CaptureError(f"{name}: {error.strerror or error}: name a file that is there") from error
 
 
-def _follow(frames: Iterator[Frame] | CaptureReader, wanted: lives.Filter, as_json: bool) -> None:
+def _follow(frames: Iterator[Frame] | CaptureReader, wanted: PacketFilter, as_json: bool) -> None:
     """Show packets as they come, until they end or Ctrl-C."""
 
-    def say(event: Event, began_s: float) -> None:
-        print(json.dumps(wording.as_dict(event)) if as_json else show.line(event, began_s), flush=True)
+    def say(event: PacketEvent, began_s: float) -> None:
+        print(json.dumps(show.event_as_dict(event)) if as_json else show.line(event, began_s), flush=True)
 
     with contextlib.suppress(KeyboardInterrupt):
         show.follow(frames, wanted, say)

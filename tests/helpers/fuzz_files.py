@@ -37,11 +37,10 @@ from sumwire.aggregator.jobs import load_jobs
 from sumwire.config import load_job, parse_job
 from sumwire.errors import UsageError
 from sumwire.job.tuning_file import load_table, tuning_path
-from sumwire.see import lives, show
+from sumwire.see import show, timeline
 from sumwire.see.captures import CaptureReader
-from sumwire.top.endpoints import endpoints
 from sumwire.top.picture import picture
-from sumwire.top.scrape import Scrape, parsed
+from sumwire.top.scrape import Scrape, endpoints, parsed
 from sumwire_controller.errors import ControllerError
 from sumwire_controller.parse.files import load_any
 from sumwire_lab.errors import OptionError
@@ -112,7 +111,7 @@ def _load_tuning(path: Path) -> object:
     return load_table(_CONFIG)
 
 
-def _captured() -> list[pcaps.Seen]:
+def _captured() -> list[pcaps.CapturedPacket]:
     worker, switch = (packets.Host(1, bytes(6), bytes([10, 0, 0, k])) for k in (1, 9))
     sent = packets.Packet(packets.CONTRIBUTE, 2, 7, 2, 1, 1, 3, 0, 0, 1, 4, 6, payload=bytes(128))
     up = packets.udp_frame(worker, switch, sent.encode())
@@ -123,8 +122,11 @@ def _captured() -> list[pcaps.Seen]:
 def _decode(path: Path) -> None:
     """What is shown of a capture has no control characters."""
     with path.open("rb") as stream:
-        story = lives.read([("run", CaptureReader(stream, "run"))], lives.Filter())
-    lines = [*show.as_text(story, lives.Filter()), json.dumps(show.as_dict(story, lives.Filter()))]
+        timelines = timeline.read([("run", CaptureReader(stream, "run"))], timeline.PacketFilter())
+    lines = [
+        *show.as_text(timelines, timeline.PacketFilter()),
+        json.dumps(show.as_dict(timelines, timeline.PacketFilter())),
+    ]
     assert all(line.isprintable() for line in lines), lines
 
 

@@ -19,7 +19,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.outside import OutsideError, json_of
 
 from sumwire.config import JobConfig, load_job, parse_job
-from sumwire.config.tree import workers_below
+from sumwire.config.job_config import workers_below
 from sumwire.errors import ConfigError
 
 STDIN: Final = "-"

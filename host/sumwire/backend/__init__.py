@@ -11,12 +11,12 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from sumwire.backend.jobs import Options as Options
     from sumwire.backend.jobs import find_by as find_by
     from sumwire.backend.jobs import job_for as job_for
     from sumwire.backend.jobs import use as use
-    from sumwire.backend.options import Options as Options
 
-_HOMES: Final = {"Options": "options", "find_by": "jobs", "job_for": "jobs", "use": "jobs"}
+_HOMES: Final = {"Options": "jobs", "find_by": "jobs", "job_for": "jobs", "use": "jobs"}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process group of the backend "sumwire".
 
-torch lets Python define process groups, and no backends within one. So a group of this class answers for all devices.
-What goes through the network it does itself. All other calls come to a group beneath, of gloo or NCCL, whose backends
-are registered as this one's too.
+torch lets Python define process groups, but not the backends within one. So a group of this class serves all devices.
+It carries out itself what goes through the network. All other calls go to an inner group, of gloo or NCCL, whose
+backends are registered as this group's too. Made by `registration`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,25 +23,32 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.distributed import distributed_c10d as c10d
 
-from sumwire.backend.beneath import group_beneath
-from sumwire.backend.choice import Way, op_of, possible, wants_network
-from sumwire.backend.delegated import delegating
-from sumwire.backend.jobs import job_for, source_of
-from sumwire.backend.name import NAME
-from sumwire.backend.network import Network, Ranked, Reduction, opener, reduced, written_by
-from sumwire.backend.options import Options
-from sumwire.backend.seats import Seat, seat_of
-from sumwire.backend.untraced import untraced
-from sumwire.backend.work import JointWork, NetworkWork
+from sumwire.backend.inner_group import make_inner_group, passing_through
+from sumwire.backend.jobs import LaneWorker, Options, job_for, map_rank, source_of
+from sumwire.backend.network import (
+    GroupRank,
+    Network,
+    ReduceRoute,
+    Reduction,
+    op_of,
+    opener,
+    possible,
+    reduced,
+    route_of,
+    written_by,
+)
+from sumwire.backend.work import JointWork, NetworkWork, dynamo_disabled
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    pass
 
 _LOG: Final = logging.getLogger("sumwire")
-# Of the default group: later groups that have none of their own take these.
+# As registration registers it.
+_NAME: Final = "sumwire"
+# Those of the default group, which later groups take if they have none of their own.
 _options_of_default: Final[list[Options]] = []
 # Torch's stubs know the methods with more forms than are called.
 _ProcessGroup: Any = dist.ProcessGroup
@@ -59,36 +66,20 @@ def create(given: Any, options: Any) -> SumwireGroup:
     ranks = list(given.global_ranks_in_group) or list(range(given.group_size))
     # A second group of all ranks could be used in another order on each rank: it only has a job if it is told to.
     may_have_job = default or len(ranks) < world or options is not None
-    return SumwireGroup(Place(given.store, given.group_rank, ranks, world, given.timeout), chosen, may_have_job)
+    return SumwireGroup(GroupRank(given.store, given.group_rank, ranks, world, given.timeout), chosen, may_have_job)
 
 
-@dataclass(frozen=True)
-class Place:
-    """This process as the ``rank``-th of a group's ``ranks``, global ones of ``world``, that meet in ``store``."""
-
-    store: Any
-    rank: int
-    ranks: list[int]
-    world: int
-    timeout: timedelta
-
-    @property
-    def size(self) -> int:
-        """Ranks of the group."""
-        return len(self.ranks)
-
-
-@untraced
-@delegating
+@dynamo_disabled
+@passing_through
 class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
     """One group, made by :func:`create`. ``has_part``: whether it may have a job."""
 
-    def __init__(self, place: Place, options: Options, has_part: bool) -> None:
+    def __init__(self, place: GroupRank, options: Options, has_part: bool) -> None:
         # With a store torch would make an object that Python cannot extend.
         super().__init__(place.rank, place.size)
         self._place, self._choice, self._has_part = place, options, has_part
-        self._beneath = group_beneath(place.store, place.rank, place.size, place.timeout)
-        self._beneath.register(self)
+        self._inner = make_inner_group(place.store, place.rank, place.size, place.timeout)
+        self._inner.register(self)
         self._network: Network | None = None
         self._config: JobConfig | None = None
         self._looked = False
@@ -100,7 +91,7 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         return self._place.store
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
-        return NAME
+        return _NAME
 
     @property
     def job(self) -> Job | None:
@@ -112,31 +103,31 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
     def allreduce(self, tensors: Any, opts: Any = None, *rest: Any, **named: Any) -> Any:
         """See torch.distributed.all_reduce."""
         tensors, opts = _list(tensors), _options(dist.AllreduceOptions, opts, rest, named)
-        way = self._way(opts, tensors)
-        if way is Way.BENEATH:
-            return self._note(self._beneath.group.allreduce(tensors, opts))
-        works = [self._all_reduce(way, opts, [x]) for x in tensors]
+        route = self._route(opts, tensors)
+        if route is ReduceRoute.INNER:
+            return self._note(self._inner.group.allreduce(tensors, opts))
+        works = [self._all_reduce(route, opts, [x]) for x in tensors]
         return self._note(works[0] if len(works) == 1 else JointWork(works))
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Any:
         """See torch.distributed.all_reduce_coalesced. Tensors of one type and device travel as one."""
         opts = dist.AllreduceCoalescedOptions() if opts is None else opts
         alike = len({(x.dtype, x.device) for x in tensors}) == 1
-        way = self._way(opts, tensors, values=sum(x.numel() for x in tensors)) if alike else Way.BENEATH
-        if way is Way.BENEATH:
-            return self._note(self._beneath.group.allreduce_coalesced(tensors, opts))
-        return self._note(self._all_reduce(way, opts, tensors))
+        route = self._route(opts, tensors, values=sum(x.numel() for x in tensors)) if alike else ReduceRoute.INNER
+        if route is ReduceRoute.INNER:
+            return self._note(self._inner.group.allreduce_coalesced(tensors, opts))
+        return self._note(self._all_reduce(route, opts, tensors))
 
     def reduce(self, tensors: Any, opts: Any = None, *rest: Any, **named: Any) -> Any:
         """See torch.distributed.reduce. All ranks get the result from the network, and only the root keeps it."""
-        way = Way.BENEATH if isinstance(tensors, Tensor) or opts is None else self._way(opts, tensors)
-        if way is Way.BENEATH or len(tensors) != 1:
-            return self._note(self._beneath.group.reduce(tensors, opts, *rest, **named))
+        route = ReduceRoute.INNER if isinstance(tensors, Tensor) or opts is None else self._route(opts, tensors)
+        if route is ReduceRoute.INNER or len(tensors) != 1:
+            return self._note(self._inner.group.reduce(tensors, opts, *rest, **named))
         [x], op, precision = tensors, op_of(opts.reduceOp), self._choice.chosen()
         keeps = self._place.rank == opts.rootRank
 
         def call(job: Job) -> list[Tensor]:
-            result = reduced(Reduction(way, op, precision), job, x.detach().reshape(-1))
+            result = reduced(Reduction(route, op, precision), job, x.detach().reshape(-1))
             return [x.copy_(result.view(x.shape)) if keeps else x]
 
         return self._note(self._submit(call, x))
@@ -144,14 +135,14 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, *rest: Any, **named: Any) -> Any:
         """See torch.distributed.reduce_scatter."""
         if isinstance(outputs, Tensor):
-            return self._note(self._beneath.group.reduce_scatter(outputs, inputs, opts, *rest, **named))
+            return self._note(self._inner.group.reduce_scatter(outputs, inputs, opts, *rest, **named))
         opts = dist.ReduceScatterOptions() if opts is None else opts
         alike = all(len({x.numel() for x in each}) == 1 for each in inputs)
-        way = self._way(opts, [x for each in inputs for x in each], values=sum(x.numel() for x in inputs[0]))
-        if way is Way.BENEATH or not alike:
-            return self._note(self._beneath.group.reduce_scatter(outputs, inputs, opts))
+        route = self._route(opts, [x for each in inputs for x in each], values=sum(x.numel() for x in inputs[0]))
+        if route is ReduceRoute.INNER or not alike:
+            return self._note(self._inner.group.reduce_scatter(outputs, inputs, opts))
         works = [
-            self._reduce_scatter(way, opts, out, torch.cat([x.reshape(-1) for x in each]))
+            self._reduce_scatter(route, opts, out, torch.cat([x.reshape(-1) for x in each]))
             for out, each in zip(outputs, inputs, strict=True)
         ]
         return self._note(works[0] if len(works) == 1 else JointWork(works))
@@ -160,10 +151,10 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         """See torch.distributed.reduce_scatter_tensor: the whole is summed as by all_reduce, and a rank keeps its
         shard."""
         opts = dist.ReduceScatterOptions() if opts is None else opts
-        way = self._way(opts, [input])
-        if way is Way.BENEATH or input.numel() != output.numel() * self.size():
-            return self._note(self._beneath.group._reduce_scatter_base(output, input, opts))
-        return self._note(self._reduce_scatter(way, opts, output, input))
+        route = self._route(opts, [input])
+        if route is ReduceRoute.INNER or input.numel() != output.numel() * self.size():
+            return self._note(self._inner.group._reduce_scatter_base(output, input, opts))
+        return self._note(self._reduce_scatter(route, opts, output, input))
 
     # Its name since torch 2.12.
     reduce_scatter_single = _reduce_scatter_base
@@ -211,28 +202,29 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         self._has_part = False
         if network is not None:
             network.close()
-        if hasattr(self._beneath.group, "shutdown"):
-            self._beneath.group.shutdown()
+        if hasattr(self._inner.group, "shutdown"):
+            self._inner.group.shutdown()
 
-    def _way(self, opts: Any, tensors: Sequence[Tensor], values: int | None = None) -> Way:
+    def _route(self, opts: Any, tensors: Sequence[Tensor], values: int | None = None) -> ReduceRoute:
         first = tensors[0] if tensors else None
         if first is None or first.is_sparse or not self._has_part or len({x.dtype for x in tensors}) > 1:
-            return Way.BENEATH
-        way = wants_network(op_of(opts.reduceOp), first.dtype, values or first.numel(), self._choice)
-        if way is Way.BENEATH or not self._serves(first.device):
-            return Way.BENEATH
-        config = self._joined(way)
-        return way if config is not None and possible(way, config) else Way.BENEATH
+            return ReduceRoute.INNER
+        route = route_of(op_of(opts.reduceOp), first.dtype, values or first.numel(), self._choice)
+        if route is ReduceRoute.INNER or not self._serves(first.device):
+            return ReduceRoute.INNER
+        config = self._joined(route)
+        return route if config is not None and possible(route, config) else ReduceRoute.INNER
 
     def _serves(self, device: torch.device) -> bool:
         """Whether the device's tensors are this backend's: not those of cuda in "cpu:sumwire,cuda:nccl"."""
-        asked = str(c10d._world.pg_backend_config.get(self, NAME))
+        asked = str(c10d._world.pg_backend_config.get(self, _NAME))
         pairs = dict(pair.split(":") for pair in asked.split(",") if ":" in pair)
-        return pairs.get(device.type, NAME) == NAME
+        return pairs.get(device.type, _NAME) == _NAME
 
-    def _joined(self, way: Way) -> JobConfig | None:
-        """The job's description; None for a group that has none. Raises UsageError where floats need one."""
-        needed = way is Way.FLOATS and self._place.size == self._place.world
+    def _joined(self, route: ReduceRoute) -> JobConfig | None:
+        """Find and join the group's job. Returns its description, None if the group has none. Raises UsageError if
+        floats need a job."""
+        needed = route is ReduceRoute.FLOATS and self._place.size == self._place.world
         if self._network is None and (needed or not self._looked or source_of(self._choice) is not None):
             self._looked = True
             self._join(needed=needed)
@@ -250,7 +242,7 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
             if self._has_part:
                 self._config, self._network = found.config, Network(found.config.name, found)
             return
-        seat = seat_of(found, self._place.ranks, self._place.rank, self._place.world)
+        seat = map_rank(found, self._place.ranks, self._place.rank, self._place.world)
         if seat is None:
             self._has_part = False
             _LOG.info("backend sumwire: ranks %s are not the workers of job %s: they go by the process group beneath",
@@ -259,7 +251,7 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
             return
         self._config = self._seated(found, seat)
         place = self._place
-        how = opener(self._config, Ranked(place.store, place.rank, place.size, place.timeout))
+        how = opener(self._config, place)
         self._network = Network(self._config.name, how)
         if place.rank == 0:
             _LOG.info("backend sumwire: ranks %s are the workers of job %s; floats from %d values on at %s",
@@ -270,20 +262,20 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
     def _config_fits(self, job: Job) -> bool:
         return self._place.size == self._place.world == job.workers
 
-    def _seated(self, config: JobConfig, seat: Seat) -> JobConfig:
-        """The job as this rank sees it. Whoever has read the file as a worker has chosen which."""
+    def _seated(self, config: JobConfig, seat: LaneWorker) -> JobConfig:
+        """The job as this rank sees it. A description that was read as a worker keeps that worker."""
         read_here = isinstance(source_of(self._choice), str | Path)
         return (replace(config, worker=seat.worker) if read_here else config).for_lane(seat.lane)
 
     # -- through the network ---------------------------------------------------------------------------
 
-    def _all_reduce(self, way: Way, opts: Any, tensors: list[Tensor]) -> Any:
+    def _all_reduce(self, route: ReduceRoute, opts: Any, tensors: list[Tensor]) -> Any:
         op, precision = op_of(opts.reduceOp), self._choice.chosen()
-        into = written_by(tensors[0]) if len(tensors) == 1 and way is Way.FLOATS else None
+        into = written_by(tensors[0]) if len(tensors) == 1 and route is ReduceRoute.FLOATS else None
 
         def call(job: Job) -> list[Tensor]:
             x = into if into is not None else torch.cat([each.detach().reshape(-1) for each in tensors])
-            result = reduced(Reduction(way, op, precision), job, x, into)
+            result = reduced(Reduction(route, op, precision), job, x, into)
             if result is into:
                 # Autograd only notices what torch writes.
                 increment_version(tensors[0])
@@ -293,11 +285,11 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
 
         return self._submit(call, tensors[0])
 
-    def _reduce_scatter(self, way: Way, opts: Any, output: Tensor, whole: Tensor) -> Any:
+    def _reduce_scatter(self, route: ReduceRoute, opts: Any, output: Tensor, whole: Tensor) -> Any:
         op, precision, shard = op_of(opts.reduceOp), self._choice.chosen(), output.numel()
 
         def call(job: Job) -> list[Tensor]:
-            result = reduced(Reduction(way, op, precision), job, whole.detach().reshape(-1))
+            result = reduced(Reduction(route, op, precision), job, whole.detach().reshape(-1))
             own = result[self._place.rank * shard : (self._place.rank + 1) * shard]
             return [output.copy_(own.view(output.shape))]
 
@@ -320,7 +312,7 @@ def _list(tensors: Any) -> list[Tensor]:
 
 
 def _options(kind: Any, given: Any, rest: Sequence[Any], named: dict[str, Any]) -> Any:
-    """What torch's methods take in several forms: options, or an operation, or nothing."""
+    """The options of a call: torch's methods take options, an operation, or nothing."""
     if given is not None and not isinstance(given, dist.ReduceOp | dist.ReduceOp.RedOpType):
         return given
     made = kind()

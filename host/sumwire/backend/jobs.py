@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a process group of the backend finds its job.
+"""A group's options, where it finds its job, and which worker of the job each rank is. Used by `group`.
 
-:func:`job_for` asks in this order: the options, what `use` was told, SUMWIRE_JOB, and the finders of other parts of the
-library, such as a service that tells a job's description.
+:func:`job_for` asks in this order: the options, what `use` was told, SUMWIRE_JOB, and the finders that other parts of
+the library registered, such as a service that hands out job descriptions.
 """
 
 from __future__ import annotations
@@ -18,17 +18,52 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 else:
     from torch.distributed import Store
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from sumwire.backend.options import JOB_VARIABLE, Options
 from sumwire.config import JobConfig, load_job
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
+from sumwire.training.precision import DEFAULT, PRECISIONS, Precision
 
+JOB_VARIABLE: Final = "SUMWIRE_JOB"
+PRECISION_VARIABLE: Final = "SUMWIRE_PRECISION"
+# A block of THC's rotation. Shorter tensors would be filled up to it, and are often no gradients: norms, losses.
+EXACT_BELOW: Final = 4096
 # From a rank, the number of ranks and their store to the description of the rank's worker; None where it has none.
 Finder = Callable[[int, int, Store], JobConfig | None]
 Source = JobConfig | Job | Path | str
 _finders: Final[list[Finder]] = []
 _used: Final[list[Source]] = []
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user chooses: ``init_process_group("sumwire", pg_options=sumwire.backend.Options(...))``.
+
+    ``job``: a job file, or what has been read from one; None for what SUMWIRE_JOB names. ``precision``: of float
+    tensors; None for SUMWIRE_PRECISION, or "4bit". ``exact_below``: float tensors of fewer values are exact.
+
+    Raises UsageError for a value that breaks a rule.
+    """
+
+    job: JobConfig | Job | Path | str | None = None
+    precision: Precision | None = None
+    exact_below: int = EXACT_BELOW
+
+    def __post_init__(self) -> None:
+        if self.exact_below < 1:
+            raise UsageError(f"exact_below = {self.exact_below}: must be 1 or more values")
+        self.chosen()
+
+    def chosen(self) -> Precision:
+        """The precision of float tensors."""
+        asked = self.precision or os.environ.get(PRECISION_VARIABLE) or DEFAULT
+        for precision in PRECISIONS:
+            if asked == precision:
+                return precision
+        where = "precision" if self.precision else PRECISION_VARIABLE
+        raise UsageError(f"{where} = {asked!r}: must be one of {', '.join(map(repr, PRECISIONS))}")
 
 
 def use(job: Source | None) -> None:
@@ -49,7 +84,7 @@ def find_by(finder: Finder) -> None:
 
 
 def source_of(options: Options) -> Source | None:
-    """What the user has said about the job, if anything."""
+    """The job that the user named, if any."""
     said = options.job if options.job is not None else next(iter(_used), None)
     return said if said is not None else os.environ.get(JOB_VARIABLE) or None
 
@@ -85,7 +120,35 @@ def _check(source: object) -> None:
 def _described(source: Source | None, rank: int) -> JobConfig | Job | None:
     if isinstance(source, str | Path):
         config = load_job(source, worker=0)
-        # A rank beyond the job's workers may have a seat in one of its lanes.
+        # A rank beyond the job's workers may be a worker of one of its lanes.
         return replace(config, worker=rank) if rank < config.workers else config
     _check(source)
     return source
+
+
+@dataclass(frozen=True)
+class LaneWorker:
+    """A rank's worker number and lane in a job."""
+
+    worker: int
+    lane: int
+
+
+def map_rank(config: JobConfig, ranks: Sequence[int], rank: int, world: int) -> LaneWorker | None:
+    """Map the ``rank``-th of a group's ``ranks`` (global, of ``world``) to a worker of the job. Returns None if the
+    group has no part in the job.
+
+    A group of all ranks is the job itself. Where each of the job's workers is a node of several ranks, numbered node by
+    node as torchrun does, the ranks with the same number on their nodes are the workers of a lane.
+
+    Example: a job of 2 workers and 2 lanes, and 4 ranks. Group [0, 2] is lane 0 and [1, 3] lane 1; [0, 1] has no part.
+    """
+    if len(ranks) == world:
+        allowed = config.workers_min <= world <= config.job_workers and list(ranks) == list(range(world))
+        return LaneWorker(rank, 0) if allowed else None
+    if len(ranks) != config.workers or world % config.workers:
+        return None
+    on_a_node = world // config.workers
+    lane = ranks[0]
+    in_step = list(ranks) == list(range(lane, world, on_a_node))
+    return LaneWorker(rank, lane) if in_step and lane < len(config.lanes) else None

@@ -1,62 +1,117 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A group's way through its job: one thread, which opens the job and carries out operations in the order of calls."""
+"""Which reductions of a group go through the network, and the thread that carries them out. Used by `group`.
+
+All ranks choose the same route, because they choose by what all of them know.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum, auto
 from functools import partial
 from typing import Any, Final
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.futures import Future
 
-from sumwire.backend.choice import Way
+from sumwire.backend.jobs import Options
 from sumwire.config import JobConfig
 from sumwire.job.gloo_group import Ranks
 from sumwire.job.job import Job
 from sumwire.lifecycle import Lifecycle
+from sumwire.training.all_reduce import DTYPES
 from sumwire.training.comm_thread import CommThread, wait_for
-from sumwire.training.integers import extreme, sum_integers
+from sumwire.training.integers import ORDERED, extreme, sum_integers
 from sumwire.training.precision import Precision, mean_at
 from sumwire.training.streams import queued
 
-_MEETING: Final = "sumwire job"
+_OPS: Final = ("SUM", "AVG", "MAX", "MIN")
+_JOB_PREFIX: Final = "sumwire job"
 
 # From the job to the output tensors.
 Call = Callable[[Job], list[Tensor]]
 
 
+class ReduceRoute(Enum):
+    """How a reduction is carried out. INNER: by the inner process group; the others go through the network."""
+
+    FLOATS = auto()
+    INTEGERS = auto()
+    EXTREME = auto()
+    INNER = auto()
+
+
+def op_of(op: object) -> str:
+    """The name of an operation of torch.distributed.ReduceOp, "" for one that only the inner group knows."""
+    return next((name for name in _OPS if op == getattr(dist.ReduceOp, name)), "")
+
+
+def route_of(op: str, dtype: torch.dtype, values: int, options: Options) -> ReduceRoute:
+    """Choose the route of a reduction, given that the group has a job. ``values``: of a rank's tensor.
+
+    Floats go through the network at the chosen precision, from `exact_below` values on. 32-bit integer sums, and
+    maxima and minima of 32-bit values, are exact there and need a third less traffic than a ring of 4. For all else
+    the network has no op, or one that needs more traffic than the ring.
+    """
+    if values < options.exact_below:
+        return ReduceRoute.INNER
+    if op in ("SUM", "AVG") and dtype in DTYPES and options.chosen() != "exact":
+        return ReduceRoute.FLOATS
+    if op == "SUM" and dtype == torch.int32:
+        return ReduceRoute.INTEGERS
+    if op in ("MAX", "MIN") and dtype in ORDERED:
+        return ReduceRoute.EXTREME
+    return ReduceRoute.INNER
+
+
+def possible(route: ReduceRoute, config: JobConfig) -> bool:
+    """Whether the job supports the route exactly: it sums over all workers, and has the op."""
+    if route is ReduceRoute.FLOATS:
+        return True
+    whole = config.quorum == config.workers
+    return whole and (route is ReduceRoute.EXTREME or "sum32" in config.ops)
+
+
 @dataclass(frozen=True)
-class Ranked:
-    """This process among the ranks of a job. ``store``: theirs."""
+class GroupRank:
+    """This process as number ``rank`` of a group. ``ranks``: the group's global ranks, of ``world``. ``store``:
+    theirs."""
 
     store: Any
     rank: int
-    ranks: int
+    ranks: list[int]
+    world: int
     timeout: timedelta
+
+    @property
+    def size(self) -> int:
+        """The number of ranks in the group."""
+        return len(self.ranks)
 
 
 @dataclass(frozen=True)
 class Reduction:
     """``op``: SUM, AVG, MAX or MIN."""
 
-    way: Way
+    route: ReduceRoute
     op: str
     precision: Precision
 
 
-def opener(config: JobConfig, at: Ranked) -> Callable[[], Job]:
-    """How to open the job of a group's ranks: a collective call, by connections of the job's own."""
-    return lambda: Job(config, ranks=Ranks(PrefixStore(_MEETING, at.store), at.rank, at.ranks, at.timeout))
+def opener(config: JobConfig, at: GroupRank) -> Callable[[], Job]:
+    """Return a function that opens the job of a group's ranks: a collective call, over connections of its own."""
+    return lambda: Job(config, ranks=Ranks(PrefixStore(_JOB_PREFIX, at.store), at.rank, at.size, at.timeout))
 
 
 class Network:
-    """``job``: the caller's open one, or how to open one of the group's own; that is closed with the group."""
+    """A group's thread, which opens the job and carries out operations in the order of calls. ``job``: an open one of
+    the caller's, or a function that opens one, which is closed with the group."""
 
     def __init__(self, name: str, job: Job | Callable[[], Job]) -> None:
         given = job if isinstance(job, Job) else None
@@ -72,7 +127,7 @@ class Network:
         return self._job
 
     def submit(self, call: Call, device: torch.device) -> Future[list[Tensor]]:
-        """Carry out a call after those before it. Its tensors are on ``device``."""
+        """Queue a call, whose tensors are on ``device``."""
         filled = queued(device)
         # A mode is a thread's own, and outside it torch lets nobody write to tensors made within.
         inference = torch.is_inference_mode_enabled()
@@ -88,7 +143,7 @@ class Network:
         return self._thread.submit(carry_out, device, awaited=True)
 
     def close(self) -> None:
-        """End the thread after all calls, and the job if it is the group's own: a collective call."""
+        """End the thread after all calls, and the job if the group opened it: a collective call."""
         self._life.close(self._end)
 
     def _end(self) -> None:
@@ -109,12 +164,12 @@ def _same(job: Job) -> Job:
 
 
 def reduced(what: Reduction, job: Job, x: Tensor, into: Tensor | None = None) -> Tensor:
-    """The workers' flat tensors, reduced. ``into``: where the result may be written, such as x itself; it is the
-    result then."""
+    """Reduce the workers' flat tensors. ``into``: memory that the result may be written to, such as x itself; it is
+    then returned."""
     x = x.resolve_neg()
-    if what.way is Way.INTEGERS:
+    if what.route is ReduceRoute.INTEGERS:
         return sum_integers(job, x)
-    if what.way is Way.EXTREME:
+    if what.route is ReduceRoute.EXTREME:
         return extreme(job, x, largest=what.op == "MAX")
     mean, _ = mean_at(what.precision, job, x, into=into)
     return mean if what.op == "AVG" else mean.mul_(job.workers) if mean is into else mean * job.workers

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The name "sumwire" among the backends of torch.distributed.
+"""Registers the name "sumwire" among the backends of torch.distributed. Called by `import sumwire`.
 
 `import sumwire` loads no torch, and is mostly written before `import torch`. So the name is registered at once where
 torch.distributed is loaded already, and else as soon as it is.
@@ -16,10 +16,9 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
-from sumwire.backend.name import NAME
-
+NAME: Final = "sumwire"
 _TORCH: Final = "torch.distributed"
-# What other parts of the library do before the first group, and what they have done.
+# Functions to call before the first group, and those that were called.
 _to_prepare: Final[list[Callable[[], object]]] = []
 _prepared: Final[list[Callable[[], object]]] = []
 

@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a collective of the backend returns while it is under way."""
+"""The Work objects that collectives of the backend return, hidden from torch.compile. Used by `group`.
+
+DistributedDataParallel under torch.compile calls a group while Dynamo traces the thread. Dynamo would trace into a
+group that is defined in Python and fail, so :func:`dynamo_disabled` disables it in all methods that torch calls.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,55 @@ from typing import TYPE_CHECKING, Any
 
 from torch.futures import Future
 
-from sumwire.backend.untraced import untraced
 from sumwire.training.comm_thread import wait_for
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Work
 else:
     from torch.distributed import Work
+import functools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from torch.distributed import ProcessGroup
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Work
+else:
+    from torch.distributed import Work
+
+# The names of methods in torch's own classes.
+_CALLED_BY_TORCH: Final = frozenset(
+    name for kind in (ProcessGroup, Work) for name in dir(kind) if not name.startswith("__")
+)
 
 
-@untraced
+def dynamo_disabled(kind: type) -> type:
+    """Class decorator: disable Dynamo in all methods that torch calls."""
+    for name, method in list(vars(kind).items()):
+        if name in _CALLED_BY_TORCH and callable(method):
+            setattr(kind, name, _dynamo_disabled(method))
+    return kind
+
+
+def _dynamo_disabled(method: Callable[..., Any]) -> Callable[..., Any]:
+    quiet: list[Callable[..., Any]] = []
+
+    @functools.wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        # Dynamo takes seconds to load, and without it nothing is traced.
+        disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
+        if disable is None:
+            return method(*arguments, **named)
+        if not quiet:
+            quiet.append(disable(method))
+        return quiet[0](*arguments, **named)
+
+    return call
+
+
+@dynamo_disabled
 class NetworkWork(Work):
     """A collective through the network. Its future holds the list of its output tensors."""
 
@@ -64,7 +107,7 @@ class NetworkWork(Work):
         return self._future
 
 
-@untraced
+@dynamo_disabled
 class JointWork(Work):
     """Several collectives as one. NCCL has none to wait for where a call is not asynchronous: None."""
 

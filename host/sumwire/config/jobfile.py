@@ -1,10 +1,20 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and checks job files, which the controller writes (``sumwire-controller job-file``)."""
+"""Reads and checks job files, which the controller writes (``sumwire-controller job-file``) or a user by hand.
+
+A short form has five fields: `format`, `name`, `job`, `aggregator` and `hosts`. All others have defaults.
+
+Example: ``{"format": 3, "name": "digits", "job": 7, "aggregator": "10.0.0.9", "hosts": ["10.0.0.1", "10.0.0.2"]}``.
+
+With `leaves` instead of `hosts` there is a tree of two levels: `aggregator` is its root, and each leaf has its hosts.
+
+Example: ``"aggregator": "10.0.0.9", "leaves": {"10.0.1.9": ["10.0.1.1"], "10.0.2.9": ["10.0.2.1", "10.0.2.2"]}``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +25,6 @@ from sumwire_protocol import tables
 from sumwire_protocol.authentication import read_key
 from sumwire_protocol.outside import OutsideError, bounded_text, escaped, json_of, shown
 
-from sumwire.config import brief
 from sumwire.config.job_config import (
     LANES_MAX,
     OP_CODES,
@@ -28,10 +37,17 @@ from sumwire.config.job_config import (
     JobConfig,
     Lane,
     ThcParameters,
+    TreeError,
+    check_tree,
 )
-from sumwire.config.tree import TreeError, check_tree
 from sumwire.errors import ConfigError, UsageError
 
+DEFAULT_OPS: Final = ("thc", "max32", "sum32")
+DEFAULT_SLOTS: Final = 512
+_BRIEF: Final = frozenset({"aggregator", "hosts", "leaves"})
+_CURE: Final = (
+    "write `aggregator` and one of `hosts` and `leaves`, or `addresses` and `workers` (and `tree`) in their place"
+)
 FORMAT: Final = 3
 # Format 2 has neither lanes nor paths, and means one of each; its runs have all workers.
 _FORMAT_MIN: Final = 2
@@ -44,6 +60,73 @@ _WRITE: Final = "write the file again: sumwire-controller job-file CONFIG --job 
 
 _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
 _FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min", "blind", "key", "tree"})
+
+
+def complete(data: Mapping[str, Any], *, where: str) -> Mapping[str, Any]:
+    """Return a job file in the short form with all its fields; any other one unchanged. Raises ConfigError.
+
+    Ops are thc, max32 and sum32, there are 512 slots, and all workers make the quorum, unless the file says otherwise.
+    """
+    form = "hosts" if "hosts" in data else "leaves"
+    if form not in data:
+        return data
+    if "aggregator" not in data:
+        raise ConfigError("aggregator", None, "is required", where=where, cure=_CURE)
+    if not isinstance(data["aggregator"], str):
+        raise ConfigError("aggregator", data["aggregator"], "must be a non-empty string", where=where, cure=_CURE)
+    for other in sorted({"hosts", "leaves", "addresses"} & data.keys() - {form}):
+        raise ConfigError(other, data[other], f"must not be there with {form}", where=where, cure=_CURE)
+    given = {name: value for name, value in data.items() if name not in _BRIEF}
+    if form == "hosts":
+        placed = {"addresses": addresses(_hosts(data["hosts"], "hosts", where), data["aggregator"])}
+    else:
+        placed = _of_leaves(data["leaves"], data["aggregator"], where)
+    workers = len(placed["addresses"])
+    return {"ops": list(DEFAULT_OPS), "workers": workers, "quorum": workers, "slots": DEFAULT_SLOTS, **given, **placed}
+
+
+def _hosts(hosts: Any, field: str, where: str) -> list[str]:
+    if not isinstance(hosts, list) or not hosts or not all(isinstance(host, str) for host in hosts):
+        rule = "must be a list of the workers' IPv4 addresses"
+        raise ConfigError(field, hosts, rule, where=where, cure="write one for each worker")
+    return hosts
+
+
+def _of_leaves(leaves: Any, root: str, where: str) -> dict[str, list[dict[str, Any]]]:
+    if not isinstance(leaves, dict) or not leaves:
+        rule = "must be an object: the address of each leaf, and the list of its workers' addresses"
+        raise ConfigError("leaves", leaves, rule, where=where, cure='write {"10.0.1.9": ["10.0.1.1", "10.0.1.2"], ...}')
+    return tree_of({leaf: _hosts(hosts, f"leaves[{leaf}]", where) for leaf, hosts in leaves.items()}, root)
+
+
+def tree_of(
+    leaves: Mapping[str, Sequence[str]], root: str, first: int = p4.SUMWIRE_PORT
+) -> dict[str, list[dict[str, Any]]]:
+    """Return `addresses` and `tree` of a job file. ``leaves``: hosts by leaf. ``first``: as in :func:`addresses`."""
+    entries: list[dict[str, Any]] = []
+    taken = Counter([root, *leaves])
+    for leaf, hosts in leaves.items():
+        for entry in _entries(hosts, leaf, first, taken):
+            entries.append({**entry, "worker": len(entries)})
+    tree = [{"aggregator": leaf, "above": root, "seat": seat} for seat, leaf in enumerate(leaves)]
+    return {"addresses": entries, "tree": tree}
+
+
+def addresses(hosts: Sequence[str], aggregator: str, first: int = p4.SUMWIRE_PORT) -> list[dict[str, Any]]:
+    """Return the workers' entries in a job file, in the order of their hosts.
+
+    Everything at one address has UDP ports of its own, with room for all lanes: the aggregator the first ones, then
+    each worker that many further on. ``first``: the first port of a worker on another server.
+    """
+    return list(_entries(hosts, aggregator, first, Counter([aggregator])))
+
+
+def _entries(hosts: Sequence[str], aggregator: str, first: int, taken: Counter[str]) -> Iterator[dict[str, Any]]:
+    """``taken``: how many programs each address has already."""
+    for worker, ip in enumerate(hosts):
+        port = first + LANES_MAX * taken[ip]
+        yield {"worker": worker, "ip": ip, "udp_port": port, "aggregator": aggregator, "seat": worker}
+        taken[ip] += 1
 
 
 def load_job(path: str | Path, worker: int, *, key_file: str | None = None) -> JobConfig:
@@ -68,9 +151,9 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job", key_f
     """Check the content of a job file. Raises ConfigError at the first broken rule; ``where`` begins its message.
     ``key_file``: as of :func:`load_job`.
 
-    One of five fields is completed first (:mod:`sumwire.config.brief`).
+    The short form is completed first.
     """
-    data = brief.completed(data, where=where)
+    data = complete(data, where=where)
     fields = _Fields(data, where)
     newest = fields.integer("format", _FORMAT_MIN, FORMAT) == FORMAT
     fields.only(_FIELDS | _FIELDS_OF_FORMAT_3 if newest else _FIELDS)
@@ -209,7 +292,7 @@ def _key(fields: _Fields, key_file: str | None) -> bytes:
     try:
         return read_key(name)
     except OutsideError as error:
-        # Who has written the key itself shall not find it in a log.
+        # A key that was written here by mistake must not appear in a log.
         shown = name if name.startswith("/") else "..."
         cure = f"correct `key` in the job file of all workers, or {_WRITE}"
         raise ConfigError("key", shown, str(error), where=fields.where, cure=cure) from error
@@ -303,7 +386,7 @@ def _thc(fields: _Fields, workers: int) -> ThcParameters:
 
 
 def _table(thc: _Fields, bits: int, workers: int) -> tuple[int, ...]:
-    """A table by hand."""
+    """Check a table that the file lists."""
     table = thc.items("table")
     if len(table) != 1 << bits or any(not isinstance(value, int) or isinstance(value, bool) for value in table):
         raise thc.error("table", f"must have {1 << bits} integers for bits = {bits}")

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sumwire.config import JobConfig, load_job
-from sumwire.doctor import machine, place
-from sumwire.doctor.asking import ask
+from sumwire.doctor import machine
 from sumwire.doctor.controller import Status
 from sumwire.doctor.findings import Finding, bad, good, unknown
-from sumwire.doctor.switch import judged
+from sumwire.doctor.switch import ask, judged
 from sumwire.errors import ConfigError, SumwireError
 
 
@@ -54,7 +53,7 @@ def _loaded(path: Path, worker: int | None) -> tuple[JobConfig | None, Finding]:
 
 def _own(path: Path, config: JobConfig) -> int:
     """The number of the worker that this host is."""
-    found = place.own_worker([address.ip for address in config.addresses])
+    found = machine.own_worker([address.ip for address in config.addresses])
     if len(found) == 1:
         return found[0]
     said = "several addresses are" if found else "none of the addresses is"
@@ -64,7 +63,7 @@ def _own(path: Path, config: JobConfig) -> int:
 
 
 def _network(config: JobConfig) -> Iterator[Finding]:
-    found, findings = place.examined(config)
+    found, findings = machine.network(config)
     yield from findings
     if not (found.here and found.way):
         return

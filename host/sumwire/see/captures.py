@@ -8,14 +8,16 @@ the middle of a packet, as those of a killed tcpdump do, gives the packets befor
 
 from __future__ import annotations
 
+import socket
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NamedTuple
 
 from sumwire_protocol.outside import escaped
 
-from sumwire.errors import CaptureError
+from sumwire.errors import CaptureError, UsageError
 
 # tcpdump keeps at most so many bytes of a packet.
 FRAME_MOST: Final = 1 << 18
@@ -38,6 +40,12 @@ _ORDERS: Final = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 _INTERFACE, _SIMPLE, _ENHANCED = 1, 3, 6
 _OPTION_NAME, _OPTION_UNIT, _OPTION_OFFSET = 2, 9, 14
 _MICROSECOND: Final = 6
+_ETHERNET: Final = 1
+_ALL_PROTOCOLS: Final = 3
+_ROOM_BYTES: Final = 1 << 24
+# Of a frame's address, in linux/if_packet.h and linux/if_arp.h.
+_OUTGOING: Final = 4
+_LOOPBACK: Final = 772
 
 
 class Frame(NamedTuple):
@@ -227,3 +235,22 @@ class CaptureReader:
         if len(data) < kept:
             raise self._error(f"a packet of {kept} bytes in a block with room for {len(data)}")
         return Frame(at_s, interface.name, interface.link, data)
+
+
+def frames_of(interface: str) -> Iterator[Frame]:
+    """The frames of an interface, without end. Raises UsageError."""
+    try:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS)) as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM_BYTES)
+            raw.bind((interface, 0))
+            while True:
+                data, (_, _, way, kind, _) = raw.recvfrom(FRAME_MOST)
+                # A loopback device shows what is sent once more as what has come.
+                if kind == _LOOPBACK and way == _OUTGOING:
+                    continue
+                yield Frame(time.time(), interface, _ETHERNET, data)
+    except PermissionError as error:
+        cure = f"run it with sudo, or: sudo tcpdump -i {interface} -U -w - udp port 21335 | sumwire decode -"
+        raise UsageError(f"{interface}: capturing needs root; {cure}") from error
+    except OSError as error:
+        raise UsageError(f"{interface}: {error.strerror}; name an interface that is there and up: ip link") from error

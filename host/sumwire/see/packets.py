@@ -1,12 +1,20 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sumwire's packets in captured frames."""
+"""Sumwire's packets in captured frames, and which of them were lost. Used by `timeline`, `show` and the doctor.
+
+A packet was lost on a link if it passed one point of capture and not the next one on its path. The path between two
+addresses is the points at which packets between them were seen, in the order in which they were seen there. So losses
+are known where a capture has both ends of a link, with one clock.
+"""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -42,7 +50,7 @@ class Ends(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CapturedPacket:
     """A packet at a point of capture. ``identity``: equal for the same packet at another point."""
 
     at_s: float
@@ -76,7 +84,7 @@ class Seen:
 
 
 @dataclass
-class Counts:
+class CaptureCounts:
     """``frames`` in all; ``others``: no Sumwire; ``malformed``: at Sumwire's port, and against the wire format.
 
     ``headless``: at Sumwire's port, captured without a whole header. ``behind``: packets of trains behind the bytes
@@ -94,7 +102,7 @@ class Counts:
     damaged: list[str] = field(default_factory=list)
 
 
-def packets_of(frame: Frame, counts: Counts) -> list[Seen]:
+def packets_of(frame: Frame, counts: CaptureCounts) -> list[CapturedPacket]:
     """The packets in a frame, all counted: none, one, or those of a train.
 
     Raises CaptureError for a type of link that is not known.
@@ -122,7 +130,7 @@ def packets_of(frame: Frame, counts: Counts) -> list[Seen]:
     return good
 
 
-def _length_of(first: Seen, pieces: Sequence[bytes]) -> int:
+def _length_of(first: CapturedPacket, pieces: Sequence[bytes]) -> int:
     """Bytes of each packet of a train but the last."""
     return len(pieces[0]) if len(pieces) > 1 else p4.SUMWIRE_BYTES + first.words * p4.WORD_BYTES
 
@@ -168,7 +176,7 @@ def _point(frame: Frame) -> str:
     return f"{frame.point}#{number}" if frame.point else f"#{number}"
 
 
-def _seen(frame: Frame, ends: Ends, data: bytes, whole: bool) -> Seen | None:
+def _seen(frame: Frame, ends: Ends, data: bytes, whole: bool) -> CapturedPacket | None:
     """The packet; None for one against the wire format. Of one that was captured in part the header is enough."""
     if len(data) < p4.SUMWIRE_BYTES:
         return None
@@ -180,4 +188,39 @@ def _seen(frame: Frame, ends: Ends, data: bytes, whole: bool) -> Seen | None:
     if fields["op"] not in layout.OP_NAMES:
         return None
     identity = (ends, data[: p4.SUMWIRE_BYTES], crc32(data[p4.SUMWIRE_BYTES :]))
-    return Seen(frame.at_s, _point(frame), ends, identity=identity, **fields)
+    return CapturedPacket(frame.at_s, _point(frame), ends, identity=identity, **fields)
+
+
+_Copies = dict[str, list[CapturedPacket]]
+
+
+def losses(packets: Iterable[CapturedPacket]) -> Iterator[CapturedPacket]:
+    """The packets that were lost, as they were seen at the last point that they passed."""
+    by_ends: dict[Ends, dict[object, _Copies]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for seen in packets:
+        by_ends[seen.ends][seen.identity][seen.point].append(seen)
+    for copies in by_ends.values():
+        way = _way(copies.values())
+        for each in copies.values():
+            for here, there in pairwise(way):
+                yield from _unmatched(each.get(here, ()), each.get(there, ()))
+
+
+def _way(copies: Iterable[_Copies]) -> list[str]:
+    """The points in the order of the way: each is behind those that most packets have passed before it."""
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for each in copies:
+        points = sorted(each, key=lambda point: each[point][0].at_s)
+        for rank, point in enumerate(points):
+            ranks[point].append(rank)
+    return sorted(ranks, key=lambda point: sum(ranks[point]) / len(ranks[point]))
+
+
+def _unmatched(here: Sequence[CapturedPacket], there: Sequence[CapturedPacket]) -> list[CapturedPacket]:
+    """Copies that have no counterpart there: each one there is the latest here that can be it."""
+    left = list(here)
+    for seen in there:
+        at = bisect_right(left, seen.at_s, key=lambda one: one.at_s)
+        if left:
+            del left[max(at - 1, 0)]
+    return left

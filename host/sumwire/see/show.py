@@ -1,53 +1,188 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Stories as text and as JSON, and packets line by line as they come."""
+"""Shows timelines as text and as JSON, and packets line by line as they come. Used by `sumwire decode`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
 from sumwire_protocol import layout
 
-from sumwire.see import wording
 from sumwire.see.captures import Frame
-from sumwire.see.following import AGAIN, LOST, REFUSED, RESENT, STALE, Event, Follower
-from sumwire.see.lives import Filter, Life, Story
-from sumwire.see.packets import Counts, packets_of
+from sumwire.see.packets import CaptureCounts, packets_of
+from sumwire.see.timeline import (
+    AGAIN,
+    ASKED,
+    INFORMED,
+    LOST,
+    REFUSED,
+    RESENT,
+    RESULT,
+    SENT,
+    STALE,
+    ChunkTimeline,
+    Follower,
+    PacketEvent,
+    PacketFilter,
+    Timelines,
+)
 
+_BITMAP_BITS: Final = 32
 _WHOLE: Final = "capture whole frames (tcpdump -s 0)"
 
 
-def as_dict(story: Story, wanted: Filter) -> dict[str, Any]:
+def text_of(event: PacketEvent) -> str:
+    """What has happened."""
+    return _TEXTS[event.what](event)
+
+
+def event_as_dict(event: PacketEvent) -> dict[str, Any]:
+    """For JSON: times in seconds."""
+    seen = event.seen
+    found: dict[str, Any] = {
+        "at_s": event.at_s,
+        "point": event.point,
+        "what": event.what,
+        "worker": seen.worker,
+        "host": event.host,
+        "switch": event.switch,
+        "kind": layout.KINDS[seen.kind],
+        "count": seen.count,
+        "round": seen.round,
+        "contributors": seen.contributors,
+        "flags": list(layout.flag_names(seen.flags)),
+        "copy": event.copy,
+        "answered": event.answered,
+        "after_s": event.after_s,
+        "text": text_of(event),
+    }
+    if event.what == REFUSED:
+        found["reason"] = _reason(event)
+    return found
+
+
+def _who(event: PacketEvent) -> str:
+    return f"worker {event.seen.worker} ({event.host})"
+
+
+def _flags(event: PacketEvent) -> str:
+    return "".join(f" [{name}]" for name in layout.flag_names(event.seen.flags))
+
+
+def _since(event: PacketEvent) -> str:
+    return "" if event.after_s is None else f", after {event.after_s * 1e3:.3f} ms"
+
+
+def _why_again(event: PacketEvent) -> str:
+    if event.copy == 1 or event.after_s is None:
+        return ""
+    return ", the one before was answered" if event.answered else f", no answer for {event.after_s * 1e3:.3f} ms"
+
+
+def _reason(event: PacketEvent) -> str:
+    return layout.REASONS.get(event.seen.count, f"code {event.seen.count}")
+
+
+def _workers(event: PacketEvent) -> str:
+    bits = event.seen.contributors
+    named = [str(bit) for bit in range(_BITMAP_BITS) if bits >> bit & 1]
+    if not named:
+        return "nobody is in"
+    return f"worker {named[0]} is in" if len(named) == 1 else f"workers {', '.join(named)} are in"
+
+
+def _sent(event: PacketEvent) -> str:
+    several = f" for {event.seen.count} hosts" if event.seen.count > 1 else ""
+    return f"{_who(event)} sends to {event.switch}{several}{_flags(event)}"
+
+
+def _resent(event: PacketEvent) -> str:
+    return f"{_who(event)} sends copy {event.copy}{_why_again(event)}{_flags(event)}"
+
+
+def _asked(event: PacketEvent) -> str:
+    return f"{_who(event)} asks {event.switch}{_why_again(event)}"
+
+
+def _result(event: PacketEvent) -> str:
+    result = "the result again" if event.what == AGAIN else "the result"
+    return f"{_who(event)} gets {result}: count {event.seen.count}, {_workers(event)}{_flags(event)}{_since(event)}"
+
+
+def _informed(event: PacketEvent) -> str:
+    where = f"round {event.seen.round}, " if event.seen.is_hello else ""
+    return f"{_who(event)} is told: {where}{_workers(event)}{_flags(event)}{_since(event)}"
+
+
+def _stale(event: PacketEvent) -> str:
+    return f"{_who(event)} is too late: the slot is in round {event.seen.round}{_since(event)}"
+
+
+def _refused(event: PacketEvent) -> str:
+    means = layout.meaning(f"REJECT_{_reason(event)}")
+    return f"{_who(event)} is refused: {_reason(event)}{': ' + means if means else ''}{_since(event)}"
+
+
+def _lost(event: PacketEvent) -> str:
+    seen, ends = event.seen, event.seen.ends
+    name = f"{layout.KINDS[seen.kind]} of {ends.source} to {ends.target}, worker {seen.worker}"
+    return f"lost behind this point: {name}{_flags(event)}"
+
+
+_TEXTS: Final[Mapping[str, Callable[[PacketEvent], str]]] = {
+    SENT: _sent,
+    RESENT: _resent,
+    ASKED: _asked,
+    RESULT: _result,
+    AGAIN: _result,
+    INFORMED: _informed,
+    STALE: _stale,
+    REFUSED: _refused,
+    LOST: _lost,
+}
+
+
+def as_dict(timelines: Timelines, wanted: PacketFilter) -> dict[str, Any]:
     """For JSON: times in seconds."""
     return {
-        **asdict(story.counts),
-        "points": story.points,
-        "seconds": story.ended_s - story.began_s,
-        "totals": story.totals(),
-        "chunks": [life.as_dict() for life in story.chosen(wanted)],
+        **asdict(timelines.counts),
+        "points": timelines.points,
+        "seconds": timelines.ended_s - timelines.began_s,
+        "totals": timelines.totals(),
+        "chunks": [_timeline_as_dict(timeline) for timeline in timelines.chosen(wanted)],
     }
 
 
-def as_text(story: Story, wanted: Filter) -> Iterator[str]:
-    """The lines: a summary, then each chunk's life, in milliseconds from the capture's beginning on."""
-    yield from summary(story)
-    for life in story.chosen(wanted):
+def _timeline_as_dict(timeline: ChunkTimeline) -> dict[str, Any]:
+    chunk, first = timeline.chunk, timeline.first
+    return {
+        "job": chunk.job, "slot": chunk.slot, "round": chunk.round, "token": f"{chunk.token:016x}",
+        "op": layout.OP_NAMES[first.op], "bucket": first.bucket, "chunk": first.chunk, "closed_s": timeline.closed_s,
+        "lost": timeline.count(LOST), "resent": timeline.count(RESENT),
+        "events": [event_as_dict(event) for event in timeline.events],
+    }  # fmt: skip
+
+
+def as_text(timelines: Timelines, wanted: PacketFilter) -> Iterator[str]:
+    """Yield a summary, then each chunk's timeline, in milliseconds from the beginning of the capture."""
+    yield from summary(timelines)
+    for timeline in timelines.chosen(wanted):
         yield ""
-        yield heading(life)
-        for event in life.events:
-            yield line(event, story.began_s)
+        yield heading(timeline)
+        for event in timeline.events:
+            yield line(event, timelines.began_s)
 
 
-def summary(story: Story) -> Iterator[str]:
+def summary(timelines: Timelines) -> Iterator[str]:
     """What is in the captures."""
-    counts, totals = story.counts, story.totals()
-    seconds = story.ended_s - story.began_s
-    points = f"{story.points} points" if story.points > 1 else "one point"
-    yield f"{counts.packets} packets of Sumwire at {points} in {seconds:.3f} s, {len(story.lives)} chunks"
-    closed = sum(life.closed_s is not None for life in story.lives.values())
-    known = f"{totals[LOST]} lost" if story.points > 1 else "losses: capture both ends of a link to see them"
+    counts, totals = timelines.counts, timelines.totals()
+    seconds = timelines.ended_s - timelines.began_s
+    points = f"{timelines.points} points" if timelines.points > 1 else "one point"
+    yield f"{counts.packets} packets of Sumwire at {points} in {seconds:.3f} s, {len(timelines.chunks)} chunks"
+    closed = sum(timeline.closed_s is not None for timeline in timelines.chunks.values())
+    known = f"{totals[LOST]} lost" if timelines.points > 1 else "losses: capture both ends of a link to see them"
     yield (
         f"{closed} chunks with a result; {known}; {totals[RESENT]} sent again, {totals[AGAIN]} results again, "
         f"{totals[STALE]} too late, {totals[REFUSED]} refused"
@@ -65,26 +200,26 @@ def summary(story: Story) -> Iterator[str]:
         yield f"{damage}; what follows could not be read"
 
 
-def heading(life: Life) -> str:
+def heading(timeline: ChunkTimeline) -> str:
     """One line about a chunk."""
-    chunk, first = life.chunk, life.first
+    chunk, first = timeline.chunk, timeline.first
     if chunk.round is None:
         return f"job {chunk.job}: questions about slot {chunk.slot} (HELLO)"
     name = f"job {chunk.job} slot {chunk.slot} round {chunk.round}: {layout.OP_NAMES[first.op]} chunk {first.chunk}"
-    ended = "no result" if life.closed_s is None else f"{life.closed_s * 1e3:.3f} ms"
+    ended = "no result" if timeline.closed_s is None else f"{timeline.closed_s * 1e3:.3f} ms"
     words = [f"{name} of bucket {first.bucket}", ended]
-    words += [f"{count} {what}" for what in (LOST, RESENT, STALE, REFUSED) if (count := life.count(what))]
+    words += [f"{count} {what}" for what in (LOST, RESENT, STALE, REFUSED) if (count := timeline.count(what))]
     return ", ".join(words)
 
 
-def line(event: Event, began_s: float) -> str:
+def line(event: PacketEvent, began_s: float) -> str:
     """One event."""
-    return f"{(event.at_s - began_s) * 1e3:12.3f} ms  {event.point or '-':<14} {wording.text_of(event)}"
+    return f"{(event.at_s - began_s) * 1e3:12.3f} ms  {event.point or '-':<14} {text_of(event)}"
 
 
-def follow(frames: Iterable[Frame], wanted: Filter, say: Callable[[Event, float], None]) -> Counts:
+def follow(frames: Iterable[Frame], wanted: PacketFilter, say: Callable[[PacketEvent, float], None]) -> CaptureCounts:
     """Tell each event as its packet comes. ``say`` gets it, and when the first packet came. Raises CaptureError."""
-    counts, follower, began = Counts(), Follower(), None
+    counts, follower, began = CaptureCounts(), Follower(), None
     for frame in frames:
         for seen in filter(wanted.takes, packets_of(frame, counts)):
             began = seen.at_s if began is None else began

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""FSDP2: what `fully_shard` returns.
+"""FSDP2: models from `fully_shard`. Used by `attaching`.
 
 A model over all ranks gets a reduce-scatter through the network. A model over the ranks of each node reduces and
-scatters there as ever, and its hook makes the mean over the nodes. Parameters are gathered by torch, or rounded
-(:mod:`sumwire.sharded.gather`).
+scatters there by torch, and its hook makes the mean over the nodes. Parameters are gathered by torch, or with 8 bits a
+value (:mod:`sumwire.sharded.gather`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from sumwire.errors import UsageError
 from sumwire.sharded.gather import AllGather
-from sumwire.sharded.ranks import over_nodes
-from sumwire.sharded.state import Exchange, ShardedState, Unit, called
+from sumwire.sharded.state import ShardedState, Unit, UnitExchange, called, over_nodes
 
 _SETTERS: Final = ("set_all_reduce_hook", "set_custom_reduce_scatter")
 _GATHER_SETTER: Final = "set_custom_all_gather"
@@ -52,13 +51,13 @@ def attach(model: nn.Module, state: ShardedState, *, overlap: bool, rounded: boo
 
 
 def round_gathers(model: nn.Module) -> None:
-    """Let all units gather parameters with 8 bits a value, without any job: to be compared with."""
+    """Make all units gather parameters with 8 bits a value, without a job, for comparison."""
     for _, module, sharded in _units(model, counted=False, rounded=True):
         module.set_custom_all_gather(AllGather(sharded.pieces))
 
 
 def _units(model: nn.Module, *, counted: bool, rounded: bool) -> Iterator[tuple[str, Any, _Sharded]]:
-    """Name, module and parameters of each unit. Several modules that fully_shard has got at once are one."""
+    """Yield name, module and parameters of each unit. Several modules given to fully_shard at once are one unit."""
     seen: list[Any] = []
     for name, module in model.named_modules():
         group = _parameters_of(name, module, rounded) if _is_unit(module) else None
@@ -93,27 +92,27 @@ class _Sharded:
 
     @property
     def ranks(self) -> list[int]:
-        """Those which have a shard."""
+        """The ranks that have a shard."""
         return dist.get_process_group_ranks(self._group.mesh_info.mesh.get_group())
 
     @property
     def dimensions(self) -> int:
-        """Of its mesh: two of replicas and shards."""
+        """The number of dimensions of its mesh: two for replicas and shards."""
         return int(self._group.mesh_info.mesh.ndim)
 
     @property
     def factor(self) -> float | None:
-        """What `set_gradient_divide_factor` was told."""
+        """The factor given to `set_gradient_divide_factor`."""
         factor: float | None = self._group.gradient_divide_factor
         return factor
 
     def shard(self) -> int:
-        """Values of this rank's shard of all gradients, filled up to those of the other ranks."""
+        """The number of values in this rank's shard of all gradients, padded to the other ranks'."""
         trained = (one for one in self._group.fsdp_params if one.sharded_param.requires_grad)
         return sum(one.padded_sharded_param_size.numel() for one in trained)
 
     def pieces(self) -> list[int]:
-        """Values of this rank's shard of each parameter, filled up to those of the other ranks."""
+        """The number of values in this rank's shard of each parameter, padded to the other ranks'."""
         return [one.padded_sharded_param_size.numel() for one in self._group.fsdp_params]
 
     def reads_at_once(self, gradient: Tensor) -> bool:
@@ -152,7 +151,7 @@ def _mean_over_nodes(state: ShardedState, unit: Unit, sharded: _Sharded, overlap
         shard.copy_(mean if sharded.factor is None else mean * nodes)
 
     later = overlap and not sharded.reads_at_once(shard)
-    state.exchange(Exchange(unit, shard, into=shard, write=write), later=later)
+    state.exchange(UnitExchange(unit, shard, into=shard, write=write), later=later)
 
 
 class ReduceScatter:
@@ -165,7 +164,7 @@ class ReduceScatter:
         self._overlap = overlap
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Memory for gradients."""
+        """Allocate memory for gradients."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
@@ -189,4 +188,4 @@ class ReduceScatter:
             output_tensor.copy_(mean[own] if factor == 1 else mean[own] * factor)
 
         later = self._overlap and not self._sharded.reads_at_once(output_tensor)
-        self._state.exchange(Exchange(self._unit, input_tensor, output_tensor, write), later=later)
+        self._state.exchange(UnitExchange(self._unit, input_tensor, output_tensor, write), later=later)

@@ -36,7 +36,7 @@ _gather: Final[Any] = getattr(dist, "all_gather_single", dist.all_gather_into_te
 
 
 def message_bytes(values: int) -> int:
-    """Bytes of the message of so many values."""
+    """The size in bytes of the message of ``values`` values."""
     return _levels_bytes(values) + _blocks(values) * _STEP_BYTES
 
 
@@ -89,7 +89,7 @@ class AllGather:
         self._pieces = pieces
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Memory for parameters."""
+        """Allocate memory for parameters."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     @torch.no_grad()
@@ -133,7 +133,7 @@ class _Gathered:
 
 
 class _Work(Work):
-    """A gather under way: whoever waits for it first decodes what has come."""
+    """A pending gather. The first call of :meth:`wait` decodes the messages."""
 
     def __init__(self, work: Any, gathered: _Gathered) -> None:
         super().__init__()

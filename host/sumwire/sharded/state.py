@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Means of the gradients of FSDP's units: one thread, and the residuals of each unit.
+"""Means of the gradients of FSDP's units: one communication thread, and the residuals of each unit.
 
 A unit is what FSDP reduces at once: the parameters of one wrapped module. The thread carries exchanges out in the order
-in which the backward pass brings them, which is the same on all ranks.
+in which the backward pass makes them, which is the same on all ranks. Used by `attaching` and `fsdp2`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NoReturn, SupportsIndex
@@ -34,9 +34,31 @@ _NO_PASS: Final = -1
 _Begun = Callable[[Mean], Tensor]
 
 
+def over_nodes(ranks: Sequence[int], job: AnyJob) -> bool:
+    """Return True if a model is sharded over the ranks of one node, so that nodes are replicas; False if over all
+    ranks.
+
+    Raises UsageError for other ranks, and a job that is not of all ranks.
+    """
+    world = dist.get_world_size()
+    summands = job.workers if isinstance(job, Job) else job.ranks
+    if summands != world:
+        raise UsageError(f"a job of {summands} ranks, and {world} in all: sharded models need a job of all ranks")
+    if list(ranks) == list(range(world)):
+        return False
+    node = [dist.get_rank()] if isinstance(job, Job) else job.node.ranks
+    if list(ranks) == node:
+        return True
+    raise UsageError(
+        f"sharded over ranks {list(ranks)}: must be all ranks, or those of this node, which are {node} in this job: "
+        'give fully_shard a mesh of these; else init_process_group("sumwire")'
+    )
+
+
 @dataclass(frozen=True)
 class Unit:
-    """``number``: of the unit in the model, equal on all ranks. ``values``: of a gradient of all its parameters.
+    """One unit. ``number``: its position in the model, equal on all ranks. ``values()``: of a gradient of all its
+    parameters.
 
     ``shards``: its gradients are this rank's shards, and the mean is that over the nodes of the shards with its number.
     Otherwise they are whole, and the mean is that over all ranks.
@@ -49,8 +71,8 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """A unit's flat gradient, and what becomes of the mean. ``write`` puts the mean, float32, into ``into``."""
+class UnitExchange:
+    """A unit's flat gradient ``x``. ``write`` stores its mean, float32, in ``into``."""
 
     unit: Unit
     x: Tensor
@@ -60,7 +82,7 @@ class Exchange:
 
 @dataclass
 class _Pass:
-    """One backward pass: what its end waits for, and its residuals, which it keeps all or none."""
+    """One backward pass: the futures that its end waits for, and its residuals, which are kept all or none."""
 
     graph: int
     futures: list[Future[Any]] = field(default_factory=list)
@@ -69,7 +91,8 @@ class _Pass:
 
 
 class ShardedState(Saved):
-    """What :func:`sumwire.sharded.attach` makes: the job, its thread, and the residuals of error feedback.
+    """The state of a sharded model's exchanges, from :func:`sumwire.sharded.attach`: the job, its thread, and
+    residuals.
 
     A residual belongs to a unit. It has as many values as the gradient that this worker compresses: a whole one, or its
     shards. With several ranks a node it is on the node's first rank alone. If a mean of a backward pass has NaN or
@@ -97,17 +120,17 @@ class ShardedState(Saved):
         self._scale: float | None = None
         self._units: dict[str, Unit] = {}
         self._pass: _Pass | None = None
-        # The keeping of the latest residuals.
+        # Done once the latest residuals are kept.
         self._stored: Future[None] | None = None
         self._thread = CommThread.of(job, f"job {job.config.name if isinstance(job, Job) else job.name}")
 
     def unit(self, name: str, values: Callable[[], int], *, shards: bool = False) -> Unit:
-        """A new unit, numbered by the order of these calls."""
+        """Add a unit. Units are numbered in the order of these calls."""
         made = Unit(name, len(self._units), values, shards)
         self._units[name] = made
         return made
 
-    def exchange(self, exchange: Exchange, *, later: bool = False) -> None:
+    def exchange(self, exchange: UnitExchange, *, later: bool = False) -> None:
         """Make the mean and write it: at once, or, with ``later``, by the end of the backward pass.
 
         Raises the job's errors, and UsageError for a gradient that lacks some of the unit's parameters.
@@ -124,8 +147,8 @@ class ShardedState(Saved):
         if not inside:
             self._keep(passing)
 
-    def _check_whole(self, exchange: Exchange) -> None:
-        """Residuals know their values by their places."""
+    def _check_whole(self, exchange: UnitExchange) -> None:
+        """Raise UsageError for a gradient without some of the unit's parameters: residuals are matched by position."""
         has, needs = exchange.x.numel(), exchange.unit.values()
         if self.has_feedback and has != needs:
             raise UsageError(
@@ -135,7 +158,7 @@ class ShardedState(Saved):
             )
 
     def _current_pass(self) -> tuple[_Pass, bool]:
-        """The backward pass that is under way, and whether one is. One that has ended with an error is forgotten."""
+        """The current backward pass, and whether there is one. A pass that ended with an error is dropped."""
         graph = torch._C._current_graph_task_id()
         if graph == _NO_PASS:
             return self._begin(graph), False
@@ -150,7 +173,7 @@ class ShardedState(Saved):
         self._keep(passing)
 
     def _keep(self, passing: _Pass) -> None:
-        """After all residuals of the pass are made, which the thread has yet to do."""
+        """Keep the pass's residuals once the thread has computed them."""
         self._pass = None
         if self.feedback is not None:
             self._stored = self._thread.submit(partial(self._store, passing, self.feedback))
@@ -161,7 +184,7 @@ class ShardedState(Saved):
             feedback.store(((name, residual.numel()),), residual)
 
     def _begin(self, graph: int) -> _Pass:
-        """Raises the error of making residuals in the pass before."""
+        """Begin a pass. Raises the error of computing residuals in the pass before."""
         if self._stored is not None and self._stored.done():
             self._stored.value()
         self._follow_scale()
@@ -173,17 +196,17 @@ class ShardedState(Saved):
             self._thread.submit(partial(self.feedback.rescale, scale / self._scale))
         self._scale = scale
 
-    def _begun(self, exchange: Exchange) -> _Begun | None:
-        """The way of a node's shards to its first rank begins now, while the means before are in the network.
+    def _begun(self, exchange: UnitExchange) -> _Begun | None:
+        """Start sending a node's shards to its first rank, while earlier means are in the network.
 
-        Not where other units sum within the node: their calls, by the thread, would come in any order between these.
+        Returns None if other units sum within the node: the thread makes their calls, in any order between these.
         """
         if isinstance(self.job, Job) or not all(unit.shards for unit in self._units.values()):
             return None
         return self.job.mean_of_shards(exchange.x.detach())
 
     def _carry_out(
-        self, exchange: Exchange, passing: _Pass, filled: torch.cuda.Event | None, begun: _Begun | None
+        self, exchange: UnitExchange, passing: _Pass, filled: torch.cuda.Event | None, begun: _Begun | None
     ) -> Tensor:
         if filled is not None:
             filled.synchronize()
@@ -192,14 +215,14 @@ class ShardedState(Saved):
             exchange.write(self._mean(exchange, make) if begun is None else begun(make))
         return exchange.into
 
-    def _mean(self, exchange: Exchange, make: Mean) -> Tensor:
+    def _mean(self, exchange: UnitExchange, make: Mean) -> Tensor:
         x = exchange.x.detach()
         if isinstance(self.job, Job):
             return make(self.job, x)[0]
         return self.job.mean_of_shards(x)(make) if exchange.unit.shards else self.job.mean(x, make)[0]
 
     def _through(self, unit: Unit, passing: _Pass, job: Job, x: Tensor) -> tuple[Tensor, Residual]:
-        """The mean over the workers, and the function for this worker's residual."""
+        """Return the mean over the workers, and the function for this worker's residual."""
         given = x if self.feedback is None else self.feedback.compensate(x, ((unit.name, x.numel()),))
         mean, residual = mean_at(self.precision, job, given, unit.number)
         if self.feedback is None:
@@ -217,7 +240,7 @@ class ShardedState(Saved):
             wait_for(self._stored)
 
     def place(self) -> Place:
-        """This rank's: several of them may share a worker."""
+        """This rank's place: several ranks may share a worker."""
         return Place.here()
 
     def kept(self) -> Content:
@@ -254,7 +277,7 @@ class ShardedState(Saved):
 
 
 def called(name: str) -> str:
-    """A unit in messages, by its module's name."""
+    """How messages name a unit: by its module."""
     return f"unit {name}" if name else "the whole model"
 
 

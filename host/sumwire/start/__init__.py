@@ -14,12 +14,12 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from sumwire.start.place import Place as Place
-    from sumwire.start.place import Source as Source
-    from sumwire.start.place import job_for as job_for
+    from sumwire.start.rank_placement import RankPlacement as RankPlacement
+    from sumwire.start.rank_placement import Source as Source
+    from sumwire.start.rank_placement import job_for as job_for
     from sumwire.start.script import init as init
 
-_HOMES: Final = {"Place": "place", "Source": "place", "init": "script", "job_for": "place"}
+_HOMES: Final = {"RankPlacement": "place", "Source": "place", "init": "script", "job_for": "place"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sumwire under a training framework: the hook of a model that the framework has wrapped, and its end."""
+"""Sumwire in a training framework: registers the hook for a model that the framework has wrapped, and ends the job.
+
+Used by the callbacks in `lightning` and `trainer`.
+"""
 
 # Without `from __future__ import annotations`: DDP reads the types of its hook.
 import logging
@@ -27,10 +30,10 @@ else:
 _LOG: Final = logging.getLogger("sumwire")
 
 
-class _Now:
-    """What a model's hook has for its state: that of the training under way, or of the last one.
+class _HookState:
+    """The state of a model's hook: that of the current training, or of the last one.
 
-    It knows no model: torch's C++ has the hook, so Python could never free a model that its hook leads back to.
+    It must not refer to the model: torch's C++ holds the hook, so Python could never free such a model.
     """
 
     state: DdpState | None = None
@@ -46,11 +49,11 @@ class Attachment:
         check_options(options)
         self._options = options
         self._hooked: weakref.ref[nn.Module] | None = None
-        self._now = _Now()
+        self._now = _HookState()
         self.job: AnyJob | None = None
 
     def attach(self, model: object, scaler: GradScaler | None = None) -> bool:
-        """Register the hook, if ``model`` is a DistributedDataParallel of several ranks; else say why nothing happens.
+        """Register the hook if ``model`` is a DistributedDataParallel of several ranks; else log why not.
 
         ``scaler``: that of the framework, see :class:`sumwire.DdpState`. A collective call of all ranks. Returns
         whether gradients go through the job from now on.
@@ -80,8 +83,8 @@ class Attachment:
             self.job = None
 
 
-def _hook_of_now(now: _Now, bucket: GradBucket) -> Future[Tensor]:
-    """DDP communication hook of the training that is under way. After its end it raises the closed job's error."""
+def _hook_of_now(now: _HookState, bucket: GradBucket) -> Future[Tensor]:
+    """DDP communication hook of the current training. After its end it raises the closed job's error."""
     assert now.state is not None
     return ddp_hook(now.state, bucket)
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks tell each other before they have a job: texts in a store, as torch.distributed has it.
+"""What the ranks tell each other before they have a job: JSON values in the store of torch.distributed.
 
-torchrun keeps its store when it starts all ranks again, and what an earlier attempt has said still stands there.
+torchrun keeps its store when it restarts all ranks, so values of an earlier attempt may still be in it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Rendezvous:
         self._store = fresh(PrefixStore(f"sumwire/start{next(_NUMBERS)}", store), rank, ranks, timeout)
         self._timeout = timeout
         self._calls = itertools.count()
-        # Numbers of their own: only some ranks make these calls.
+        # Counted apart, since only some ranks make these calls.
         self._some = itertools.count()
 
     def gather(self, own: Any) -> list[Any]:
@@ -63,7 +63,7 @@ class Rendezvous:
         return [one["value"] for one in told]
 
     def telling(self, make: Callable[[], _Made]) -> _Made:
-        """What ``make`` returns. If it fails, the other ranks learn why in their next call."""
+        """Return what ``make`` returns. If it fails, the other ranks get its error in their next call."""
         try:
             return make()
         except Exception as error:
@@ -73,11 +73,12 @@ class Rendezvous:
             raise
 
     def fail(self, error: Exception) -> None:
-        """Tell an error in place of the next value, without waiting."""
+        """Send an error in place of the next value, without waiting."""
         self._put(next(self._calls), {"error": f"{type(error).__name__}: {error}"})
 
     def among(self, members: tuple[int, ...]) -> Ranks:
-        """Some of the ranks as those of a job: a collective call of these, who are numbered in their order."""
+        """Make some of the ranks those of a job: a collective call of these ranks, which are numbered in their
+        order."""
         store = PrefixStore(f"ranks{next(self._some)}", self._store)
         return Ranks(store, members.index(self.rank), len(members), self._timeout)
 
@@ -98,18 +99,18 @@ class Rendezvous:
         raise _not_come(rank, self._timeout)
 
     def _tell(self, call: int, waiting: _Waiting) -> None:
-        """The lowest rank that has come names those that have not."""
+        """Log the missing ranks, on the lowest rank that has come."""
         absent = [rank for rank in range(self.ranks) if not self._store.check([f"{call}/{rank}"])]
         if absent and self.rank == min(set(range(self.ranks)) - set(absent)):
             _tell_of(absent, waiting)
 
 
 def fresh(store: Store, rank: int, ranks: int, timeout: timedelta) -> Store:
-    """The store, without what an earlier attempt of torchrun's has left in it: a collective call of all ranks.
+    """Return a view of the store without the values of an earlier attempt of torchrun: a collective call of all ranks.
 
-    Machines may count the attempts differently, so rank 0 names its own. It answers every rank that it sees, also one
-    that is long dead, and goes on when all of them have taken the name, which none of the dead does. Raises PlaceError
-    for a rank that does not come.
+    Machines may count the attempts differently, so rank 0 draws a name for its attempt. It answers every rank that it
+    finds in the store, also dead ones of earlier attempts, and goes on once all ranks have confirmed the name. Raises
+    PlaceError for a rank that does not come.
     """
     if os.environ.get(_KEPT_STORE[0]) != _KEPT_STORE[1]:
         return store
@@ -119,7 +120,7 @@ def fresh(store: Store, rank: int, ranks: int, timeout: timedelta) -> Store:
 
 
 def _named(store: Store, ranks: int, timeout: timedelta) -> str:
-    """On rank 0: the name of this attempt, which all ranks have taken."""
+    """On rank 0: return the name of this attempt once all ranks have confirmed it."""
     name, missing, waiting = uuid.uuid4().hex, list(range(1, ranks)), _Waiting(timeout.total_seconds())
     for _ in looks():
         missing = [rank for rank in missing if not store.check([f"{name}/{rank}"])]
@@ -136,7 +137,7 @@ def _named(store: Store, ranks: int, timeout: timedelta) -> str:
 
 
 def _taken(store: Store, rank: int, timeout: timedelta) -> str:
-    """On another rank: the name that rank 0 has answered with."""
+    """On another rank: confirm and return the name from rank 0's answer."""
     own, waiting = uuid.uuid4().hex, _Waiting(timeout.total_seconds())
     store.set(f"here/{rank}", own)
     for _ in looks():
@@ -167,7 +168,7 @@ def _tell_of(absent: list[int], waiting: _Waiting) -> None:
 
 
 class _Waiting:
-    """How long a call has waited, and when to say so next."""
+    """How long a call has waited, and when to log that next."""
 
     def __init__(self, most_s: float) -> None:
         self._began = time.monotonic()

@@ -30,9 +30,9 @@ from sumwire import logs
 from sumwire.errors import UsageError
 from sumwire.job.gloo_group import available, default_timeout
 from sumwire.job.job import Job
-from sumwire.start.description import Wanted
 from sumwire.start.errors import PlaceError
-from sumwire.start.place import WAIT_S, Place, Source, job_for
+from sumwire.start.job_request import JobRequest
+from sumwire.start.rank_placement import WAIT_S, RankPlacement, Source, job_for
 from sumwire.start.rendezvous import fresh
 from sumwire.training.node import AnyJob, Node, NodeJob
 
@@ -72,7 +72,7 @@ def init(
     """
     check_options(options)
     _enter_group()
-    source = Source(service, job, aggregator, address, Wanted(bits=bits), wait_s)
+    source = Source(service, job, aggregator, address, JobRequest(bits=bits), wait_s)
     store = dist.distributed_c10d._get_default_store()
     check = options.get("fallback") != "always"
     place = job_for(store, dist.get_rank(), dist.get_world_size(), source, check=check, timeout=default_timeout())
@@ -120,7 +120,7 @@ def _backend() -> str:
     return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
 
 
-def _job_of(place: Place, options: dict[str, Any]) -> AnyJob:
+def _job_of(place: RankPlacement, options: dict[str, Any]) -> AnyJob:
     def of_worker() -> Job | None:
         return Job(place.config, ranks=place.workers(), **options) if place.is_worker else None
 
@@ -146,7 +146,7 @@ def _close_at_exit(job: AnyJob) -> None:
     job.on_close(lambda: atexit.unregister(close))
 
 
-def _say(place: Place, job: AnyJob, *, quiet: bool) -> None:
+def _say(place: RankPlacement, job: AnyJob, *, quiet: bool) -> None:
     config = place.config
     sizes = sorted({len(node) for node in place.nodes})
     shared = "" if sizes == [1] else f", {'-'.join(map(str, sizes))} ranks each"

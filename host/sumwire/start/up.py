@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import signal
@@ -16,29 +17,129 @@ from types import FrameType
 from typing import Any, Final
 
 from nativelib import UntrustedError, programs
+from sumwire_protocol import constants as p4
+from sumwire_protocol.logs.forms import Form, add_option
 from sumwire_protocol.outside import OutsideError, json_of
 
 from sumwire.config import parse_job
 from sumwire.config.job_config import ThcParameters
-from sumwire.start.child import Say
-from sumwire.start.description import completed, public, source_towards
-from sumwire.start.errors import StartError
-from sumwire.start.keeping import Program, keep
-from sumwire.start.programs import Up, plan
-from sumwire.start.service import PORT, serving
+from sumwire.start import addresses, job_request, supervisor
+from sumwire.start.addresses import source_towards
+from sumwire.start.errors import ServiceError, StartError
+from sumwire.start.job_request import complete_job_file, public
+from sumwire.start.programs import Rack, UpOptions, host_names, plan
+from sumwire.start.service import PORT, Service, serving
+from sumwire.start.supervisor import AggregatorCommand, Say, keep
 
+_BITS: Final = (1, 2, 3, 4)
 CONTROLLER: Final = "sumwire-controller"
 _COMMAND_S: Final = 120.0
 _EVERY_ADDRESS: Final = "0.0.0.0"
 
 
-def up(options: Up, say: Say) -> None:
+def add_options(start: argparse.ArgumentParser) -> None:
+    """Add the options of `sumwire up` to a parser."""
+    start.add_argument(
+        "--hosts",
+        type=host_names,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="HOST,HOST",
+        help="the workers, one a server",
+    )
+    start.add_argument(
+        "--tree", type=int, metavar="N", help="divide the hosts among N aggregators, the leaves, below a root"
+    )
+    start.add_argument(
+        "--rack",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="[LEAF=]HOST,HOST",
+        help="the hosts of one leaf, and its server (default: one of them); once for each leaf, in place of --hosts",
+    )
+    start.add_argument("--bits", type=int, choices=_BITS, metavar="N", help="of THC's indices, 1 to 4 (default: 4)")
+    start.add_argument("--name", default=job_request.DEFAULT_NAME, help="of the job (default: %(default)s)")
+    start.add_argument("--number", type=int, default=job_request.DEFAULT_NUMBER, help="of the job (default: 1)")
+    start.add_argument(
+        "--gbit", type=float, default=job_request.DEFAULT_GBIT, help="rate of a worker's link (default: %(default)g)"
+    )
+    start.add_argument(
+        "--rtt-ms",
+        type=float,
+        default=job_request.DEFAULT_RTT_MS,
+        metavar="MS",
+        help="round trip to the aggregator (default: %(default)g)",
+    )
+    start.add_argument(
+        "--worker-port",
+        type=int,
+        default=p4.SUMWIRE_PORT,
+        metavar="PORT",
+        help="the workers' first UDP port, for a second job on the same servers (default: %(default)s)",
+    )
+    start.add_argument(
+        "--aggregator", metavar="ADDRESS", help="the aggregator's, or the root's (default: this machine's)"
+    )
+    start.add_argument(
+        "--ssh",
+        nargs="?",
+        const="",
+        metavar="[USER@]HOST",
+        help="start the aggregator there; in a tree also each leaf on its server, and without HOST these alone",
+    )
+    start.add_argument(
+        "--remote-command",
+        default=supervisor.REMOTE_COMMAND,
+        metavar="COMMAND",
+        help="with --ssh (default: %(default)s)",
+    )
+    start.add_argument(
+        "--listen",
+        type=_listen,
+        metavar="ADDRESS[:PORT]",
+        help=f"where the job is served (default: this machine's address, {PORT})",
+    )
+    start.add_argument(
+        "--switches",
+        type=Path,
+        metavar="FILE",
+        help="apply the job of this name in a controller's configuration to its switches, without an aggregator",
+    )
+    add_option(start)
+
+
+def chosen(options: argparse.Namespace) -> UpOptions:
+    """Return the options of `up` from parsed arguments."""
+    request = job_request.JobRequest(
+        options.name, options.number, options.bits, options.gbit, options.rtt_ms, options.worker_port
+    )
+    # Another version, on another machine, may not know the option.
+    logging = ("--log-format", "json") if options.log_format is Form.JSON else ()
+    hosts = tuple(host for some in options.hosts for host in some)
+    racks = tuple(Rack.parse(words) for words in options.rack)
+    return UpOptions(
+        hosts, request, racks, options.tree, options.aggregator, options.ssh, options.remote_command, options.listen,
+        options.switches, logging,
+    )  # fmt: skip
+
+
+def _listen(text: str) -> tuple[str, int]:
+    try:
+        at = Service.parse(text)
+        return addresses.address_of(at.host), at.port
+    except ServiceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def up(options: UpOptions, say: Say) -> None:
     """Run until Ctrl-C or SIGTERM. ``say`` gets lines for people.
 
     Raises ServiceError, StartError, UsageError and ConfigError.
     """
     ready, say = threading.Event(), _line_by_line(say)
-    programs: list[Program] = []
+    programs: list[AggregatorCommand] = []
     if options.switches is not None:
         job = _switches(options, options.switches, say)
         ready.set()
@@ -117,18 +218,18 @@ def _own_address(job: Mapping[str, Any]) -> str:
     return source_towards(str(job["addresses"][0]["ip"]))
 
 
-def _switches(options: Up, file: Path, say: Say) -> dict[str, Any]:
+def _switches(options: UpOptions, file: Path, say: Say) -> dict[str, Any]:
     """Apply a configuration, and return its job."""
     if options.racks or options.leaves is not None:
         raise StartError(f"--tree, --rack: the switches of {file} may have a tree of their own: leave both out")
     say(f"applying {file}")
     _controller("apply", str(file))
-    text = _controller("job-file", "--job", options.wanted.name, str(file))
+    text = _controller("job-file", "--job", options.request.name, str(file))
     try:
         job = json_of(text)
     except OutsideError as error:
         raise StartError(f"{CONTROLLER} job-file wrote no job ({error}): install the same version of both") from error
-    return completed(public(job), where=str(file))
+    return complete_job_file(public(job), where=str(file))
 
 
 def _controller_here() -> str:

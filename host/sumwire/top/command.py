@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from sumwire_protocol.ending import Ending
 
-from sumwire.top.endpoints import endpoints
 from sumwire.top.picture import Picture, picture
-from sumwire.top.scrape import Scraper
+from sumwire.top.scrape import Scraper, endpoints
 
 try:
     from rich.console import Console
@@ -27,8 +26,8 @@ except ImportError as error:
 
 
 @dataclass(frozen=True)
-class Options:
-    """``words`` and ``port`` name the endpoints (:mod:`sumwire.top.endpoints`). ``once``: show one picture, with all
+class TopOptions:
+    """``words`` and ``port`` name the endpoints (:mod:`sumwire.top.scrape`). ``once``: show one picture, with all
     its rows, and end. ``as_json``: print one JSON object for each picture."""
 
     words: Sequence[str]
@@ -38,8 +37,8 @@ class Options:
     as_json: bool = False
 
 
-def run(options: Options, console: Console | None = None) -> None:
-    """Until Ctrl-C or SIGTERM; the terminal is then as it was before. Raises UsageError."""
+def run(options: TopOptions, console: Console | None = None) -> None:
+    """Show pictures until Ctrl-C or SIGTERM, and restore the terminal. Raises UsageError."""
     with Scraper(endpoints(options.words, options.port)) as scraper, Ending() as ending:
         pictures = _pictures(scraper, options.interval_s, ending)
         if options.once:
@@ -64,7 +63,7 @@ def _pictures(scraper: Scraper, interval_s: float, ending: Ending) -> Iterator[P
         before = now
 
 
-def _show(one: Picture, options: Options, console: Console) -> None:
+def _show(one: Picture, options: TopOptions, console: Console) -> None:
     if options.as_json:
         console.out(json.dumps(one.as_dict()), highlight=False)
     else:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What two scrapes, one after the other, say of workers, switches and ports. Pure: neither network nor terminal."""
+"""Computes the state and rates of workers, switches and ports from two scrapes. Uses neither network nor terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DIGITS_MOST: Final = 5
 
 
 @dataclass(frozen=True)
-class Worker:
+class WorkerRow:
     """A worker of a job. Rates are per second between the scrapes, ``None`` before the second one; other counts are
     since its start. ``share``: of the time that it is in operations, waiting included. ``waiting``: chunks are in
     flight, and since the scrape before no operation has ended, and nothing was sent but copies and questions."""
@@ -54,7 +54,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Switch:
+class SwitchRow:
     """A switch or aggregator, as one endpoint tells of it. ``refused``: packets by reject reason, where there are any.
 
     ``dropped``: packets that virtual queues dropped, cut or marked, by decision and drop class.
@@ -73,7 +73,7 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Port:
+class PortRow:
     """A port of a soft switch; bytes per second. ``dropped``: frames by cause, where there are any."""
 
     endpoint: str
@@ -89,9 +89,9 @@ class Port:
 class Picture:
     """Everything at one moment. ``silent``: why endpoints say nothing, by endpoint."""
 
-    workers: tuple[Worker, ...]
-    switches: tuple[Switch, ...]
-    ports: tuple[Port, ...]
+    workers: tuple[WorkerRow, ...]
+    switches: tuple[SwitchRow, ...]
+    ports: tuple[PortRow, ...]
     silent: dict[str, str]
     endpoints: int
 
@@ -143,13 +143,13 @@ def picture(now: Sequence[Scrape], before: Sequence[Scrape] = ()) -> Picture:
     )
 
 
-def _workers(pair: _Two) -> Iterator[Worker]:
+def _workers(pair: _Two) -> Iterator[WorkerRow]:
     for info in pair.rows(names.JOB_INFO):
         own = {"sumwire_job": info["sumwire_job"], "worker": info["worker"]}
         causes = [{**own, "cause": cause} for cause in ("quick", "timeout")]
         resent = [pair.rate(names.RESENT, **one) for one in causes]
         share = pair.rate(names.OPERATION_S, **own)
-        yield Worker(
+        yield WorkerRow(
             endpoint=pair.endpoint,
             job=escaped(info["sumwire_job"]),
             name=escaped(info["name"]),
@@ -189,7 +189,7 @@ def _sum(values: Sequence[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _marked(workers: Sequence[Worker]) -> Iterator[Worker]:
+def _marked(workers: Sequence[WorkerRow]) -> Iterator[WorkerRow]:
     """With the straggler of each job marked: the one that all others spend more of their time in operations than."""
     for _, of_job in groupby(workers, key=lambda one: (one.name, one.job)):
         group = list(of_job)
@@ -200,7 +200,7 @@ def _marked(workers: Sequence[Worker]) -> Iterator[Worker]:
         yield from (replace(one, straggler=one.worker == late) for one in group)
 
 
-def _switches(pair: _Two) -> Iterator[Switch]:
+def _switches(pair: _Two) -> Iterator[SwitchRow]:
     told = [row["switch"] for metric in (names.UP, names.VERDICTS) for row in pair.rows(metric)]
     for name in dict.fromkeys(told):
         up, in_sync = pair.value(names.UP, switch=name), pair.value(names.IN_SYNC, switch=name)
@@ -210,7 +210,7 @@ def _switches(pair: _Two) -> Iterator[Switch]:
             if row["switch"] == name
         }
         refused = _counts(pair, names.REFUSED, name)
-        yield Switch(
+        yield SwitchRow(
             endpoint=pair.endpoint,
             switch=escaped(name),
             up=up is None or bool(up),
@@ -244,14 +244,14 @@ def _decisions(counted: Sequence[tuple[Mapping[str, str], int]]) -> dict[str, in
     return dict(sorted(found.items()))
 
 
-def _ports(pair: _Two) -> Iterator[Port]:
+def _ports(pair: _Two) -> Iterator[PortRow]:
     for row in pair.rows(names.PORT_SENT_BYTES):
         dropped = [
             (one["cause"], pair.count(names.PORT_DROPPED, **one))
             for one in pair.rows(names.PORT_DROPPED)
             if (one["switch"], one["port"]) == (row["switch"], row["port"])
         ]
-        yield Port(
+        yield PortRow(
             endpoint=pair.endpoint,
             switch=escaped(row["switch"]),
             port=escaped(row["port"]),

@@ -1,23 +1,29 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads metrics from endpoints, all at the same time."""
+"""Finds the endpoints that serve metrics, and reads them all at the same time. Used by `command`.
+
+Endpoints come from words of a command line, a job file, or a list of targets in the format of Prometheus.
+"""
 
 from __future__ import annotations
 
 import http.client
 import math
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from sumwire_protocol.outside import escaped
+from sumwire_protocol.outside import OutsideError, bounded_text, escaped, json_of, shown
 from sumwire_protocol.watch import metrics
 from sumwire_protocol.watch.place import ONLOOKER
 from sumwire_protocol.web.asking import get
 
-from sumwire.errors import UsageError
+from sumwire.config import parse_job
+from sumwire.errors import ConfigError, UsageError
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
@@ -27,18 +33,25 @@ except ImportError as error:
     ) from error
 
 _TIMEOUT_S: Final = 1.0
-# The largest switch has a tenth.
+# The largest switch serves a tenth of it.
 _BYTES_MOST: Final = 1 << 20
 _LINE_MOST: Final = 4096
 _THREADS_MOST: Final = 16
 _LABELS: Final = {metric.served: {*metric.labels} for metric in metrics.metrics()}
 
 Labels = tuple[tuple[str, str], ...]
+# The port that a job file's hosts are asked at, unless another one is given.
+DEFAULT_PORT: Final = 9464
+_LOOPBACK: Final = "127.0.0.1"
+_WORD: Final = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9.-]{0,252}):)?(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+_PORT_MOST: Final = (1 << 16) - 1
+_MOST: Final = 1024
+_CURE: Final = "give [ADDRESS:]PORT, [ADDRESS:]PORT-PORT, a job file, or a list of targets"
 
 
 @dataclass(frozen=True)
 class Scrape:
-    """What an endpoint said at ``at``, seconds of a monotonic clock. ``error``: why it said nothing.
+    """The answer of an endpoint at ``at``, seconds of a monotonic clock. ``error``: why there is none.
 
     ``values``: by a metric's name as it is served, and by its labels, sorted.
     """
@@ -99,3 +112,51 @@ def parsed(text: str) -> dict[str, dict[Labels, float]]:
     except LookupError as error:  # the parser's, for labels without a name
         raise ValueError("is no text of Prometheus") from error
     return found
+
+
+def endpoints(words: Sequence[str], port: int = DEFAULT_PORT) -> list[str]:
+    """ADDRESS:PORT of each endpoint that the words name, each once, in their order.
+
+    A word is [ADDRESS:]PORT, [ADDRESS:]PORT-PORT for several ports, or a file: a job file, whose hosts and aggregator
+    serve metrics at ``port``, or a list of targets in JSON as Prometheus reads it (file_sd_configs).
+    Raises UsageError, ConfigError.
+    """
+    found = dict.fromkeys(place for word in words for place in _of(word, port))
+    if not 0 < len(found) <= _MOST:
+        raise UsageError(f"{len(found)} endpoints to read metrics from: must be 1 to {_MOST}; {_CURE}")
+    return list(found)
+
+
+def _of(word: str, port: int) -> Iterator[str]:
+    match = _WORD.fullmatch(word)
+    if match is None:
+        yield from _in_file(Path(word), port)
+        return
+    address, first, last = match[1] or _LOOPBACK, int(match[2]), int(match[3] or match[2])
+    if not 0 < first <= last <= _PORT_MOST:
+        raise UsageError(f"endpoint {shown(word)}: must have ports of 1..{_PORT_MOST}, the lower one first; {_CURE}")
+    yield from (f"{address}:{number}" for number in range(first, last + 1))
+
+
+def _in_file(path: Path, port: int) -> Iterator[str]:
+    try:
+        content = json_of(bounded_text(path, _BYTES_MOST))
+    except (OSError, OutsideError) as error:
+        told = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"endpoint {shown(str(path))}: is no port, and as a file: {told}; {_CURE}") from error
+    if isinstance(content, dict):
+        config = parse_job(content, 0, where=str(path))
+        addresses = dict.fromkeys(one.ip for one in config.addresses)
+        yield from (f"{ip}:{port}" for ip in (*addresses, *dict.fromkeys(one.aggregator for one in config.addresses)))
+    else:
+        yield from _targets(content, path)
+
+
+def _targets(groups: Any, path: Path) -> Iterator[str]:
+    for group in groups if isinstance(groups, list) else ():
+        for target in group.get("targets", ()) if isinstance(group, dict) else ():
+            match = _WORD.fullmatch(target) if isinstance(target, str) else None
+            if match is None or not match[1] or match[3] or not 0 < int(match[2]) <= _PORT_MOST:
+                rule = "must be ADDRESS:PORT"
+                raise ConfigError("targets", target, rule, where=str(path), cure="write each target so")
+            yield str(target)

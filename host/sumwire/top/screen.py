@@ -13,7 +13,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from sumwire.top.picture import Picture, Port, Switch, Worker
+from sumwire.top.picture import Picture, PortRow, SwitchRow, WorkerRow
 
 # From this width on there are more columns, and longer bars.
 WIDE: Final = 120
@@ -101,7 +101,7 @@ def _head(picture: Picture, when: str) -> Text:
     return text
 
 
-def _of_job(picture: Picture, worker: Worker) -> int:
+def _of_job(picture: Picture, worker: WorkerRow) -> int:
     return sum((one.name, one.job) == (worker.name, worker.job) for one in picture.workers)
 
 
@@ -115,7 +115,7 @@ def _sections(picture: Picture, wide: bool) -> list[_Section]:
     ]
 
 
-def _workers(workers: Sequence[Worker], wide: bool) -> _Section:
+def _workers(workers: Sequence[WorkerRow], wide: bool) -> _Section:
     columns = [("worker", True), ("sent/s", True), ("of line", False), ("got/s", True), ("op/s", True)]
     columns += [("in op", True), ("flying", True), ("resent/s", True), ("left out", True), ("state", False)]
     if wide:
@@ -135,7 +135,7 @@ def _workers(workers: Sequence[Worker], wide: bool) -> _Section:
     return section
 
 
-def _state(worker: Worker) -> Text:
+def _state(worker: WorkerRow) -> Text:
     if worker.fallen_back:
         return Text("fall-back", _BAD)
     if worker.waiting:
@@ -143,7 +143,7 @@ def _state(worker: Worker) -> Text:
     return Text("straggler", _NOTE) if worker.straggler else Text("ok")
 
 
-def _switches(switches: Sequence[Switch]) -> _Section:
+def _switches(switches: Sequence[SwitchRow]) -> _Section:
     columns = [("switch", False), ("admitted/s", True), ("results/s", True), ("repeated/s", True)]
     section = _Section("switches", [*columns, ("refused/s", True), ("endpoint", False), ("state", False)])
     for one in switches:
@@ -155,7 +155,7 @@ def _switches(switches: Sequence[Switch]) -> _Section:
     return section
 
 
-def _refused(switches: Sequence[Switch]) -> _Section:
+def _refused(switches: Sequence[SwitchRow]) -> _Section:
     section = _Section("reasons", [("switch", False), ("refused or dropped", False), ("packets", True)])
     counted = [(count, one.switch, f"refused: {why}") for one in switches for why, count in one.refused.items()]
     counted += [(count, one.switch, f"queue: {why}") for one in switches for why, count in one.dropped.items()]
@@ -164,7 +164,7 @@ def _refused(switches: Sequence[Switch]) -> _Section:
     return section
 
 
-def _ports(ports: Sequence[Port], wide: bool) -> _Section:
+def _ports(ports: Sequence[PortRow], wide: bool) -> _Section:
     columns = [("switch", False), ("port", True), ("in/s", True), ("of line", False), ("out/s", True)]
     section = _Section("ports", [*columns, ("of line", False), ("lost frames", False)])
     for number, one in enumerate(ports):

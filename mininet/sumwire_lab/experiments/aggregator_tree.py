@@ -29,8 +29,8 @@ import sumwire
 import torch
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
-from sumwire.start import child
-from sumwire.start.description import Wanted, described, described_tree
+from sumwire.start import supervisor
+from sumwire.start.job_request import JobRequest, job_file_for, tree_job_file
 
 from sumwire_lab.experiments.loopback import forked
 
@@ -59,8 +59,8 @@ def measured(workers: int, leaves: int, turns: int) -> dict[str, Any]:
     hosts = [f"{_PREFIX}.{1 + worker}" for worker in range(workers)]
     by_leaf = {f"{_PREFIX}.{200 + leaf}": hosts[leaf::leaves] for leaf in range(leaves)}
     shapes = {
-        "flat": described(hosts, _ROOT, Wanted()),
-        "tree": described_tree(by_leaf, _ROOT, Wanted()),
+        "flat": job_file_for(hosts, _ROOT, JobRequest()),
+        "tree": tree_job_file(by_leaf, _ROOT, JobRequest()),
     }
     took: dict[str, list[dict[str, _Taken]]] = {shape: [] for shape in shapes}
     results: dict[str, set[str]] = {way: set() for way in WAYS}
@@ -123,8 +123,8 @@ def _one(
         for place in places:
             inside = ["ip", "netns", "exec", namespace] if place == _ROOT else []
             at = ["--at", place] if len(places) > 1 else []
-            command = [*inside, *child.here(*at, "--log-level", "warning")]
-            running.append(stack.enter_context(child.started(command, job, lambda _: None)).pid)
+            command = [*inside, *supervisor.here(*at, "--log-level", "warning")]
+            running.append(stack.enter_context(supervisor.started(command, job, lambda _: None)).pid)
 
     def watch() -> None:
         taken.update(_watched(running[0], interface, meet))

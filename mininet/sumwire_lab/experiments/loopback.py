@@ -31,8 +31,8 @@ from sumwire.job.agreement import Agreement
 from sumwire.job.control import Control
 from sumwire.job.kept_results import KeptResults
 from sumwire.optim import Outer
-from sumwire.start import child
-from sumwire.start.description import Wanted, described
+from sumwire.start import supervisor
+from sumwire.start.job_request import JobRequest, job_file_for
 from sumwire.start.service import serving
 from sumwire.training.precision import Precision
 from sumwire.transport.stats import JobStats
@@ -126,7 +126,7 @@ def _network(first: int) -> str:
 
 
 def _aggregator(job: dict[str, Any], stack: ExitStack) -> None:
-    stack.enter_context(child.Aggregator(child.here("--log-level", "warning"), job, lambda _: None))
+    stack.enter_context(supervisor.Aggregator(supervisor.here("--log-level", "warning"), job, lambda _: None))
 
 
 # -- final losses ------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def _sent(nodes: int, ranks: int, workers: int) -> list[int]:
     """Bytes that each rank has sent."""
     network = _network(4)
     aggregator = f"{network}.250"
-    job = described([f"{network}.{1 + worker}" for worker in range(workers)], aggregator, Wanted())
+    job = job_file_for([f"{network}.{1 + worker}" for worker in range(workers)], aggregator, JobRequest())
 
     def reduced(rank: int, service: str) -> int:
         with sumwire.init(service, quiet=True) as mine:

@@ -17,7 +17,7 @@ from sumwire.codec.tables import ThcTable, for_workers
 from sumwire.codec.thc_wide import wide_codec
 from sumwire.config import parse_job
 from sumwire.config.jobfile import FORMAT
-from sumwire.start.description import Wanted, described
+from sumwire.start.job_request import JobRequest, job_file_for
 from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P, SUM_MAX
 
 from sumwire_lab.bench.thc_variants import train_variant
@@ -169,7 +169,7 @@ def _by_hand(workers: int) -> ThcTable:
 
 def _by_up(workers: int) -> ThcTable:
     """That of a job by `sumwire up`, and of one by `sumwire.init(aggregator="rank0")`."""
-    return _of_job_file(described(_hosts(workers), _SERVER, Wanted()))
+    return _of_job_file(job_file_for(_hosts(workers), _SERVER, JobRequest()))
 
 
 def _hosts(workers: int) -> list[str]:

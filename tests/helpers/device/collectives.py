@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from helpers.device.common import LENGTH, Net, alone, batch, flat_gradient
 from helpers.device.sharded import whole_gradient
-from sumwire.backend.options import Options
+from sumwire.backend.jobs import Options
 from torch import Tensor
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import DeviceMesh

@@ -20,7 +20,7 @@ import torch
 from helpers.aggregator.served import every_op_mapping, serving
 from helpers.transport.udp_bridge import addresses
 from sumwire.start import service
-from sumwire.start.description import Wanted, described
+from sumwire.start.job_request import JobRequest, job_file_for
 
 DEVICE: Final = os.environ.get("SUMWIRE_TEST_DEVICE", "cuda")
 RANKS: Final = 2
@@ -48,7 +48,7 @@ def every_op(folder: Path) -> Iterator[dict[str, Any]]:
 def of_two_nodes() -> Iterator[dict[str, Any]]:
     """The options of `sumwire.init` for ranks that share two workers, while the aggregator runs."""
     aggregator, ips = addresses(2)
-    description = described(ips, aggregator, Wanted())
+    description = job_file_for(ips, aggregator, JobRequest())
     with serving(description), service.serving(description, aggregator, 0) as port:
         yield {"service": f"{aggregator}:{port}"}
 

@@ -15,7 +15,7 @@ import sumwire
 import torch
 import torch.distributed as dist
 from helpers.logs import Line, logged
-from sumwire.backend.options import Options
+from sumwire.backend.jobs import Options
 from sumwire.errors import SumwireError
 from torch import Tensor
 

@@ -26,15 +26,14 @@ import sumwire
 import torch
 import torch.distributed as dist
 from helpers.waiting import until
-from sumwire.backend.choice import Way
-from sumwire.backend.network import Network, Ranked, Reduction, opener, reduced
+from sumwire.backend.network import GroupRank, Network, ReduceRoute, Reduction, opener, reduced
 from sumwire.config import parse_job
 from sumwire.dlcp import Lanes
 from sumwire.job.gloo_group import Ranks
 from sumwire.job.joining import join
 from sumwire.multihop.bounded_ring import BoundedRing
 from sumwire.multihop.neighbours import Neighbours
-from sumwire.start.child import Aggregator
+from sumwire.start.supervisor import Aggregator
 from sumwire.systems.system import AcpSystem
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState
@@ -161,9 +160,9 @@ def acp(rank: int, mapping: Mapping, _place: Path) -> Thing:
 def network(rank: int, mapping: Mapping, place: Path) -> Thing:
     """The backend's way through a job of its own."""
     store = dist.FileStore(str(place / "store"), 2)
-    ranked = Ranked(store, rank, 2, timedelta(seconds=LONG_S))
+    ranked = GroupRank(store, rank, [0, 1], 2, timedelta(seconds=LONG_S))
     made = Network("test", opener(parse_job(mapping, rank), ranked))
-    what = Reduction(Way.FLOATS, "AVG", "4bit")
+    what = Reduction(ReduceRoute.FLOATS, "AVG", "4bit")
 
     def use() -> None:
         x = torch.ones(100)

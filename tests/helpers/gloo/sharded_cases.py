@@ -18,7 +18,7 @@ from helpers.gloo.parallel_cases import WIDTH, batch, flat, net, whole
 from helpers.gloo.state_cases import checkpoints, same
 from helpers.transport.udp_bridge import SILENCE_S
 from sumwire.sharded import ShardedState, attach, gather
-from sumwire.sharded.state import Exchange
+from sumwire.sharded.state import UnitExchange
 from sumwire.training.node import AnyJob
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -160,7 +160,7 @@ def of_dtypes(rank: int, nodes: int | None, reduce: str, overlap: bool) -> dict[
     deferred: list[bool] = []
     exchange = state.exchange
 
-    def noted(one: Exchange, *, later: bool = False) -> None:
+    def noted(one: UnitExchange, *, later: bool = False) -> None:
         deferred.append(later)
         exchange(one, later=later)
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from helpers.gloo.ddp_cases import Net, flat_grads
 from helpers.transport.udp_bridge import SILENCE_S
 from sumwire.errors import SumwireError
-from sumwire.start import place
+from sumwire.start import rank_placement
 from sumwire.training.node import AnyJob, Node, NodeJob
 from torch.nn.parallel import DistributedDataParallel
 
@@ -89,7 +89,7 @@ def raised_beside_another_version(rank: int, options: dict[str, Any]) -> str:
     """As :func:`raised`, with another version of sumwire on the last rank."""
     with contextlib.ExitStack() as stack:
         if rank == dist.get_world_size() - 1:
-            stack.enter_context(mock.patch.object(place, "__version__", "0.0.9"))
+            stack.enter_context(mock.patch.object(rank_placement, "__version__", "0.0.9"))
         return raised(rank, options)
 
 

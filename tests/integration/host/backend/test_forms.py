@@ -13,7 +13,7 @@ from helpers.gloo import backend_cases
 from helpers.gloo.ranks import Ranks
 from helpers.logs import of
 from helpers.transport.udp_bridge import addresses, job_mapping
-from sumwire.start.description import Wanted, described
+from sumwire.start.job_request import JobRequest, job_file_for
 from sumwire.start.service import serving
 from sumwire_protocol.logs.events import Event
 
@@ -45,7 +45,7 @@ def test_a_backend_for_tensors_of_processors(tmp_path: Path, form: str) -> None:
 def test_the_job_of_a_service(tmp_path: Path) -> None:
     """One rank knows where it is, by its environment. Another one has no job file either."""
     aggregator, ips = addresses(RANKS)
-    description = described(ips, aggregator, Wanted())
+    description = job_file_for(ips, aggregator, JobRequest())
     with (
         aggregator_serving(description),
         serving(description, aggregator, 0) as port,

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 from golden import packets as golden
-from helpers.see import pcaps, truth
-from simulate.capture import Capture, lossy_tree, play_captured
+from helpers.see import on_links, pcaps, truth
+from simulate.capture import Capture, Crossing, lossy_tree, play_captured
 from sumwire import cli
-from sumwire.see import live
+from sumwire.see import captures
 
 MARK = b"seen once"
 CHUNKS = int(os.environ.get("SUMWIRE_SEE_CHUNKS", "40"))
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def test_errors_say_what_to_do(words: list[str], says: str, capsys: pytest.Captu
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_loopback_device_shows_each_packet_once() -> None:
-    done = threading.Event()
+    done = threading.PacketEvent()
 
     def send() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -109,7 +110,7 @@ def test_a_loopback_device_shows_each_packet_once() -> None:
     sending = threading.Thread(target=send)
     sending.start()
     try:
-        ours = (frame.data for frame in live.frames_of("lo") if frame.data[42 : 42 + len(MARK)] == MARK)
+        ours = (frame.data for frame in captures.frames_of("lo") if frame.data[42 : 42 + len(MARK)] == MARK)
         seen = list(itertools.islice(ours, 10))
     finally:
         done.set()
@@ -120,3 +121,30 @@ def test_a_loopback_device_shows_each_packet_once() -> None:
 def test_it_needs_no_torch() -> None:
     code = "import sys; from sumwire import cli; cli.main(['decode', '/dev/null']); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+def interface(end: str) -> str:
+    """As the lab would call the end."""
+    return end.replace("-eth", "-p") if "-eth" in end else f"sw1234-{end}"
+
+
+def known(crossing: Crossing) -> tuple[str, str, bytes, int]:
+    names = (interface(end).removesuffix("-eth") for end in (crossing.source, crossing.target))
+    return (*names, crossing.frame, min(crossing.arrived, 1))
+
+
+def test_losses_of_a_run_from_its_captures(tmp_path: Path) -> None:
+    capture, _ = play_captured(lossy_tree(3, 1024 * 20, drop=0.05))
+    links = sorted({tuple(sorted((one.source, one.target))) for one in capture.crossings})
+    for end in {end for link in links for end in link}:
+        frames = [(one.at_s, one.frame) for one in capture.in_order() if one.end == end]
+        (tmp_path / f"{interface(end)}.pcap").write_bytes(pcaps.pcap(frames))
+    found = on_links.capture_of([(interface(one), interface(other)) for one, other in links], tmp_path)
+    assert len(found.seen) == len(capture.seen)
+    wanted = Counter(known(one) for one in capture.crossings)
+    assert sum(count for (*_, arrived), count in wanted.items() if not arrived) > 10
+    told = Counter(
+        (one.source.removesuffix("-eth"), one.target.removesuffix("-eth"), one.frame, min(one.arrived, 1))
+        for one in found.crossings
+    )
+    assert told == wanted

@@ -15,7 +15,7 @@ from helpers.aggregator.served import serving as aggregator_serving
 from helpers.gloo import sharded_cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import addresses
-from sumwire.start.description import Wanted, described
+from sumwire.start.job_request import JobRequest, job_file_for
 from sumwire.start.service import serving
 
 RANKS = 4
@@ -28,7 +28,7 @@ MOST, LEAST, EXACT = 0.03, 0.003, 1e-9
 def job_of(ranks: Ranks, hosts: int, **options: Any) -> Iterator[None]:
     """A job of so many machines, open on all ranks."""
     aggregator, ips = addresses(hosts)
-    description = described(ips, aggregator, Wanted())
+    description = job_file_for(ips, aggregator, JobRequest())
     with ExitStack() as stack:
         if options.get("fallback") != "always":
             stack.enter_context(aggregator_serving(description))

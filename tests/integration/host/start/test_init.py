@@ -20,7 +20,7 @@ from helpers.aggregator.served import serving as aggregator_serving
 from helpers.gloo import start_cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import addresses
-from sumwire.start.description import Wanted, described
+from sumwire.start.job_request import JobRequest, job_file_for
 from sumwire.start.service import serving
 
 RANKS = 4
@@ -35,7 +35,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
 
 def job_of(hosts: int) -> dict[str, Any]:
     aggregator, ips = addresses(hosts)
-    return described(ips, aggregator, Wanted())
+    return job_file_for(ips, aggregator, JobRequest())
 
 
 @contextmanager
@@ -220,7 +220,7 @@ def test_a_job_file(ranks: Ranks, tmp_path: Path) -> None:
     aggregator, ips = addresses(2)
     brief = {"format": 3, "name": "by hand", "job": 5, "aggregator": aggregator, "hosts": ips}
     (tmp_path / "job.json").write_text(json.dumps(brief))
-    with aggregator_serving(described(ips, aggregator, Wanted(number=5))):
+    with aggregator_serving(job_file_for(ips, aggregator, JobRequest(number=5))):
         assert_mean(ranks.run(start_cases.reduced, {"job": str(tmp_path / "job.json")}))
 
 

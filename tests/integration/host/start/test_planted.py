@@ -19,7 +19,7 @@ NAMES = ("sumwire", "numpy", "torch", "multiprocessing", "sumwire_controller", "
 MARK = 'import os, sys\nopen(os.environ["MARK"], "a").write(f"{__name__} {os.getuid()} {sys.orig_argv}\\n")\n'
 RANK0 = """
 
-from sumwire.start.child import Aggregator, here
+from sumwire.start.supervisor import Aggregator, here
 aggregator = Aggregator(here(), {}, print)
 while not aggregator.has_ended: pass
 """
@@ -97,9 +97,9 @@ def test_an_ssh_and_a_compiler_on_path(shared: Path) -> None:
         (shared / name).chmod(0o755)
     code = """
 from nativelib import NativeError, find_compiler
-from sumwire.start import child, up
+from sumwire.start import supervisor, up
 from sumwire.start.errors import StartError
-ssh = lambda: child.Aggregator(child.by_ssh("b", "sumwire-aggregator"), {}, print)
+ssh = lambda: supervisor.Aggregator(supervisor.by_ssh("b", "sumwire-aggregator"), {}, print)
 for each in (ssh, find_compiler, lambda: up._controller("apply", "x.yaml")):
     try: each()
     except (NativeError, StartError) as error: print(error)

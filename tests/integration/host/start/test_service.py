@@ -19,18 +19,17 @@ import pytest
 from helpers.transport.udp_bridge import addresses
 from sumwire.config import jobfile, parse_job
 from sumwire.errors import ConfigError
-from sumwire.start import fetch, reach, service
-from sumwire.start.description import Wanted, described
+from sumwire.start import connectivity, service
+from sumwire.start.addresses import own_addresses
 from sumwire.start.errors import AbsentServiceError, ReachError, ServiceError
-from sumwire.start.fetch import Service
-from sumwire.start.interfaces import own_addresses
-from sumwire.start.service import PROBE, serving
+from sumwire.start.job_request import JobRequest, job_file_for
+from sumwire.start.service import PROBE, Service, serving
 
 
 @pytest.fixture(scope="module")
 def job() -> dict[str, Any]:
     aggregator, ips = addresses(2)
-    return described(ips, aggregator, Wanted())
+    return job_file_for(ips, aggregator, JobRequest())
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +154,7 @@ def test_a_second_job_of_a_script(job: dict[str, Any]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first:
         first.bind((config.own_address.ip, config.own_address.udp_port))
         with pytest.raises(ReachError, match=r"must be closed first: job\.close\(\); another program .* `ss -ulnp`"):
-            reach.check(config)
+            connectivity.check(config)
 
 
 def test_an_address_of_another_machine(job: dict[str, Any]) -> None:
@@ -220,16 +219,16 @@ def test_a_service_that_comes_later(job: dict[str, Any]) -> None:
 
 def test_a_service_at_another_address_of_the_machine(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """MASTER_ADDR is in one network of it, and the job's hosts are in another."""
-    monkeypatch.setattr(fetch, "own_addresses", lambda: ["127.0.0.1", "127.0.0.91", "127.0.0.92"])
+    monkeypatch.setattr(service, "own_addresses", lambda: ["127.0.0.1", "127.0.0.91", "127.0.0.92"])
     with serving(job, "127.0.0.92", 0) as port:
-        places = fetch.beside(f"127.0.0.1:{port}")
+        places = service.beside(f"127.0.0.1:{port}")
         assert [one.host for one in places] == ["127.0.0.1", "127.0.0.91", "127.0.0.92"]
-        assert fetch.first_of(places, 0, pytest.fail) == (Service("127.0.0.92", port), job)
+        assert service.first_of(places, 0, pytest.fail) == (Service("127.0.0.92", port), job)
     said: list[str] = []
     with pytest.raises(AbsentServiceError, match=r"no service at http://127\.0\.0\.1:"):
-        fetch.first_of(places, 0.1, said.append)
+        service.first_of(places, 0.1, said.append)
     assert "waits up to 0.1 s, also at 127.0.0.91, 127.0.0.92: no service" in said[0]
-    assert [one.host for one in fetch.beside("192.0.2.77")] == ["192.0.2.77"], "another machine's addresses"
+    assert [one.host for one in service.beside("192.0.2.77")] == ["192.0.2.77"], "another machine's addresses"
 
 
 def test_what_answers_gives_a_terminal_no_orders() -> None:

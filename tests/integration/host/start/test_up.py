@@ -27,7 +27,7 @@ from helpers.transport.udp_bridge import addresses, run_workers
 from sumwire import cli
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
-from sumwire.start.fetch import Service
+from sumwire.start.service import Service
 from sumwire_protocol.logs.events import Event
 
 PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "native"))

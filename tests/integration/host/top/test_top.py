@@ -23,7 +23,7 @@ from helpers.docs import pages
 from sumwire.cli import main
 from sumwire.errors import ConfigError, UsageError
 from sumwire.top import command
-from sumwire.top.endpoints import endpoints
+from sumwire.top.scrape import endpoints
 from sumwire_protocol.watch import metrics
 from sumwire_protocol.watch.metrics import Reading
 from sumwire_protocol.watch.place import Place
@@ -120,7 +120,7 @@ def test_the_page_s_commands_name_endpoints(tmp_path: Path, monkeypatch: pytest.
     Path("digits.json").write_text(json.dumps({**BRIEF, "name": "digits"}))
     Path("targets.json").write_text(json.dumps([{"targets": ["h1:9401"]}]))
     [block] = [block for block in pages.blocks("") if block.name == "watch.md: Top"]
-    asked: list[command.Options] = []
+    asked: list[command.TopOptions] = []
     monkeypatch.setattr(command, "run", asked.append)
     for line in block.text.splitlines():
         assert main(shlex.split(line, comments=True)[1:]) == 0

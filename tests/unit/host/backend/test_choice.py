@@ -11,11 +11,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from helpers.transport.udp_bridge import configs, job_mapping
-from sumwire.backend.choice import Way, op_of, possible, wants_network
-from sumwire.backend.delegated import CALLS
 from sumwire.backend.group import SumwireGroup
-from sumwire.backend.options import Options
-from sumwire.backend.seats import Seat, seat_of
+from sumwire.backend.inner_group import CALLS
+from sumwire.backend.jobs import LaneWorker, Options, map_rank
+from sumwire.backend.network import ReduceRoute, op_of, possible, route_of
 from sumwire.config import Lane
 from sumwire.errors import UsageError
 
@@ -30,9 +29,9 @@ def config(workers: int, lanes: int = 1) -> Any:
 @pytest.mark.parametrize(
     ("ranks", "rank", "world", "seat"),
     [
-        ([0, 1], 1, 2, Seat(1, 0)),
-        ([0, 2], 1, 4, Seat(1, 0)),
-        ([1, 3], 0, 4, Seat(0, 1)),
+        ([0, 1], 1, 2, LaneWorker(1, 0)),
+        ([0, 2], 1, 4, LaneWorker(1, 0)),
+        ([1, 3], 0, 4, LaneWorker(0, 1)),
         ([0, 1], 0, 4, None),
         ([2, 3], 0, 4, None),
         ([0, 1, 2, 3], 3, 4, None),
@@ -41,29 +40,29 @@ def config(workers: int, lanes: int = 1) -> Any:
     ],
     ids=["all", "lane 0", "lane 1", "one node", "the other node", "more than workers", "uneven", "too few lanes"],
 )
-def test_seats(ranks: list[int], rank: int, world: int, seat: Seat | None) -> None:
+def test_seats(ranks: list[int], rank: int, world: int, seat: LaneWorker | None) -> None:
     """A job of two workers and two lanes."""
-    assert seat_of(config(2, 2), ranks, rank, world) == seat
+    assert map_rank(config(2, 2), ranks, rank, world) == seat
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype", "values", "precision", "way"),
+    ("op", "dtype", "values", "precision", "route"),
     [
-        (SUM, torch.float32, 4096, "4bit", Way.FLOATS),
-        (AVG, torch.bfloat16, 5000, "1bit", Way.FLOATS),
-        (SUM, torch.float32, 4095, "4bit", Way.BENEATH),
-        (SUM, torch.float32, 4096, "exact", Way.BENEATH),
-        (SUM, torch.float64, 4096, "4bit", Way.BENEATH),
-        (PRODUCT, torch.float32, 4096, "4bit", Way.BENEATH),
-        (SUM, torch.int32, 4096, "exact", Way.INTEGERS),
-        (SUM, torch.int64, 4096, "4bit", Way.BENEATH),
-        (AVG, torch.int32, 4096, "4bit", Way.BENEATH),
-        (MAX, torch.float32, 4096, "exact", Way.EXTREME),
-        (MAX, torch.float16, 4096, "4bit", Way.BENEATH),
+        (SUM, torch.float32, 4096, "4bit", ReduceRoute.FLOATS),
+        (AVG, torch.bfloat16, 5000, "1bit", ReduceRoute.FLOATS),
+        (SUM, torch.float32, 4095, "4bit", ReduceRoute.INNER),
+        (SUM, torch.float32, 4096, "exact", ReduceRoute.INNER),
+        (SUM, torch.float64, 4096, "4bit", ReduceRoute.INNER),
+        (PRODUCT, torch.float32, 4096, "4bit", ReduceRoute.INNER),
+        (SUM, torch.int32, 4096, "exact", ReduceRoute.INTEGERS),
+        (SUM, torch.int64, 4096, "4bit", ReduceRoute.INNER),
+        (AVG, torch.int32, 4096, "4bit", ReduceRoute.INNER),
+        (MAX, torch.float32, 4096, "exact", ReduceRoute.EXTREME),
+        (MAX, torch.float16, 4096, "4bit", ReduceRoute.INNER),
     ],
 )
-def test_ways(op: str, dtype: torch.dtype, values: int, precision: Any, way: Way) -> None:
-    assert wants_network(op, dtype, values, Options(precision=precision)) is way
+def test_ways(op: str, dtype: torch.dtype, values: int, precision: Any, route: ReduceRoute) -> None:
+    assert route_of(op, dtype, values, Options(precision=precision)) is route
 
 
 def test_names_of_operations() -> None:
@@ -73,10 +72,10 @@ def test_names_of_operations() -> None:
 
 def test_a_job_without_the_op_or_with_a_quorum_is_not_exact() -> None:
     whole = config(4)
-    assert possible(Way.INTEGERS, whole)
-    assert not possible(Way.INTEGERS, replace(whole, ops=("thc", "max32")))
-    assert not possible(Way.EXTREME, replace(whole, quorum=3))
-    assert possible(Way.FLOATS, replace(whole, quorum=3))
+    assert possible(ReduceRoute.INTEGERS, whole)
+    assert not possible(ReduceRoute.INTEGERS, replace(whole, ops=("thc", "max32")))
+    assert not possible(ReduceRoute.EXTREME, replace(whole, quorum=3))
+    assert possible(ReduceRoute.FLOATS, replace(whole, quorum=3))
 
 
 def test_the_environment_chooses_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:

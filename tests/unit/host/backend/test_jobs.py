@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.backend import jobs
-from sumwire.backend.options import Options
+from sumwire.backend.jobs import Options
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
 from sumwire.training.node import NodeJob

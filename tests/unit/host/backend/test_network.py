@@ -8,12 +8,17 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
+import pytest
 import torch
+from sumwire.backend.inner_group import agree_on_count
 from sumwire.backend.network import Network
+from sumwire.backend.work import JointWork, NetworkWork
 from sumwire.job.job import Job
 from sumwire.training.comm_thread import CommThread
 from torch import Tensor
+from torch.futures import Future
 
 
 class Caller(Job):
@@ -79,3 +84,26 @@ def test_calls_on_the_callers_job_are_in_one_order_with_those_of_its_hooks() -> 
     assert hook.submit(lambda: network.submit(lambda _: [x], x.device).wait()).wait() == [x]
     network.close()
     hook.close()
+
+
+def test_what_needs_no_wait_has_no_work() -> None:
+    """NCCL returns None for a call that is not asynchronous."""
+    done: Future[list[torch.Tensor]] = Future()
+    done.set_result([torch.ones(1)])
+    joint = JointWork([None, NetworkWork(done), None])
+    assert joint.wait()
+    assert joint.is_completed()
+    assert joint.get_future().wait() == [torch.ones(1)]
+    assert JointWork([None]).wait()
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [("2.4.1", 1), ("2.9.1+cpu", 1), ("2.14.1", 1), ("2.15.0+cu132", 0), ("2.16.0", 0)]
+)
+def test_no_version_of_torch_warns_of_a_number_to_count_from(
+    version: str, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+    backend = Mock()
+    agree_on_count(backend)
+    assert backend._set_sequence_number_for_group.call_count == told

@@ -13,14 +13,14 @@ import pytest
 from helpers.transport.udp_bridge import job_mapping
 from sumwire.config import JobConfig, parse_job
 from sumwire.doctor import controller, findings, machine, switch
-from sumwire.doctor.asking import Answers
 from sumwire.doctor.findings import Finding
-from sumwire.doctor.place import Place
+from sumwire.doctor.machine import NetworkPlace
+from sumwire.doctor.switch import SwitchAnswers
 from sumwire.transport.switch_answers import SwitchState
 from sumwire_protocol import constants as p4
 
-NEAR = Place(True, True, "eth0")
-GATEWAY = Place(True, True, "eth0", "192.0.2.1")
+NEAR = NetworkPlace(True, True, "eth0")
+GATEWAY = NetworkPlace(True, True, "eth0", "192.0.2.1")
 
 
 @pytest.fixture(autouse=True)
@@ -40,13 +40,13 @@ def _state(config: JobConfig, **other: Any) -> SwitchState:
     return SwitchState(**{**given, **other})
 
 
-def _bad(config: JobConfig, answers: Answers, place: Place = NEAR) -> dict[str, str]:
+def _bad(config: JobConfig, answers: SwitchAnswers, place: NetworkPlace = NEAR) -> dict[str, str]:
     found = switch.judged(config, answers, place)
     return {one.name: f"{one.text} -> {one.cure}" for one in found if one.state == findings.BAD}
 
 
 def test_all_is_well(config: JobConfig) -> None:
-    answers = Answers(_state(config), times_s=[0.001, 0.003, 0.002], long_passes=True, long_bytes=572)
+    answers = SwitchAnswers(_state(config), times_s=[0.001, 0.003, 0.002], long_passes=True, long_bytes=572)
     found = {one.name: one for one in switch.judged(config, answers, NEAR)}
     assert {one.state for one in found.values()} == {findings.GOOD}
     assert "after 2.00 ms (at best 1.00 ms)" in found["switch"].text
@@ -58,38 +58,42 @@ def test_all_is_well(config: JobConfig) -> None:
     [({"revision": 1}, "program", "revision 1"), ({"digest": 5}, "table", "00000005")],
 )
 def test_a_switch_that_differs(config: JobConfig, other: dict[str, int], name: str, words: str) -> None:
-    bad = _bad(config, Answers(_state(config, **other), times_s=[0.001], long_passes=True))
+    bad = _bad(config, SwitchAnswers(_state(config, **other), times_s=[0.001], long_passes=True))
     assert list(bad) == [name] and words in bad[name] and "apply" in bad[name]
 
 
 @pytest.mark.parametrize("reason", [p4.REJECT_JOB, p4.REJECT_PORT, p4.REJECT_ADDRESS, p4.REJECT_WORKER, p4.REJECT_TAG])
 def test_a_refusal_says_the_switchs_own_reason(config: JobConfig, reason: int) -> None:
-    bad = _bad(config, Answers(refused=reason, long_passes=True))
+    bad = _bad(config, SwitchAnswers(refused=reason, long_passes=True))
     assert list(bad) == ["admission"] and "apply" in bad["admission"]
 
 
 def test_a_refused_port_is_well_where_a_run_has_the_right_one(config: JobConfig) -> None:
-    assert _bad(config, Answers(refused=p4.REJECT_UDP_PORT, long_passes=True, own_port=False)) == {}
-    assert list(_bad(config, Answers(refused=p4.REJECT_UDP_PORT, long_passes=True))) == ["admission"]
+    assert _bad(config, SwitchAnswers(refused=p4.REJECT_UDP_PORT, long_passes=True, own_port=False)) == {}
+    assert list(_bad(config, SwitchAnswers(refused=p4.REJECT_UDP_PORT, long_passes=True))) == ["admission"]
 
 
 def test_long_packets_that_vanish(config: JobConfig) -> None:
-    bad = _bad(config, Answers(_state(config), times_s=[0.1], long_passes=False, long_bytes=572))
+    bad = _bad(config, SwitchAnswers(_state(config), times_s=[0.1], long_passes=False, long_bytes=572))
     assert list(bad) == ["width"] and "ip link set dev DEVICE mtu" in bad["width"]
 
 
 @pytest.mark.parametrize(
     ("answers", "name", "words"),
     [
-        (Answers(failure=OSError(errno.EPERM, "x")), "firewall", "drops what is sent"),
-        (Answers(watched=True, seen_out=True, seen_in=True), "firewall", "answers arrive, and this host's firewall"),
-        (Answers(watched=True), "firewall", "does not leave this host"),
-        (Answers(watched=True, seen_out=True), "switch", "has no entries yet"),
-        (Answers(), "switch", "a firewall on the way"),
-        (Answers(failure=OSError(errno.ECONNREFUSED, "x")), "switch", "start sumwire-aggregator"),
+        (SwitchAnswers(failure=OSError(errno.EPERM, "x")), "firewall", "drops what is sent"),
+        (
+            SwitchAnswers(watched=True, seen_out=True, seen_in=True),
+            "firewall",
+            "answers arrive, and this host's firewall",
+        ),
+        (SwitchAnswers(watched=True), "firewall", "does not leave this host"),
+        (SwitchAnswers(watched=True, seen_out=True), "switch", "has no entries yet"),
+        (SwitchAnswers(), "switch", "a firewall on the way"),
+        (SwitchAnswers(failure=OSError(errno.ECONNREFUSED, "x")), "switch", "start sumwire-aggregator"),
     ],
 )
-def test_silence(config: JobConfig, answers: Answers, name: str, words: str) -> None:
+def test_silence(config: JobConfig, answers: SwitchAnswers, name: str, words: str) -> None:
     bad = _bad(config, answers)
     assert list(bad) == [name] and words in bad[name]
 
@@ -106,7 +110,7 @@ def test_silence(config: JobConfig, answers: Answers, name: str, words: str) -> 
     ],
 )
 def test_silence_and_arp(
-    config: JobConfig, monkeypatch: pytest.MonkeyPatch, state: str, place: Place, at: str, name: str, words: str
+    config: JobConfig, monkeypatch: pytest.MonkeyPatch, state: str, place: NetworkPlace, at: str, name: str, words: str
 ) -> None:
     """What ARP says of the next address on the way tells a dead gateway and a wrong device from a dead switch."""
     place = place if place.hop else replace(place, hop=config.aggregator)
@@ -115,12 +119,12 @@ def test_silence_and_arp(
         switch, "words_of", lambda command: json.dumps([{"state": [state]}]) if command == asked else ""
     )
     monkeypatch.setattr(switch, "devices_of", lambda address: [(at, ["UP"])])
-    bad = _bad(config, Answers(watched=True, seen_out=state not in ("FAILED", "INCOMPLETE")), place)
+    bad = _bad(config, SwitchAnswers(watched=True, seen_out=state not in ("FAILED", "INCOMPLETE")), place)
     assert list(bad) == [name] and words in bad[name]
 
 
 def test_a_narrow_device_is_named_once(config: JobConfig) -> None:
-    answers = Answers(_state(config), times_s=[0.1], long_passes=False, long_bytes=572)
+    answers = SwitchAnswers(_state(config), times_s=[0.1], long_passes=False, long_bytes=572)
     assert _bad(config, answers, replace(NEAR, narrow=True)) == {}
 
 
@@ -129,7 +133,7 @@ def test_a_firewalls_rules_are_shown(config: JobConfig, monkeypatch: pytest.Monk
         "table inet t {\n type filter hook input priority 0; policy drop;\n tcp dport 22 drop\n udp sport 21335 drop\n}"
     )
     monkeypatch.setattr(switch, "words_of", lambda command: rules if command[0] == "nft" else None)
-    text = _bad(config, Answers(watched=True, seen_out=True, seen_in=True))["firewall"]
+    text = _bad(config, SwitchAnswers(watched=True, seen_out=True, seen_in=True))["firewall"]
     assert "udp sport 21335 drop" in text and "dport 22" not in text
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from sumwire.sharded.state import Exchange, ShardedState, Unit
+from sumwire.sharded.state import ShardedState, Unit, UnitExchange
 from torch import Tensor
 
 PATIENCE_S = 30.0
@@ -54,7 +54,7 @@ def backward(state: ShardedState, units: list[Unit]) -> None:
 
 def exchange(state: ShardedState, unit: Unit, gradient: Tensor) -> None:
     into = gradient.clone()
-    state.exchange(Exchange(unit, gradient.clone(), into, into.copy_), later=True)
+    state.exchange(UnitExchange(unit, gradient.clone(), into, into.copy_), later=True)
 
 
 def test_the_next_shards_are_gathered_meanwhile() -> None:

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 import sumwire
+import torch
 import torch.distributed as dist
 from helpers.logs import events_of
 from sumwire.errors import UsageError
-from sumwire.start import attach
+from sumwire.start import attach, script
 from sumwire.start.attach import Attachment, reason_for_nothing
 from sumwire.training.ddp import check_ranks
 from sumwire_protocol.logs.events import Event
@@ -131,3 +132,13 @@ def test_a_model_over_some_of_the_jobs_ranks_is_refused(monkeypatch: pytest.Monk
     job: Any = FakeJob()
     with pytest.raises(UsageError, match=r"over ranks \[1, 3\], and a job of 4 ranks: .* leave out process_group"):
         Attachment().attach(model) if by_framework else check_ranks(model, job)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "nccl", "backend"),
+    [(True, True, "cpu:gloo,cuda:nccl"), (True, False, "gloo"), (False, True, "gloo"), (False, False, "gloo")],
+)
+def test_nccl_only_where_torch_has_it(monkeypatch: pytest.MonkeyPatch, cuda: bool, nccl: bool, backend: str) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: nccl)
+    assert script._backend() == backend

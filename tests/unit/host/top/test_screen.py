@@ -11,12 +11,14 @@ from dataclasses import replace
 import pytest
 from helpers.paths import ROOT
 from rich.console import Console
-from sumwire.top.picture import Picture, Port, Switch, Worker
+from sumwire.top.picture import Picture, PortRow, SwitchRow, WorkerRow
 from sumwire.top.screen import Screen
 
-WORKER = Worker("10.0.0.1:9464", "7", "digits", 0, 1.1e6, 2.2e6, 12.5e6, 3.0, 0.95, 17, 1.5, 42, 0, 3, False, 0)
-SWITCH = Switch("10.0.0.9:9464", "s1", True, None, 5213.0, 1303.0, 2.0, {"token": 4}, 0.5, {"drop tagged class 3": 12})
-PORT = Port("10.0.0.9:9464", "s1", "1", 1.1e6, 2.2e6, 12.5e6, {})
+WORKER = WorkerRow("10.0.0.1:9464", "7", "digits", 0, 1.1e6, 2.2e6, 12.5e6, 3.0, 0.95, 17, 1.5, 42, 0, 3, False, 0)
+SWITCH = SwitchRow(
+    "10.0.0.9:9464", "s1", True, None, 5213.0, 1303.0, 2.0, {"token": 4}, 0.5, {"drop tagged class 3": 12}
+)
+PORT = PortRow("10.0.0.9:9464", "s1", "1", 1.1e6, 2.2e6, 12.5e6, {})
 SILENT = {"10.0.0.8:9464": "Connection refused"}
 
 

@@ -8,9 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from sumwire.start import child, keeping
+from sumwire.start import supervisor
 from sumwire.start.errors import StartError
-from sumwire.start.keeping import Program, keep
+from sumwire.start.supervisor import AggregatorCommand, keep
 
 # Odd starts serve and end, even ones do not get so far: their server is not there.
 SCRIPT = """echo start >> "$0.starts"
@@ -20,7 +20,7 @@ if [ $(($(wc -l < "$0.starts") % 2)) = 1 ]; then echo ready: here; else echo No 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "_WAITS_S", (0.0,) * 4)
+    monkeypatch.setattr(supervisor, "_WAITS_S", (0.0,) * 4)
 
 
 def test_one_that_has_served_is_tried_again(tmp_path: Path) -> None:
@@ -28,21 +28,21 @@ def test_one_that_has_served_is_tried_again(tmp_path: Path) -> None:
     script, said = tmp_path / "aggregator", list[str]()
     script.write_text(SCRIPT)
     with pytest.raises(StartError, match=r"the aggregator 10\.0\.2\.1 has ended 4 times; see its lines above"):
-        keep([Program(["sh", str(script)], "10.0.2.1")], {}, said.append, threading.Event())
+        keep([AggregatorCommand(["sh", str(script)], "10.0.2.1")], {}, said.append, threading.Event())
     assert said.count("10.0.2.1: ready: here") == said.count("10.0.2.1: No route to host") == 2
 
 
 def test_one_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even starts neither become ready nor end before they are told to."""
-    monkeypatch.setattr(child, "_READY_S", 0.5)
+    monkeypatch.setattr(supervisor, "_READY_S", 0.5)
     script, said = tmp_path / "aggregator", list[str]()
     script.write_text(SCRIPT.replace("exit 255", "cat > /dev/null"))
     with pytest.raises(StartError, match=r"the aggregator 10\.0\.2\.1 has ended 4 times; see its lines above"):
-        keep([Program(["sh", str(script)], "10.0.2.1")], {}, said.append, threading.Event())
+        keep([AggregatorCommand(["sh", str(script)], "10.0.2.1")], {}, said.append, threading.Event())
     assert "the aggregator 10.0.2.1 is not ready; the next one starts in 0 s" in said
     assert said.count("10.0.2.1: ready: here") == said.count("10.0.2.1: No route to host") == 2
 
 
 def test_one_that_never_served_is_told_at_once() -> None:
     with pytest.raises(StartError, match=r"^10\.0\.2\.1: the aggregator has ended: No route; mend that"):
-        keep([Program(["sh", "-c", "echo No route"], "10.0.2.1")], {}, lambda _: None, threading.Event())
+        keep([AggregatorCommand(["sh", "-c", "echo No route"], "10.0.2.1")], {}, lambda _: None, threading.Event())

@@ -14,14 +14,14 @@ from golden import packets as golden
 from golden.packets import Host, Packet, udp_frame
 from helpers.see import pcaps
 from sumwire.errors import CaptureError
-from sumwire.see import lives, show
+from sumwire.see import show, timeline
 from sumwire.see.captures import CaptureReader, Frame
-from sumwire.see.following import Event
-from sumwire.see.packets import Counts, packets_of
+from sumwire.see.packets import CaptureCounts, packets_of
+from sumwire.see.timeline import PacketEvent, PacketFilter, Timelines
 
 WORKER = Host(1, bytes.fromhex("020000000001"), bytes([10, 0, 0, 1]))
 SWITCH = Host(2, bytes.fromhex("020000000009"), bytes([10, 0, 0, 9]))
-ALL = lives.Filter()
+ALL = PacketFilter()
 SENT = Packet(golden.CONTRIBUTE, ops.SUM32, 7, 2, 1, 1, 3, 0, 0, 8, 4, 6, payload=bytes(1024), token=5)
 COPY = SENT._replace(flags=golden.RESYNC)
 RESULT = SENT._replace(kind=golden.RESULT, count=2, contributors=3)
@@ -37,21 +37,21 @@ def _frame(packet: Packet) -> bytes:
     return udp_frame(*((WORKER, SWITCH) if up else (SWITCH, WORKER)), packet.encode())
 
 
-def _story(seen: Iterable[tuple[float, str, Packet]], wanted: lives.Filter = ALL) -> lives.Story:
+def _timelines(seen: Iterable[tuple[float, str, Packet]], wanted: PacketFilter = ALL) -> Timelines:
     """Packets in milliseconds, at points."""
     data = pcaps.pcapng((at_ms / 1000, point, _frame(packet)) for at_ms, point, packet in seen)
-    return lives.read([("run", CaptureReader(io.BytesIO(data), "run"))], wanted)
+    return timeline.read([("run", CaptureReader(io.BytesIO(data), "run"))], wanted)
 
 
-def _events(story: lives.Story) -> list[list[str]]:
-    return [[event.what for event in life.events] for life in story.lives.values()]
+def _events(timelines: Timelines) -> list[list[str]]:
+    return [[event.what for event in life.events] for life in timelines.chunks.values()]
 
 
 def test_a_lost_contribution_is_sent_again_and_answered() -> None:
-    story = _story([(0, "h1", SENT), (2, "h1", COPY), (3, "h1", RESULT), (4, "h1", RESULT)])
-    assert _events(story) == [["sent", "resent", "result", "result again"]]
-    (life,) = story.lives.values()
-    texts = [event["text"] for event in life.as_dict()["events"]]
+    timelines = _timelines([(0, "h1", SENT), (2, "h1", COPY), (3, "h1", RESULT), (4, "h1", RESULT)])
+    assert _events(timelines) == [["sent", "resent", "result", "result again"]]
+    (life,) = timelines.chunks.values()
+    texts = [show.event_as_dict(event)["text"] for event in life.events]
     assert texts == [
         "worker 1 (10.0.0.1) sends to 10.0.0.9",
         "worker 1 (10.0.0.1) sends copy 2, no answer for 2.000 ms [RESYNC]",
@@ -62,15 +62,17 @@ def test_a_lost_contribution_is_sent_again_and_answered() -> None:
 
 
 def test_an_answer_with_another_round_belongs_to_its_question() -> None:
-    story = _story(
+    timelines = _timelines(
         [(0, "h1", SENT), (1, "h1", STALE), (2, "h1", COPY), (3, "h1", REFUSED), (4, "h1", HELLO), (5, "h1", TOLD)]
     )
-    assert _events(story) == [["sent", "stale", "resent", "refused"], ["asked", "informed"]]
-    first, second = story.lives.values()
-    assert "too late: the slot is in round 9, after 1.000 ms" in first.as_dict()["events"][1]["text"]
-    assert first.as_dict()["events"][2]["text"].endswith("sends copy 2, the one before was answered [RESYNC]")
-    assert first.as_dict()["events"][3]["reason"] == "TOKEN"
-    assert second.as_dict()["events"][1]["text"].endswith("is told: round 57, workers 0, 2 are in, after 1.000 ms")
+    assert _events(timelines) == [["sent", "stale", "resent", "refused"], ["asked", "informed"]]
+    first, second = timelines.chunks.values()
+    assert "too late: the slot is in round 9, after 1.000 ms" in show.event_as_dict(first.events[1])["text"]
+    assert show.event_as_dict(first.events[2])["text"].endswith("sends copy 2, the one before was answered [RESYNC]")
+    assert show.event_as_dict(first.events[3])["reason"] == "TOKEN"
+    assert show.event_as_dict(second.events[1])["text"].endswith(
+        "is told: round 57, workers 0, 2 are in, after 1.000 ms"
+    )
 
 
 def test_what_one_end_of_a_link_saw_and_the_other_did_not_was_lost() -> None:
@@ -81,30 +83,35 @@ def test_what_one_end_of_a_link_saw_and_the_other_did_not_was_lost() -> None:
         (2.0, "h1", COPY), (2.1, "s1", COPY), (2.2, "s1", RESULT),
         (5.0, "h1", COPY), (5.1, "s1", COPY), (5.2, "s1", RESULT), (5.3, "h1", RESULT),
     ]  # fmt: skip
-    story = _story(seen)
-    life = next(iter(story.lives.values()))
+    timelines = _timelines(seen)
+    life = next(iter(timelines.chunks.values()))
     lost = [
         (event.point, event.seen.kind, round(event.at_s * 1000, 1)) for event in life.events if event.what == "lost"
     ]
     assert lost == [("h1", golden.CONTRIBUTE, 0.0), ("s1", golden.RESULT, 2.2)]
-    assert story.totals()["lost"] == 2
-    text = list(show.as_text(story, lives.Filter(troubled=True)))
+    assert timelines.totals()["lost"] == 2
+    text = list(show.as_text(timelines, PacketFilter(troubled=True)))
     assert "2 lost" in text[1] and "slot 3" not in "\n".join(text)
 
 
 def test_filters_choose_packets_and_chunks() -> None:
     other = SENT._replace(slot=3, chunk=7, worker=0, job=8)
     seen = [(0, "h1", SENT), (1, "h1", other), (2, "h1", COPY)]
-    for wanted in (lives.Filter(job=7), lives.Filter(worker=1), lives.Filter(slot=2), lives.Filter(chunk=6)):
-        assert _events(_story(seen, wanted)) == [["sent", "resent"]]
-    assert len(_story(seen, lives.Filter(troubled=True)).chosen(lives.Filter(troubled=True))) == 1
-    assert _events(_story(seen, lives.Filter(job=9))) == []
-    assert next(iter(show.as_text(_story([], ALL), ALL))).startswith("0 packets of Sumwire")
+    for wanted in (
+        PacketFilter(job=7),
+        PacketFilter(worker=1),
+        PacketFilter(slot=2),
+        PacketFilter(chunk=6),
+    ):
+        assert _events(_timelines(seen, wanted)) == [["sent", "resent"]]
+    assert len(_timelines(seen, PacketFilter(troubled=True)).chosen(PacketFilter(troubled=True))) == 1
+    assert _events(_timelines(seen, PacketFilter(job=9))) == []
+    assert next(iter(show.as_text(_timelines([], ALL), ALL))).startswith("0 packets of Sumwire")
 
 
 def test_a_capture_of_the_headers_alone_is_enough() -> None:
     """`tcpdump -s 80`."""
-    counts = Counts()
+    counts = CaptureCounts()
     (seen,) = packets_of(Frame(0.0, "", 1, _frame(SENT)[:80]), counts)
     assert (seen.token, seen.words, counts.behind) == (5, 8, 0)
 
@@ -118,36 +125,39 @@ def _train(packets: list[Packet], tag: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize("tag", [b"", b"\x25" * 8])
 def test_the_packets_of_a_train_are_told_one_by_one(tag: bytes) -> None:
-    counts = Counts()
+    counts = CaptureCounts()
     chunks = [SENT._replace(slot=slot, chunk=slot) for slot in range(5)]
     last = SENT._replace(slot=5, chunk=5, words=1, payload=bytes(128))
     found = packets_of(Frame(1.0, "h1", 1, _train([*chunks, last], tag)), counts)
     assert [(seen.slot, seen.words) for seen in found] == [(slot, 8) for slot in range(5)] + [(5, 1)]
     assert (counts.frames, counts.packets, counts.malformed, counts.behind) == (1, 6, 0, 0)
-    alone = [packets_of(Frame(1.0, "h1", 1, udp_frame(WORKER, SWITCH, one.encode() + tag)), Counts()) for one in chunks]
+    alone = [
+        packets_of(Frame(1.0, "h1", 1, udp_frame(WORKER, SWITCH, one.encode() + tag)), CaptureCounts())
+        for one in chunks
+    ]
     assert [seen.identity for seen in found[:5]] == [seen.identity for (seen,) in alone]
 
 
 def test_what_lies_behind_the_captured_bytes_of_a_train_is_counted() -> None:
     chunks = [SENT._replace(slot=slot, chunk=slot) for slot in range(5)]
     for kept, seen, behind in ((80, 1, 4), (42 + 1056 + 20, 1, 4), (42 + 1056 + 40, 2, 3), (42 + 5 * 1056, 5, 0)):
-        counts = Counts()
+        counts = CaptureCounts()
         assert len(packets_of(Frame(1.0, "", 1, _train(chunks)[:kept]), counts)) == seen
         assert (counts.packets, counts.behind, counts.malformed) == (seen, behind, 0)
     data = pcaps.pcap([(1.0, _train(chunks)[:80])])
-    story = lives.read([("run", CaptureReader(io.BytesIO(data), "run"))], ALL)
-    assert "4 packets of trains were not captured: capture whole frames (tcpdump -s 0)" in list(show.summary(story))
+    timelines = timeline.read([("run", CaptureReader(io.BytesIO(data), "run"))], ALL)
+    assert "4 packets of trains were not captured: capture whole frames (tcpdump -s 0)" in list(show.summary(timelines))
 
 
 def test_bytes_behind_a_packet_that_are_none_make_it_malformed() -> None:
-    counts = Counts()
+    counts = CaptureCounts()
     for more in (b"\xff" * 1056, b"\x11" * 1056, SENT.encode()[:20]):
         packets_of(Frame(1.0, "", 1, udp_frame(WORKER, SWITCH, SENT.encode() + more)), counts)
     assert (counts.packets, counts.malformed) == (0, 3)
 
 
 def test_frames_of_others_and_malformed_ones_are_counted_apart() -> None:
-    counts = Counts()
+    counts = CaptureCounts()
     good = _frame(SENT)
     broken = bytearray(good)
     broken[42] = 0x11
@@ -164,11 +174,13 @@ def test_of_a_damaged_capture_the_beginning_is_told() -> None:
     whole = pcaps.pcap([(1.0, _frame(SENT)), (2.0, _frame(SENT._replace(slot=1)))])
     second = len(whole) - len(_frame(SENT)) - 8  # the second packet's length
     data = whole[:second] + b"\xff" * 4 + whole[second + 4 :]
-    story = lives.read([("run", CaptureReader(io.BytesIO(data), "run"))], ALL)
-    (told,) = [line for line in show.summary(story) if "damaged" in line]
-    assert story.counts.packets == 1 and told.startswith(f"run is damaged at byte {second + 8}: a packet of 4294967295")
+    timelines = timeline.read([("run", CaptureReader(io.BytesIO(data), "run"))], ALL)
+    (told,) = [line for line in show.summary(timelines) if "damaged" in line]
+    assert timelines.counts.packets == 1 and told.startswith(
+        f"run is damaged at byte {second + 8}: a packet of 4294967295"
+    )
     with pytest.raises(CaptureError, match="a packet of 4294967295"):
-        lives.read([("run", CaptureReader(io.BytesIO(data[:24] + data[second - 8 :]), "run"))], ALL)
+        timeline.read([("run", CaptureReader(io.BytesIO(data[:24] + data[second - 8 :]), "run"))], ALL)
 
 
 @pytest.mark.parametrize(
@@ -183,27 +195,27 @@ def test_of_a_damaged_capture_the_beginning_is_told() -> None:
     ],
 )
 def test_links_of_other_types(link: int, data: bytes) -> None:
-    (seen,) = packets_of(Frame(0.0, "any", link, data + _frame(SENT)[14:]), Counts())
+    (seen,) = packets_of(Frame(0.0, "any", link, data + _frame(SENT)[14:]), CaptureCounts())
     assert seen.point == ("any#7" if link == 276 else "any")
 
 
 def test_a_link_that_is_not_known_is_refused() -> None:
     with pytest.raises(CaptureError, match="type 147, known are"):
-        packets_of(Frame(0.0, "", 147, b""), Counts())
+        packets_of(Frame(0.0, "", 147, b""), CaptureCounts())
 
 
 def test_too_many_packets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lives, "PACKETS_MOST", 2)
+    monkeypatch.setattr(timeline, "PACKETS_MOST", 2)
     with pytest.raises(CaptureError, match="more than 2 packets of Sumwire"):
-        _story([(0, "h1", SENT)] * 3)
+        _timelines([(0, "h1", SENT)] * 3)
 
 
 def test_packets_are_told_as_they_come() -> None:
     frames = [Frame(at, "h1", 1, _frame(packet)) for at, packet in ((1.0, SENT), (1.5, COPY), (2.0, RESULT))]
     told: list[str] = []
 
-    def say(event: Event, began_s: float) -> None:
+    def say(event: PacketEvent, began_s: float) -> None:
         told.append(show.line(event, began_s).rpartition("  ")[2].strip())
 
-    show.follow(iter(frames), lives.Filter(troubled=True), say)
+    show.follow(iter(frames), PacketFilter(troubled=True), say)
     assert told == ["worker 1 (10.0.0.1) sends copy 2, no answer for 500.000 ms [RESYNC]"]

@@ -1,14 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""An aggregator as a child process, here or by ssh on another machine.
+"""Aggregators as child processes, here or by ssh on another machine; and their supervisor, which restarts them.
 
-It gets the job on its standard input, so no file is written. It ends with this process, also where that is killed.
+An aggregator gets the job on its standard input, so no file is written. It ends with this process, also if that is
+killed. `up` supervises the aggregators of a job; `rank_placement` starts one beside rank 0.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import queue
 import shlex
 import socket
@@ -16,7 +18,8 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from nativelib import UntrustedError, programs
@@ -29,7 +32,7 @@ from sumwire.lifecycle import Lifecycle
 from sumwire.start.errors import StartError
 
 Say = Callable[[str], object]
-# It may compile its kernels first.
+# An aggregator may compile its kernels first.
 _READY_S: Final = 120.0
 _END_S: Final = 5.0
 # A server that is off answers nothing, and ssh waits minutes for its TCP to give up; or for ever, once it is connected.
@@ -37,6 +40,13 @@ _CONNECT_S: Final = 10
 _ALIVE_S: Final = 5
 _TAIL: Final = 5
 REMOTE_COMMAND: Final = "sumwire-aggregator"
+# Seconds from the end of an aggregator to its restart, after each of several successive ends. Together 9 minutes, for a
+# server that is rebooted.
+_WAITS_S: Final = (0.0, 1.0, 5.0, *(30.0,) * 18)
+# An aggregator that has served this long resets the count.
+_LASTS_S: Final = _WAITS_S[-1]
+# How often an aggregator that is not ready yet is checked.
+_LOOK_S: Final = 1.0
 
 
 def here(*options: str) -> list[str]:
@@ -57,8 +67,8 @@ def by_ssh(host: str, command: str, *options: str) -> list[str]:
 
 
 def check_free(address: str, otherwise: str) -> None:
-    """Raises StartError if an aggregator could not listen at this address of this machine. ``otherwise``: what can be
-    done if the program that has the port shall stay."""
+    """Raise StartError if an aggregator cannot listen at this address of this machine. ``otherwise``: what to
+    do if the program that has the port is to stay."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             udp.bind((address, p4.SUMWIRE_PORT))
@@ -129,7 +139,7 @@ class Aggregator:
         return False
 
     def await_ready(self) -> None:
-        """Wait for it. Raises StartError as :meth:`is_ready`."""
+        """Wait until it is ready. Raises StartError as :meth:`is_ready` does."""
         while not self.is_ready():
             with contextlib.suppress(queue.Empty):
                 self._told.get(timeout=max(0.0, self._late_at - time.monotonic()))
@@ -192,3 +202,109 @@ def started(command: Sequence[str], description: Mapping[str, Any], say: Say) ->
         aggregator.close()
         raise
     return aggregator
+
+
+@dataclass(frozen=True)
+class AggregatorCommand:
+    """How an aggregator is started. ``address``: which one of a tree it is; empty for a single one."""
+
+    command: Sequence[str]
+    address: str = ""
+
+
+def keep(programs: Sequence[AggregatorCommand], job: Mapping[str, Any], say: Say, ready: threading.Event) -> None:
+    """Keep the aggregators running until the process is interrupted; then all end. ``ready`` is set while all serve.
+
+    Workers return to an aggregator that was started again, with empty slots. Raises StartError if one ends many
+    times in succession, and at once if one does not become ready at all. One that has served before is tried again for
+    9 minutes: its server may be starting.
+    """
+    changed: queue.SimpleQueue[None] = queue.SimpleQueue()
+    kept = [_Supervised(program, job, say, changed) for program in programs]
+    with _ended(kept):
+        while True:
+            now = time.monotonic()
+            due = min(one.look(now) for one in kept)
+            serving = all(one.is_serving for one in kept)
+            if serving and not ready.is_set():
+                ready.set()
+                if len(kept) > 1:
+                    say(f"all {len(kept)} aggregators are ready")
+            elif not serving:
+                ready.clear()
+            with contextlib.suppress(queue.Empty):
+                changed.get(timeout=None if due == math.inf else max(0.0, due - now))
+
+
+@contextlib.contextmanager
+def _ended(kept: Sequence[_Supervised]) -> Iterator[None]:
+    """End all running aggregators with the block."""
+    try:
+        yield
+    finally:
+        running = [one.running for one in kept if one.running is not None]
+        # Side by side: each may take some time, on another machine.
+        for aggregator in running:
+            aggregator.end()
+        for aggregator in running:
+            aggregator.close()
+
+
+class _Supervised:
+    """One aggregator that is kept running."""
+
+    def __init__(
+        self, program: AggregatorCommand, job: Mapping[str, Any], say: Say, changed: queue.SimpleQueue[None]
+    ) -> None:
+        self._program, self._job, self._changed = program, job, changed
+        self._say = say
+        self.running: Aggregator | None = None
+        self.is_serving = False
+        self._failures = 0
+        self._begins_at = -math.inf
+        self._served_from = math.inf
+        self._has_served = False
+
+    def look(self, now: float) -> float:
+        """Do what is due at ``now``, in seconds of the monotonic clock. Returns when the next look is due."""
+        if self.running is None and now >= self._begins_at:
+            self.running = Aggregator(self._program.command, self._job, self._tell, lambda: self._changed.put(None))
+        if self.running is None:
+            return self._begins_at
+        try:
+            if not self.is_serving and self.running.is_ready():
+                self.is_serving = self._has_served = True
+                self._served_from = now
+        except StartError as error:
+            if not self._has_served:
+                where = f"{self._program.address}: " if self._program.address else ""
+                raise StartError(f"{where}{error}") from error
+            # It has ended, or hangs. Its server may be starting.
+            self._note_end(self.running, now)
+            return now
+        if self.is_serving and self.running.has_ended:
+            self._note_end(self.running, now)
+            return now
+        return math.inf if self.is_serving else now + _LOOK_S
+
+    def _note_end(self, ended: Aggregator, now: float) -> None:
+        what = "has ended" if ended.has_ended else "is not ready"
+        ended.close()
+        self.running, self.is_serving = None, False
+        lasted = now - self._served_from >= _LASTS_S
+        self._served_from = math.inf
+        self._failures = 0 if lasted else self._failures + 1
+        if self._failures == len(_WAITS_S):
+            raise StartError(f"{self._name} has ended {self._failures} times; see its lines above, then start it again")
+        wait_s = _WAITS_S[self._failures]
+        self._say(f"{self._name} {what}; the next one starts in {wait_s:g} s")
+        self._begins_at = now + wait_s
+
+    @property
+    def _name(self) -> str:
+        return f"the aggregator {self._program.address}".rstrip()
+
+    def _tell(self, line: str) -> None:
+        """Say a line of the aggregator, with its address if there are several. A line of JSON is not changed."""
+        address = "" if line.startswith("{") else self._program.address
+        self._say(f"{address}: {line}" if address else line)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a worker and its aggregator reach each other, in both directions, before a job is made.
+"""Checks before a job is made that a worker and its aggregator reach each other, in both directions.
 
-The worker asks by HELLO from its own address and port. If no answer comes, a service can tell more: it sends a datagram
-to the worker.
+The worker sends HELLO from its own address and port. If no answer comes, a service can help to find the cause: it sends
+a datagram to the worker. Called by `rank_placement`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
 from sumwire.start.errors import ReachError, ServiceError
-from sumwire.start.fetch import Service
-from sumwire.start.service import PROBE
+from sumwire.start.service import PROBE, Service
 from sumwire.transport.switch_answers import hello_packet, is_hello_answer
 from sumwire.wire.packets import HEADER_BYTES, headers
 
@@ -32,7 +31,7 @@ _BYTES: Final = 2048
 
 
 def check(config: JobConfig, service: Service | None = None) -> None:
-    """Raises ReachError if the aggregator does not answer this worker, which says what could be found out."""
+    """Raise ReachError if the aggregator does not answer this worker. The message says what could be found out."""
     own = config.own_address
     with _socket_of(config) as udp:
         hello = hello_packet(config).tobytes()
@@ -65,7 +64,7 @@ def _socket_of(config: JobConfig) -> Iterator[socket.socket]:
 
 
 def _comes(udp: socket.socket, wait_s: float, config: JobConfig | None) -> bool:
-    """Whether an answer comes in time: to a HELLO of this worker, or, without ``config``, a service's probe."""
+    """Return True if an answer to this worker's HELLO comes in time, or, without ``config``, a service's probe."""
     end = time.monotonic() + wait_s
     while (left := end - time.monotonic()) > 0 and select.select([udp], [], [], left)[0]:
         try:
@@ -81,7 +80,7 @@ def _comes(udp: socket.socket, wait_s: float, config: JobConfig | None) -> bool:
 
 
 def _answers(config: JobConfig, content: bytes) -> bool:
-    """Whether the aggregator has said something to this worker's HELLO; a refusal too shows both directions."""
+    """Return True if a datagram answers this worker's HELLO. A refusal does too: it shows that both directions work."""
     if len(content) < HEADER_BYTES:
         return False
     record = headers(np.frombuffer(content[:HEADER_BYTES], np.uint8)[None])[0]

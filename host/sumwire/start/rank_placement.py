@@ -1,12 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which worker each rank is: the description of the job, and the machines that the ranks are on.
+"""Places ranks: which worker of a job each rank is, from the description of the job and the machines of the ranks.
 
 Rank 0 gets the description: from a job file, from a service, or by starting an aggregator beside itself. All ranks get
-it from the store. Each then tells which of the job's addresses are its machine's own. From that all of them compute
-the same plan: each machine's ranks are divided among its workers, in the order of their numbers.
+it from the store. Each rank then says which of the job's addresses its machine has. From that all of them compute the
+same plan: each machine's ranks are divided among its workers, in the order of their numbers.
 
 Example: two machines with four ranks each, and a job of two hosts: ranks 0 to 3 share worker 0, ranks 4 to 7 worker 1.
+
+:func:`job_for` is called by `sumwire.init()`, and :func:`find` by the backend "sumwire".
 """
 
 from __future__ import annotations
@@ -22,27 +24,21 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import torch.distributed as dist
 from sumwire_protocol import constants as p4
 from sumwire_protocol.logs.events import Event
 from sumwire_protocol.outside import OutsideError, bounded_text, json_of, shown
 from sumwire_protocol.version import __version__
 
 from sumwire.config import JobConfig, load_job, parse_job
-from sumwire.job.gloo_group import Ranks
-from sumwire.start import child, reach
-from sumwire.start.description import (
-    Wanted,
-    address_of,
-    completed,
-    described,
-    is_local,
-    public,
-    server_address,
-    source_towards,
-)
-from sumwire.start.errors import PlaceError, ServiceError
-from sumwire.start.fetch import Service, beside, first_of
+from sumwire.errors import SumwireError
+from sumwire.job.gloo_group import Ranks, default_timeout
+from sumwire.start import connectivity, supervisor
+from sumwire.start.addresses import address_of, is_local, server_address, source_towards
+from sumwire.start.errors import NotReadyError, PlaceError, ServiceError
+from sumwire.start.job_request import JobRequest, complete_job_file, job_file_for, public
 from sumwire.start.rendezvous import Rendezvous
+from sumwire.start.service import Service, beside, first_of
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -63,19 +59,19 @@ _FILE_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Source:
-    """Where the job is from, as this rank was told. ``service``: an address; ``job``: a job file; ``aggregator``:
-    "rank0" starts one there; ``address``: this machine's own, for "rank0". ``wanted``: what "rank0" makes. ``wait_s``:
-    seconds that a service has to come."""
+    """Where this rank was told to get the job from. ``service``: an address; ``job``: a job file; ``aggregator``:
+    "rank0" starts one there; ``address``: this machine's own, for "rank0". ``request``: the job that "rank0" makes.
+    ``wait_s``: seconds to wait for a service."""
 
     service: str | None = None
     job: str | Path | None = None
     aggregator: str | None = None
     address: str | None = None
-    wanted: Wanted = field(default_factory=Wanted)
+    request: JobRequest = field(default_factory=JobRequest)
     wait_s: float = WAIT_S
 
     def checked(self) -> Source:
-        """With what the environment says. Raises PlaceError."""
+        """Return it completed from the environment. Raises PlaceError."""
         if self.aggregator not in (None, RANK_0):
             raise PlaceError(f"aggregator = {shown(self.aggregator)}: must be 'rank0', or left out")
         given = [name for name in ("service", "job", "aggregator") if getattr(self, name) is not None]
@@ -87,17 +83,17 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Place:
-    """What this rank is. ``config``: of its node's worker. ``node``: the ranks that share the worker, which is the
-    first of them. ``nodes``: those of all workers, by worker. ``found``: where the job is from, in words.
-    ``aggregator``: that of rank 0, if it has started one."""
+class RankPlacement:
+    """The worker of this rank. ``config``: of that worker. ``node``: the ranks that share it; the first of them sends
+    and receives. ``nodes``: the ranks of every worker. ``found``: where the job is from, in words. ``aggregator``: the
+    one that rank 0 has started, if any."""
 
     config: JobConfig
     node: tuple[int, ...]
     nodes: tuple[tuple[int, ...], ...]
     found: str
     rendezvous: Rendezvous
-    aggregator: child.Aggregator | None = None
+    aggregator: supervisor.Aggregator | None = None
 
     @property
     def is_worker(self) -> bool:
@@ -105,7 +101,7 @@ class Place:
         return self.rendezvous.rank == self.node[0]
 
     def workers(self) -> Ranks:
-        """The ranks that are workers, for ``Job(config, ranks=...)``: a collective call of these alone."""
+        """The ranks that are workers, for ``Job(config, ranks=...)``: a collective call of those ranks alone."""
         return self.rendezvous.among(tuple(node[0] for node in self.nodes))
 
 
@@ -118,8 +114,8 @@ def job_for(
     each_rank: bool = False,
     check: bool = True,
     timeout: timedelta = _TIMEOUT,
-) -> Place:
-    """The worker of this rank: a collective call of all ranks, through their store. It needs no process group.
+) -> RankPlacement:
+    """Place this rank: a collective call of all ranks, through their store. It needs no process group.
 
     ``each_rank``: every rank must be a worker; else the ranks of a machine share the workers that it has. ``check``:
     the aggregator must answer each worker. Raises ServiceError, PlaceError, ReachError, StartError and ConfigError:
@@ -130,7 +126,7 @@ def job_for(
     told = _as_others_know(meeting.gather(meeting.telling(lambda: _own(chosen))))
     meeting.telling(lambda: check_versions([one.get("version", "an older one") for one in told]))
     meeting.telling(lambda: check_files([one["file"] for one in told], [one["service"] for one in told]))
-    aggregator: list[child.Aggregator] = []
+    aggregator: list[supervisor.Aggregator] = []
     try:
         mine = meeting.telling(lambda: _described(chosen, told, each_rank, aggregator)) if rank == 0 else None
         job = meeting.gather(mine)[0]
@@ -140,10 +136,10 @@ def job_for(
         nodes = meeting.telling(lambda: plan(machines, local, entries, each_rank=each_rank))
         node = next(number for number, members in enumerate(nodes) if rank in members)
         config = meeting.telling(lambda: _config(chosen, job["description"], node))
-        place = Place(config, nodes[node], nodes, job["found"], meeting, next(iter(aggregator), None))
+        place = RankPlacement(config, nodes[node], nodes, job["found"], meeting, next(iter(aggregator), None))
         service = Service.parse(job["service"]) if job["service"] else None
         if check and place.is_worker:
-            meeting.telling(lambda: reach.check(config, service))
+            meeting.telling(lambda: connectivity.check(config, service))
         meeting.gather(None)
     except BaseException:
         for one in aggregator:
@@ -153,13 +149,13 @@ def job_for(
 
 
 def _machine(boot: str = "/proc/sys/kernel/random/boot_id", network: str = "/proc/self/ns/net") -> str:
-    """What ranks of one machine have in common, and of one network namespace: a container is a machine too."""
+    """An identifier of this machine and network namespace: a container is a machine too."""
     return f"{Path(boot).read_text().strip()}/{Path(network).stat().st_ino}"
 
 
 def _own(source: Source) -> dict[str, Any]:
     """What a rank tells the others. ``file``: whether it has a job file. ``master``: the address of rank 0's machine as
-    this one knows it, "" if unknown."""
+    this machine resolves it, "" if unknown."""
     master = _master()
     return {
         "machine": _machine(),
@@ -172,7 +168,7 @@ def _own(source: Source) -> dict[str, Any]:
 
 
 def check_versions(versions: Sequence[str]) -> None:
-    """Of sumwire, by rank. Raises PlaceError if they differ: workers must compute the same bits."""
+    """Raise PlaceError if the ranks have different versions of sumwire: workers must compute the same bits."""
     by_version: dict[str, list[int]] = {}
     for rank, version in enumerate(versions):
         by_version.setdefault(version, []).append(rank)
@@ -182,8 +178,8 @@ def check_versions(versions: Sequence[str]) -> None:
 
 
 def check_files(files: Sequence[bool], services: Sequence[str | None]) -> None:
-    """Whether each rank has a job file, and the service that it was told. Raises PlaceError if only some have a file:
-    every worker reads its own."""
+    """Raise PlaceError if only some ranks have a job file, since every worker reads its own. ``files``: whether each
+    rank has one. ``services``: the service that each was told."""
     without = [rank for rank, has in enumerate(files) if not has]
     if len(without) in (0, len(files)):
         return
@@ -219,7 +215,7 @@ def _own_address(source: Source, master: str) -> str:
 
 
 def _as_others_know(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What the ranks have told, with rank 0's machine by the address that others know it by.
+    """Return what the ranks told, with the address of rank 0's machine as the others know it.
 
     Debian's own name stands for 127.0.1.1 on the machine itself, and for an address on the others.
     """
@@ -239,20 +235,20 @@ def _is_own_alone(address: str) -> bool:
 
 
 def _described(
-    source: Source, told: Sequence[Mapping[str, Any]], each_rank: bool, started: list[child.Aggregator]
+    source: Source, told: Sequence[Mapping[str, Any]], each_rank: bool, started: list[supervisor.Aggregator]
 ) -> dict[str, Any]:
-    """On rank 0. An aggregator that it starts is added to ``started``."""
+    """Get the description, on rank 0. An aggregator that it starts is appended to ``started``."""
     if source.job is not None:
-        description = completed(_read(Path(source.job)), where=str(source.job))
+        description = complete_job_file(_read(Path(source.job)), where=str(source.job))
         # Every worker reads the file itself: what is secret in it does not go through the store.
         kept = {name: value for name, value in description.items() if name in ("addresses", "workers", "name")}
         return {"description": kept, "found": str(source.job), "service": ""}
     if source.aggregator is not None:
-        description = described(_hosts(told, each_rank), told[0]["address"], source.wanted)
-        child.check_free(
+        description = job_file_for(_hosts(told, each_rank), told[0]["address"], source.request)
+        supervisor.check_free(
             told[0]["address"], "a job of this script that has started it must be closed first: job.close()"
         )
-        started.append(child.started(child.here("--log-level", "warning"), description, lambda _: None))
+        started.append(supervisor.started(supervisor.here("--log-level", "warning"), description, lambda _: None))
         return {"description": description, "found": "started by rank 0", "service": ""}
     service, description = first_of(_services(told), source.wait_s, lambda line: _tell(line, source.wait_s))
     return {
@@ -263,7 +259,7 @@ def _described(
 
 
 def _services(told: Sequence[Mapping[str, Any]]) -> list[Service]:
-    """That of the lowest rank that was told one, or on rank 0's machine. Raises ServiceError."""
+    """The service to ask: that of the lowest rank that was told one, or on rank 0's machine. Raises ServiceError."""
     given = next((one["service"] for one in told if one["service"]), None)
     if given:
         return [Service.parse(given)]
@@ -317,7 +313,7 @@ def plan(
     *,
     each_rank: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
-    """The ranks of each worker, by worker. ``machines``: by rank. ``local``: the workers whose addresses are the
+    """Compute the ranks of each worker. ``machines``: by rank. ``local``: the workers whose addresses are the
     rank's machine's own, by rank. ``entries``: of the job file, by worker. Raises PlaceError."""
     nodes: dict[int, tuple[int, ...]] = {}
     for machine in dict.fromkeys(machines):
@@ -345,6 +341,39 @@ def plan(
 
 
 def _parts(ranks: Sequence[int], count: int) -> list[tuple[int, ...]]:
-    """The ranks in order, in so many parts whose sizes differ by one at most."""
+    """Divide the ranks in order into ``count`` parts whose sizes differ by at most one."""
     ends = [len(ranks) * number // count for number in range(count + 1)]
     return [tuple(ranks[begin:end]) for begin, end in pairwise(ends)]
+
+
+def find(rank: int, size: int, store: Store) -> JobConfig | None:
+    """Find the job for the backend "sumwire", as this rank's worker sees it: the one served at SUMWIRE_SERVICE of any
+    rank's environment, or else on rank 0's machine.
+
+    A collective call of the default group's ranks, which must be a worker each. None for another group, and where there
+    is no such service. Raises the errors of :func:`sumwire.start.job_for`.
+    """
+    if size != dist.get_world_size():
+        return None
+    timeout = default_timeout()
+    known = os.environ.get(SERVICE) or (_beside() if rank == 0 else None)
+    if not any(Rendezvous(store, rank, size, timeout).gather(known)):
+        return None
+    config = job_for(store, rank, size, each_rank=True, timeout=timeout).config
+    if config.worker != rank:
+        raise PlaceError(
+            f"rank {rank} is on the machine of worker {config.worker} of job {config.name}: name the hosts of "
+            "`sumwire up` in the order of the ranks"
+        )
+    return config
+
+
+def _beside() -> str | None:
+    """MASTER_ADDR, if a service answers on that machine, even if its aggregator is not ready."""
+    master = os.environ.get("MASTER_ADDR")
+    try:
+        return master if master and first_of(beside(master), 0.0, lambda _: None) else None
+    except NotReadyError:
+        return master
+    except SumwireError:
+        return None

@@ -4,23 +4,24 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 
 import pytest
 from sumwire.config import parse_job
 from sumwire.errors import ConfigError, UsageError
-from sumwire.start import child
-from sumwire.start import description as module
-from sumwire.start.description import Wanted, as_others_know, described, public, server_address, slots_for
+from sumwire.start import addresses, supervisor, up
+from sumwire.start.addresses import as_others_know, server_address
 from sumwire.start.errors import ServiceError, StartError
-from sumwire.start.fetch import Service
+from sumwire.start.job_request import JobRequest, job_file_for, public, slots_for
+from sumwire.start.service import Service
 from sumwire.start.up import _hint
 
 HOSTS = [f"10.0.0.{number}" for number in range(1, 9)]
 
 
 def test_a_job_for_eight_hosts() -> None:
-    description = described(HOSTS, "10.0.0.1", Wanted(bits=2, number=3))
+    description = job_file_for(HOSTS, "10.0.0.1", JobRequest(bits=2, number=3))
     config = parse_job(description, 7)
     assert (config.job, config.workers, config.slots, config.own_address.ip) == (3, 8, 512, "10.0.0.8")
     assert config.thc is not None and len(config.thc.table) == 4
@@ -46,22 +47,23 @@ def test_no_such_link(gbit: float) -> None:
 def test_ports_of_a_second_job_on_the_same_servers() -> None:
     """The aggregator is on another server, and has its own port."""
     ports = [
-        entry["udp_port"] for entry in described(HOSTS[:2] + HOSTS[:1], "10.0.0.9", Wanted(port=22000))["addresses"]
+        entry["udp_port"]
+        for entry in job_file_for(HOSTS[:2] + HOSTS[:1], "10.0.0.9", JobRequest(port=22000))["addresses"]
     ]
     assert ports == [22000, 22000, 22008]
     with pytest.raises(ConfigError, match=r"udp_port = 70000: .*; give another value, or leave it out"):
-        described(HOSTS, "10.0.0.9", Wanted(port=70000))
+        job_file_for(HOSTS, "10.0.0.9", JobRequest(port=70000))
 
 
 def test_no_such_job() -> None:
     with pytest.raises(ConfigError, match="bits"):
-        described(HOSTS, "10.0.0.9", Wanted(bits=9))
+        job_file_for(HOSTS, "10.0.0.9", JobRequest(bits=9))
     with pytest.raises(ConfigError, match=r"seat = 32: must be an integer in 0\.\.31"):
-        described(HOSTS * 16, "10.0.0.9", Wanted())
+        job_file_for(HOSTS * 16, "10.0.0.9", JobRequest())
 
 
 def test_what_could_be_secret_is_not_served() -> None:
-    description = described(HOSTS, "10.0.0.9", Wanted())
+    description = job_file_for(HOSTS, "10.0.0.9", JobRequest())
     assert public(description) == description
     with pytest.raises(ServiceError, match=r"the job has key, .*sumwire\.init\(job=\"FILE\"\)"):
         public({**description, "key": "00ff"})
@@ -69,7 +71,7 @@ def test_what_could_be_secret_is_not_served() -> None:
 
 def test_a_host_that_is_this_machine_s_own_only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian's own name is 127.0.1.1 on the machine itself. It gets the address on the way to the others."""
-    monkeypatch.setattr(module, "source_towards", {"10.0.0.2": "10.0.0.1"}.__getitem__)
+    monkeypatch.setattr(addresses, "source_towards", {"10.0.0.2": "10.0.0.1"}.__getitem__)
     alone = {"a": "127.0.0.1", "b": "127.0.0.2"}
     assert as_others_know(alone) == alone
     assert as_others_know({"a": "127.0.1.1", "b": "10.0.0.2"}) == {"a": "10.0.0.1", "b": "10.0.0.2"}
@@ -131,11 +133,19 @@ def test_where_scripts_look(listen: tuple[str, int], hint: str) -> None:
 
 
 def test_words_for_ssh_are_quoted() -> None:
-    command = child.by_ssh("user@b", "'/opt/a b/aggregator' -v", "--report", "$(reboot)")
+    command = supervisor.by_ssh("user@b", "'/opt/a b/aggregator' -v", "--report", "$(reboot)")
     assert command[-3:] == ["--", "user@b", "'/opt/a b/aggregator' -v - --with-parent --report '$(reboot)'"]
 
 
 @pytest.mark.parametrize("host", ["", "-oProxyCommand=reboot", "a\nb"])
 def test_no_host_for_ssh(host: str) -> None:
     with pytest.raises(StartError, match="must be HOST or USER@HOST"):
-        child.by_ssh(host, "sumwire-aggregator")
+        supervisor.by_ssh(host, "sumwire-aggregator")
+
+
+@pytest.mark.parametrize("words", [["--hosts", "a,b", "c"], ["--hosts", "a", "--hosts", "b,c"]])
+def test_hosts_may_be_given_in_any_portions(words: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    up.add_options(parser)
+    for _ in range(2):
+        assert up.chosen(parser.parse_args(words)).hosts == ("a", "b", "c")

@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a user's request to the content of a job file, with enough slots for the link.
+
+Used by `programs`, `service` and `rank_placement`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sumwire_protocol import constants as p4
+
+from sumwire.config import parse_job
+from sumwire.config.jobfile import DEFAULT_OPS, DEFAULT_SLOTS, addresses, tree_of
+from sumwire.config.jobfile import complete as all_fields
+from sumwire.errors import ConfigError, UsageError
+from sumwire.start.errors import ServiceError
+from sumwire.wire.packets import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
+
+DEFAULT_GBIT: Final = 10.0
+DEFAULT_RTT_MS: Final = 0.2
+DEFAULT_NAME: Final = "sumwire"
+DEFAULT_NUMBER: Final = 1
+# A worker keeps half of the slots under way. Slots come in whole trains.
+_SLOT_STEP: Final = 64
+_RESULT_BITS: Final = 8 * (LOWER_HEADER_BYTES + HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
+# Fields that everybody may read. Any other could be a secret.
+_PUBLIC: Final = frozenset(
+    {
+        "format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc", "lanes", "paths",
+        "workers_min", "blind", "tree",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """The job that a user asks for. ``gbit``: the rate of a worker's link in Gbit/s. ``rtt_ms``: the round trip to the
+    aggregator and back, and in a tree also that from a leaf to the root. ``bits``: of THC's indices, None for the
+    default. ``port``: the workers' first UDP port."""
+
+    name: str = DEFAULT_NAME
+    number: int = DEFAULT_NUMBER
+    bits: int | None = None
+    gbit: float = DEFAULT_GBIT
+    rtt_ms: float = DEFAULT_RTT_MS
+    port: int = p4.SUMWIRE_PORT
+
+
+def job_file_for(hosts: Sequence[str], aggregator: str, request: JobRequest) -> dict[str, Any]:
+    """Return the content of a job file in which every host is a worker. ``hosts``, ``aggregator``: IPv4 addresses.
+
+    THC's table is the best one for the number of workers. Raises ConfigError for an impossible job.
+    """
+    slots = slots_for(request.gbit, request.rtt_ms)
+    return _job_file({"addresses": addresses(hosts, aggregator, request.port)}, slots, request)
+
+
+def tree_job_file(leaves: Mapping[str, Sequence[str]], root: str, request: JobRequest) -> dict[str, Any]:
+    """As :func:`described`, for a tree of aggregators of two levels. ``leaves``: the hosts of each leaf."""
+    # A chunk is under way for two round trips: to the leaf, and from there to the root.
+    slots = slots_for(request.gbit, 2 * request.rtt_ms)
+    return _job_file(tree_of(leaves, root, request.port), slots, request)
+
+
+def _job_file(placed: Mapping[str, list[dict[str, Any]]], slots: int, request: JobRequest) -> dict[str, Any]:
+    workers = len(placed["addresses"])
+    thc = {} if request.bits is None else {"thc": {"bits": request.bits}}
+    made = {
+        "format": 3, "name": request.name, "job": request.number, "ops": list(DEFAULT_OPS), "workers": workers,
+        "quorum": workers, "slots": slots, **thc, **placed,
+    }  # fmt: skip
+    try:
+        return complete_job_file(made)
+    except ConfigError as error:
+        # There is no job file to correct.
+        raise ConfigError(error.field, error.value, error.rule, cure="give another value, or leave it out") from error
+
+
+def complete_job_file(data: Mapping[str, Any], *, where: str = "job") -> dict[str, Any]:
+    """Return a job file's content with all fields. Raises ConfigError."""
+    parse_job(data, 0, where=where)
+    return dict(all_fields(data, where=where))
+
+
+def slots_for(gbit: float, rtt_ms: float) -> int:
+    """Return the slots that keep a worker's link busy: twice the results of a round trip, at least 512.
+
+    Example: 100 Gbit/s and 0.2 ms are 20 Mbit under way, 2,277 results of 8,784 bits. So the job gets all 4096 slots.
+    """
+    if not (0 < gbit < math.inf and 0 < rtt_ms < math.inf):
+        raise UsageError(
+            f"a link of {gbit:g} Gbit/s and a round trip of {rtt_ms:g} ms: both must be above 0, and finite: leave "
+            f"them out for {DEFAULT_GBIT:g} and {DEFAULT_RTT_MS:g}"
+        )
+    under_way = gbit * 1e6 * rtt_ms / _RESULT_BITS
+    wanted = math.ceil(2 * under_way / _SLOT_STEP) * _SLOT_STEP
+    return min(max(wanted, DEFAULT_SLOTS), p4.SLOTS_TOTAL)
+
+
+def public(description: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the description if it has no secrets. Raises ServiceError."""
+    secret = sorted(description.keys() - _PUBLIC)
+    if secret:
+        raise ServiceError(
+            f"the job has {', '.join(secret)}, and plain HTTP would tell it to everybody on the network: bring the job "
+            'file to every server in a safe way, and give it to the script: sumwire.init(job="FILE")'
+        )
+    return description

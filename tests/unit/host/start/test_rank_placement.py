@@ -1,0 +1,220 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which ranks share which worker."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+from helpers.logs import events_of
+from helpers.transport.udp_bridge import configs, job_mapping
+from sumwire.start import rank_placement
+from sumwire.start.errors import NotReadyError, PlaceError, ServiceError
+from sumwire.start.rank_placement import Source, plan
+from sumwire.start.service import Service
+from sumwire.start.supervisor import Say
+from sumwire_protocol.logs.events import Event
+
+CONFIG = configs(job_mapping(2, 64))[1]
+
+
+def entries(*ips: str) -> list[dict[str, str]]:
+    return [{"ip": ip} for ip in ips]
+
+
+EIGHT = [f"m{number // 8}" for number in range(64)]
+
+
+def test_64_ranks_on_8_machines() -> None:
+    nodes = plan(EIGHT, [[rank // 8] for rank in range(64)], entries(*"abcdefgh"))
+    assert nodes == tuple(tuple(range(8 * node, 8 * node + 8)) for node in range(8))
+
+
+def test_machines_in_another_order_than_hosts() -> None:
+    assert plan(["y", "y", "x"], [[1], [1], [0]], entries("x", "y")) == ((2,), (0, 1))
+
+
+def test_a_machine_with_several_addresses() -> None:
+    """All ranks on loopback: two workers with four and three ranks."""
+    assert plan(["m"] * 7, [[0, 1]] * 7, entries("a", "b")) == ((0, 1, 2), (3, 4, 5, 6))
+    assert plan(["m"] * 2, [[0, 1]] * 2, entries("a", "b")) == ((0,), (1,))
+
+
+def test_a_machine_that_the_job_does_not_know() -> None:
+    with pytest.raises(PlaceError, match=r"ranks \[1\]: no address of their machine is one of the job's \[\"a\"\]"):
+        plan(["m", "n"], [[0], []], entries("a"))
+
+
+def test_a_host_without_ranks() -> None:
+    with pytest.raises(PlaceError, match="workers at b have no rank"):
+        plan(["m"], [[0]], entries("a", "b"))
+
+
+def test_a_worker_for_each_rank() -> None:
+    with pytest.raises(PlaceError, match="name the host once for each"):
+        plan(["m", "m"], [[0], [0]], entries("a"), each_rank=True)
+    assert plan(["m", "m"], [[0, 1], [0, 1]], entries("a", "a"), each_rank=True) == ((0,), (1,))
+
+
+def test_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUMWIRE_SERVICE", "b:5")
+    assert Source().checked().service == "b:5"
+    assert Source("a").checked().service == "a"
+    assert Source(aggregator="rank0").checked().service is None
+    with pytest.raises(PlaceError, match="service and job: must be one of them"):
+        Source("a", "b.json").checked()
+    with pytest.raises(PlaceError, match="must be 'rank0', or left out"):
+        Source(aggregator="rank1").checked()
+
+
+def test_a_name_that_is_its_machine_s_own_only_there() -> None:
+    """Rank 0's machine knows its name as 127.0.1.1, and so takes the address that the others know it by."""
+    said = [
+        {"machine": "m", "address": "127.0.0.1", "master": "127.0.1.1"},
+        {"machine": "m", "address": "10.0.0.7", "master": "127.0.1.1"},
+        {"machine": "n", "address": "10.0.0.2", "master": "10.0.0.1"},
+    ]
+    known = rank_placement._as_others_know(said)
+    assert [one["address"] for one in known] == ["10.0.0.1", "10.0.0.7", "10.0.0.2"]
+    assert [one["master"] for one in known] == ["10.0.0.1"] * 3
+    alone = said[:2]
+    assert rank_placement._as_others_know(alone) == alone
+
+
+def test_versions_that_differ_are_named_by_rank() -> None:
+    rank_placement.check_versions(["1.0"] * 3)
+    with pytest.raises(
+        PlaceError, match=r"differ: '1.0' on ranks \[0, 2\]; '0.9' on ranks \[1\]: install the same one"
+    ):
+        rank_placement.check_versions(["1.0", "0.9", "1.0"])
+
+
+def test_a_job_file_is_for_all_ranks_or_none() -> None:
+    for alike in (True, False):
+        rank_placement.check_files([alike] * 3, [None] * 3)
+    match = r"SUMWIRE_JOB, or job= .* on ranks \[0, 2\], but not on ranks \[1\]: give it to all ranks, or to none"
+    with pytest.raises(PlaceError, match=match):
+        rank_placement.check_files([True, False, True], [None] * 3)
+    match = r"not on ranks \[0, 1\], where SUMWIRE_SERVICE, or service=, goes before it on ranks \[1\]: give"
+    with pytest.raises(PlaceError, match=match):
+        rank_placement.check_files([False, False, True], [None, "10.0.0.9", None])
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("SUMWIRE_SERVICE", "SUMWIRE_JOB", "SUMWIRE_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def test_the_environment_names_a_job_file(environment: pytest.MonkeyPatch) -> None:
+    assert Source().checked() == Source()
+    environment.setenv("SUMWIRE_JOB", "/run/job.json")
+    assert Source().checked() == Source(job="/run/job.json")
+
+
+def test_a_service_of_the_environment_goes_before_a_file_of_it(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("SUMWIRE_JOB", "/run/job.json")
+    environment.setenv("SUMWIRE_SERVICE", "10.0.0.9")
+    assert Source().checked() == Source(service="10.0.0.9")
+
+
+@pytest.mark.parametrize("given", [Source(job=Path("own.json")), Source(service="a"), Source(aggregator="rank0")])
+def test_what_the_script_says_goes_before_the_environment(environment: pytest.MonkeyPatch, given: Source) -> None:
+    environment.setenv("SUMWIRE_JOB", "/run/job.json")
+    environment.setenv("SUMWIRE_SERVICE", "10.0.0.9")
+    assert given.checked() == given
+
+
+def test_two_sources_are_refused() -> None:
+    with pytest.raises(PlaceError, match="service and job: must be one of them"):
+        Source(service="a", job="b").checked()
+
+
+def test_a_wait_for_the_service_is_told(caplog: pytest.LogCaptureFixture, environment: pytest.MonkeyPatch) -> None:
+    """Rank 0 asks with the time that the script has given, and says what it waits for."""
+
+    def first_of(services: list[Service], wait_s: float, tell: Say) -> tuple[Service, dict[str, str]]:
+        tell(f"{', '.join(map(str, services))} for {wait_s}")
+        return services[0], {}
+
+    environment.setattr(rank_placement, "first_of", first_of)
+    told = [{"machine": "m", "address": "127.0.0.1", "service": "10.0.0.9", "master": ""}]
+    with caplog.at_level(logging.WARNING, "sumwire"):
+        rank_placement._described(Source(wait_s=7), told, False, [])
+    assert caplog.messages == ["http://10.0.0.9:21334 for 7"]
+    assert events_of(caplog.records) == [Event.SERVICE_AWAITED]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """What the ranks' environments say of a service. Its job has two workers, and this machine is worker 1."""
+    services: list[str | None] = [None, "10.0.0.1"]
+    monkeypatch.delenv("SUMWIRE_SERVICE", raising=False)
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    place = SimpleNamespace(config=CONFIG)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(rank_placement, "beside", lambda host: [Service(host)])
+    monkeypatch.setattr(rank_placement, "default_timeout", lambda: timedelta(seconds=1))
+    monkeypatch.setattr(rank_placement, "Rendezvous", lambda *_: SimpleNamespace(gather=lambda own: services))
+    monkeypatch.setattr(rank_placement, "job_for", lambda *_, each_rank, **rest: place if each_rank else None)
+    return services
+
+
+def test_the_worker_of_a_rank(told: list[str | None]) -> None:
+    store: Any = None
+    assert rank_placement.find(1, 2, store) == CONFIG
+    with pytest.raises(PlaceError, match="rank 0 is on the machine of worker 1 of job test: name the hosts"):
+        rank_placement.find(0, 2, store)
+
+
+def test_where_there_is_nothing_to_find(told: list[str | None]) -> None:
+    """A group of fewer ranks, and ranks none of which knows a service."""
+    store: Any = None
+    assert rank_placement.find(1, 3, store) is None
+    told[1] = None
+    assert rank_placement.find(1, 2, store) is None
+
+
+def test_a_service_on_rank_0_s_machine(told: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's environment names it. Only rank 0 looks, and only a service that answers counts."""
+    store: Any = None
+    meeting = SimpleNamespace(gather=lambda own: [own, None])
+    monkeypatch.setattr(rank_placement, "Rendezvous", lambda *_: meeting)
+    answers = [job_mapping(2, 64)]
+
+    def job(service: Service) -> dict[str, Any]:
+        if service.host != "10.0.0.1" or not answers:
+            raise ServiceError("Connection refused")
+        return answers[0]
+
+    monkeypatch.setattr(Service, "job", job)
+    assert rank_placement.find(0, 2, store) is None
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+    with pytest.raises(PlaceError, match="rank 0 is on the machine of worker 1"):
+        rank_placement.find(0, 2, store)
+    assert rank_placement.find(1, 2, store) is None
+    answers.clear()
+    assert rank_placement.find(0, 2, store) is None
+
+
+def test_a_service_whose_aggregator_is_not_ready_counts(
+    told: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group waits for it, in place of going on without a job."""
+    store: Any = None
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+
+    def job(service: Service) -> dict[str, Any]:
+        raise NotReadyError("not yet")
+
+    monkeypatch.setattr(Service, "job", job)
+    monkeypatch.setattr(rank_placement, "Rendezvous", lambda *_: SimpleNamespace(gather=lambda own: [own, None]))
+    with pytest.raises(PlaceError, match="rank 0 is on the machine of worker 1"):
+        rank_placement.find(0, 2, store)
