@@ -160,6 +160,14 @@ class MaskReuseError(RecreateError):
     """Masks of a blind job would be used a second time. Nothing was sent."""
 
 
+class TamperedError(RecreateError):
+    """Somebody on the way, such as the switch, has changed what the workers of a blind job told each other."""
+
+
+class PlaintextError(RecreateError):
+    """A blind job would send values without masks. Nothing was sent."""
+
+
 class TransportError(RecreateError):
     """This worker's socket failed, and a retransmission cannot help."""
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
@@ -18,7 +19,11 @@ from sumwire_controller.model import MAC_PATTERN, MAC_RULE
 BYTES_MOST: Final = 1 << 18
 # 1024 workers, the most of a switch, need 15,000.
 NODES_MOST: Final = 20_000
-_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_INT: Final = "tag:yaml.org,2002:int"
+_NUMBERS: Final = (_INT, "tag:yaml.org,2002:float")
+# PyYAML also reads 4:16 as 256, 2_56 as 256 and 010 as 8, which a file hardly means.
+_DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_SIXTIETHS: Final = re.compile(r"[:_]")
 _TEXT: Final = "tag:yaml.org,2002:str"
 # What PyYAML raises for a scalar that looks like a number or a date and is none, or for an escape such as \UFFFFFFFF.
 _NO_VALUE: Final = (ValueError, OverflowError)
@@ -96,6 +101,12 @@ def _refused(rule: str, mark: yaml.Mark | None) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=rule, problem_mark=mark)
 
 
+def _is_decimal(node: yaml.Node) -> bool:
+    if node.tag == _INT:
+        return bool(_DECIMAL.fullmatch(node.value))
+    return not _SIXTIETHS.search(node.value)
+
+
 @dataclass
 class _Builder:
     """Builds the tree of one document."""
@@ -125,6 +136,9 @@ class _Builder:
         if node.tag in _NUMBERS and len(node.value) > DIGITS_MOST:
             rule = f"the number {escaped(node.value)} must have at most {DIGITS_MOST} characters"
             raise _refused(rule, node.start_mark)
+        if node.tag in _NUMBERS and not _is_decimal(node):
+            rule = f"the number {escaped(node.value)} must be decimal digits without zeros in front: write it so, "
+            raise _refused(f"{rule}or put a text into quotes", node.start_mark)
         try:
             value: Scalar = self.loader.construct_object(node)
         except _NO_VALUE as error:  # such as the date 2026-99-99

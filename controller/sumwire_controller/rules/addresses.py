@@ -15,7 +15,7 @@ from sumwire_controller.errors import Problem
 from sumwire_controller.model import MAC_PATTERN, MAC_RULE, Switch, mac_number
 
 PORT_MAX: Final = DROP_PORT - 1
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _UNIX: Final = "unix:"
 _PATH_MAX: Final = 107
 _MAC_GROUP_BIT: Final = 1 << 40
@@ -42,9 +42,12 @@ def _is_socket(address: str) -> bool:
     return path.startswith("/") and not path.endswith("/") and "\0" not in path and len(path.encode()) <= _PATH_MAX
 
 
+_NAME_RULE: Final = "must be letters, digits, '_', '.' and '-', beginning with a letter or digit, 128 at most"
+
+
 def name_rule(path: str, name: str) -> Iterator[Problem]:
     if not _NAME.fullmatch(name):
-        yield Problem(path, "name", name, "must be letters, digits, '_', '.' and '-', beginning with a letter or digit")
+        yield Problem(path, "name", name, _NAME_RULE)
 
 
 def address_rules(path: str, ip: IPv4Address, mac: str) -> Iterator[Problem]:

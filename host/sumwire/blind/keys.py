@@ -87,6 +87,7 @@ class Keys:
             pairs,
             common=_derived(self._common, b"places " + label),
             tags=_derived(self._common, b"tags " + label),
+            sums=_derived(self._common, b"sums " + label),
         )
 
 

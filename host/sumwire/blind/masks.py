@@ -18,7 +18,7 @@ Example: workers 0 and 1, one element each, 5 and 7, and their stream's number i
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,18 +49,23 @@ NATIVE: Final = NativeFolder(
 )
 CHUNK_BYTES: Final = SUM32.up.words * p4.WORD_BYTES
 _AES_BYTES: Final = 16
+_TAG_BYTES: Final = 16
+# Behind all chunks.
+_FACTORS_FROM: Final = 1 << 64
 _BLOCKS: Final = CHUNK_BYTES // _AES_BYTES
 # Chunks whose streams stay in cache.
 _STEP_CHUNKS: Final = 64
 
 
 class Masks:
-    """``pairs``: a key of 32 bytes for every other worker. ``common``, ``tags``: keys that all workers have."""
+    """``pairs``: a key of 32 bytes for every other worker. The others: keys that all workers have."""
 
-    def __init__(self, worker: int, pairs: Mapping[int, bytes], *, common: bytes, tags: bytes) -> None:
+    def __init__(self, worker: int, pairs: Mapping[int, bytes], *, common: bytes, tags: bytes, sums: bytes) -> None:
         self._streams = [(Stream(key), worker < other) for other, key in pairs.items()]
         self._common = common
         self._tags = tags
+        self._sums = AES256(sums)
+        self._factors = self._drawn(_FACTORS_FROM, CHUNK_BYTES // 4)
         # Chunks from this one on were never masked.
         self._unused = 0
 
@@ -88,8 +93,19 @@ class Masks:
         return Stream(self._common).chunks(sequence, chunks).view("<u4").astype(np.uint32)
 
     def tag(self, content: bytes) -> bytes:
-        """32 bytes that tell workers whether their contents are equal, and nobody else anything."""
-        return hmac.digest(self._tags, content, "sha256")
+        """16 bytes that only this run's workers can make of the content, so that they notice changes."""
+        return hashlib.blake2b(content, digest_size=_TAG_BYTES, key=self._tags).digest()
+
+    def weights(self, sequence: int, chunks: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Secrets below 2**61 of the run's workers, for :mod:`sumwire.blind.sums`: of the elements of every chunk,
+        shape (256,), and of each of the chunks from ``sequence`` on, shape (chunks,)."""
+        return self._factors, self._drawn(sequence, chunks)
+
+    def _drawn(self, first: int, count: int) -> NDArray[np.uint64]:
+        """Of the key stream the lower 61 bits of each block."""
+        blocks = Cipher(self._sums, CTR(first.to_bytes(_AES_BYTES))).encryptor().update(bytes(count * _AES_BYTES))
+        drawn: NDArray[np.uint64] = np.frombuffer(blocks, "<u8")[::2] & np.uint64(2**61 - 1)
+        return np.ascontiguousarray(drawn, np.uint64)
 
 
 class Stream:
@@ -195,32 +211,50 @@ class VoteLanes(Lanes):
 
 
 _ELEMENTS: Final = SUM32.values
+_TAG_ELEMENTS: Final = _TAG_BYTES // 4
 
 
 class Places:
-    """Room for ``count`` numbers of each worker in the chunks from ``sequence`` on."""
+    """Room for ``count`` numbers of each worker, and their tag, in the chunks from ``sequence`` on.
+
+    Workers so tell each other numbers through the switch that it cannot read, such as the norms of their tensors. Each
+    has places of its own, and zeros elsewhere. A tag, under a key that all workers have, shows whether the numbers are
+    those that their worker sent, before they are used.
+    """
 
     def __init__(self, masks: Masks, sequence: int, count: int, *, worker: int, workers: int) -> None:
-        self.chunks = -(-count * workers // _ELEMENTS)
+        self._room = count + _TAG_ELEMENTS
+        self.chunks = -(-self._room * workers // _ELEMENTS)
         self._hidden = masks.places(sequence, self.chunks)
-        self._count = count
+        self._masks = masks
+        self._sequence = sequence
         self._worker = worker
         self._workers = workers
 
     def pack(self, own: NDArray[np.uint32]) -> NDArray[np.uint8]:
         """This worker's payload, uint8 (chunks, 8, 128), with its numbers, shape (count,)."""
         elements = np.zeros(self.chunks * _ELEMENTS, ">u4")
-        here = slice(self._worker * self._count, (self._worker + 1) * self._count)
-        elements[here] = own + self._hidden[here]
+        here = slice(self._worker * self._room, (self._worker + 1) * self._room)
+        elements[here] = np.concatenate([own, self._tag(self._worker, own)]) + self._hidden[here]
         return elements.view(np.uint8).reshape(self.chunks, SUM32.up.words, p4.WORD_BYTES)
 
     def unpack(self, words: NDArray[np.uint8]) -> NDArray[np.uint32]:
         """The numbers of all workers, shape (workers, count), from the sums, uint8 (chunks, 8, 128).
 
-        Raises CodecError for what no workers can have sent.
+        Raises CodecError for what these workers have not sent: a tag does not fit, but for one in 2**128 changes.
         """
         elements = np.ascontiguousarray(words).reshape(-1).view(">u4").astype(np.uint32)
-        filled = self._workers * self._count
+        filled = self._workers * self._room
         if bool(elements[filled:].any()):
             raise CodecError("numbers of workers: an element that belongs to no worker is not 0")
-        return (elements[:filled] - self._hidden[:filled]).reshape(self._workers, self._count)
+        rows = (elements[:filled] - self._hidden[:filled]).reshape(self._workers, self._room)
+        numbers, tags = rows[:, :-_TAG_ELEMENTS], rows[:, -_TAG_ELEMENTS:]
+        for worker in range(self._workers):
+            if not np.array_equal(tags[worker], self._tag(worker, numbers[worker])):
+                raise CodecError(f"numbers of worker {worker}: their tag does not fit them")
+        return numbers
+
+    def _tag(self, worker: int, numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Of a worker's numbers at these places, shape (4,)."""
+        place = np.array([self._sequence, worker, len(numbers)], ">u8").tobytes()
+        return np.frombuffer(self._masks.tag(place + numbers.astype(">u4").tobytes()), ">u4").astype(np.uint32)

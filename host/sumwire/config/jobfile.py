@@ -58,6 +58,7 @@ _JOB_MAX: Final = 0xFFFF
 _BYTES_MOST: Final = 1 << 16
 _WRITE: Final = "write the file again: sumwire-controller job-file CONFIG --job NAME -o FILE"
 
+NAME_MOST: Final = 128
 _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
 _FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min", "blind", "key", "tree"})
 
@@ -166,7 +167,7 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job", key_f
     lanes = _lanes(fields, first) if "lanes" in data else (first,)
     addresses = _addresses(fields, workers, len(lanes))
     return JobConfig(
-        name=fields.text("name"),
+        name=fields.text("name", most=NAME_MOST),
         job=first.job,
         worker=worker,
         workers=workers,
@@ -226,8 +227,10 @@ class _Fields:
             raise self.error(name, "must be true or false")
         return value
 
-    def text(self, name: str) -> str:
+    def text(self, name: str, most: int | None = None) -> str:
         value = self.value(name)
+        if isinstance(value, str) and most is not None and len(value) > most:
+            raise self.error(name, f"must have at most {most} characters")
         if not isinstance(value, str) or not value or not value.isprintable():
             raise self.error(name, "must be a non-empty string without control characters")
         return value
@@ -235,9 +238,11 @@ class _Fields:
     def ip(self, name: str) -> str:
         value = self.text(name)
         try:
-            IPv4Address(value)
+            address = IPv4Address(value)
         except AddressValueError as error:
             raise self.error(name, "must be an IPv4 address") from error
+        if address.is_multicast or address.is_reserved or address.is_unspecified:
+            raise self.error(name, "must be the IPv4 address of one machine")
         return value
 
     def items(self, name: str) -> list[Any]:

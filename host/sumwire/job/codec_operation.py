@@ -126,7 +126,7 @@ class CodecOperation(Operation):
     def _summed(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         self._config = config
         round_, info, options = self._round, self._codec.info, self._options
-        packing = packing_of(info.op, config, masked=transport.masks is not None)
+        packing = packing_of(info.op, config)
         own = round_.preliminary()
         tos = None if options.tag is None else _checked_tos(options.tag(round_.magnitudes()), round_.chunks)
         carried = carried_for(
@@ -141,7 +141,9 @@ class CodecOperation(Operation):
             carried.learn(agreed)
         if round_.decoded:
             return round_.result
-        bounded = ExchangeOptions(bounded=info.op in _BOUNDED_OPS, tos=tos, contribute=options.contribute)
+        bounded = ExchangeOptions(
+            bounded=info.op in _BOUNDED_OPS, tos=tos, contribute=options.contribute, checked=packing.checked
+        )
         with transport.open(packing.op, round_.chunks, self.tag, bounded) as exchange:
             step = part_chunks(round_.chunks, info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, packing, agreed, config)
@@ -171,7 +173,7 @@ class CodecOperation(Operation):
         op = self._codec.info.preliminary_op
         if op is None:
             return own
-        if transport.masks is not None:
+        if config.blind:
             told = told_by_all(transport, config, own, self.tag, ExchangeOptions(waits_for_workers=True))
             largest: NDArray[np.uint32] = told.max(axis=0)
             return largest
@@ -184,8 +186,7 @@ class CodecOperation(Operation):
     def _in_one_trip(self, trip: OneTrip, transport: Transport, stats: JobStats) -> NDArray[np.uint32] | None:
         """The agreed scales; None if they must be asked for. The round has its result if the carried ones fit."""
         try:
-            carried = trip.carried.tobytes()
-            tag = tag_in_one_trip(self.tag, carried if transport.masks is None else transport.masks.tag(carried))
+            tag = tag_in_one_trip(self.tag, trip.carried.tobytes())
             agreed, done = trip.carry_out(transport, self._round, tag, stats)
         except CodecError as error:
             raise RecreateError(f"job {trip.config.job}: result that no sum can be: {error}; {_AGAIN}") from error

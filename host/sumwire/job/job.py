@@ -211,7 +211,7 @@ class Job(Saved):
         )
         # Whether every sum has all contributions.
         self._complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
-        self._carried = CarriedScales() if one_trip and self._complete else None
+        self._carried = CarriedScales() if one_trip and self._complete and not config.blind else None
         self._session.on_change(self._forget_scales)
         self._exposition = exposition
         self._say_opened()

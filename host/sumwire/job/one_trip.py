@@ -21,12 +21,11 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import ONE_TRIP_CHUNKS
 from torch import Tensor
 
-from sumwire.blind.masks import Places
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.scales import Scales
 from sumwire.config import JobConfig
 from sumwire.job.carried_scales import CarriedScales, Key
-from sumwire.job.packing import Packing, places_of
+from sumwire.job.packing import Packing
 from sumwire.trace import span
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange
@@ -59,7 +58,11 @@ class Carried:
 def carried_for(
     kept: CarriedScales | None, codec: GradientCodec, x: Tensor, bucket: int, *, scales: int, workers: int
 ) -> Carried | None:
-    """The place of a tensor with so many scales; None if it always takes two round trips."""
+    """The place of a tensor with so many scales; None if it always takes two round trips.
+
+    In a blind job all do, ``kept`` is None: a worker that left its values out of the first of two sums would be known
+    by their difference.
+    """
     form = codec.scales
     if kept is None or form is None or scales > form.room(workers) or codec.chunks(len(x)) > ONE_TRIP_CHUNKS:
         return None
@@ -93,17 +96,16 @@ class OneTrip:
             tos = np.concatenate([[protected(tos).max()], tos]).astype(np.uint8)
         # Its round trips include the wait for slow workers.
         options = ExchangeOptions(waits_for_workers=True, tos=tos)
-        hidden = None if transport.masks is None else places_of(transport, self.config, len(self.own))
         with transport.open(self.packing.op, 1 + round_.chunks, tag, options) as exchange:
             began = time.monotonic()
             with span("encode"):
-                self._encode(exchange, round_, hidden)
+                self._encode(exchange, round_)
             stats.encode_s += time.monotonic() - began
             exchange.ready(exchange.chunks)
             while exchange.progress(block=True) < exchange.chunks:
                 pass
             began = time.monotonic()
-            agreed = self._agreed(exchange.results, hidden)
+            agreed = self._agreed(exchange.results)
             fit = agreed is not None and self.form.fit(self.carried, agreed)
             if fit:
                 with span("decode"):
@@ -111,25 +113,16 @@ class OneTrip:
             stats.decode_s += time.monotonic() - began
         return agreed, fit
 
-    def _encode(self, exchange: Exchange, round_: CodecRound, hidden: Places | None) -> None:
-        config = self.config
-        if hidden is None:
-            exchange.payload[0] = self.form.pack(self.own, config.worker, config.workers)
-        else:
-            exchange.payload[:1] = hidden.pack(self.own)
+    def _encode(self, exchange: Exchange, round_: CodecRound) -> None:
+        exchange.payload[0] = self.form.pack(self.own, self.config.worker, self.config.workers)
         if self.form.exceeded(self.carried, self.own):
             exchange.payload[1:] = 0
         else:
             self.packing.put(partial(round_.encode_into, self.carried, 0, round_.chunks), exchange.payload[1:])
 
-    def _agreed(self, results: Results, hidden: Places | None) -> NDArray[np.uint32] | None:
+    def _agreed(self, results: Results) -> NDArray[np.uint32] | None:
         whole = results.counts[0] == self.config.workers and not results.cuts[0] and not results.flags[0] & _DEGRADED
-        if not whole:
-            return None
-        if hidden is None:
-            return self.form.unpack(results.words[0], len(self.own), self.config.workers)
-        largest: NDArray[np.uint32] = hidden.unpack(results.words[:1]).max(axis=0)
-        return largest
+        return self.form.unpack(results.words[0], len(self.own), self.config.workers) if whole else None
 
     def _decode(self, results: Results, round_: CodecRound) -> None:
         overflows = results.flags[1:] & p4.FLAG_OVERFLOW != 0

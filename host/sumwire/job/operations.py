@@ -96,7 +96,7 @@ class _Extreme(Operation):
         self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        if transport.masks is not None:
+        if config.blind:
             told = told_by_all(transport, config, self._values, self.tag).astype(np.int64)
             return torch.from_numpy(self._extreme(told))
         results = transport.exchange(self._op.code, to_words(self._values), self.tag)
@@ -160,7 +160,7 @@ class Sum32(Operation):
         self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        if transport.masks is not None:
+        if config.blind:
             return self._in_halves(transport)
         results = transport.exchange(p4.OP_SUM32, pack_elements(self._values), self.tag)
         sums = torch.from_numpy(unpack_elements(results.words, self.values))
@@ -169,7 +169,7 @@ class Sum32(Operation):
     def _in_halves(self, transport: Transport) -> Tensor:
         """Masked sums leave int32 at random. So the upper and the lower 16 bits are summed, which never do."""
         halves = np.concatenate([self._values >> _HALF_BITS, self._values & _HALF])
-        results = transport.exchange(p4.OP_SUM32, pack_elements(halves), self.tag)
+        results = transport.exchange(p4.OP_SUM32, pack_elements(halves), self.tag, ExchangeOptions(checked="signed"))
         upper, lower = np.split(unpack_elements(results.words, len(halves)).astype(np.int64), 2)
         return self._checked(torch.from_numpy((upper << _HALF_BITS) + lower))
 
@@ -201,8 +201,9 @@ class _Signs(Operation):
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         plus, result = self._plus.numpy(), np.empty(self.values, np.bool_)
         words, per_chunk = self._op.up.words, self._op.values
-        packing = packing_of(self._op.code, config, masked=transport.masks is not None)
-        with transport.open(packing.op, -(-self.values // per_chunk), self.tag) as exchange:
+        packing = packing_of(self._op.code, config)
+        options = ExchangeOptions(checked=packing.checked)
+        with transport.open(packing.op, -(-self.values // per_chunk), self.tag, options) as exchange:
 
             def encode(first: int, last: int) -> None:
                 packed = pack_signs(plus[first * per_chunk : last * per_chunk], words)
@@ -267,10 +268,10 @@ class Nothing(Operation):
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         options = ExchangeOptions(waits_for_workers=True, contribute=self._contribute)
-        if transport.masks is None:
-            transport.exchange(MAX32.code, to_words(np.zeros(1, np.uint32)), self.tag, options)
+        if config.blind:
+            told_by_all(transport, config, np.zeros(0, np.uint32), self.tag, options)
         else:
-            transport.exchange(p4.OP_SUM32, pack_elements(np.zeros(1, np.int32)), self.tag, options)
+            transport.exchange(MAX32.code, to_words(np.zeros(1, np.uint32)), self.tag, options)
         return self._empty
 
     def ordinary(self, fallback: Fallback) -> Tensor:

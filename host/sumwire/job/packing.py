@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,8 @@ from sumwire_protocol import constants as p4
 from sumwire.blind.masks import Lanes, Places, TableLanes, VoteLanes
 from sumwire.codec.errors import CodecError
 from sumwire.config import OP_NAMES, JobConfig
-from sumwire.errors import ConfigError, RecreateError
+from sumwire.errors import ConfigError
+from sumwire.transport.guard import tampered
 from sumwire.transport.options import PLAIN, ExchangeOptions
 from sumwire.transport.udp import Transport
 
@@ -23,6 +25,9 @@ Fill = Callable[[NDArray[np.uint8]], None]
 
 class Packing:
     """Its own op's packets. ``op``: theirs."""
+
+    # Of its elements, where these are summed.
+    checked: ClassVar[Literal["signed", "unsigned"]] = "signed"
 
     def __init__(self, op: int) -> None:
         self.op = op
@@ -39,6 +44,8 @@ class Packing:
 class InLanes(Packing):
     """SUM32's packets."""
 
+    checked = "unsigned"
+
     def __init__(self, lanes: Lanes, workers: int) -> None:
         super().__init__(p4.OP_SUM32)
         self._lanes = lanes
@@ -53,9 +60,9 @@ class InLanes(Packing):
         return self._lanes.down(sums, self._workers)
 
 
-def packing_of(op: int, config: JobConfig, *, masked: bool) -> Packing:
-    """That of an op's payload. Raises ConfigError if its contributions cannot be masked."""
-    if not masked or op == p4.OP_SUM32:
+def packing_of(op: int, config: JobConfig) -> Packing:
+    """That of an op's payload. Raises ConfigError if its contributions to a blind job cannot be masked."""
+    if not config.blind or op == p4.OP_SUM32:
         return Packing(op)
     if op == p4.OP_THC and config.thc is not None:
         return InLanes(TableLanes(config.thc.table), config.workers)
@@ -75,17 +82,11 @@ def told_by_all(
 ) -> NDArray[np.uint32]:
     """The numbers of all workers of a blind job, shape (workers, count): an exchange. ``own``: this worker's.
 
-    Raises RecreateError for a sum that no workers can have made.
+    Raises TamperedError for numbers that the workers have not sent.
     """
-    places = places_of(transport, config, len(own))
+    places = Places(transport.secrets, transport.next_sequence, len(own), worker=config.worker, workers=config.workers)
     words = transport.exchange(p4.OP_SUM32, places.pack(own), tag, options).words
     try:
         return places.unpack(words)
     except CodecError as error:
-        raise RecreateError(f"job {config.job}: result that no sum can be: {error}; start all workers again") from error
-
-
-def places_of(transport: Transport, config: JobConfig, count: int) -> Places:
-    """Places in the first chunks of the next exchange of a blind job."""
-    assert transport.masks is not None
-    return Places(transport.masks, transport.next_sequence, count, worker=config.worker, workers=config.workers)
+        raise tampered(config.job, error) from error

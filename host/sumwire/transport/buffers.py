@@ -62,6 +62,18 @@ class Results:
     flags: NDArray[np.uint8]
     cuts: NDArray[np.uint8]
 
+    def first(self, chunks: int) -> Results:
+        """Those of the first chunks, in the same memory."""
+        if chunks == len(self.counts):
+            return self
+        return Results(
+            self.words[:chunks],
+            self.counts[:chunks],
+            self.contributors[:chunks],
+            self.flags[:chunks],
+            self.cuts[:chunks],
+        )
+
 
 class ExpectedHeads(NamedTuple):
     """The heads of plain results, uint64 (chunks, 4), in the fields of ``mask``, uint64 (4,)."""

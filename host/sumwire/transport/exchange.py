@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -26,6 +25,7 @@ from sumwire.errors import SumwireError
 from sumwire.trace import span
 from sumwire.transport.buffers import Buffers, Results
 from sumwire.transport.connection import Connection
+from sumwire.transport.guard import Guard
 from sumwire.transport.link import Moved
 from sumwire.transport.options import DeadlinePassedError, Patience
 from sumwire.transport.receiving import Receiver, ask_who_is_missing
@@ -171,18 +171,14 @@ def fast_path_of(connection: Connection, sender: Sender, receiver: Receiver, wai
     return FastPath(library, connection, sender, receiver, waiting)
 
 
-# Masks payload, uint8 (chunks, up words, 128), of the chunks from a sequence number on, in place.
-Hide = Callable[[int, NDArray[np.uint8]], None]
-
-
 class Exchange:
     """An exchange whose payload becomes ready in parts and whose results can be used in parts.
 
     Fill ``payload[first:last]``, call :meth:`ready`, call :meth:`progress` repeatedly, and use ``results`` up to what
     it returns. Also a context manager. After :meth:`close` its arrays belong to the next exchange.
 
-    ``payload``: uint8 (chunks, up words, 128). ``results``: see :class:`Results`. ``hide``: masks the payload before
-    it is sent for the first time.
+    ``payload``: uint8 (chunks, up words, 128). ``results``: see :class:`Results`. ``guard``: a blind job's, whose
+    chunks behind the caller's are in neither.
     """
 
     def __init__(
@@ -191,16 +187,16 @@ class Exchange:
         buffers: Buffers,
         patience: Patience,
         next_run: int | None = None,
-        hide: Hide | None = None,
+        guard: Guard | None = None,
     ) -> None:
-        self.payload = buffers.payload
-        self.results = buffers.results
-        self.chunks = buffers.chunks
+        self.chunks = buffers.chunks if guard is None else guard.chunks
+        self.payload = buffers.payload[: self.chunks]
+        self.results = buffers.results.first(self.chunks)
         self.closed = False
         self._connection = connection
         self._window = connection.window
         self._buffers = buffers
-        self._hide = hide
+        self._guard = guard
         self._sender = Sender(connection, buffers)
         self._waiting = Waiting(connection, buffers, patience, next_run)
         self._receiver = Receiver(connection, buffers, self._waiting)
@@ -229,10 +225,10 @@ class Exchange:
     def ready(self, upto: int) -> None:
         """The payload of all chunks before ``upto`` is filled: send what the window allows."""
         began = self._connection.clock()
-        filled = self._window.filled
-        if self._hide is not None and filled < upto:
-            self._hide(self._window.base + filled, self.payload[filled:upto])
-        self._window.filled = upto
+        window = self._window
+        if self._guard is not None:
+            upto = self._guard.mask(window.base, window.filled, upto, self._buffers.payload)
+        window.filled = upto
         with span("send"):
             self._sender.send()
         self._connection.stats.exchange_s += self._connection.clock() - began
@@ -246,12 +242,14 @@ class Exchange:
         """
         connection, window = self._connection, self._window
         began = connection.clock()
+        if upto >= self.chunks:
+            upto = self._buffers.chunks
         try:
             # What a recovered result lets go must not wait for the next packet.
             with span("wait" if block else "receive"):
                 outcome = self._fast_path.go(upto) if block and self._fast_path is not None else None
                 if outcome == Outcome.ENOUGH:
-                    return window.completed()
+                    return self._completed()
                 if self._receiver.recover() or not block:
                     self._receiver.receive()
                 # What C has taken in lets something go: an overtaken chunk, or one not looked at yet.
@@ -263,7 +261,11 @@ class Exchange:
                     self._sender.send()
         finally:
             connection.stats.exchange_s += connection.clock() - began
-        return window.completed()
+        return self._completed()
+
+    def _completed(self) -> int:
+        done = self._window.completed()
+        return done if self._guard is None else self._guard.completed(done, self._buffers.results)
 
     def finish(self) -> Results:
         """Wait until every chunk has its result, and close the exchange.
@@ -272,7 +274,7 @@ class Exchange:
         still answers (:mod:`sumwire.transport.receiving`).
         """
         with self:
-            while not self._window.done:
+            while self._completed() < self.chunks:
                 self.progress(block=True, upto=self.chunks)
             return self.results
 

@@ -159,7 +159,8 @@ class ExchangeOptions:
     many as the delivery's loss bound allows. ``tos``: the IPv4 TOS byte of every chunk's packets, uint8 (chunks,);
     retransmissions have the same priority and are never dropped on purpose. ``contribute=False``: nothing is sent; the
     results of the other workers' contributions are waited for. ``next_run``: the exchange belongs to a greeting, and a
-    slot in this round or a later one shows that another run has begun.
+    slot in this round or a later one shows that another run has begun. ``checked``: in a blind job, whether sums are
+    those of all workers is found out; elements are int32 if "signed", else uint32, and no sum of them leaves that.
     """
 
     waits_for_workers: bool = False
@@ -168,6 +169,7 @@ class ExchangeOptions:
     tos: NDArray[np.uint8] | None = None
     contribute: bool = True
     next_run: int | None = None
+    checked: Literal["signed", "unsigned"] | None = None
 
 
 PLAIN: Final = ExchangeOptions()

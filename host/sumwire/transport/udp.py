@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
-from sumwire.errors import ConfigError, InterruptedJobError, UsageError
+from sumwire.errors import ConfigError, InterruptedJobError, PlaintextError, UsageError
 from sumwire.lifecycle import Lifecycle
 from sumwire.transport.buffers import Buffers, Pool, Results
 from sumwire.transport.congestion import WindowLimit
 from sumwire.transport.connection import Connection, say_hello
 from sumwire.transport.exchange import Exchange
+from sumwire.transport.guard import Guard
 from sumwire.transport.link import Link, opening_error
 from sumwire.transport.options import PLAIN, Alone, ExchangeOptions, TransportOptions, WindowOptions, turn_of
 from sumwire.transport.recovery import CatchUp
@@ -36,6 +37,7 @@ from sumwire.wire.packets import OP_WORDS, WORD_BYTES, place_of
 
 if TYPE_CHECKING:
     from sumwire.blind.masks import Masks
+    from sumwire.blind.sums import SumCheck
 
 
 class Transport:
@@ -44,7 +46,8 @@ class Transport:
     Where slots may close without this worker, it keeps results for other workers and asks them for those that it lost.
     It does both at a second UDP port (:mod:`sumwire.transport.recovery_service`).
     ``rtt``: the estimator of the retransmission timeout. ``clock``: a monotonic clock, in seconds. ``masks``: those of
-    a blind job's run, from its greeting on; every exchange is then one of SUM32, and masked.
+    a blind job's run, from its greeting on. Every exchange of a blind job but those of greetings is one of SUM32, and
+    masked.
     Raises AddressError if an own address cannot be used here, JobBusyError if a port is taken, UsageError on a system
     that is not Linux. Every method raises ForkError in a forked child.
     """
@@ -222,9 +225,10 @@ class Transport:
             )
         if not options.contribute and not self.window.options.adaptive_retries:
             raise UsageError("an exchange that contributes nothing: needs a delivery, or a quorum below the workers")
-        masks = self.masks
-        if masks is not None and op != p4.OP_SUM32:
-            raise UsageError(f"op {op}: a blind job masks sums of SUM32 alone: use that")
+        hide = self._hiding(op, bucket)
+        check = None if hide is None or options.checked is None else self._check_of(chunks, options)
+        # Behind the caller's come those of the check.
+        asked, chunks = chunks, chunks + (0 if check is None else check.room)
         began = self._clock()
         self.drain()
         first = self.next_sequence
@@ -241,18 +245,45 @@ class Transport:
             token=self._token,
             complete=complete,
             # Masked elements leave the range at random.
-            ignored=0 if masks is None else p4.FLAG_OVERFLOW,
+            ignored=0 if hide is None else p4.FLAG_OVERFLOW,
         )
         self.link.load(buffers.packets, buffers.tos, first % self._config.slots)
         budget = self._budget(chunks, first) if options.bounded else None
         self.window.begin(chunks, began, filled=0, budget=budget, options=options)
         self._connection.pace.begin()
-        hide = None if masks is None else masks.hide
         patience = options.patience or self._patience
-        self._exchange = Exchange(self._connection, buffers, patience, options.next_run, hide)
+        guard = None if hide is None else Guard(asked, hide, check, self._config.job)
+        self._exchange = Exchange(self._connection, buffers, patience, options.next_run, guard)
         self._exchange.take_ahead()
         self.stats.exchange_s += self._clock() - began
         return self._exchange
+
+    @property
+    def secrets(self) -> Masks:
+        """The masks of a blind job's run. Raises PlaintextError outside one."""
+        if self.masks is None:
+            raise PlaintextError(
+                f"job {self._config.job}: no masks: the workers have not greeted; make a new job on all workers"
+            )
+        return self.masks
+
+    def _check_of(self, chunks: int, options: ExchangeOptions) -> SumCheck:
+        # Imported here, since what it needs is there in blind jobs alone.
+        from sumwire.blind.sums import SumCheck
+
+        config, signed = self._config, options.checked == "signed"
+        return SumCheck(
+            self.secrets, self.next_sequence, chunks, worker=config.worker, workers=config.workers, signed=signed
+        )
+
+    def _hiding(self, op: int, bucket: int) -> Callable[[int, NDArray[np.uint8]], None] | None:
+        """What masks the payload of an exchange before it is sent; None in an open job, and for a greeting, which
+        tells nothing of values. Raises PlaintextError, UsageError."""
+        if not self._config.blind or bucket >= p4.BUCKET_OPENS_RUN:
+            return None
+        if op != p4.OP_SUM32:
+            raise UsageError(f"op {op}: a blind job masks sums of SUM32 alone: use that")
+        return self.secrets.hide
 
     def _check_free(self) -> None:
         """Raises UsageError while an exchange is under way, ForkError in a forked child, ClosedError after the end."""

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import sumwire
@@ -16,6 +17,7 @@ from helpers.gloo.control_cases import text_of
 from helpers.gloo.ddp_cases import open_job
 from helpers.logs import logged
 from numpy.typing import NDArray
+from sumwire.blind.masks import Masks
 from sumwire.job.job import Job
 from torch import Tensor
 
@@ -39,7 +41,7 @@ def _mean(job: Job, codec: str, x: Tensor, bucket: int) -> tuple[bytes, bytes]:
 def means(rank: int, mapping: dict[str, Any], lengths: list[int], steps: int) -> dict[str, Any]:
     """Bits of all means and residuals, by THC and SUM32, of every length in every step."""
     found = []
-    with logged() as lines, open_job(rank, mapping) as job:
+    with logged() as lines, open_job(rank, mapping, one_trip=False) as job:
         for step in range(steps):
             for bucket, length in enumerate(lengths):
                 x = tensor(rank, step, length)
@@ -76,6 +78,34 @@ def other_operations(rank: int, mapping: dict[str, Any]) -> list[bytes]:
 def one_mean(rank: int, mapping: dict[str, Any], codec: str, length: int) -> tuple[bytes, bytes]:
     with open_job(rank, mapping) as job:
         return _mean(job, codec, tensor(rank, 0, length), 0)
+
+
+def error_of_means(rank: int, mapping: dict[str, Any], codec: str) -> str:
+    """The error of three means."""
+    try:
+        with open_job(rank, mapping) as job:
+            for step in range(3):
+                _mean(job, codec, tensor(rank, step, 1500), 0)
+    except sumwire.SumwireError as error:
+        return text_of(error)
+    return ""
+
+
+def jumping_means(rank: int, mapping: dict[str, Any], codec: str, length: int, factor: float) -> list[Any]:
+    """Means of one length, of which worker 1's last tensor is multiplied by ``factor``. Returns the payload that this
+    worker has masked in the last of them, by its chunk's number."""
+    hide, hidden = Masks.hide, list[Any]()
+
+    def kept(self: Masks, sequence: int, payload: NDArray[np.uint8]) -> None:
+        hidden.extend((sequence + k, row.tobytes()) for k, row in enumerate(payload))
+        hide(self, sequence, payload)
+
+    with open_job(rank, mapping) as job, patch.object(Masks, "hide", kept):
+        for step in range(4):
+            hidden.clear()
+            drawn = torch.randn(length, generator=torch.Generator().manual_seed(97 * step + rank))
+            _mean(job, codec, drawn * (factor if (rank, step) == (1, 3) else 1.0), 0)
+    return hidden
 
 
 def with_own_keys(rank: int, mapping: dict[str, Any], keys: list[bytes]) -> str:

@@ -36,6 +36,34 @@ void blind_add(uint8_t *payload, int64_t step, uint64_t chunks, const uint8_t *s
   }
 }
 
+static const uint64_t PRIME = ((uint64_t)1 << 61) - 1;
+
+// Modulo the prime, of a number below 2^122.
+static uint64_t reduced(unsigned __int128 number) {
+  uint64_t low = (uint64_t)number & PRIME, high = (uint64_t)(number >> 61), sum = low + high;
+  return sum >= PRIME ? sum - PRIME : sum;
+}
+
+// The sum over all elements of element x factor x weight modulo the prime: factors of the elements of a chunk, weights of
+// chunks, both below 2^61. Elements are int32 if `is_signed`, else uint32.
+uint64_t blind_check(const uint8_t *payload, int64_t step, uint64_t chunks, const uint64_t *factors,
+                     const uint64_t *weights, int is_signed) {
+  uint64_t total = 0;
+  for (uint64_t chunk = 0; chunk < chunks; chunk++, payload += step) {
+    uint32_t elements[ELEMENTS];
+    memcpy(elements, payload, CHUNK);
+    __int128 inner = 0;
+    for (int i = 0; i < ELEMENTS; i++) {
+      const uint32_t element = big(elements[i]);
+      inner += (__int128)(is_signed ? (int64_t)(int32_t)element : (int64_t)element) * (int64_t)factors[i];
+    }
+    // A multiple of the prime makes it positive: 2^31 x 2^61 x 256 = 2^100.
+    if (is_signed) inner += (__int128)PRIME << 40;
+    total = reduced((unsigned __int128)reduced((unsigned __int128)inner) * weights[chunk] + total);
+  }
+  return total % PRIME;
+}
+
 // A matrix of 8 x 8 bits, a row in each byte of the number, turned at its first diagonal.
 static uint64_t transposed(uint64_t rows) {
   uint64_t other = (rows ^ rows >> 7) & 0x00AA00AA00AA00AA;

@@ -92,7 +92,7 @@ def test_native_and_numpy_masks_are_equal(keys: list[Keys], monkeypatch: pytest.
     for number, native in enumerate("10"):
         monkeypatch.setenv("SUMWIRE_NATIVE", native)
         payload = drawn(5, 1)
-        copy = Masks(1, {0: b"a" * 32, 2: b"b" * 32}, common=b"c" * 32, tags=b"d" * 32)
+        copy = Masks(1, {0: b"a" * 32, 2: b"b" * 32}, common=b"c" * 32, tags=b"d" * 32, sums=b"e" * 32)
         copy.hide(3, payload)
         both.append(payload.copy())
         assert number == 0 or np.array_equal(*both)
@@ -152,8 +152,15 @@ def test_places_tell_all_numbers_to_all(keys: list[Keys]) -> None:
     sums = total(words).astype(">u4").view(np.uint8).reshape(4, 8, 128)
     for places in everyone:
         assert np.array_equal(places.unpack(sums), numbers)
-    own = words[1].reshape(-1).view(">u4")[300:600]
+    own = words[1].reshape(-1).view(">u4")[304:604]
     assert not np.array_equal(own, numbers[1]), "hidden"
     sums[-1, -1, -1] = 1
     with pytest.raises(CodecError, match="belongs to no worker"):
         everyone[0].unpack(sums)
+    sums[-1, -1, -1] = 0
+    for element in range(WORKERS * 304):
+        for bit in (0, 20, 31):
+            changed = sums.copy()
+            changed.reshape(-1).view(">u4")[element] ^= 1 << bit
+            with pytest.raises(CodecError, match=f"numbers of worker {element // 304}: their tag does not fit them"):
+                everyone[1].unpack(changed)

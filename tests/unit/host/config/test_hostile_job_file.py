@@ -32,8 +32,12 @@ HOSTILE = {
     "NUL in a name": (GOOD.replace('"test"', '"a\\u0000b"'), "without control characters"),
     "escape in a name": (GOOD.replace('"test"', '"a\\u001b[2Jb"'), "without control characters"),
     "surrogate in a name": (GOOD.replace('"test"', '"\\ud800"'), "without control characters"),
+    "long name": (GOOD.replace('"test"', f'"{"a" * 5000}"'), "name.*at most 128 characters"),
     "unknown key": (GOOD.replace('"name"', f'"a\\u001b{"b" * 9000}": 1, "name"'), "unknown field"),
     "long address": (GOOD.replace('"ip": "', f'"ip": "{"1" * 9000}', 1), "must be an IPv4 address"),
+    "everybody's address": (json.dumps({**SHORT, "aggregator": "255.255.255.255"}), "address of one machine"),
+    "a group's address": (json.dumps({**SHORT, "hosts": ["10.0.0.1", "224.0.0.1"]}), "address of one machine"),
+    "no address": (json.dumps({**SHORT, "aggregator": "0.0.0.0"}), "address of one machine"),
     "no threshold": (GOOD.replace("0.03125", "5e-324"), "thc.*no less than 1e-300"),
     "long list": (GOOD.replace('"ops": [', f'"ops": [{"1, " * 9000}'), "ops"),
 }
