@@ -93,6 +93,10 @@ ATTACKS: Final[Mapping[str, Sequence[str]]] = {
         f"{_SWITCH}/native/test_memory_bounds.py",
     ),
     "a compile cache that others may write, with a planted library": ("tests/integration/nativelib/test_trusted.py",),
+    "a switch that watches a blind job in which a norm jumps, or changes norms or sums": (
+        "tests/integration/host/job/test_blind.py::test_a_norm_that_jumps_is_not_seen",
+        "tests/integration/host/job/test_blind.py::test_a_switch_that_changes_something_is_noticed",
+    ),
     "modules and programs planted in the working directory, a script's folder, PATH and CC": (
         "tests/integration/host/start/test_planted.py",
         "tests/unit/test_children.py",

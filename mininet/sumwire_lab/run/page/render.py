@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Sequence
 from functools import cache
@@ -33,9 +35,20 @@ def environment() -> Environment:
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    made.globals["asset"] = lambda name: Markup((_TEMPLATES / name).read_text())
+    made.globals["asset"] = lambda name: Markup(_asset(name))
+    made.globals["digest"] = _digest
     made.globals["width"] = network.WIDTH
     return made
+
+
+def _asset(name: str) -> str:
+    return (_TEMPLATES / name).read_text()
+
+
+def _digest(name: str) -> Markup:
+    """The hash by which a page's policy lets this script run, and no other one."""
+    digest = hashlib.sha256(_asset(name).encode()).digest()
+    return Markup(f"'sha256-{base64.b64encode(digest).decode()}'")
 
 
 def page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:

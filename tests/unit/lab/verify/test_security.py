@@ -127,6 +127,6 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(security, "run_beside", lambda *_: beside)
     checks = verify("trust", tmp_path, lambda _: None, QUICK)
     assert all(check.holds for check in checks)
-    assert len([check for check in checks if check.check.startswith("attack ")]) == 9
+    assert len([check for check in checks if check.check.startswith("attack ")]) == 10
     assert {"softswitch.fuzz.programs", "softswitch.fuzz.p4runtime", "simulate", "sumwire_lab"} <= set(ran)
     assert json.loads((tmp_path / "verify-trust.json").read_text())

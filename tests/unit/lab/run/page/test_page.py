@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -54,6 +56,15 @@ def test_the_page_loads_nothing() -> None:
     assert [one for one in loaded if not re.match("#|data:,", one.get("href") or one.get("xlink:href") or "")] == []
     assert not re.search(r"url\((?!#)|@import", page.text)
     assert len(page.text) < 200_000
+
+
+def test_the_policy_names_the_scripts_that_run() -> None:
+    for text in (render.page(runs.summary(), runs.results()), render.live()):
+        scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+        hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+        [policy] = re.findall(r"script-src ([^;]*);", text)
+        assert {f"'sha256-{one}'" for one in hashes} <= {*policy.split()}
+        assert "unsafe" not in policy
 
 
 def test_text_from_outside_is_escaped() -> None:
