@@ -9,14 +9,14 @@ Specification: "P4 Forwarding-Pipeline Configuration".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from p4.v1 import p4runtime_pb2
 
 from softswitch.errors import DeviceError
 from softswitch.p4runtime import p4info
 from softswitch.p4runtime.digests import Digests
-from softswitch.p4runtime.errors import InvalidArgumentError
+from softswitch.p4runtime.errors import InvalidArgumentError, ResourceExhaustedError
 from softswitch.p4runtime.fit import fitted
 from softswitch.p4runtime.idle import IdleTimeouts
 from softswitch.p4runtime.meters import Configs
@@ -24,6 +24,16 @@ from softswitch.p4runtime.profiles import EntryKey, Profiles
 from softswitch.p4runtime.value_sets import Members
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
+
+#: A row's or group's opaque bytes are the controller's, and stay in memory as long as it does.
+METADATA_BYTES_MAX: Final = 1024
+
+
+def check_metadata(what: str, metadata: bytes) -> None:
+    """Raises ResourceExhaustedError for more than is kept."""
+    if len(metadata) > METADATA_BYTES_MAX:
+        rule = f"at most {METADATA_BYTES_MAX} are kept: make it shorter"
+        raise ResourceExhaustedError(f"{what}: metadata of {len(metadata)} bytes: {rule}")
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,12 @@ from softswitch.program import ir
 #: How long stop() lets running RPCs finish. Streams are ended at once, so only a long Write or Read uses it.
 _STOP_GRACE_SECONDS = 1.0
 
+#: Of a request, a program of a P4 compiler's included. One that is longer is refused before it is in memory.
+MESSAGE_BYTES_MAX = 32 << 20
+
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the same port must fail, not share it
-    ("grpc.max_receive_message_length", 128 << 20),  # specification: "gRPC Server Maximum Receive Message Size"
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),  # specification: "gRPC Server Maximum Receive Message Size"
     ("grpc.keepalive_time_ms", 10_000),  # a controller whose host died must not stay primary
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.server_handshake_timeout_ms", 5_000),  # a connection that says nothing

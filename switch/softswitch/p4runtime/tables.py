@@ -22,7 +22,7 @@ from softswitch.p4runtime.errors import (
     UnimplementedError,
 )
 from softswitch.p4runtime.p4info import Table
-from softswitch.p4runtime.pipeline import EntryNote, Pipeline
+from softswitch.p4runtime.pipeline import EntryNote, Pipeline, check_metadata
 from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.wire import PlainUpdate
 from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch, MeterRates
@@ -69,6 +69,7 @@ def decode_row(table: Table, message: Any) -> Row:
 def write(device: Device, pipeline: Pipeline, update_type: int, message: Any) -> None:
     """Apply one update of a ``TableEntry``."""
     table = pipeline.info.table(message.table_id)
+    check_metadata(f"table {table.name!r}", message.metadata)
     if message.is_const:
         raise InvalidArgumentError(f"table {table.name!r}: is_const is for the program to set, not for a request")
     if message.is_default_action:

@@ -120,6 +120,18 @@ def test_metadata_is_kept_and_replaced(primary: Controller, program: Program) ->
     assert primary.read_entries(program.entry("exact_t")) == [exact(program)]
 
 
+def test_metadata_beyond_what_is_kept_is_refused(primary: Controller, program: Program) -> None:
+    entry = exact(program)
+    entry.metadata = bytes(1024)
+    primary.write(insert(entry))
+    entry.metadata = bytes(1025)
+    [error] = primary.refused(modify(entry))
+    assert error.canonical_code == code_pb2.RESOURCE_EXHAUSTED
+    assert "metadata of 1025 bytes: at most 1024 are kept" in error.message
+    [kept] = primary.read_entries(program.entry("exact_t"))
+    assert len(kept.metadata) == 1024
+
+
 def test_const_table_takes_no_change(primary: Controller, program: Program) -> None:
     entry = priority(
         program.entry("const_t", action=program.action("drop"), type=("ternary", b"\x08\x06", b"\xff\xff")), 2
