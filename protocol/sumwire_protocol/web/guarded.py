@@ -4,7 +4,7 @@
 
 Each caller has a place, and a thread. When none is free, a newcomer gets that of a caller who has not said yet what it
 wants, or of one whose address has more places than the newcomer's. A place is for some seconds only, however slowly
-its caller sends.
+its caller sends. An address that connects very often is refused before it costs a thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import contextlib
 import socket
 import socketserver
 import threading
-from collections import Counter
+import time
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any, Final
@@ -21,7 +22,28 @@ from urllib.parse import urlsplit
 
 _LOOPBACK_NAME: Final = "localhost"
 # Connections that the kernel keeps until their turn comes.
-_QUEUE: Final = 128
+_QUEUE: Final = 1024
+# New connections of one address: so many at once, and so many a second.
+_BURST: Final = 128
+_CALLS_PER_S: Final = 64.0
+# Addresses whose connections are counted, those that were last heard of.
+_ADDRESSES_MOST: Final = 4096
+
+
+class _Rates:
+    """How often each address may connect: a bucket of tokens for each."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def allows(self, address: str, now: float) -> bool:
+        tokens, before = self._buckets.pop(address, (float(_BURST), now))
+        tokens = min(_BURST, tokens + (now - before) * _CALLS_PER_S)
+        allowed = tokens >= 1
+        self._buckets[address] = (tokens - allowed, now)
+        if len(self._buckets) > _ADDRESSES_MOST:
+            self._buckets.popitem(last=False)
+        return allowed
 
 
 @dataclass
@@ -59,11 +81,13 @@ class GuardedServer(socketserver.ThreadingTCPServer):
         # In the order in which they came.
         self._places: dict[int, _Place] = {}
         self._lock = threading.Lock()
+        self._rates = _Rates()
         super().__init__(address, handler, bind_and_activate)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread of its own, if there is room for one more."""
-        if self._admit(request, client_address[0]):
+        address = client_address[0]
+        if self._rates.allows(address, time.monotonic()) and self._admit(request, address):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)

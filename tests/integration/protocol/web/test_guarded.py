@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from itertools import count
 
 import pytest
-from sumwire_protocol.web.guarded import GuardedServer, is_own_name
+from sumwire_protocol.web.guarded import GuardedServer, _Rates, is_own_name
 
 PLACES = 4
 
@@ -86,6 +87,41 @@ def test_one_address_cannot_keep_another_out() -> None:
         assert answer(stack, port, "127.0.0.2") == b"", "it has all places already"
         assert answer(stack, port, "127.0.0.3") == b"HTTP/1.0 200"
         assert crowd[0].recv(1) == b"", "the oldest of the crowd has lost its place"
+
+
+def test_an_address_that_connects_all_the_time_keeps_no_other_out() -> None:
+    """Each of its connections would cost two threads; most now cost none."""
+    with serving() as port, ExitStack() as stack:
+        ends = threading.Event()
+
+        def connect() -> None:
+            while not ends.is_set():
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1, ("127.0.0.9", 0)):
+                    pass
+
+        crowd = [threading.Thread(target=connect) for _ in range(8)]
+        for thread in crowd:
+            thread.start()
+        try:
+            time.sleep(1)
+            threads = threading.active_count()
+            for _ in range(5):
+                assert answer(stack, port, "127.0.0.8") == b"HTTP/1.0 200"
+        finally:
+            ends.set()
+            for thread in crowd:
+                thread.join()
+        assert threads < len(crowd) + 3 * PLACES + 10
+
+
+def test_calls_of_an_address_are_counted_by_time() -> None:
+    rates = _Rates()
+    assert [rates.allows("a", 0.0) for _ in range(130)] == [True] * 128 + [False] * 2
+    assert rates.allows("b", 0.0)
+    assert [rates.allows("a", 0.5) for _ in range(33)] == [True] * 32 + [False]
+    for number in range(5000):
+        rates.allows(str(number), 1.0)
+    assert len(rates._buckets) == 4096
 
 
 def test_those_who_send_slowly_lose_their_place_in_time() -> None:
