@@ -32,6 +32,7 @@ from helpers.paths import ROOT
 from softswitch.switch import SoftSwitch
 from sumwire.config import parse_job
 from sumwire_lab.options.layout import parse as parse_layout
+from sumwire_lab.run.grid import known_flags
 
 # Their modules, each with a `main(arguments)`.
 PROGRAMS = {
@@ -114,6 +115,8 @@ def check_pytest(words: list[str]) -> None:
 
 
 def check_python(words: list[str]) -> None:
+    if words in (["-m"], ["-P"]):
+        return
     if words[0] == "-m":
         assert importlib.util.find_spec(words[1]) is not None
         if words[1] == "sumwire_lab":
@@ -196,7 +199,7 @@ def _completed(fragment: dict[str, list[dict[str, Any]]], whole: dict[str, Any],
 
 
 def test_yaml_on_pages_is_valid() -> None:
-    blind, star, network, own = pages.blocks("yaml")
+    blind, star, network, own, study = pages.blocks("yaml")
     whole = yaml.safe_load((EXAMPLES / "star4.yaml").read_text())
     _completed(yaml.safe_load(star.text), whole, {"queues": "port"})
     assert len(sumwire_controller.parse_config(yaml.safe_dump(whole)).queues) == 1
@@ -208,6 +211,8 @@ def test_yaml_on_pages_is_valid() -> None:
     _completed(yaml.safe_load(network.text), whole, {"links": "from", "queues": "port"})
     layout = parse_layout(own.text, own.name)
     assert [(host.switch, host.mbit) for host in layout.hosts] == [("left", None)] * 3 + [("right", 10)]
+
+    assert set(yaml.safe_load(study.text)["grid"]) <= set(known_flags())
 
     topology = sumwire_controller.parse_topology(yaml.safe_dump(whole))
     assert [len(job.workers) for job in topology.jobs] == [3, 3]
