@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from sumwire.errors import SwitchLostError as SwitchLostError
     from sumwire.errors import TransportError as TransportError
     from sumwire.errors import UsageError as UsageError
-    from sumwire.job.change import Change as Change
+    from sumwire.job.control import Change as Change
     from sumwire.job.job import Job as Job
     from sumwire.start import init as init
     from sumwire.training.all_reduce import all_reduce as all_reduce
     from sumwire.training.ddp import DdpState as DdpState
     from sumwire.training.ddp import ddp_hook as ddp_hook
     from sumwire.training.ddp import local_hook as local_hook
-    from sumwire.training.node import NodeJob as NodeJob
+    from sumwire.training.hierarchical import NodeJob as NodeJob
     from sumwire.transport.stats import JobStats as JobStats
 
 _HOMES: Final = {
-    "Change": "job.change",
+    "Change": "job.control",
     "AddressError": "errors",
     "ClosedError": "errors",
     "ConfigError": "errors",
@@ -67,7 +67,7 @@ _HOMES: Final = {
     "JobStats": "transport.stats",
     "LaneOverflowError": "errors",
     "MismatchError": "errors",
-    "NodeJob": "training.node",
+    "NodeJob": "training.hierarchical",
     "NonFiniteError": "errors",
     "OrderError": "errors",
     "PeerLostError": "errors",

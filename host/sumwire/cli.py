@@ -31,7 +31,7 @@ from sumwire.start import up as start
 
 if TYPE_CHECKING:
     from sumwire.dlcp.tags import Policy
-    from sumwire.job.tuning_table import TuningTable
+    from sumwire.job.tuning import TuningTable
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -345,7 +345,7 @@ def _tune(options: argparse.Namespace) -> int:
 
     from sumwire.config import load_job
     from sumwire.job.job import Job
-    from sumwire.job.tuning_file import tuning_path
+    from sumwire.job.tuning import tuning_path
 
     if not dist.is_torchelastic_launched():
         raise UsageError(

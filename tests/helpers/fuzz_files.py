@@ -36,7 +36,7 @@ from softswitch.program.load.text import read_program
 from sumwire.aggregator.jobs import load_jobs
 from sumwire.config import load_job, parse_job
 from sumwire.errors import UsageError
-from sumwire.job.tuning_file import load_table, tuning_path
+from sumwire.job.tuning import load_table, tuning_path
 from sumwire.see import show, timeline
 from sumwire.see.captures import CaptureReader
 from sumwire.top.picture import picture

@@ -16,10 +16,9 @@ from unittest import mock
 
 import sumwire.blind.keys
 import sumwire.job.control
-import sumwire.job.fallback
-import sumwire.job.greeting
-import sumwire.job.meeting
-import sumwire.job.rounds
+import sumwire.job.gloo
+import sumwire.job.handshake
+import sumwire.job.heartbeat
 import sumwire.job.session
 import sumwire.lifecycle
 import sumwire.transport.link
@@ -69,18 +68,18 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
             | {"time": Instead(time, monotonic=machine.world.clock)},
         ),
         (_transport.recovery_service, {"secrets": chance}),
-        (_job.greeting, {"secrets": chance}),
+        (_job.handshake, {"secrets": chance}),
         (_blind.keys, {"secrets": chance, "X25519PrivateKey": Instead(X25519PrivateKey, generate=private_key)}),
         (sumwire.wire.batch, {"calls": lambda: (machine.sendmmsg, machine.recvmmsg), "kernels": lambda: kernels}),
         # So that a batch is full now and then, and a socket's memory small.
         (_transport.link, {"_BATCH": _BATCH}),
         (_job.control, {"threading": given["threading"]}),
         (sumwire.lifecycle, {"threading": given["threading"], "atexit": Instead(atexit, register=_no, unregister=_no)}),
-        (_job.meeting, {"available": lambda: False}),
+        (_job.gloo, {"available": lambda: False}),
         (_job.session, {"available": lambda: groups is not None, "dist": ranks, "load_table": lambda _: None}),
         (_job.session, {"Transport": partial(_ToldTransport, machine)}),
-        (_job.rounds, {"GlooGroup": partial(GlooGroup, groups)}),
-        (_job.fallback, {"GlooGroup": partial(GlooGroup, groups)}),
+        (_job.heartbeat, {"GlooGroup": partial(GlooGroup, groups)}),
+        (_job.gloo, {"GlooGroup": partial(GlooGroup, groups)}),
     ]
     with contextlib.ExitStack() as stack:
         for module, names in others:

@@ -124,7 +124,7 @@ class Groups:
 
 
 class GlooGroup:
-    """sumwire.job.gloo_group.GlooGroup, of all ranks."""
+    """sumwire.job.gloo.GlooGroup, of all ranks."""
 
     def __init__(self, groups: Groups | None, ranks: None = None) -> None:
         assert groups is not None and ranks is None

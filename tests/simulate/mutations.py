@@ -18,15 +18,14 @@ from unittest import mock
 import numpy as np
 from softswitch.runtime.entries import ActionCall, Entry, Ternary
 from softswitch.runtime.tables import RuntimeTable
-from sumwire.job import codec_operation, joining
-from sumwire.job.agreement import Agreement, Decision, FallBack, Phase, Return
+from sumwire.job import codec_operation, handshake
 from sumwire.job.codec_operation import CodecOperation
 from sumwire.job.control import Control
-from sumwire.job.fallback import Fallback
-from sumwire.job.greeting import Greeting
-from sumwire.job.kept_results import ALL
-from sumwire.job.member import Member
-from sumwire.job.standing import Standing
+from sumwire.job.coordination import Coordinator, Decision, FallBack, OwnRank, Phase, Return
+from sumwire.job.gloo import Fallback
+from sumwire.job.handshake import Greeting
+from sumwire.job.heartbeat import RankStatus
+from sumwire.job.operations import ALL
 from sumwire.transport import udp
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.recovery import Recovery
@@ -136,7 +135,7 @@ def _alone(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _without_hand_outs(original: Callable[..., Any]) -> Callable[..., Any]:
-    def halting(agreement: Agreement, vector: Any) -> Any:
+    def halting(agreement: Coordinator, vector: Any) -> Any:
         decision = original(agreement, vector)
         return replace(decision, hand_outs=()) if isinstance(decision, FallBack) else decision
 
@@ -146,7 +145,7 @@ def _without_hand_outs(original: Callable[..., Any]) -> Callable[..., Any]:
 def _without_holding(original: Callable[..., Any]) -> Callable[..., Any]:
     """All return at once, wherever each of them is."""
 
-    def fallback(agreement: Agreement, vector: Any) -> Any:
+    def fallback(agreement: Coordinator, vector: Any) -> Any:
         if original(agreement, vector) is None:
             return None
         agreement.phase = Phase.NETWORK
@@ -156,7 +155,7 @@ def _without_holding(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _without_greeting(original: Callable[..., None]) -> Callable[..., None]:
-    def apply(member: Member, decision: Decision) -> None:
+    def apply(member: OwnRank, decision: Decision) -> None:
         joined = member.joined
         original(member, decision)
         member.joined = joined
@@ -164,8 +163,8 @@ def _without_greeting(original: Callable[..., None]) -> Callable[..., None]:
     return apply
 
 
-def _halted_at_once(original: Callable[..., Standing]) -> Callable[..., Standing]:
-    def standing(member: Member, kept_from: int) -> Standing:
+def _halted_at_once(original: Callable[..., RankStatus]) -> Callable[..., RankStatus]:
+    def standing(member: OwnRank, kept_from: int) -> RankStatus:
         return replace(original(member, kept_from), halted=member.halting)
 
     return standing
@@ -206,7 +205,7 @@ def _flush_all(original: Callable[..., None]) -> Callable[..., None]:
 def _from_the_least(original: Callable[..., Any]) -> Callable[..., Any]:
     """The group makes anew what some ranks have from the switch."""
 
-    def halting(agreement: Agreement, vector: Any) -> Any:
+    def halting(agreement: Coordinator, vector: Any) -> Any:
         decision = original(agreement, vector)
         least = min(rank.completed for rank in vector)
         return replace(decision, operation=least, hand_outs=()) if isinstance(decision, FallBack) else decision
@@ -214,8 +213,8 @@ def _from_the_least(original: Callable[..., Any]) -> Callable[..., Any]:
     return halting
 
 
-def _keeps_nothing(original: Callable[..., Standing]) -> Callable[..., Standing]:
-    def standing(member: Member, kept_from: int) -> Standing:
+def _keeps_nothing(original: Callable[..., RankStatus]) -> Callable[..., RankStatus]:
+    def standing(member: OwnRank, kept_from: int) -> RankStatus:
         found = original(member, kept_from)
         return replace(found, kept_from=found.completed)
 
@@ -249,20 +248,20 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "nothing-is-sent-again": _method(Timers, "expiry", lambda _: lambda *_, **__: math.inf),
     "runs-have-no-token": _method(Greeting, "token", lambda _: lambda *_: 0),
     "runs-are-not-told-apart": _method(Greeting, "token", lambda _: lambda *_: 1 << 32),
-    "runs-begin-in-the-same-round": lambda: mock.patch.object(joining, "_later", lambda round_: round_),
+    "runs-begin-in-the-same-round": lambda: mock.patch.object(handshake, "_later", lambda round_: round_),
     "handed-out-counts-as-sent": _method(CodecOperation, "take", _all_included),
     "left-out-counts-as-sent": _method(codec_operation, "_included", _nothing),
     "budget-for-every-worker": _method(udp, "allowance", _whole_budget),
     "flush-closes-with-any-number": _method(Buffers, "prepare", _flush_all),
     "lost-results-are-not-asked-for": _method(Recovery, "send", _nothing),
     "fall-back-is-not-agreed": _method(Control, "await_fallback", _alone),
-    "fall-back-hands-nothing-out": _method(Agreement, "_halting", _without_hand_outs),
+    "fall-back-hands-nothing-out": _method(Coordinator, "_halting", _without_hand_outs),
     "fall-back-keeps-a-residual": _method(CodecOperation, "ordinary", _lossy_residual),
-    "halt-does-not-wait": _method(Member, "standing", _halted_at_once),
-    "return-does-not-hold": _method(Agreement, "_fallback", _without_holding),
-    "fall-back-from-the-least": _method(Agreement, "_halting", _from_the_least),
-    "ranks-keep-no-results": _method(Member, "standing", _keeps_nothing),
-    "return-without-greeting": _method(Member, "apply", _without_greeting),
+    "halt-does-not-wait": _method(OwnRank, "standing", _halted_at_once),
+    "return-does-not-hold": _method(Coordinator, "_fallback", _without_holding),
+    "fall-back-from-the-least": _method(Coordinator, "_halting", _from_the_least),
+    "ranks-keep-no-results": _method(OwnRank, "standing", _keeps_nothing),
+    "return-without-greeting": _method(OwnRank, "apply", _without_greeting),
     "workers-check-no-tags": _all_of(_method(Tags, "check", _zero), _method(Tags, "check_messages", _zero)),
 }
 # Only jobs with a key show these.

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from sumwire.config import JobConfig, load_job
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
-from sumwire.training.precision import DEFAULT, PRECISIONS, Precision
+from sumwire.training.all_reduce import DEFAULT, PRECISIONS, Precision
 
 JOB_VARIABLE: Final = "SUMWIRE_JOB"
 PRECISION_VARIABLE: Final = "SUMWIRE_PRECISION"
@@ -70,7 +70,7 @@ def use(job: Source | None) -> None:
     """Let the backend's groups use this job from their next collective on: a job file, what was read from one, or an
     open Job of the default group, which stays the caller's to close. None takes back what was said before.
 
-    Raises UsageError for anything else, such as a :class:`sumwire.training.node.NodeJob`.
+    Raises UsageError for anything else, such as a :class:`sumwire.training.hierarchical.NodeJob`.
     """
     _check(job)
     _used.clear()

@@ -22,14 +22,11 @@ from torch.futures import Future
 
 from sumwire.backend.jobs import Options
 from sumwire.config import JobConfig
-from sumwire.job.gloo_group import Ranks
+from sumwire.job.gloo import Ranks
 from sumwire.job.job import Job
 from sumwire.lifecycle import Lifecycle
-from sumwire.training.all_reduce import DTYPES
-from sumwire.training.comm_thread import CommThread, wait_for
-from sumwire.training.integers import ORDERED, extreme, sum_integers
-from sumwire.training.precision import Precision, mean_at
-from sumwire.training.streams import queued
+from sumwire.training.all_reduce import DTYPES, ORDERED, Precision, extreme, mean_at, sum_integers
+from sumwire.training.comm_thread import CommThread, queued, wait_for
 
 _OPS: Final = ("SUM", "AVG", "MAX", "MIN")
 _JOB_PREFIX: Final = "sumwire job"

@@ -29,10 +29,10 @@ from sumwire.codec.thc import BLOCK_VALUES
 from sumwire.config import JobConfig
 from sumwire.dlcp.tags import LayerMagnitude, Policy, check_priorities, tagger
 from sumwire.errors import ConfigError, UsageError
-from sumwire.job.change import Change
+from sumwire.job.control import Change
 from sumwire.job.job import Job, Residual
-from sumwire.job.nonfinite import NonFinite
 from sumwire.job.operations import require
+from sumwire.job.rules import NonFinite
 from sumwire.lifecycle import Lifecycle
 from sumwire.training.comm_thread import CommThread
 from sumwire.transport.options import Delivery

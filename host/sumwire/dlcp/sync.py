@@ -24,7 +24,7 @@ from sumwire.checkpoint import Content, Kept, Place
 from sumwire.dlcp.lanes import Lanes
 from sumwire.errors import UsageError
 from sumwire.job.job import Residual
-from sumwire.job.nonfinite import NonFinite, result_check
+from sumwire.job.rules import NonFinite, result_check
 from sumwire.training.buckets import Bucket
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState, Task

@@ -24,15 +24,11 @@ from sumwire.codec.base import CodecRound, GradientCodec, staged
 from sumwire.codec.errors import CodecError
 from sumwire.config import JobConfig
 from sumwire.errors import RecreateError, UsageError
-from sumwire.job.call import tag_in_one_trip
 from sumwire.job.carried_scales import CarriedScales
-from sumwire.job.elements import from_words, to_words
-from sumwire.job.fallback import Fallback
-from sumwire.job.kept_results import ALL, HandedOut, Kept
+from sumwire.job.gloo import Fallback
 from sumwire.job.one_trip import OneTrip, carried_for
-from sumwire.job.operations import Operation
-from sumwire.job.packing import Packing, packing_of, told_by_all
-from sumwire.job.parts import Step, carry, part_chunks
+from sumwire.job.operations import ALL, CachedResult, HandedOut, Operation, tag_in_one_trip
+from sumwire.job.packing import Packing, Step, carry, from_words, packing_of, part_chunks, to_words, told_by_all
 from sumwire.trace import span
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange
@@ -157,13 +153,13 @@ class CodecOperation(Operation):
             self._results = exchange.results
         return round_.result
 
-    def kept(self, result: Tensor) -> Kept:
+    def kept(self, result: Tensor) -> CachedResult:
         """See Operation. The caller may change what was written into its tensor."""
         results, into = self._results, result is self._options.into
         if into and results is not None:
             # Kept until the next operation: the caller's tensor must not live as long.
             words, counts, round_ = results.words, results.counts, self._round.without_tensor()
-            return Kept(words.nbytes, lambda: round_.decode(words, counts), self._contributors)
+            return CachedResult(words.nbytes, lambda: round_.decode(words, counts), self._contributors)
         return replace(super().kept(result.clone() if into else result), contributors=self._contributors)
 
     def _ask(

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The control thread of a job with a process group: it tells the other ranks how this one stands, in rounds, and
-carries out what all of them decide.
+"""The control thread of a job with a process group. It exchanges heartbeats with the other ranks and carries out what
+all of them decide (:mod:`sumwire.job.coordination`).
 
-A round takes place every second, and every 20 ms while something is being decided. It needs all ranks. A stopped rank
-only delays it, and a dead one makes it fail: then the job ends with PeerLostError, without waiting for any time-out.
+A round takes place every second, and every 20 ms while a decision is being made. It needs all ranks. A stopped rank
+only delays it. A dead rank makes it fail: then the job ends with PeerLostError, without waiting for a timeout.
 
-The thread that makes operations meets it in :meth:`Control.begin` and the methods after that.
+The thread that makes operations calls :meth:`Control.begin` and the methods after it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,29 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 from sumwire_protocol.logs.events import Event, Told
 
 from sumwire.errors import ClosedError, GroupError, PeerLostError, RecreateError, SumwireError, UsageError
-from sumwire.job.agreement import Agreement, Decision, Fail, FallBack, Return
-from sumwire.job.change import Change
-from sumwire.job.fallback import Fallback
-from sumwire.job.gloo_group import Ranks, first_clause
-from sumwire.job.kept_results import HandedOut, Kept, KeptResults
-from sumwire.job.member import Member
-from sumwire.job.rounds import Rounds
-from sumwire.job.standing import Failure, Standing
+from sumwire.job.coordination import Coordinator, Decision, Fail, FallBack, OwnRank, Return
+from sumwire.job.gloo import Fallback, Ranks, first_clause
+from sumwire.job.heartbeat import Failure, RankStatus, Rounds
+from sumwire.job.operations import CachedResult, HandedOut, ResultCache
 from sumwire.lifecycle import Lifecycle
 from sumwire.transport.stats import JobStats
+
+
+@dataclass(frozen=True)
+class Change:
+    """``kind``: "fallback" to the process group, or "return" to the network. ``operation``: the first one made in the
+    new way, the same on all workers. ``reason``: a text for people."""
+
+    kind: Literal["fallback", "return"]
+    operation: int
+    reason: str
+
 
 _LOG: Final = logging.getLogger("sumwire")
 # Seconds between two rounds, and while something is being decided.
@@ -59,8 +67,8 @@ class Control:
         self,
         job: str,
         worker: int,
-        agreement: Agreement,
-        kept: KeptResults,
+        agreement: Coordinator,
+        kept: ResultCache,
         stats: JobStats,
         *,
         ranks: Ranks | None = None,
@@ -73,7 +81,7 @@ class Control:
         self._agreement = agreement
         self._kept = kept
         self._stats = stats
-        self._member = Member(worker)
+        self._member = OwnRank(worker)
         self._handed_out: dict[int, HandedOut] = {}
         # Guards all that both threads use. Notified after every change.
         self._changed = threading.Condition()
@@ -82,7 +90,7 @@ class Control:
         self._life = Lifecycle(f"job {job}", "Job(config)")
         self._rounds = Rounds(self._check_stopping, ranks)
         self.fallback = Fallback(self.check, ranks)
-        self._vector: list[Standing] = self._rounds.exchange(self._member.standing(0))
+        self._vector: list[RankStatus] = self._rounds.exchange(self._member.status(0))
 
     @property
     def workers(self) -> list[int]:
@@ -149,14 +157,14 @@ class Control:
             self._check()
             return self._member.begin(call, by_choice=by_choice)
 
-    def finish(self, result: Kept, *, by_network: bool) -> None:
+    def finish(self, result: CachedResult, *, by_network: bool) -> None:
         """The operation has its result."""
         with self._changed:
             if by_network:
                 self._member.leave_network()
             self._finish(result, kept=by_network)
 
-    def finish_by_choice(self, result: Kept) -> None:
+    def finish_by_choice(self, result: CachedResult) -> None:
         """The operation, which did not use the network by choice, has its result."""
         with self._changed:
             # Other ranks may not have it yet when a fall-back is agreed on.
@@ -276,7 +284,7 @@ class Control:
         if over:
             self.end()
 
-    def _finish(self, result: Kept, *, kept: bool) -> None:
+    def _finish(self, result: CachedResult, *, kept: bool) -> None:
         if kept:
             self._kept.add(self._member.completed, result)
             self._kept.trim(min(rank.completed for rank in self._vector))
@@ -321,8 +329,8 @@ class Control:
     def _round(self) -> None:
         with self._changed:
             member = self._member
-            standing = member.standing(self._kept.first if len(self._kept) else member.completed)
-        vector = self._rounds.exchange(standing)
+            status = member.status(self._kept.first if len(self._kept) else member.completed)
+        vector = self._rounds.exchange(status)
         decision = self._agreement.step(vector)
         handed_out = self._hand_out(decision) if isinstance(decision, FallBack) else {}
         # Before an operation is made in the new way.

@@ -11,16 +11,13 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Final, NoReturn, Self, SupportsIndex
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sumwire_protocol.logs import places
-from sumwire_protocol.logs.events import Event
 from torch import Tensor
 from torch._C._autograd import _profiler_enabled
 
@@ -30,33 +27,46 @@ from sumwire.codec.feedback import ErrorFeedback
 from sumwire.codec.memory import Recycler
 from sumwire.codec.sign import SignCodec
 from sumwire.codec.sum32 import Sum32Codec
-from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.config import OP_NAMES, JobConfig
-from sumwire.errors import (
-    ConfigError,
-    RetryError,
-    SumOverflowError,
-)
-from sumwire.job.agreed_fallback import COMPARED
+from sumwire.errors import ConfigError, RetryError
 from sumwire.job.blind_rules import check_blind, check_codec, check_ops
-from sumwire.job.call import Call
 from sumwire.job.carried_scales import CarriedScales
-from sumwire.job.change import Change
-from sumwire.job.codec_fit import check_fit
 from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging, mean_by
-from sumwire.job.gloo_group import Ranks
-from sumwire.job.group_mean import GroupMean
-from sumwire.job.group_total import GroupTotal
-from sumwire.job.meeting import taking_part
+from sumwire.job.collectives import Collectives
+from sumwire.job.control import Change
+from sumwire.job.fallback import COMPARED, GroupMean
+from sumwire.job.gloo import Ranks, taking_part
 from sumwire.job.metrics import opened, serve
-from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
-from sumwire.job.operations import Max32, Min32, Nothing, Operation, SignMerge, Sum32, Vote, require
-from sumwire.job.path_choice import PathChoice, Through
-from sumwire.job.session import FallbackOption, SessionOptions, check_through, is_grouped, open_session, run_of
-from sumwire.job.tuning import SIZES, check_sizes, let_pass, measured, timed_by
-from sumwire.job.tuning_file import save_table
-from sumwire.job.tuning_table import TuningTable
+from sumwire.job.operations import (
+    BUCKETS,
+    Asked,
+    Operation,
+    Signature,
+    require,
+)
+from sumwire.job.rules import NonFinite, check_fit, check_job, result_check, thc_codec
+from sumwire.job.session import (
+    FallbackOption,
+    SessionOptions,
+    check_through,
+    is_grouped,
+    open_session,
+    run_of,
+    say_failed,
+    say_opened,
+)
+from sumwire.job.tuning import (
+    SIZES,
+    Selection,
+    Through,
+    TuningTable,
+    check_sizes,
+    let_pass,
+    measured,
+    save_table,
+    timed_by,
+)
 from sumwire.lifecycle import Lifecycle
 from sumwire.logs import by_environment
 from sumwire.trace import span, use_profiler
@@ -67,30 +77,13 @@ from sumwire.transport.retransmission import RttEstimator
 from sumwire.transport.stats import JobStats
 
 _LOG: Final = logging.getLogger("sumwire")
-_BUCKETS: Final = 1 << 16
 _MICRO: Final = 1e6
 
 # Gives what a mean lacks of this worker's tensor. To be called at most once, before the tensor changes.
 Residual = Callable[[], Tensor]
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What a caller wants: ``what``, for descriptions, of how many values. ``given``: see :meth:`Job.reduce_with`."""
-
-    ops: tuple[str, ...]
-    what: str
-    length: int
-    bucket: int
-    given: str = ""
-    contribute: bool = True
-    by_group: bool = False
-
-    def nothing(self, empty: Tensor) -> Operation:
-        return Nothing(self.what, self.bucket % _BUCKETS, empty, contribute=self.contribute)
-
-
-class Job(Saved):
+class Job(Collectives, Saved):
     """One worker of one job, from its first operation to :meth:`close`. Also a context manager.
 
     All workers make the same calls, with the same lengths, in the same order. One thread works at a time; others wait.
@@ -98,17 +91,17 @@ class Job(Saved):
     ThcCodec), equal on all workers.
 
     With torch.distributed initialised the job makes two gloo groups and a control thread of its own. Making and closing
-    it are then collective calls, in the same order on all ranks. If a rank cannot make its job, or has ended, the
-    others get PeerLostError with the reason. Operations wait for slow or stopped workers as long as
-    the process group does. If the switch is lost, all workers agree to go on with the group's collectives, and to
-    return when all of them see the switch again (:mod:`sumwire.job.agreement`). If a worker's process ends, the others
-    get PeerLostError.
+    it are then collective calls, in the same order on all ranks. If a rank cannot make its job, or its process ends,
+    the others get PeerLostError with the reason. Operations wait for slow or stopped workers as long as the process
+    group does. If the switch is lost, all workers agree to go on with the group's collectives, and to return when all
+    of them see the switch again (:mod:`sumwire.job.coordination`).
 
     ``fallback``: with "auto" a switch that does not answer at the start is an error on all workers, since something is
     set up wrongly; with "always" training begins without it. With "never" a lost switch is always an error.
 
     Without a process group, ``deadline_s`` is after how many seconds without any new result an operation ends with
-    DeadlineError, and ``join_s`` the same for the greeting, while other workers may still be starting.
+    DeadlineError, and ``join_s`` the same for the greeting, while other workers may still be starting. ``silence_s``:
+    seconds without any answer from the switch after which it counts as lost.
 
     ``workers``: how many of the job's workers take part, if the job file allows a range; with a process group it is the
     number of ranks. ``rtt``: the estimator of the retransmission timeout. ``delivery``: the loss bound, congestion
@@ -128,8 +121,6 @@ class Job(Saved):
     "auto" each goes by whichever was measured to be faster for its size (:meth:`tune`), and without a measurement
     through the switch. Both must be equal on all workers.
 
-    ``silence_s``: seconds without any answer from the switch after which it counts as lost.
-
     ``blind_key``: of a blind job, a secret that all workers have from elsewhere. It protects their exchange of keys
     from whoever can change the process group's packets.
 
@@ -140,7 +131,7 @@ class Job(Saved):
     SUMWIRE_TRACE names, and none without it (:mod:`sumwire.trace`). "{worker}" in it is this worker's number.
 
     ``ranks``: the ranks that are the job's workers, where they are not all ranks of the default process group
-    (:class:`sumwire.job.gloo_group.Ranks`). They then are the process group of all that is said above.
+    (:class:`sumwire.job.gloo.Ranks`). They then are the process group of all that is said above.
 
     After a RecreateError, RefusedError or MismatchError the job is unusable and raises that error again, and after
     KeyboardInterrupt or any foreign exception InterruptedJobError.
@@ -170,12 +161,12 @@ class Job(Saved):
         by_environment()
         self._grouped = is_grouped(ranks)
         with taking_part(config.name, ranks):
-            _check(config, deadline_s=deadline_s, join_s=join_s, silence_s=silence_s)
+            check_job(config, deadline_s=deadline_s, join_s=join_s, silence_s=silence_s)
             self._checked = result_check(nonfinite)
             self.config = config = run_of(config, workers, fallback, ranks)
             check_through(config, through, grouped=self._grouped)
             check_blind(config, delivery, grouped=self._grouped)
-            self._thc = _thc_codec(config, block)
+            self._thc = thc_codec(config, block)
             self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
             exposition = opened(config, metrics)
             tracing = start_trace(trace, config.name, config.worker)
@@ -207,14 +198,14 @@ class Job(Saved):
             "Job(config)",
             doing=lambda: f"operation {self._sequence}",
             give_up=self._session.give_up,
-            broke=self._say_failed,
+            broke=partial(say_failed, config),
         )
         # Whether every sum has all contributions.
         self._complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
         self._carried = CarriedScales() if one_trip and self._complete and not config.blind else None
         self._session.on_change(self._forget_scales)
         self._exposition = exposition
-        self._say_opened()
+        say_opened(config, grouped=self._grouped)
         if tracing is not None:
             self.on_close(tracing)
         if exposition is not None:
@@ -380,13 +371,13 @@ class Job(Saved):
 
         def make(sequence: int) -> Operation:
             if by_group:
-                group = GroupMean(codec.info.name, x, bucket % _BUCKETS, self._memory, into=target, total=total)
+                group = GroupMean(codec.info.name, x, bucket % BUCKETS, self._memory, into=target, total=total)
                 kept.append(group)
             else:
                 kept.append(self._codec_operation(codec, x, bucket, sequence, options))
             return kept[0]
 
-        asked = _Asked((OP_NAMES[codec.info.op],), mean_by(codec), x.numel(), bucket, given, by_group=by_group)
+        asked = Asked((OP_NAMES[codec.info.op],), mean_by(codec), x.numel(), bucket, given, by_group=by_group)
         result = self._checked(self._run(make, asked, x.to(torch.float32)), bucket)
         return result, residual
 
@@ -420,7 +411,7 @@ class Job(Saved):
         def make(sequence: int) -> Operation:
             return self._codec_operation(chosen, nothing, bucket, sequence, options)
 
-        asked = _Asked((OP_NAMES[chosen.info.op],), mean_by(chosen), values, bucket, contribute=False)
+        asked = Asked((OP_NAMES[chosen.info.op],), mean_by(chosen), values, bucket, contribute=False)
         return self._checked(self._run(make, asked, nothing), bucket)
 
     def mean(self, x: Tensor, bucket: int = 0) -> Tensor:
@@ -430,34 +421,6 @@ class Job(Saved):
         """
         return self.reduce_with(self._sum32, x, bucket)[0]
 
-    def max32(self, values: NDArray[np.uint32], bucket: int = 0) -> NDArray[np.uint32]:
-        """Elementwise maximum of the workers' uint32 values of shape (length,)."""
-        return self._collective(Max32(values, bucket % _BUCKETS)).numpy().astype(np.uint32)
-
-    def min32(self, values: NDArray[np.uint32], bucket: int = 0) -> NDArray[np.uint32]:
-        """Elementwise minimum of the workers' uint32 values of shape (length,)."""
-        return self._collective(Min32(values, bucket % _BUCKETS)).numpy().astype(np.uint32)
-
-    def sum32(self, values: NDArray[np.int32], bucket: int = 0) -> NDArray[np.int32]:
-        """Exact sum of the workers' int32 values of shape (length,).
-
-        Raises SumOverflowError on all workers if a partial or whole sum leaves int32. The job stays usable.
-        """
-        sums = self._collective(Sum32(values, bucket % _BUCKETS)).numpy()
-        if len(values) and sums[-1]:
-            raise SumOverflowError(
-                f"job {self.config.name}: a sum of {self.workers} workers leaves int32; give smaller values"
-            )
-        return sums[: len(values)]
-
-    def total(self, x: Tensor, bucket: int = 0) -> Tensor:
-        """Sum of the workers' flat tensors in their own dtype, by the process group: with the bits of its all-reduce.
-
-        Raises ConfigError without a process group, or with a quorum below the workers.
-        """
-        check_through(self.config, "group", grouped=self._grouped)
-        return self._collective(GroupTotal(x, bucket % _BUCKETS))
-
     def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None) -> Tensor:
         """For every value +1 or -1: the sign of one worker's value, drawn with equal probabilities. Zero is plus.
 
@@ -465,28 +428,6 @@ class Job(Saved):
         which is the expectation of merged signs. ``given``, ``into``: see :meth:`reduce_with`.
         """
         return self.reduce_with(self._sign, x, bucket, given=given, into=into)[0]
-
-    def sign_merge(self, plus: Tensor, bucket: int = 0) -> Tensor:
-        """For every value the sign of one worker, drawn with equal probabilities: bool (length,), True for plus.
-
-        Equal on all workers. The expectation of a value is the share of plus among the workers. Any device.
-        """
-        return self._run(
-            lambda sequence: SignMerge(plus, bucket % _BUCKETS, job=self.config.job, sequence=sequence),
-            _Asked(SignMerge.ops, SignMerge.what, len(plus), bucket),
-            plus,
-        ).to(plus.device, torch.bool)
-
-    def all_finite(self, finite: bool) -> bool:
-        """Whether all workers have called with True, by MAX32. With ``nonfinite="raise"`` NonFiniteError if not."""
-        found = bool(self.max32(np.array([not finite], np.uint32))[0] == 0)
-        if self._raises:
-            refuse_unless(found)
-        return found
-
-    def vote(self, plus: Tensor, bucket: int = 0) -> Tensor:
-        """Majority of the workers' signs, bool (length,), True for plus. A tie is plus."""
-        return self._collective(Vote(plus, bucket % _BUCKETS)).to(plus.device, torch.bool)
 
     def tune(self, sizes: Sequence[int] = SIZES) -> TuningTable:
         """Measure from which size on the switch is faster than the process group, and go by that from now on.
@@ -511,7 +452,7 @@ class Job(Saved):
             self._session.choice = before
         if self.fallen_back or self.stats.fallbacks > fallbacks:
             raise RetryError(f"job {self.config.name}: the switch was lost while it was measured; call tune again")
-        self._session.choice = PathChoice("auto", table)
+        self._session.choice = Selection("auto", table)
         save_table(self.config, table)
         return table
 
@@ -520,7 +461,7 @@ class Job(Saved):
         self.reduce_with(codec, x, into=x, total=True)
 
     def _choose(self, through: Through) -> None:
-        self._session.choice = PathChoice(through)
+        self._session.choice = Selection(through)
 
     def _slowest(self, seconds: float) -> float:
         """The largest of the workers' times, equal on all."""
@@ -529,13 +470,9 @@ class Job(Saved):
     def _codec_operation(
         self, codec: GradientCodec, x: Tensor, bucket: int, sequence: int, options: CodecOptions
     ) -> CodecOperation:
-        return CodecOperation(codec, x, sequence=sequence, bucket=bucket % _BUCKETS, stats=self.stats, options=options)
+        return CodecOperation(codec, x, sequence=sequence, bucket=bucket % BUCKETS, stats=self.stats, options=options)
 
-    def _collective(self, operation: Operation) -> Tensor:
-        asked = _Asked(operation.ops, operation.what, operation.values, operation.bucket)
-        return self._run(lambda _: operation, asked, operation.like())
-
-    def _run(self, make: Callable[[int], Operation], asked: _Asked, empty: Tensor) -> Tensor:
+    def _run(self, make: Callable[[int], Operation], asked: Asked, empty: Tensor) -> Tensor:
         """Carry out one operation. ``make(sequence)`` creates it, with the lock held, unless its length is 0: then the
         result is ``empty``."""
         require(self.config, asked.ops, "for this operation")
@@ -544,7 +481,7 @@ class Job(Saved):
             began = time.monotonic()
             whole = asked.length > 0 or asked.by_group
             operation = make(self._sequence) if whole else asked.nothing(empty)
-            call = Call(self._sequence, operation.what, asked.length, operation.bucket, asked.given)
+            call = Signature(self._sequence, operation.what, asked.length, operation.bucket, asked.given)
             operation.tag = call.tag
             life.begun = True
             try:
@@ -557,45 +494,7 @@ class Job(Saved):
             self.stats.values += operation.values
             return result
 
-    def _say_opened(self) -> None:
-        config = self.config
-        _LOG.info(
-            "job %s: worker %d of %d at %s, aggregator %s",
-            config.name, config.worker, config.workers, config.own_address.ip, config.aggregator,
-            extra=Event.JOB_OPENED(
-                job=config.job, worker=config.worker, name=config.name, workers=config.workers,
-                aggregator=str(config.aggregator), grouped=self._grouped, keyed=config.key is not None,
-                blind=config.blind,
-            ),
-        )  # fmt: skip
-
-    def _say_failed(self, error: Exception) -> None:
-        # At a level below that of the exception, which says the same.
-        told = Event.JOB_FAILED(
-            job=self.config.job, worker=self.config.worker, name=self.config.name, error=type(error).__name__,
-            reason=str(error),
-        )  # fmt: skip
-        _LOG.info("%s", error, extra=told)
-
     def _thc_for(self, what: str) -> ThcCodec:
         if self._thc is None:
             raise ConfigError("ops", self.config.ops, f"must have thc {what}", where=f"job {self.config.name}")
         return self._thc
-
-
-def _thc_codec(config: JobConfig, block: int | None) -> ThcCodec | None:
-    if config.thc is None:
-        return None
-    table = ThcTable(config.thc.table, config.thc.bits, config.thc.granularity, config.thc.p)
-    return ThcCodec(table, job=config.job, worker=config.worker, block=block)
-
-
-def _check(config: JobConfig, **times: float) -> None:
-    where = f"job {config.name}"
-    require(config, ("max32",), "with which workers greet each other")
-    if config.quorum != config.workers and len(config.seats) != config.workers:
-        rule = f"must be {config.workers}, all workers: in a tree of switches, one left out could not catch up"
-        raise ConfigError("quorum", config.quorum, rule, where=where)
-    for name, seconds in times.items():
-        if not seconds > 0:
-            raise ConfigError(name, seconds, "must be above 0 seconds", where=where)

@@ -1,14 +1,24 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The operations of a job, each in two ways: through the switch, or by a process group's collectives.
+"""The operations of a job, each in two ways: through the switch, or by the process group's collectives.
 
 An operation object belongs to one call. :class:`sumwire.job.job.Job` adds the lock, the order and the fall-back.
 :mod:`sumwire.job.codec_operation` is the operation on a tensor through a codec.
+
+A :class:`Signature` is a text about a call that the workers compare, and its tag is in every packet of the operation.
+A slot of the switch takes packets of one tag only, so different calls are never summed. Example: operation 12 is
+"mean by thc of 2000 values, bucket 3" on all workers, and tagged with the CRC-16 of that.
+
+:class:`ResultCache` is the cache of the latest results, for ranks that lack them when the switch is lost.
 """
 
 from __future__ import annotations
 
+import binascii
 from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
 
@@ -24,15 +34,115 @@ from sumwire.codec.sign import pack_signs, unpack_signs
 from sumwire.codec.sum32 import pack_elements, unpack_elements
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, UsageError
-from sumwire.job.elements import from_words, to_words
-from sumwire.job.fallback import Fallback
-from sumwire.job.kept_results import HandedOut, Kept
-from sumwire.job.packing import packing_of, told_by_all
-from sumwire.job.parts import carry, part_chunks
+from sumwire.job.gloo import Fallback
+from sumwire.job.packing import carry, from_words, packing_of, part_chunks, to_words, told_by_all
 from sumwire.transport.buffers import Results
 from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
+
+# Higher ones are the greeting's.
+_TAGS: Final = p4.BUCKET_OPENS_RUN
+
+# Numbers of buckets in a packet's header.
+BUCKETS: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Signature:
+    """``number``: of the operation in the job, from 0. ``given``: what else must be equal, as a text."""
+
+    number: int
+    what: str
+    values: int
+    bucket: int
+    given: str = ""
+
+    def __str__(self) -> str:
+        given = f", {self.given}" if self.given else ""
+        return f"{self.what} of {self.values} values, bucket {self.bucket}{given}"
+
+    @property
+    def tag(self) -> int:
+        """16 bits for the packets' field ``bucket``."""
+        return binascii.crc_hqx(f"{self.number}: {self}".encode(), 0) % _TAGS
+
+
+def tag_in_one_trip(tag: int, carried: bytes) -> int:
+    """The tag of the same call where it is encoded with carried scales: workers that carry others, or none, are refused
+    instead of summed."""
+    return binascii.crc_hqx(b"one trip" + carried, tag) % _TAGS
+
+
+# A chunk's result as float32 values.
+BYTES_PER_CHUNK: Final = 4096
+
+
+# Contributors of a result that has all.
+ALL: Final = torch.zeros(0, dtype=torch.int64, device="cpu")
+
+
+@dataclass(frozen=True)
+class CachedResult:
+    """A result: its own tensor, or what makes it once more. ``nbytes``: of the memory that is held for it.
+
+    ``contributors``: int64 (chunks,), bitmaps of the seats at this rank's switch; :data:`ALL` if no chunk lacks any.
+    """
+
+    nbytes: int
+    tensor: Callable[[], Tensor]
+    contributors: Tensor = ALL
+
+
+@dataclass(frozen=True)
+class HandedOut:
+    """A result that another rank hands out. ``worker``: that rank's. ``contributors``: see :class:`CachedResult`."""
+
+    worker: int
+    tensor: Tensor
+    contributors: Tensor = ALL
+
+
+class ResultCache:
+    """``most``: with a quorum of all workers 1, since ranks are at most one operation apart; else None. ``most_bytes``:
+    the oldest results beyond it are dropped, but never the latest."""
+
+    def __init__(self, *, most: int | None, most_bytes: int) -> None:
+        # Results of the operations first..first + n - 1.
+        self.first = 0
+        self._results: deque[CachedResult] = deque()
+        self._bytes = 0
+        self._most = most
+        self._most_bytes = most_bytes
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def add(self, operation: int, result: CachedResult) -> None:
+        """Keep the result of the operation after the latest one, or of a later one if nothing is kept."""
+        if not self._results:
+            self.first = operation
+        assert operation == self.first + len(self._results), "results are kept without a gap"
+        self._results.append(result)
+        self._bytes += result.nbytes
+        while len(self._results) > 1 and (
+            self._bytes > self._most_bytes or (self._most is not None and len(self._results) > self._most)
+        ):
+            self._drop()
+
+    def trim(self, operation: int) -> None:
+        """All ranks have the results of operations below this one."""
+        while self._results and self.first < operation:
+            self._drop()
+
+    def result(self, operation: int) -> CachedResult:
+        """A kept result."""
+        return self._results[operation - self.first]
+
+    def _drop(self) -> None:
+        self._bytes -= self._results.popleft().nbytes
+        self.first += 1
+
 
 # Key of the draws that replace the switch's: fold(DRAW_TAG, job, sequence, bucket), equal on all workers.
 DRAW_TAG: Final = 0x44524157  # "DRAW"
@@ -71,9 +181,9 @@ class Operation(ABC):
         worker had ``begun`` to send it."""
         return handed_out.tensor
 
-    def kept(self, result: Tensor) -> Kept:
+    def kept(self, result: Tensor) -> CachedResult:
         """The result that :meth:`through_switch` or :meth:`ordinary` has returned, for workers that lack it."""
-        return Kept(result.nbytes, lambda: result)
+        return CachedResult(result.nbytes, lambda: result)
 
 
 def require(config: JobConfig, ops: tuple[str, ...], what: str) -> None:
@@ -287,3 +397,20 @@ class Nothing(Operation):
 def overflows(results: Results) -> int:
     """How many chunks have a sum that left int32. Equal on all workers."""
     return int(np.count_nonzero(results.flags & p4.FLAG_OVERFLOW))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a caller of a job wants: ``what``, for descriptions, of how many values. ``given``: see
+    :meth:`sumwire.job.job.Job.reduce_with`."""
+
+    ops: tuple[str, ...]
+    what: str
+    length: int
+    bucket: int
+    given: str = ""
+    contribute: bool = True
+    by_group: bool = False
+
+    def nothing(self, empty: Tensor) -> Operation:
+        return Nothing(self.what, self.bucket % BUCKETS, empty, contribute=self.contribute)

@@ -3,8 +3,8 @@
 """One worker's end of a job between its first operation and its close: alone, or together with a process group.
 
 Both carry out operations one after the other and in one thread at a time. Alone, an exchange without results ends with
-DeadlineError. With a group it waits for as long as all ranks live, and the group takes the switch's place when it is
-lost (:mod:`sumwire.job.agreement`).
+DeadlineError. With a group it waits for as long as all ranks live, and the group replaces the switch when it is lost
+(:mod:`sumwire.job.coordination`). :class:`AloneTimeouts` and :class:`GroupTimeouts` are these two timeout policies.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,21 +22,16 @@ from sumwire_protocol.logs.events import Event
 from torch import Tensor
 
 from sumwire.config import JobConfig
-from sumwire.errors import ConfigError, SumwireError
-from sumwire.job.agreed_fallback import AgreedFallback
-from sumwire.job.agreement import Agreement
-from sumwire.job.call import Call
-from sumwire.job.change import Change
-from sumwire.job.control import Control
-from sumwire.job.gloo_group import Ranks, available
-from sumwire.job.joining import Run, join
-from sumwire.job.kept_results import BYTES_PER_CHUNK, KeptResults
-from sumwire.job.operations import Operation
-from sumwire.job.path_choice import CHOICES, PathChoice, Through, agreed_choice
-from sumwire.job.patience import AlonePatience, GroupPatience
-from sumwire.job.tuning_file import load_table
+from sumwire.errors import ClosedError, ConfigError, SumwireError, SwitchLostError
+from sumwire.job.control import Change, Control
+from sumwire.job.coordination import Coordinator
+from sumwire.job.fallback import AgreedFallback
+from sumwire.job.gloo import Ranks, available
+from sumwire.job.handshake import Run, join
+from sumwire.job.operations import BYTES_PER_CHUNK, Operation, ResultCache, Signature
+from sumwire.job.tuning import CHOICES, Selection, Through, agreed_choice, load_table
 from sumwire.transport.kept_results import KEPT_CHUNKS
-from sumwire.transport.options import SILENCE_S, Delivery, Patience, TransportOptions
+from sumwire.transport.options import SILENCE_S, Alone, Delivery, Patience, TransportOptions
 from sumwire.transport.retransmission import RttEstimator
 from sumwire.transport.stats import JobStats
 from sumwire.transport.switch_answers import check_switch
@@ -46,7 +41,81 @@ from sumwire.transport.window import Window
 if TYPE_CHECKING:
     from sumwire.blind.keys import Keys
 
+
 _LOG: Final = logging.getLogger("sumwire")
+# Seconds without a result until the first warning, and from one to the next.
+_WARN_AFTER_S: Final = 10.0
+_WARN_EVERY_S: Final = 30.0
+# After so many questions in a row (by default 5 s) an exchange is stalled. They are counted, because a process that was
+# stopped has waited for nothing meanwhile.
+_STALLED_CALLS: Final = 20
+
+
+class AloneTimeouts(Alone):
+    """That of a job without process group. :meth:`end` ends an exchange that waits, from another thread."""
+
+    def __init__(self, job: str, deadline_s: float) -> None:
+        super().__init__(deadline_s)
+        self._job = job
+        self._over = False
+
+    def end(self) -> None:
+        """The job is given up: let the exchange that waits, and all later ones, end with ClosedError."""
+        self._over = True
+
+    def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
+        """Raises DeadlinePassedError after the deadline."""
+        if self._over:
+            raise ClosedError(f"job {self._job} is closed; make a new one: Job(config)")
+        super().waiting(waited_s, missing)
+
+
+class GroupTimeouts:
+    """Waits as long as the control thread does not say otherwise, and names in the log who is waited for."""
+
+    def __init__(self, control: Control, job: str) -> None:
+        self._control = control
+        self._job = job
+        self._last_s = 0.0
+        self._calls = 0
+        self._warn_at_s = _WARN_AFTER_S
+
+    def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
+        """Raises HaltedError when the ranks decide something, and the error that has ended the job on another rank."""
+        if waited_s < self._last_s:
+            self._calls = 0
+            self._warn_at_s = _WARN_AFTER_S
+        self._last_s = waited_s
+        self._calls += 1
+        self._control.check_exchange(stalled=self._calls >= _STALLED_CALLS)
+        if waited_s >= self._warn_at_s:
+            self._warn_at_s += _WARN_EVERY_S
+            self._warn(waited_s, missing)
+
+    def switch_lost(self, error: SwitchLostError) -> None:
+        """Raises the error, so that the operation asks for the fall-back."""
+        raise error
+
+    def _warn(self, waited_s: float, missing: Collection[int] | None) -> None:
+        paused = self._control.paused_workers()
+        if missing is None:
+            who = "other workers"
+        elif silent := sorted({*missing} - paused):
+            who = f"workers {silent}"
+        else:
+            who = "" if missing else "the result"
+        if who:
+            _LOG.warning(
+                "job %s: operation %d has waited %.0f s for %s; this lasts until the process group's time-out. Use "
+                "`with job.pause():` where a worker is silent on purpose",
+                self._job, self._control.completed, waited_s, who,
+                extra=Event.WORKERS_AWAITED(
+                    **self._control.place, operation=self._control.completed, waited_s=waited_s,
+                    missing=None if missing is None else sorted(missing),
+                ),
+            )  # fmt: skip
+
+
 # How long the control thread waits for the switch's answer during the fall-back.
 _HELLO_S: Final = 0.3
 
@@ -77,7 +146,7 @@ class Session(ABC):
     _transport: Transport
 
     def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
-        self.choice = PathChoice()
+        self.choice = Selection()
         self._config = config
         self._options = options
         self._stats = stats
@@ -96,7 +165,7 @@ class Session(ABC):
         return self._transport.window
 
     @abstractmethod
-    def carry_out(self, operation: Operation, call: Call) -> Tensor:
+    def carry_out(self, operation: Operation, call: Signature) -> Tensor:
         """The result of the next operation."""
 
     @abstractmethod
@@ -142,7 +211,7 @@ class Session(ABC):
         )  # fmt: skip
         return run
 
-    def _through_switch(self, transport: Transport, operation: Operation, call: Call) -> Tensor:
+    def _through_switch(self, transport: Transport, operation: Operation, call: Signature) -> Tensor:
         """In the run that this worker has joined."""
         operation.tag = call.tag
         return operation.through_switch(transport, self._config, self._stats)
@@ -153,11 +222,11 @@ class AloneSession(Session):
 
     def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
         super().__init__(config, options, stats)
-        self._patience = AlonePatience(config.name, options.deadline_s)
-        self._joining = AlonePatience(config.name, options.join_s)
+        self._patience = AloneTimeouts(config.name, options.deadline_s)
+        self._joining = AloneTimeouts(config.name, options.join_s)
         self._transport = self._open(self._patience)
 
-    def carry_out(self, operation: Operation, call: Call) -> Tensor:
+    def carry_out(self, operation: Operation, call: Signature) -> Tensor:
         if self._run is None:
             self._join(self._transport, self._joining)
         return self._through_switch(self._transport, operation, call)
@@ -191,8 +260,8 @@ class GroupSession(Session):
         super().__init__(config, options, stats)
         always = options.fallback == "always"
         whole = config.quorum == config.workers
-        kept = KeptResults(most=1 if whole else None, most_bytes=options.kept_chunks * BYTES_PER_CHUNK)
-        agreement = Agreement(config.name, config.quorum, always=always)
+        kept = ResultCache(most=1 if whole else None, most_bytes=options.kept_chunks * BYTES_PER_CHUNK)
+        agreement = Coordinator(config.name, config.quorum, always=always)
         self._control = control = Control(
             config.name, config.worker, agreement, kept, stats, ranks=options.ranks, number=config.job
         )
@@ -213,7 +282,7 @@ class GroupSession(Session):
             control.end()
             raise
         control.start()
-        self._patience = GroupPatience(control, config.name)
+        self._patience = GroupTimeouts(control, config.name)
         try:
             self._transport = self._open(self._patience)
         except SumwireError as error:
@@ -229,7 +298,7 @@ class GroupSession(Session):
     def fallen_back(self) -> bool:
         return not self._control.network
 
-    def carry_out(self, operation: Operation, call: Call) -> Tensor:
+    def carry_out(self, operation: Operation, call: Signature) -> Tensor:
         control = self._control
 
         def through_switch() -> Tensor:
@@ -351,3 +420,24 @@ def open_session(config: JobConfig, options: SessionOptions, stats: JobStats) ->
     """With the job's own ranks or the default process group, if there are such: a collective call."""
     grouped = is_grouped(options.ranks)
     return GroupSession(config, options, stats) if grouped else AloneSession(config, options, stats)
+
+
+def say_opened(config: JobConfig, *, grouped: bool) -> None:
+    """Log that a worker has opened a job."""
+    _LOG.info(
+        "job %s: worker %d of %d at %s, aggregator %s",
+        config.name, config.worker, config.workers, config.own_address.ip, config.aggregator,
+        extra=Event.JOB_OPENED(
+            job=config.job, worker=config.worker, name=config.name, workers=config.workers,
+            aggregator=str(config.aggregator), grouped=grouped, keyed=config.key is not None,
+            blind=config.blind,
+        ),
+    )  # fmt: skip
+
+
+def say_failed(config: JobConfig, error: Exception) -> None:
+    """Log that a job has failed, at a level below that of the exception, which says the same."""
+    told = Event.JOB_FAILED(
+        job=config.job, worker=config.worker, name=config.name, error=type(error).__name__, reason=str(error),
+    )  # fmt: skip
+    _LOG.info("%s", error, extra=told)

@@ -1,22 +1,232 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measures from which size on the switch is faster than the process group: `sumwire tune`, or :meth:`Job.tune`."""
+"""Algorithm selection: which means go through the switch, and which by the process group because that is faster.
+
+:meth:`Job.tune`, or `sumwire tune`, measures both by size. The table is kept in a file of this machine for each
+network, that is aggregators and number of workers: in ``$XDG_CACHE_HOME/sumwire``, or ``~/.cache/sumwire``. A file that
+is broken, or that another user could have written, is ignored with a warning.
+
+All ranks must choose alike. So they compare their options when the job is made, and rank 0's table counts for all of
+them: two machines may have measured at different times.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
+import logging
+import math
+import os
 import statistics
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import torch
+from nativelib import UntrustedError, open_file
+from sumwire_protocol.logs.events import Event
+from sumwire_protocol.outside import escaped, json_of, shown
 from torch import Tensor
 
-from sumwire.errors import UsageError
-from sumwire.job.path_choice import Through
-from sumwire.job.tuning_table import ENTRIES_MOST, Sample, TuningTable
+from sumwire.config import JobConfig
+from sumwire.errors import ConfigError, UsageError
 from sumwire.numeric import is_whole
+
+ENTRIES_MOST: Final = 64
+# Larger integers are no floats.
+_NUMBER_MOST: Final = sys.float_info.max
+
+
+# The most of the group's time that the switch may take for a size that goes by it: the group's mean is exact. With 0.8,
+# small tensors often went by the group where it took a quarter longer, since what it costs them swings.
+SWITCH_SHARE: Final = 0.9
+
+
+class BrokenTableError(ValueError):
+    """A table cannot be read: the text says why."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Seconds of one reduction of so many values."""
+
+    values: int
+    switch_s: float
+    group_s: float
+
+    @property
+    def prefers_group(self) -> bool:
+        """Whether the switch was not faster by so much that an inexact mean pays."""
+        return self.group_s * SWITCH_SHARE < self.switch_s
+
+
+@dataclass(frozen=True)
+class TuningTable:
+    """``samples``: by codec name, with rising sizes."""
+
+    samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
+
+    def prefers_group(self, codec: str, values: int) -> bool:
+        """What was found for the size nearest to this one, as a ratio. False for a codec that was not measured.
+
+        Example: 1,000 and 10,000 values were measured. 3,000 go as 1,000 do, and 4,000 as 10,000 do.
+        """
+        samples = self.samples.get(codec)
+        if not samples:
+            return False
+        return min(samples, key=lambda sample: abs(math.log(sample.values / max(values, 1)))).prefers_group
+
+    def content(self) -> dict[str, list[list[float]]]:
+        """For JSON."""
+        return {
+            codec: [[sample.values, sample.switch_s, sample.group_s] for sample in samples]
+            for codec, samples in self.samples.items()
+        }
+
+    @classmethod
+    def of(cls, content: Any) -> TuningTable:
+        """The inverse of :meth:`content`. Raises BrokenTableError."""
+        if not isinstance(content, dict):
+            raise BrokenTableError("must be an object with a list for each codec")
+        return cls({codec: _samples_read(codec, rows) for codec, rows in content.items()})
+
+
+def _samples_read(codec: str, rows: Any) -> tuple[Sample, ...]:
+    if not isinstance(rows, list) or not 0 < len(rows) <= ENTRIES_MOST:
+        raise BrokenTableError(f"{escaped(codec)}: must be a list of 1 to {ENTRIES_MOST} entries")
+    samples = tuple(_sample_read(codec, row) for row in rows)
+    if any(a.values >= b.values for a, b in pairwise(samples)):
+        raise BrokenTableError(f"{escaped(codec)}: sizes must rise")
+    return samples
+
+
+def _sample_read(codec: str, row: Any) -> Sample:
+    numbers = isinstance(row, list) and all(type(number) in (int, float) for number in row)
+    if not numbers or len(row) != 3 or not all(0 < number <= _NUMBER_MOST for number in row):
+        raise BrokenTableError(f"{escaped(codec)}: {shown(row)} must be values and two times in seconds, all above 0")
+    if row[0] != int(row[0]):
+        raise BrokenTableError(f"{escaped(codec)}: {shown(row)}: the number of values must be whole")
+    return Sample(int(row[0]), float(row[1]), float(row[2]))
+
+
+_LOG: Final = logging.getLogger("sumwire")
+FORMAT: Final = 1
+# The whole file.
+BYTES_MOST: Final = 16_384
+# Of these, what rank 0 tells beside the table.
+_OPTION_BYTES: Final = 64
+_BACKEND: Final = "gloo"
+
+
+def tuning_path(config: JobConfig) -> Path:
+    """The file of this job's network."""
+    key = hashlib.sha256(json.dumps(_network(config), sort_keys=True).encode()).hexdigest()
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises without a home
+    return Path(cache, "sumwire", f"tuning-{key[:16]}.json")
+
+
+def load_table(config: JobConfig) -> TuningTable | None:
+    """The table of this job's network; None if there is none. Warns of one that cannot be used."""
+    path = tuning_path(config)
+    try:
+        return _read(path, config)
+    except FileNotFoundError:
+        return None
+    except (OSError, BrokenTableError, UntrustedError) as error:
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        _LOG.warning(
+            "job %s: %s is ignored: %s; remove it, or measure again: sumwire tune JOBFILE",
+            config.name, path, reason,
+            extra=Event.TUNING_IGNORED(job=config.job, worker=config.worker, name=config.name, reason=str(reason)),
+        )  # fmt: skip
+        return None
+
+
+def save_table(config: JobConfig, table: TuningTable) -> Path:
+    """Keep the table for later jobs on this machine. Raises UsageError if the file cannot be written."""
+    path = tuning_path(config)
+    content = json.dumps({"format": FORMAT, **_network(config), "codecs": table.content()}, indent=1) + "\n"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Readable and writeable for this user alone. Renamed, so that nobody reads half of it.
+        handle, aside = tempfile.mkstemp(prefix=path.name, dir=path.parent)
+        with os.fdopen(handle, "w") as file:
+            file.write(content)
+        Path(aside).replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror or error}: the tuning table is not kept; name another folder: XDG_CACHE_HOME"
+        ) from error
+    return path
+
+
+def _network(config: JobConfig) -> dict[str, Any]:
+    aggregators = sorted({address.aggregator for address in config.addresses})
+    return {"aggregators": aggregators, "workers": config.workers, "backend": _BACKEND}
+
+
+def _read(path: Path, config: JobConfig) -> TuningTable:
+    """Raises OSError, UntrustedError if another user could have written the file, and BrokenTableError."""
+    with open_file(path) as file:
+        content = file.read(BYTES_MOST + 1)
+    if len(content) > BYTES_MOST:
+        raise BrokenTableError(f"it is longer than {BYTES_MOST} bytes")
+    try:
+        data = json_of(content.decode())
+    except ValueError as error:
+        raise BrokenTableError(f"it cannot be read ({error})") from error
+    expected = {"format": FORMAT, **_network(config)}
+    if not isinstance(data, dict) or {name: data.get(name) for name in expected} != expected:
+        raise BrokenTableError(f"it must have {json.dumps(expected)}")
+    table = TuningTable.of(data.get("codecs"))
+    # Rank 0 sends it so, with the options. Numbers may take more places than in the file.
+    if len(json.dumps(table.content())) > BYTES_MOST - _OPTION_BYTES:
+        raise BrokenTableError(f"its numbers take more than {BYTES_MOST - _OPTION_BYTES} bytes")
+    return table
+
+
+Through = Literal["auto", "switch", "group"]
+CHOICES: Final = ("auto", "switch", "group")
+# Codecs whose means the group gives more exactly. Signs are another thing than means.
+CODECS: Final = ("thc", "sum32")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """``through``: the option. ``table``: what "auto" goes by; without one everything goes through the switch."""
+
+    through: Through = "switch"
+    table: TuningTable | None = None
+
+    def by_group(self, codec: str, x: Tensor) -> bool:
+        """Whether the mean of this tensor is the process group's to make."""
+        # The group's mean is in float32.
+        if codec not in CODECS or x.dtype == torch.float64 or self.through == "switch":
+            return False
+        return self.through == "group" or (self.table is not None and self.table.prefers_group(codec, x.numel()))
+
+
+def agreed_choice(
+    job: str, through: Through, table: TuningTable | None, gather: Callable[[Tensor], list[Tensor]], *, blind: bool
+) -> Selection:
+    """The choice of all ranks: a collective call. ``gather`` gives the tensors of all ranks. ``blind``: the job's.
+
+    Raises ConfigError on all ranks if their options differ.
+    """
+    own = json.dumps([through, blind, None if table is None else table.content()]).encode().ljust(BYTES_MOST)
+    rows = [json.loads(bytes(row.numpy())) for row in gather(torch.frombuffer(bytearray(own), dtype=torch.uint8))]
+    for name, options in (("through", [row[0] for row in rows]), ("blind", [row[1] for row in rows])):
+        if len({*options}) > 1:
+            raise ConfigError(name, options, "must be equal on all ranks", where=f"job {job}")
+    content = rows[0][2]
+    return Selection(through, None if content is None else TuningTable.of(content))
+
 
 SIZES: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 _WARM_UPS: Final = 2

@@ -32,8 +32,8 @@ from sumwire.job.job import Residual
 from sumwire.lowrank.fusion import Phase
 from sumwire.lowrank.matrices import MatrixState, draw_factor
 from sumwire.lowrank.sync import AcpSgd
-from sumwire.training.collective import Threads
 from sumwire.training.ddp import Reduce
+from sumwire.training.reductions import Threads
 
 WORKERS: Final = 4
 STEPS: Final = 20

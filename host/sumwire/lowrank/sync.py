@@ -44,11 +44,10 @@ from sumwire.lowrank.fusion import (
 )
 from sumwire.lowrank.matrices import HALVES, make_state
 from sumwire.numeric import is_whole
-from sumwire.training.comm_thread import wait_for
+from sumwire.training.comm_thread import queued, wait_for
 from sumwire.training.ddp import Reduce
 from sumwire.training.flat import check_covered
 from sumwire.training.optim import GradientOptimizer, owner_state, restore_owner
-from sumwire.training.streams import queued
 
 # Runs calls one after the other, in the order given, and never in the middle of another.
 Submit = Callable[[Callable[[], None]], Future[None]]

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sumwire.checkpoint import Content, Saved
-from sumwire.job.gloo_group import first_clause
+from sumwire.job.gloo import first_clause
 from sumwire.multihop import schedule
 from sumwire.multihop.schedule import HopError, ScheduleError, Step
 from sumwire.multihop.sign_hops import SCALE, WEIGHT_BYTES, Bits, CascadeHopper, Draws, Hopper, SignHopper

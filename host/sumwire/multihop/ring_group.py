@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sumwire.errors import AddressError
-from sumwire.job.gloo_group import first_clause
+from sumwire.job.gloo import first_clause
 from sumwire.multihop.bounded_ring import BoundedRing, RingStats, Tagger
 from sumwire.multihop.neighbours import SILENCE_S, Neighbours
 from sumwire.multihop.schedule import HopError, ScheduleError

@@ -18,8 +18,8 @@ from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 from sumwire.errors import UsageError
 from sumwire.sharded import fsdp2
 from sumwire.sharded.state import ShardedState, Unit, UnitExchange, called, over_nodes
-from sumwire.training.node import AnyJob
-from sumwire.training.precision import DEFAULT, Precision
+from sumwire.training.all_reduce import DEFAULT, Precision
+from sumwire.training.hierarchical import AnyJob
 
 # How sharded parameters are gathered.
 Parameters = Literal["exact", "8bit"]
@@ -84,7 +84,7 @@ def attach(
     ``model``: one that `fully_shard` has returned, sharded over all ranks or over those of each node (then the nodes
     are replicas), or FullyShardedDataParallel. Parameters are gathered by the model's process group.
 
-    ``precision``: of the means (:mod:`sumwire.training.precision`). ``error_feedback``: what compression left out of a
+    ``precision``: of the means (:mod:`sumwire.training.all_reduce`). ``error_feedback``: what compression left out of a
     unit's gradient is added to its next one. ``overlap``: a mean may be under way until the end of the backward pass,
     where nothing reads it before. ``parameters``: "8bit" gathers those that FSDP2 has sharded over all ranks with 8
     bits a value (:mod:`sumwire.sharded.gather`). ``scaler``: the GradScaler of the training, if it has one. The job's

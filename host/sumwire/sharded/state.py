@@ -24,10 +24,9 @@ from sumwire.codec.feedback import ParameterFeedback
 from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
 from sumwire.job.job import Job, Residual
-from sumwire.training.comm_thread import CommThread, wait_for
-from sumwire.training.node import AnyJob, Mean
-from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
-from sumwire.training.streams import queued
+from sumwire.training.all_reduce import DEFAULT, Precision, check_precision, mean_at
+from sumwire.training.comm_thread import CommThread, queued, wait_for
+from sumwire.training.hierarchical import AnyJob, Mean
 
 _NO_PASS: Final = -1
 # From how a worker makes the mean to this rank's shard of it.

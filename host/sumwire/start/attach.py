@@ -17,10 +17,10 @@ from torch.amp.grad_scaler import GradScaler
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from sumwire.job.gloo_group import available
+from sumwire.job.gloo import available
 from sumwire.start.script import check_options, init
 from sumwire.training.ddp import DdpState, check_ranks, ddp_hook
-from sumwire.training.node import AnyJob
+from sumwire.training.hierarchical import AnyJob
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket

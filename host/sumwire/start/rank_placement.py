@@ -32,7 +32,7 @@ from sumwire_protocol.version import __version__
 
 from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.errors import SumwireError
-from sumwire.job.gloo_group import Ranks, default_timeout
+from sumwire.job.gloo import Ranks, default_timeout
 from sumwire.start import connectivity, supervisor
 from sumwire.start.addresses import address_of, is_local, server_address, source_towards
 from sumwire.start.errors import NotReadyError, PlaceError, ServiceError

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sumwire_protocol.logs.events import Event
 
-from sumwire.job.gloo_group import Ranks, first_clause, looks
+from sumwire.job.gloo import Ranks, first_clause, looks
 from sumwire.start.errors import PlaceError
 
 if TYPE_CHECKING:

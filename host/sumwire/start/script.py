@@ -28,13 +28,13 @@ from torch.distributed.rendezvous import rendezvous
 
 from sumwire import logs
 from sumwire.errors import UsageError
-from sumwire.job.gloo_group import available, default_timeout
+from sumwire.job.gloo import available, default_timeout
 from sumwire.job.job import Job
 from sumwire.start.errors import PlaceError
 from sumwire.start.job_request import JobRequest
 from sumwire.start.rank_placement import WAIT_S, RankPlacement, Source, job_for
 from sumwire.start.rendezvous import fresh
-from sumwire.training.node import AnyJob, Node, NodeJob
+from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 
 _LOG: Final = logging.getLogger("sumwire")
 _RENDEZVOUS: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -130,7 +130,7 @@ def _job_of(place: RankPlacement, options: dict[str, Any]) -> AnyJob:
     try:
         # Ranks that are no worker learn here whether theirs has a job, before they wait for it in a group.
         place.rendezvous.gather(None)
-        return NodeJob(place.config.name, job, Node.among(place.nodes), dist.get_world_size())
+        return NodeJob(place.config.name, job, RankGroup.among(place.nodes), dist.get_world_size())
     except BaseException:
         if job is not None:
             job.close(agree=False)

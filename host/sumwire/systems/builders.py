@@ -22,9 +22,8 @@ from sumwire.job.job import Job, Residual
 from sumwire.numeric import is_number
 from sumwire.systems.spec import GROUP, SWITCH
 from sumwire.systems.system import AcpSystem, GradientSystem, MarsitSystem, System
-from sumwire.training.collective import Collective
 from sumwire.training.ddp import Reduce
-from sumwire.training.reductions import Peers, thc_through_group, through_group, through_job
+from sumwire.training.reductions import Collective, Peers, thc_through_group, through_group, through_job
 
 
 def gradients_over_job(
@@ -155,13 +154,13 @@ class TimedCollective(Timed):
         self.__wrapped__ = collective
 
     def sign_merge(self, plus: Tensor, /) -> Tensor:
-        """See :class:`sumwire.training.collective.Collective`."""
+        """See :class:`sumwire.training.reductions.Collective`."""
         return self.call(lambda: self._collective.sign_merge(plus))
 
     def mean(self, x: Tensor, /) -> Tensor:
-        """See :class:`sumwire.training.collective.Collective`."""
+        """See :class:`sumwire.training.reductions.Collective`."""
         return self.call(lambda: self._collective.mean(x))
 
     def all_finite(self, finite: bool, /) -> bool:
-        """See :class:`sumwire.training.collective.Collective`."""
+        """See :class:`sumwire.training.reductions.Collective`."""
         return self.call(lambda: self._collective.all_finite(finite))

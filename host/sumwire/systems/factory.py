@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
-from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.job.operations import require
+from sumwire.job.rules import NonFinite, result_check
 from sumwire.systems.spec import AUTO, GROUP, SWITCH, TRANSPORTS, Options, SystemSpec
 from sumwire.systems.system import System
 from sumwire.systems.table import TABLE
-from sumwire.training.node import NodeJob
+from sumwire.training.hierarchical import NodeJob
 from sumwire.training.reductions import members
 
 if TYPE_CHECKING:

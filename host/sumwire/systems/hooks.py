@@ -18,13 +18,12 @@ from torch.optim import Optimizer
 
 from sumwire.checkpoint import Content
 from sumwire.errors import UsageError
-from sumwire.job.nonfinite import result_check
+from sumwire.job.rules import result_check
 from sumwire.numeric import is_number, is_whole
 from sumwire.training.buckets import Bucket, Buckets, Parameters
-from sumwire.training.comm_thread import CommThread
+from sumwire.training.comm_thread import CommThread, queued
 from sumwire.training.ddp import raise_from_backward
 from sumwire.training.optim import GradientOptimizer
-from sumwire.training.streams import queued
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket

@@ -18,14 +18,13 @@ from sumwire.dlcp.lanes import Lanes
 from sumwire.dlcp.sync import EarlySync, LaneState, LaneSync, check_early, lane_hook
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
-from sumwire.job.nonfinite import NonFinite
+from sumwire.job.rules import NonFinite
 from sumwire.lowrank.fusion import make_plan
 from sumwire.lowrank.sync import AcpSgd
-from sumwire.training.collective import Collective
 from sumwire.training.comm_thread import CommThread
 from sumwire.training.ddp import DdpState, Reduce, ddp_hook, local_hook
 from sumwire.training.optim import GradientSync, Inner, Marsit
-from sumwire.training.reductions import checked
+from sumwire.training.reductions import Collective, checked
 
 if TYPE_CHECKING:
     from sumwire.systems.hooks import TimedHook

@@ -1,22 +1,136 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The simplest entry point: one tensor, all workers."""
+"""The simplest entry point: one tensor, all workers, at a chosen precision.
+
+| precision | a worker sends, and gets, for each value | what is lost |
+|---|---|---|
+| "exact" | by the process group: its own all-reduce | nothing beyond its rounding; sums must be within float32 |
+| "8bit" | 8 bits, 16 bits: THC, then THC of what that left out | some 0.04 % of the squared norm |
+| "4bit" | 4 bits, 8 bits: THC | some 2 % of the squared norm |
+| "1bit" | 1 bit, 1 bit: the sign, and one scale for all | all but the sign: for error feedback |
+
+Integers are summed exactly at every precision: by SUM32, and 32-bit maxima and minima by MAX32.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from sumwire.codec.scales import magnitude_sums, total
 from sumwire.codec.values import all_finite
-from sumwire.errors import UsageError
-from sumwire.job.job import Job
-from sumwire.training.integers import sum_integers
-from sumwire.training.node import AnyJob, NodeJob
-from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
+from sumwire.errors import SumOverflowError, UsageError
+from sumwire.job.job import Job, Residual
+from sumwire.training.hierarchical import AnyJob, NodeJob
+
+_SIGN_BIT: Final = np.uint32(1 << 31)
+_ALL_BITS: Final = np.uint32((1 << 32) - 1)
+# Types whose order is that of 32 bits.
+ORDERED: Final = (torch.float32, torch.int32)
+
+
+def sum_integers(job: Job, x: Tensor, bucket: int = 0) -> Tensor:
+    """Sum of the workers' flat integer tensors, in their own dtype.
+
+    int32 goes by SUM32 where the job has the op. Sums that leave int32, and all other types, go by the process group,
+    and wrap around as they do there. Raises SumOverflowError for the former, and ConfigError for the latter, without a
+    process group.
+    """
+    if x.dtype != torch.int32 or "sum32" not in job.config.ops:
+        return job.total(x, bucket)
+    try:
+        return torch.from_numpy(job.sum32(x.cpu().numpy(), bucket)).to(x.device)
+    except SumOverflowError:
+        # Raised on all workers alike.
+        if not job.grouped:
+            raise
+        return job.total(x, bucket)
+
+
+def extreme(job: Job, x: Tensor, bucket: int = 0, *, largest: bool) -> Tensor:
+    """The largest or smallest of the workers' values in each place, by MAX32: flat tensors, float32 or int32.
+
+    NaN with a positive sign counts as larger than all else, and with a negative sign as smaller.
+    """
+    ordered = _ordered(x.cpu().numpy())
+    found = job.max32(ordered if largest else ordered ^ _ALL_BITS, bucket)
+    return torch.from_numpy(_values(found if largest else found ^ _ALL_BITS, x.dtype)).to(x.device)
+
+
+def _ordered(values: NDArray[np.generic]) -> NDArray[np.uint32]:
+    """Integers from 0 on in the order of the values. Bits of negative floats order backwards."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    if values.dtype == np.int32:
+        return bits ^ _SIGN_BIT
+    return np.where(bits & _SIGN_BIT, bits ^ _ALL_BITS, bits | _SIGN_BIT)
+
+
+def _values(ordered: NDArray[np.uint32], dtype: torch.dtype) -> NDArray[np.generic]:
+    """The inverse of `_ordered`."""
+    if dtype == torch.int32:
+        return (ordered ^ _SIGN_BIT).view(np.int32)
+    bits = np.where(ordered & _SIGN_BIT, ordered ^ _SIGN_BIT, ordered ^ _ALL_BITS)
+    return bits.astype(np.uint32).view(np.float32)
+
+
+Precision = Literal["exact", "8bit", "4bit", "1bit"]
+PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
+DEFAULT: Final[Precision] = "4bit"
+# The second round of "8bit" has a bucket of its own: its norms are others.
+_SECOND_ROUND: Final = 1 << 15
+
+
+def check_precision(precision: str) -> None:
+    """Raises UsageError for a precision that there is not."""
+    if precision not in PRECISIONS:
+        raise UsageError(f"precision = {precision!r}: must be one of {', '.join(map(repr, PRECISIONS))}")
+
+
+def mean_at(
+    precision: Precision, job: Job, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None
+) -> tuple[Tensor, Residual]:
+    """Mean of the workers' flat tensors, float32 of x's length, and a function that returns this worker's residual.
+
+    See :meth:`sumwire.Job.reduce`, whose errors it raises. "1bit" needs the op sign, and "exact" a process group.
+    """
+    x = x.resolve_neg()
+    if precision == "4bit":
+        return job.reduce(x, bucket, given=given, into=into)
+    if precision == "8bit":
+        return _in_two_rounds(job, x, bucket, given)
+    if precision == "1bit":
+        return _by_signs(job, x, bucket, given)
+    mean = job.total(x.detach().to(torch.float32), bucket).div_(job.workers)
+    return mean, lambda: torch.zeros_like(mean)
+
+
+def _in_two_rounds(job: Job, x: Tensor, bucket: int, given: str) -> tuple[Tensor, Residual]:
+    first, left_by_first = job.reduce(x, bucket, given=given)
+    # A copy: the memory of a result is used again by the next operation.
+    coarse, left = first.clone(), left_by_first()
+    fine, residual = job.reduce(left, bucket ^ _SECOND_ROUND, given=given)
+    return coarse.add_(fine), residual
+
+
+def _by_signs(job: Job, x: Tensor, bucket: int, given: str) -> tuple[Tensor, Residual]:
+    """One worker's sign in each place, times the largest of the workers' mean magnitudes. A worker stands for that
+    scale with the signs of its values, so the expectation of the result is the mean of what workers stand for."""
+    values = x.detach().to(torch.float32)
+    # In float64: a sum of finite values may be beyond float32, their mean is not.
+    own = total(magnitude_sums(values)) / max(len(values), 1)
+    # Bits of floats from 0 on order like the floats; NaN is above all.
+    bits = np.array([own], np.float32).view(np.uint32)
+    scale = float(job.max32(bits, bucket).view(np.float32)[0])
+    signs = job.merged_signs(values, bucket, given=given)
+    mean = signs * scale
+    return mean, lambda: values - torch.where(values >= 0, scale, -scale)
+
 
 DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
 INTEGERS: Final = (
@@ -36,7 +150,7 @@ def all_reduce(
     """Replace ``tensor`` by the mean, sum or merged signs of the workers' tensors, and return it.
 
     It may have any shape and length, and keeps its dtype: float32, float16 or bfloat16. The result has equal bits on
-    all workers. ``precision`` says what is lost (:mod:`sumwire.training.precision`): with "4bit", the default, a
+    all workers. ``precision`` says what is lost (:mod:`sumwire.training.all_reduce`): with "4bit", the default, a
     tensor of ones comes back as about 0.97 to 1.03 a value. With a ``feedback`` key, what compression left out is kept
     in ``job.feedback`` and added to the next tensor with that key. "sign" needs the op sign, and takes neither
     precision nor feedback; see :meth:`Job.merged_signs`.

@@ -1,17 +1,22 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedDataParallel's buckets, over the end of a process.
+"""DistributedDataParallel's buckets: their grouping after a restart, and the residuals of a step's buckets.
 
 DDP groups parameters into buckets anew after the first iteration of every process. A process that goes on from a
 checkpoint would therefore reduce its first step in other buckets than the process before, and compression that depends
 on a bucket's values together (norms, rotations, random numbers) would give other bits. :class:`Buckets` remembers the
 grouping of the latest step. A restored one puts the gradients of its first step into the buckets of the checkpoint;
 from the second step on DDP makes the same ones again.
+
+:class:`Step` keeps the residuals of all buckets of a step, or none. The optimizer skips a step whose result has NaN or
+infinity (torch.amp.GradScaler). So its residuals must be those from before the step, also of buckets that were finite.
+New residuals are staged until the last bucket has its result.
 """
 
-# Annotations stay objects, not strings: DistributedDataParallel compares those of a hook.
+from __future__ import annotations
+
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -20,12 +25,89 @@ from torch import Tensor, nn
 from torch.futures import Future
 
 from sumwire.checkpoint import Content, Shapes, check_shapes
+from sumwire.codec.feedback import ParameterFeedback
 from sumwire.errors import UsageError
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
 else:
     from torch.distributed import GradBucket
+
+
+# (parameter, number of values), in a bucket's order.
+Parts = Sequence[tuple[Hashable, int]]
+
+
+class Step:
+    """One step's residuals. Any thread may stage or drop. ``former`` is the step before, to be settled first."""
+
+    def __init__(self, feedback: ParameterFeedback, former: Step | None) -> None:
+        self._feedback = feedback
+        self._former = former
+        self._buckets = 0
+        self._complete = False
+        self._staged: list[tuple[Parts, Tensor]] = []
+        self._ended = 0
+        self._dropped = False
+        self._error: Exception | None = None
+        self._settled = threading.Event()
+        self._lock = threading.Lock()
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the step's residuals are not kept."""
+        return self._dropped
+
+    @property
+    def settled(self) -> bool:
+        """Whether the step's residuals are kept or dropped."""
+        return self._settled.is_set()
+
+    def hand_over(self, *, last: bool) -> None:
+        """Count a bucket, which is to be staged; ``last`` if the step has no other."""
+        with self._lock:
+            self._buckets += 1
+            self._complete = last
+
+    def await_former(self) -> None:
+        """Wait until the residuals of the step before are kept or dropped. Raises an error of making them."""
+        former = self._former
+        if former is not None:
+            former.wait()
+            self._former = None
+
+    def wait(self) -> None:
+        """Wait until this step's residuals are kept or dropped. Raises an error of making them."""
+        self._settled.wait()
+        if self._error is not None:
+            raise self._error
+
+    def stage(self, parts: Parts, residual: Tensor) -> None:
+        """Take a bucket's new residual. That of the last bucket makes all of them the parameters'."""
+        with self._lock:
+            if self._dropped:
+                return
+            self._staged.append((parts, residual))
+            self._ended += 1
+            if self._complete and self._ended == self._buckets:
+                for staged in self._staged:
+                    self._feedback.store(*staged)
+                self._staged.clear()
+                self._settled.set()
+
+    def drop(self, error: Exception | None = None) -> None:
+        """Keep none of the step's residuals. ``error``: what `wait` raises."""
+        with self._lock:
+            self._dropped = True
+            self._error = self._error or error
+            self._staged.clear()
+            self._settled.set()
+
+    def abandon(self) -> None:
+        """Drop a step whose last bucket has not come; else do nothing."""
+        if not self._complete:
+            self.drop()
+
 
 Model = nn.Module | Iterable[Tensor]
 Submit = Callable[[GradBucket], Future[Tensor]]
@@ -105,7 +187,7 @@ class Bucket:
     members: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, bucket: GradBucket) -> "Bucket":
+    def of(cls, bucket: GradBucket) -> Bucket:
         """Return a copy of DDP's bucket, which is invalid after the hook has returned, while its buffer is not."""
         return cls(bucket.index(), bucket.is_last(), bucket.buffer(), tuple(bucket.parameters()))
 

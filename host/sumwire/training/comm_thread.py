@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A thread that communicates while the caller's thread computes.
+"""A thread that communicates while the caller's thread computes; and a GPU's work, which goes on while Python does.
 
 All workers must make the calls of a job or process group in the same order. The thread runs calls one after the other
 in the order of submission, so it is enough to submit them in the same order on all workers. Whatever uses one job in
@@ -9,10 +9,12 @@ this way, as the hooks of two models, therefore shares one thread.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar
 from weakref import WeakKeyDictionary
@@ -22,7 +24,22 @@ from torch.futures import Future
 
 from sumwire.errors import ClosedError, ForkError, InterruptedJobError
 from sumwire.lifecycle import Lifecycle
-from sumwire.training.streams import on
+
+
+def queued(device: torch.device) -> torch.cuda.Event | None:
+    """Return what ends with the work queued so far in this thread's stream of a GPU; None on other devices."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def on(device: torch.device | None) -> AbstractContextManager[object]:
+    """Context in which a GPU is this thread's current one. A new thread's is the first, whatever the program has
+    chosen, and what has no tensor to follow would make a context there: pinned memory, and collectives of NCCL."""
+    return torch.cuda.device(device) if device is not None and device.type == "cuda" else contextlib.nullcontext()
+
 
 _Result = TypeVar("_Result")
 # A call, the future of its result, and the device of that.

@@ -38,11 +38,9 @@ from sumwire.codec.feedback import ParameterFeedback
 from sumwire.codec.values import all_finite
 from sumwire.errors import ClosedError, UsageError
 from sumwire.job.job import Job, Residual
-from sumwire.training.buckets import Buckets, Model, Parameters
-from sumwire.training.comm_thread import CommThread, wait_for
-from sumwire.training.node import AnyJob, Node, NodeJob
-from sumwire.training.steps import Step
-from sumwire.training.streams import queued
+from sumwire.training.buckets import Buckets, Model, Parameters, Step
+from sumwire.training.comm_thread import CommThread, queued, wait_for
+from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -88,8 +86,8 @@ class DdpState(Saved):
     instance.
 
     With several ranks a node, ``job`` is what :func:`sumwire.init` returns, or ``local_group`` has the ranks of this
-    node and ``job`` is on its first rank alone, None on the others (:mod:`sumwire.training.node`). Residuals are then
-    those of the node's mean, on its first rank.
+    node and ``job`` is on its first rank alone, None on the others (:mod:`sumwire.training.hierarchical`). Residuals
+    are then those of the node's mean, on its first rank.
 
     `state_dict` has the residuals by the parameters' names, and what is known of the job's or the reduction's state
     (:func:`sumwire.checkpoint.owner_of`). It needs ``model``, DDP's or the one within, or the model's parameters in
@@ -341,7 +339,7 @@ def _of_node(job: AnyJob | None, local_group: dist.ProcessGroup | None) -> NodeJ
     if local_group is None:
         return None
     name = "of this node" if job is None else job.config.name
-    return NodeJob(name, job, Node.of(local_group), dist.get_world_size())
+    return NodeJob(name, job, RankGroup.of(local_group), dist.get_world_size())
 
 
 def check_ranks(model: DistributedDataParallel, job: AnyJob | None) -> None:

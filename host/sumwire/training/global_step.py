@@ -1,25 +1,50 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Marsit's step of a sign: given, or by the rule that follows the local updates.
+"""What all workers' steps share: gradients scaled by torch.amp.GradScaler, and Marsit's size of a step.
 
-The rule is ``MULTIPLE`` times the mean magnitude of a value of the local updates, over all workers and over about the
-last ``1 / (1 - KEPT)`` rounds. A smaller step lets the compensations grow until they are applied far too late, a larger
-one adds noise. Workers agree on it when rounds of signs begin, when their number has doubled, and at least every
-``APART`` rounds: a mean of one value.
+The scaler looks for NaN and infinity in this worker's own gradients, and does not call an optimizer if it finds some.
+The other workers would wait for this one, and their scales would differ from its scale. An optimizer with
+``_step_supports_amp_scaling`` and a step that takes ``grad_scaler`` is always called. It communicates, whatever the own
+gradients are, then lets the scaler look at the aggregated gradients, which are equal on all workers.
+
+Marsit's step of a sign is given, or follows the local updates: ``MULTIPLE`` times the mean magnitude of a value of the
+local updates, over all workers and over about the last ``1 / (1 - KEPT)`` rounds. A smaller step lets the compensations
+grow until they are applied far too late, a larger one adds noise. Workers agree on it when rounds of signs begin, when
+their number has doubled, and at least every ``APART`` rounds: a mean of one value.
 """
 
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 from sumwire_protocol.logs.events import Event
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler, OptState
+from torch.optim import Optimizer
 
 from sumwire.errors import UsageError
 from sumwire.numeric import is_number
+
+
+def expect_scaler() -> None:
+    """Silence torch's notice that the argument will go. Without it a scaler could not be told what others found."""
+    warnings.filterwarnings("ignore", "GradScaler is going to stop passing itself", FutureWarning)
+
+
+def is_unscaled(scaler: GradScaler, optimizer: Optimizer) -> bool:
+    """Return whether the caller has unscaled the gradients before the step, as for clipping."""
+    return bool(scaler._per_optimizer_states[id(optimizer)]["stage"] is OptState.UNSCALED)
+
+
+def are_finite(scaler: GradScaler, optimizer: Optimizer) -> bool:
+    """Let the scaler look at the gradients, for its next update. Returns whether they are finite."""
+    found = scaler._check_inf_per_device(optimizer)
+    return not any(bool(one) for one in found.values())
+
 
 _log = logging.getLogger(__name__)
 

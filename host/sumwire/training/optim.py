@@ -26,12 +26,11 @@ from torch.optim import Optimizer
 from sumwire.checkpoint import OTHER, Content, Place, Saved, Shapes, check_shapes, owner_of, place_of, refuse_pickling
 from sumwire.codec.values import all_finite
 from sumwire.errors import NonFiniteError, UsageError
-from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
+from sumwire.job.rules import NonFinite, refuse_unless, result_check
 from sumwire.numeric import is_number, is_whole
-from sumwire.training.collective import Collective
 from sumwire.training.flat import Exchanged, FlatParameters
-from sumwire.training.global_step import GlobalStep
-from sumwire.training.scaling import are_finite, expect_scaler, is_unscaled
+from sumwire.training.global_step import GlobalStep, are_finite, expect_scaler, is_unscaled
+from sumwire.training.reductions import Collective
 
 _Loss = TypeVar("_Loss")
 _REDUCTION: Final = "reduction"
@@ -70,7 +69,7 @@ class Marsit(Saved, Optimizer):
     the round, and this worker's own compensation, so every worker saves its own state dict.
     """
 
-    # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.scaling).
+    # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.global_step).
     _step_supports_amp_scaling = True
 
     def __init__(
@@ -282,7 +281,7 @@ class GradientOptimizer(Saved, Optimizer):
     optimizer's; subclasses add theirs.
     """
 
-    # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.scaling).
+    # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.global_step).
     _step_supports_amp_scaling = True
     # Whether gradients are sent before the step, when they are still scaled.
     _sends_scaled = False

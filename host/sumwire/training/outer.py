@@ -8,17 +8,21 @@
         loss(model(inputs), labels).backward()           # a plain model: no all-reduce of gradients
         optimizer.step()                                 # a local step; after every 50th one an outer step
 
-All workers start with the same parameters, and have them again, bit by bit, after each outer step.
+All workers start with the same parameters, and have them again, bit by bit, after each outer step. A model's parts are
+exchanged in turn: the fragments of streaming DiLoCo. :func:`broadcast_state` brings one worker's state to all.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, overload
 
+import numpy as np
 import torch
 from sumwire_protocol.logs.events import Event
 from torch import Tensor
@@ -30,15 +34,108 @@ from sumwire.checkpoint import OTHER, Content, Place, Saved, owner_of, place_of,
 from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
 from sumwire.job.job import Job, Residual
+from sumwire.training.all_reduce import DEFAULT, Precision, check_precision, mean_at
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import Reduce
-from sumwire.training.flat import Exchanged
-from sumwire.training.node import AnyJob, NodeJob
+from sumwire.training.flat import Exchanged, FlatParameters
+from sumwire.training.global_step import are_finite, expect_scaler, is_unscaled
+from sumwire.training.hierarchical import AnyJob, NodeJob
 from sumwire.training.optim import Inner, check_closure, owner_state, restore_owner
-from sumwire.training.outer_parts import MakeOuter, OuterPart, parts_of
-from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
-from sumwire.training.scaling import are_finite, expect_scaler, is_unscaled
-from sumwire.training.telling import tell
+
+_BUCKET: Final = 0x3FFF
+_WORD: Final = 4
+_BYTES_MAX: Final = (1 << 32) - 1
+
+
+def broadcast_state(job: Job, source: int, state: dict[str, Any] | None) -> dict[str, Any]:
+    """Return worker ``source``'s ``state`` on all workers. It holds what torch.load reads with ``weights_only``.
+
+    All workers call it; what the others give does not matter. It costs 32 bits up and down for 32 bits of state. Raises
+    UsageError for a source that the job does not have, a quorum below the workers, or 4 GiB and more; and the errors of
+    :meth:`Job.sum32`.
+    """
+    if not 0 <= source < job.workers:
+        raise UsageError(f"source = {source}: must be a worker of the job, 0 to {job.workers - 1}")
+    if job.config.quorum < job.workers:
+        rule = f"must be {job.workers}, all workers: a sum could lack the source's state"
+        raise UsageError(f"quorum = {job.config.quorum}: {rule}")
+    content = b""
+    if job.config.worker == source:
+        file = io.BytesIO()
+        torch.save(state, file)
+        content = file.getvalue()
+        if len(content) > _BYTES_MAX:
+            raise UsageError(f"state of {len(content)} bytes: at most {_BYTES_MAX} are told at once: use more parts")
+    size = int(job.max32(np.array([len(content)], np.uint32), _BUCKET)[0])
+    words = np.zeros(-(-size // _WORD), np.int32)
+    words.view(np.uint8)[: len(content)] = np.frombuffer(content, np.uint8)
+    told = job.sum32(words, _BUCKET)
+    # Not on the source's GPU, by a number that may be another worker's here, or nobody's.
+    found: dict[str, Any] = torch.load(io.BytesIO(told.tobytes()[:size]), map_location="cpu", weights_only=True)
+    return found
+
+
+# Makes the optimizer of the outer steps from the tensors that it shall change.
+MakeOuter = Callable[[list[Tensor]], Optimizer]
+
+
+class OuterPart:
+    """Some of a model's parameters. ``shared``: their values after the latest outer step, flat, float32 or float64,
+    with equal bits on all workers. ``outer``: the optimizer that moves them. ``residual``: what the latest
+    pseudo-gradient lost, float32, this worker's own. ``compared``: whether workers have compared ``shared``."""
+
+    def __init__(self, number: int, parameters: Sequence[Tensor], make: MakeOuter) -> None:
+        self.number = number
+        self.flat = FlatParameters(parameters)
+        self.shared = self.flat.read()
+        self.outer = make([self.shared])
+        self.residual: Tensor | None = None
+        self.compared = False
+
+    def drift(self) -> Tensor:
+        """Return how far the local steps have gone: shared minus parameters, float32."""
+        return (self.shared - self.flat.read()).to(torch.float32)
+
+    def pseudo_gradient(self) -> Tensor:
+        """Return the drift and what the last one has lost, a new tensor."""
+        drift = self.drift()
+        return drift if self.residual is None else drift.add_(self.residual)
+
+    def move(self, mean: Tensor) -> None:
+        """Make the outer step with the workers' mean pseudo-gradient, flat."""
+        # A copy: the job's results must not be changed.
+        self.shared.grad = mean.to(self.shared.device, self.shared.dtype, copy=True)
+        self.outer.step()
+        self.shared.grad = None
+
+    def adopt(self, mix: float = 0.0) -> None:
+        """Set the parameters to ``mix`` times themselves and the rest of ``shared``."""
+        values = self.shared.clone()
+        if mix:
+            values.lerp_(self.flat.read(), mix)
+        self.flat.write(values)
+
+    def digest(self) -> str:
+        """Return 64 bits of a hash of ``shared``, as hexadecimal digits."""
+        return hashlib.blake2b(self.shared.cpu().numpy().tobytes(), digest_size=8).hexdigest()
+
+
+def parts_of(parameters: Sequence[Tensor], count: int, make: MakeOuter) -> list[OuterPart]:
+    """Cut parameters, in their order, into so many parts of about equal size. Raises UsageError for too many."""
+    if not 1 <= count <= len(parameters):
+        raise UsageError(f"parts = {count}: must be 1 to {len(parameters)}, the model's parameters")
+    whole = sum(p.numel() for p in parameters)
+    cut: list[list[Tensor]] = [[] for _ in range(count)]
+    number = taken = 0
+    for place, parameter in enumerate(parameters):
+        left = len(parameters) - place
+        # Each later part needs a parameter of its own.
+        if cut[number] and number + 1 < count and (taken * count >= whole * (number + 1) or left == count - number - 1):
+            number += 1
+        cut[number].append(parameter)
+        taken += parameter.numel()
+    return [OuterPart(number, piece, make) for number, piece in enumerate(cut)]
+
 
 _Loss = TypeVar("_Loss")
 _LOG: Final = logging.getLogger("sumwire")
@@ -67,7 +164,7 @@ class Outer(Saved, Optimizer):
     all workers make an outer step, with x the parameters after the last one:
 
     1. pseudo-gradient g = x minus the parameters, plus the residual of the last one;
-    2. G = the workers' mean of g at ``precision`` (:mod:`sumwire.training.precision`), over ``job``. What G lacks of
+    2. G = the workers' mean of g at ``precision`` (:mod:`sumwire.training.all_reduce`), over ``job``. What G lacks of
        this worker's g is the next residual, unless ``error_feedback`` is False;
     3. the outer optimizer moves x by G, and all workers go on from x, which has equal bits on all of them.
 
@@ -90,7 +187,7 @@ class Outer(Saved, Optimizer):
     State: shared parameters, the outer and inner optimizers', counters, and this worker's residuals.
     """
 
-    # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.scaling).
+    # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.global_step).
     _step_supports_amp_scaling = True
 
     def __init__(
@@ -178,7 +275,7 @@ class Outer(Saved, Optimizer):
         self._thread.close()
         with torch.no_grad():
             for part in self.parts:
-                told = tell(job, source, _kept_part(part) | {"counters": [self.steps, self.exchanges]})
+                told = broadcast_state(job, source, _kept_part(part) | {"counters": [self.steps, self.exchanges]})
                 _restore_part(part, told)
                 part.adopt()
                 self.steps, self.exchanges = told["counters"]

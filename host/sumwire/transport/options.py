@@ -22,7 +22,7 @@ _DIVISORS: Final = get_args(Divisor)
 
 @dataclass(frozen=True)
 class Delivery:
-    """Must be equal on all workers of a job; the greeting compares it (:mod:`sumwire.job.greeting`).
+    """Must be equal on all workers of a job; the greeting compares it (:mod:`sumwire.job.handshake`).
 
     ``loss_bound``: share of a tensor's contributions that may be missing from its sums, in [0, 1). It applies to THC
     data; norms and other ops are always complete. All workers get all results, and so the same sums.

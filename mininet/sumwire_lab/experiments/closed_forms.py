@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from sumwire.multihop.schedule import ring
 from sumwire.multihop.sign_hops import CascadeHopper, Draws, SimulatedSigns, lockstep
-from sumwire.training.collective import Threads
 from sumwire.training.optim import Marsit
+from sumwire.training.reductions import Threads
 
 IDENTITY_WORKERS: Final = 4
 IDENTITY_VALUES: Final = 257

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from sumwire.codec.sign import EfSignCodec, SsdmCodec
 from sumwire.job.job import Residual
 from sumwire.lowrank import AcpSgd
-from sumwire.training.collective import Threads, ThreadsEnd
 from sumwire.training.optim import GradientSync, Marsit
+from sumwire.training.reductions import Threads, ThreadsEnd
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer

@@ -27,14 +27,14 @@ from typing import Any, Final, TypeVar
 import sumwire
 import torch
 import torch.distributed as dist
-from sumwire.job.agreement import Agreement
 from sumwire.job.control import Control
-from sumwire.job.kept_results import KeptResults
+from sumwire.job.coordination import Coordinator
+from sumwire.job.operations import ResultCache
 from sumwire.optim import Outer
 from sumwire.start import supervisor
 from sumwire.start.job_request import JobRequest, job_file_for
 from sumwire.start.service import serving
-from sumwire.training.precision import Precision
+from sumwire.training.all_reduce import Precision
 from sumwire.transport.stats import JobStats
 from sumwire_protocol import constants as p4
 from torch import nn
@@ -258,7 +258,7 @@ def control_cost(ranks: int, seconds: int) -> dict[str, Any]:
 
     def slept(rank: int, _: None) -> tuple[float, float]:
         without = _cpu_ms_per_s(seconds)
-        control = Control("cost", rank, Agreement("cost", ranks), KeptResults(most=1, most_bytes=0), JobStats())
+        control = Control("cost", rank, Coordinator("cost", ranks), ResultCache(most=1, most_bytes=0), JobStats())
         control.start()
         try:
             return without, _cpu_ms_per_s(seconds)

@@ -15,7 +15,7 @@ from typing import Any
 import sumwire
 import torch
 from helpers.transport.udp_bridge import SILENCE_S
-from sumwire.training.node import AnyJob
+from sumwire.training.hierarchical import AnyJob
 from torch import Tensor, nn
 
 STEPS = 20

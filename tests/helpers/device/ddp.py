@@ -20,7 +20,7 @@ from helpers.transport.udp_bridge import SILENCE_S
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
 from sumwire.job.job import Job
-from sumwire.training.node import AnyJob
+from sumwire.training.hierarchical import AnyJob
 from sumwire.training.reductions import through_job
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

@@ -25,7 +25,7 @@ from sumwire import checkpoint
 from sumwire.config import parse_job
 from sumwire.delivery import Delivery
 from sumwire.dlcp.sync import LaneState, lane_hook
-from sumwire.job.gloo_group import Ranks
+from sumwire.job.gloo import Ranks
 from sumwire.start.service import serving
 from sumwire.training.reductions import through_group
 from torch import Tensor, nn

@@ -20,8 +20,8 @@ import torch
 import torch.distributed as dist
 from helpers.gloo.ddp_cases import inputs, open_job
 from helpers.logs import Line, logged
-from sumwire.job import meeting
-from sumwire.job.change import Change
+from sumwire.job import gloo
+from sumwire.job.control import Change
 from sumwire.training.comm_thread import CommThread
 from sumwire.transport.recovery_service import recovery_port
 
@@ -112,7 +112,7 @@ def without_a_job(rank: int, mapping: dict[str, Any], how: str) -> str:
         os._exit(1)
     if rank == 1 and how == "ends":
         # The others notice the end before this rank comes.
-        dist.distributed_c10d._get_default_store().wait([f"sumwire/{next(copy.copy(meeting._NUMBERS))}/2"])
+        dist.distributed_c10d._get_default_store().wait([f"sumwire/{next(copy.copy(gloo._NUMBERS))}/2"])
         time.sleep(0.2)
     try:
         open_job(rank, mapping, deadline_s=0 if rank == 0 else 10.0).close()
@@ -133,7 +133,7 @@ def late_job(rank: int, mapping: dict[str, Any]) -> list[Line]:
         warned.set()
         store.set("warned", line)
 
-    first, second = (f"sumwire/{next(copy.copy(meeting._NUMBERS))}/{each}" for each in (0, 1))
+    first, second = (f"sumwire/{next(copy.copy(gloo._NUMBERS))}/{each}" for each in (0, 1))
     began = time.monotonic()
     with log_lines(tell), logged(level=logging.WARNING) as lines:
         if rank == 2:
@@ -142,9 +142,9 @@ def late_job(rank: int, mapping: dict[str, Any]) -> list[Line]:
             # By then rank 0 has looked at its clock.
             store.wait([first])
         else:
-            meeting.time = SimpleNamespace(monotonic=lambda: began + 10.1 * store.check([second]))  # type: ignore[assignment]
+            gloo.time = SimpleNamespace(monotonic=lambda: began + 10.1 * store.check([second]))  # type: ignore[assignment]
         open_job(rank, mapping).close()
-    meeting.time = time
+    gloo.time = time
     return lines
 
 

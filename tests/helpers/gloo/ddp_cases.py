@@ -17,7 +17,7 @@ from sumwire import systems
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
-from sumwire.job.change import Change
+from sumwire.job.control import Change
 from sumwire.job.session import FallbackOption
 from sumwire.training.optim import Marsit
 from torch import Tensor, nn

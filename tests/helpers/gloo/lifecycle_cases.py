@@ -29,15 +29,15 @@ from helpers.waiting import until
 from sumwire.backend.network import GroupRank, Network, ReduceRoute, Reduction, opener, reduced
 from sumwire.config import parse_job
 from sumwire.dlcp import Lanes
-from sumwire.job.gloo_group import Ranks
-from sumwire.job.joining import join
+from sumwire.job.gloo import Ranks
+from sumwire.job.handshake import join
 from sumwire.multihop.bounded_ring import BoundedRing
 from sumwire.multihop.neighbours import Neighbours
 from sumwire.start.supervisor import Aggregator
 from sumwire.systems.system import AcpSystem
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState
-from sumwire.training.node import Node, NodeJob
+from sumwire.training.hierarchical import NodeJob, RankGroup
 from sumwire.transport.options import Alone, TransportOptions
 from sumwire.transport.udp import Transport
 from sumwire.wire.packets import OP_WORDS
@@ -122,14 +122,14 @@ def hook(rank: int, mapping: Mapping, _place: Path) -> Thing:
 
 def node_job(rank: int, mapping: Mapping, _place: Path) -> Thing:
     """Each rank is a node by itself."""
-    node = Node.among([[0], [1]])
+    node = RankGroup.among([[0], [1]])
     made = NodeJob("test", _job(rank, mapping), node, 2)
     return Thing(lambda: made.reduce(torch.ones(100)), made.close)
 
 
 def shared_node(rank: int, mapping: Mapping, _place: Path) -> Thing:
     """Both ranks are one node, of a job with one worker."""
-    node = Node.among([[0, 1]])
+    node = RankGroup.among([[0, 1]])
     own = {**mapping, "workers": 1, "quorum": 1, "addresses": mapping["addresses"][:1]}
     ranks = None
     if rank == 0:

@@ -12,10 +12,8 @@ import sumwire
 import torch
 from helpers.gloo.control_cases import log_lines, text_of
 from helpers.gloo.ddp_cases import open_job
-from sumwire.job.fallback import Fallback
-from sumwire.job.path_choice import Through
-from sumwire.job.tuning_file import save_table, tuning_path
-from sumwire.job.tuning_table import TuningTable
+from sumwire.job.gloo import Fallback
+from sumwire.job.tuning import Through, TuningTable, save_table, tuning_path
 
 
 def tensor(rank: int, step: int, length: int) -> torch.Tensor:

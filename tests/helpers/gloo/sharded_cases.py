@@ -19,7 +19,7 @@ from helpers.gloo.state_cases import checkpoints, same
 from helpers.transport.udp_bridge import SILENCE_S
 from sumwire.sharded import ShardedState, attach, gather
 from sumwire.sharded.state import UnitExchange
-from sumwire.training.node import AnyJob
+from sumwire.training.hierarchical import AnyJob
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, ShardingStrategy, fully_shard

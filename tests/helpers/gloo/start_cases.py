@@ -16,7 +16,7 @@ from helpers.gloo.ddp_cases import Net, flat_grads
 from helpers.transport.udp_bridge import SILENCE_S
 from sumwire.errors import SumwireError
 from sumwire.start import rank_placement
-from sumwire.training.node import AnyJob, Node, NodeJob
+from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 from torch.nn.parallel import DistributedDataParallel
 
 LENGTH = 5000
@@ -173,7 +173,7 @@ def in_a_fork(rank: int, options: dict[str, Any]) -> str:
 
 def order_of_collectives(rank: int, nodes: list[list[int]]) -> list[str]:
     """Whether the sum of a second bucket is made before the first one has its result."""
-    node = Node.among(nodes)
+    node = RankGroup.among(nodes)
     first, second = torch.full((1000,), float(rank)), torch.full((1000,), 10.0 + rank)
     ready = [node.sum_up(first), node.sum_up(second)]
     said = []

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sumwire.job.agreement import Agreement, Decision, FallBack, Return
-from sumwire.job.member import Member
-from sumwire.job.standing import Failure, Standing
+from sumwire.job.coordination import Coordinator, Decision, FallBack, OwnRank, Return
+from sumwire.job.heartbeat import Failure, RankStatus
 
 # Ticks without an answer after which a rank has lost the switch, and ticks without a result after which it stalls.
 SILENT, STALLED = 8, 60
@@ -66,11 +65,11 @@ class SimulatedRank:
     def __init__(self, number: int, world: World) -> None:
         self.number = number
         self.world = world
-        self.member = Member(number)
-        self.agreement = Agreement("sim", world.network.quorum)
+        self.member = OwnRank(number)
+        self.agreement = Coordinator("sim", world.network.quorum)
         self.results: list[Any] = []
         self.decisions: list[Decision] = []
-        self.inbox: list[list[Standing]] = []
+        self.inbox: list[list[RankStatus]] = []
         self.sent = False
         self.handed: dict[int, Any] = {}
         self.run = 0
@@ -152,13 +151,13 @@ class SimulatedRank:
         elif not self.sent:
             member = self.member
             member.sees_switch = not member.network and self.world.network.answers(self.number)
-            self.world.send(Standing.decode(member.standing(kept_from=0).encode()))
+            self.world.send(RankStatus.decode(member.status(kept_from=0).encode()))
             self.sent = True
         elif self.inbox:
             self.sent = False
             self.follow(self.inbox.pop(0))
 
-    def follow(self, vector: list[Standing]) -> None:
+    def follow(self, vector: list[RankStatus]) -> None:
         decision = self.agreement.step(vector)
         if decision is None:
             return
@@ -183,13 +182,13 @@ class World:
         self.ordinary: dict[int, dict[int, str]] = {}
         self.now = 0
         self.ranks = [SimulatedRank(number, self) for number in range(ranks)]
-        self._sent: dict[int, Standing] = {}
+        self._sent: dict[int, RankStatus] = {}
 
     @property
     def died(self) -> bool:
         return any(rank.dead for rank in self.ranks)
 
-    def send(self, standing: Standing) -> None:
+    def send(self, standing: RankStatus) -> None:
         self._sent[standing.worker] = standing
         if len(self._sent) == len(self.ranks):
             vector = [self._sent[number] for number in range(len(self.ranks))]

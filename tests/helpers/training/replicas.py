@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from helpers.transport.udp_bridge import run_workers
-from sumwire.training.collective import Collective, Threads
+from sumwire.training.reductions import Collective, Threads
 from torch import Tensor, nn
 from torch.optim import Optimizer
 

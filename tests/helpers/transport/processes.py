@@ -24,7 +24,7 @@ from helpers.transport.udp_bridge import aggregator_of, configs, host, on_loopba
 from numpy.typing import NDArray
 from sumwire.config import JobConfig
 from sumwire.errors import SumwireError, SwitchLostError
-from sumwire.job.joining import Run, join
+from sumwire.job.handshake import Run, join
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 from sumwire.wire.packets import headers, heads

@@ -15,7 +15,7 @@ from golden import model
 from helpers.gloo import path_cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import Bridge, golden_switch, job_mapping
-from sumwire.job.group_mean import LARGE
+from sumwire.job.fallback import LARGE
 
 RANKS = 4
 # By the group up to some 3,000 values.

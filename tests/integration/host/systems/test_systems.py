@@ -17,7 +17,7 @@ from helpers.transport.soft_tree import LEAF_SPINE, STAR, TreeRig, soft_tree
 from helpers.transport.udp_bridge import Impairment, configs, job_mapping, run_workers
 from sumwire import systems
 from sumwire.lowrank.sync import AcpSgd
-from sumwire.training.collective import Collective
+from sumwire.training.reductions import Collective
 from torch import Tensor, nn
 
 STEPS = 50

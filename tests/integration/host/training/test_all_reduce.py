@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sumwire.codec.base import CodecRound
 from sumwire.config import parse_job
 from sumwire.job.codec_operation import CodecOperation
-from sumwire.job.greeting import GREETING_BUCKET
-from sumwire.job.kept_results import Kept
+from sumwire.job.handshake import GREETING_BUCKET
+from sumwire.job.operations import CachedResult
 from sumwire.transport.udp import Transport
 from sumwire.wire.packets import OP_WORDS, WORD_BYTES
 from sumwire_protocol import constants as p4
@@ -141,10 +141,10 @@ def test_a_result_lands_in_the_tensor_itself(options: dict[str, Any], monkeypatc
         assert versions > 0
 
 
-def keep_results(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Kept]]:
+def keep_results(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[CachedResult]]:
     """The results that workers keep for others, by worker."""
     through_switch = CodecOperation.through_switch
-    kept: dict[int, list[Kept]] = {worker: [] for worker in range(WORKERS)}
+    kept: dict[int, list[CachedResult]] = {worker: [] for worker in range(WORKERS)}
 
     def keeping(self: CodecOperation, transport: Transport, config: Any, stats: Any) -> Tensor:
         result = through_switch(self, transport, config, stats)

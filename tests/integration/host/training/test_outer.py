@@ -16,7 +16,7 @@ from helpers.training.replicas import INNER, backward, flat, net
 from helpers.transport.udp_bridge import Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
 from sumwire.errors import OrderError, SumwireError, UsageError
 from sumwire.optim import Outer
-from sumwire.training.precision import Precision
+from sumwire.training.all_reduce import Precision
 from torch import Tensor, nn
 
 OPS = ["thc", "max32", "sum32", "sign"]

@@ -27,7 +27,7 @@ from sumwire.errors import (
     StaleRunError,
     SwitchLostError,
 )
-from sumwire.job.joining import join
+from sumwire.job.handshake import join
 from sumwire.transport.options import Alone, ExchangeOptions, TransportOptions
 from sumwire.transport.switch_answers import SwitchState, is_hello_answer
 from sumwire.transport.udp import Transport

@@ -16,7 +16,7 @@ from sumwire.backend import jobs
 from sumwire.backend.jobs import Options
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
-from sumwire.training.node import NodeJob
+from sumwire.training.hierarchical import NodeJob
 from torch.distributed import HashStore
 
 WORKERS = 3

@@ -15,8 +15,8 @@ from sumwire.codec.errors import CodecError
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec, pack_signs, signs, unpack_signs
 from sumwire.codec.values import result_dtype
 from sumwire.job.codec_operation import CodecOperation, CodecOptions
-from sumwire.job.fallback import Fallback
-from sumwire.job.kept_results import HandedOut
+from sumwire.job.gloo import Fallback
+from sumwire.job.operations import HandedOut
 from sumwire.transport.stats import JobStats
 from torch import Tensor
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.errors import ConfigError
-from sumwire.job.tuning_table import BrokenTableError, TuningTable
+from sumwire.job.tuning import BrokenTableError, TuningTable
 from sumwire_protocol.outside import json_of
 
 GOOD = json.dumps({**job_mapping(3, 64), "lanes": [{"job": 7, "slots": 64}], "paths": 1, "workers_min": 3})

@@ -15,7 +15,7 @@ from helpers.training.replicas import flat
 from sumwire import systems
 from sumwire.dlcp.sync import LaneState
 from sumwire.errors import ConfigError, NonFiniteError, UsageError
-from sumwire.training.node import NodeJob
+from sumwire.training.hierarchical import NodeJob
 from torch import nn
 
 

@@ -8,7 +8,7 @@ import pytest
 from helpers.logs import lines_of
 from sumwire.errors import ClosedError
 from sumwire.job.control import Control
-from sumwire.job.patience import AlonePatience, GroupPatience
+from sumwire.job.session import AloneTimeouts, GroupTimeouts
 from sumwire_protocol.logs.events import Event
 
 
@@ -32,12 +32,12 @@ def control() -> FakeControl:
 
 
 @pytest.fixture
-def patience(control: FakeControl) -> GroupPatience:
-    return GroupPatience(cast(Control, control), "digits")
+def patience(control: FakeControl) -> GroupTimeouts:
+    return GroupTimeouts(cast(Control, control), "digits")
 
 
 def test_who_is_waited_for_after_10_s_and_then_every_30_s(
-    patience: GroupPatience, caplog: pytest.LogCaptureFixture
+    patience: GroupTimeouts, caplog: pytest.LogCaptureFixture
 ) -> None:
     for quarter in range(1, 4 * 75):
         patience.waiting(quarter / 4, (2, 1))
@@ -51,14 +51,14 @@ def test_who_is_waited_for_after_10_s_and_then_every_30_s(
 
 
 def test_no_warning_for_workers_that_pause(
-    patience: GroupPatience, control: FakeControl, caplog: pytest.LogCaptureFixture
+    patience: GroupTimeouts, control: FakeControl, caplog: pytest.LogCaptureFixture
 ) -> None:
     control.paused = {1, 2}
     patience.waiting(15.0, (2, 1))
     assert not caplog.records
 
 
-def test_an_exchange_stalls_only_by_what_was_really_waited_for(patience: GroupPatience, control: FakeControl) -> None:
+def test_an_exchange_stalls_only_by_what_was_really_waited_for(patience: GroupTimeouts, control: FakeControl) -> None:
     patience.waiting(60.0, None)
     for quarter in range(1, 19):
         patience.waiting(60 + quarter / 4, None)
@@ -70,7 +70,7 @@ def test_an_exchange_stalls_only_by_what_was_really_waited_for(patience: GroupPa
 
 
 def test_a_job_that_was_given_up_waits_no_longer() -> None:
-    patience = AlonePatience("digits", 10.0)
+    patience = AloneTimeouts("digits", 10.0)
     patience.waiting(1.0, None)
     patience.end()
     with pytest.raises(ClosedError, match="digits"):

@@ -7,8 +7,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
-from sumwire.job.line_rate import line_rate
-from sumwire.job.metrics import FIELDS
+from sumwire.job.metrics import FIELDS, line_rate
 from sumwire.transport.stats import JobStats
 
 # The sum of the two that say why.

@@ -17,10 +17,19 @@ import torch
 from helpers.logs import events_of
 from sumwire.config import JobConfig, parse_job
 from sumwire.errors import ConfigError, UsageError
-from sumwire.job.path_choice import PathChoice, Through, agreed_choice
-from sumwire.job.tuning import check_sizes, measured
-from sumwire.job.tuning_file import load_table, save_table, tuning_path
-from sumwire.job.tuning_table import BrokenTableError, Sample, TuningTable
+from sumwire.job.tuning import (
+    BrokenTableError,
+    Sample,
+    Selection,
+    Through,
+    TuningTable,
+    agreed_choice,
+    check_sizes,
+    load_table,
+    measured,
+    save_table,
+    tuning_path,
+)
 from sumwire_protocol.logs.events import Event
 from torch import Tensor
 
@@ -179,12 +188,12 @@ def test_different_options_are_refused_on_all_ranks() -> None:
 
 def test_only_means_go_by_the_group() -> None:
     x = torch.zeros(1000)
-    assert PathChoice("group").by_group("thc", x)
-    assert PathChoice("group").by_group("sum32", x)
-    assert not PathChoice("group").by_group("sign", x)
-    assert not PathChoice("group").by_group("sum32", x.double())
-    assert not PathChoice("switch", TABLE).by_group("thc", x)
-    assert not PathChoice("auto").by_group("thc", x)
+    assert Selection("group").by_group("thc", x)
+    assert Selection("group").by_group("sum32", x)
+    assert not Selection("group").by_group("sign", x)
+    assert not Selection("group").by_group("sum32", x.double())
+    assert not Selection("switch", TABLE).by_group("thc", x)
+    assert not Selection("auto").by_group("thc", x)
 
 
 def test_medians_of_the_slowest_rank_are_kept() -> None:

@@ -1,17 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The thread that communicates: order, errors, end."""
+"""The thread that communicates: order, errors, end, and the GPU that is its own."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 from sumwire.errors import ClosedError
+from sumwire.training import comm_thread
 from sumwire.training.comm_thread import CommThread
+from torch.futures import Future
 
 
 def test_calls_come_in_order_in_one_thread() -> None:
@@ -138,3 +142,37 @@ def test_a_call_of_the_thread_itself_that_is_awaited_is_made_at_once() -> None:
         future.wait()
     hook.close()
     assert seen == ["inner", "outer", "next", "last"]
+
+
+_GPU = torch.device("cuda", 3)
+
+
+@pytest.fixture
+def current(monkeypatch: pytest.MonkeyPatch) -> threading.local:
+    """The number of the current GPU, by thread, as torch has it: 0 in a new one."""
+    place = threading.local()
+
+    @contextlib.contextmanager
+    def device(chosen: torch.device) -> Iterator[None]:
+        before, place.number = getattr(place, "number", 0), chosen.index
+        yield
+        place.number = before
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    return place
+
+
+def test_a_call_has_its_tensors_gpu(current: threading.local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comm_thread, "CallFuture", lambda devices=None: Future())
+    thread = CommThread("test")
+
+    def number() -> int:
+        return getattr(current, "number", 0)
+
+    found = [thread.submit(number, device).wait() for device in (_GPU, None, torch.device("cpu"))]
+    thread.close()
+    assert found == [3, 0, 0]
+
+
+def test_nothing_is_queued_on_a_processor() -> None:
+    assert comm_thread.queued(torch.device("cpu")) is None

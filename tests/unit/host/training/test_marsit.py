@@ -15,9 +15,9 @@ import torch
 from helpers.logs import events_of
 from helpers.training.replicas import INNER, WORKERS, backward, flat, in_threads, net
 from sumwire.errors import NonFiniteError, UsageError
-from sumwire.training.collective import Collective, Threads
 from sumwire.training.global_step import MULTIPLE
 from sumwire.training.optim import Marsit
+from sumwire.training.reductions import Collective, Threads
 from sumwire_protocol.logs.events import Event
 from torch import Tensor, nn
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from sumwire.errors import UsageError
-from sumwire.training.node import NodeJob
+from sumwire.training.hierarchical import NodeJob
 
 
 def test_nodes_of_different_sizes_are_refused() -> None:

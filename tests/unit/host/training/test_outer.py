@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Outer steps with exact means: DiLoCo by hand, the schedule of parts, overlap, state; and what is refused."""
+"""Outer steps, and a state told to all workers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from helpers.logs import events_of
 from helpers.training.replicas import INNER, WORKERS, backward, flat, in_threads, net
+from numpy.typing import NDArray
 from sumwire.checkpoint import Content, Saved
 from sumwire.errors import UsageError
-from sumwire.training.collective import Collective
+from sumwire.job.job import Job
 from sumwire.training.ddp import Reduce
-from sumwire.training.node import NodeJob
+from sumwire.training.hierarchical import NodeJob
 from sumwire.training.optim import GradientSync, Marsit
-from sumwire.training.outer import Outer
+from sumwire.training.outer import Outer, broadcast_state
+from sumwire.training.reductions import Collective
 from sumwire_protocol.logs.events import Event
 from torch import Tensor, nn
 
@@ -367,3 +370,29 @@ def test_parts_are_about_equal() -> None:
         return [len(part.shared) for part in outer_of(layers, collective, parts=3, every=6).parts]
 
     assert in_threads(work, workers=1) == [[220, 220, 220]]
+
+
+class Alone:
+    """A job of one worker: sums are what it gives."""
+
+    workers = 1
+
+    class config:  # noqa: N801
+        worker = 0
+        quorum = 1
+
+    def max32(self, values: NDArray[np.uint32], bucket: int) -> NDArray[np.uint32]:
+        return values
+
+    def sum32(self, values: NDArray[np.int32], bucket: int) -> NDArray[np.int32]:
+        return values
+
+
+def test_tensors_of_a_gpu_arrive_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    state: dict[str, Any] = {"shared": torch.arange(5.0), "counters": [1, 2]}
+    # As of a GPU with this number, without which torch loads nothing there.
+    monkeypatch.setattr(torch.serialization, "location_tag", lambda _: "cuda:7")
+    told = broadcast_state(cast(Job, Alone()), 0, state)
+    assert told["shared"].device.type == "cpu"
+    assert torch.equal(told["shared"], state["shared"])
+    assert told["counters"] == [1, 2]

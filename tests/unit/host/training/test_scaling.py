@@ -13,9 +13,9 @@ import torch
 from helpers.training.replicas import batch, flat, net
 from sumwire.errors import UsageError
 from sumwire.lowrank.sync import AcpSgd
-from sumwire.training.collective import Threads
 from sumwire.training.ddp import DdpState
 from sumwire.training.optim import GradientSync, Marsit
+from sumwire.training.reductions import Threads
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer

@@ -1,9 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of a job decide together, from what all of them told in a round.
+"""The decisions that the ranks of a job make together: when to fall back, return to the switch, or end.
 
-Every rank has an :class:`Agreement` and gives it the same vector of standings in the same round. So each comes to the
-same decision by itself, and nothing has to be confirmed.
+Every rank has a :class:`Coordinator` and gives it the same status of all ranks in the same round. So every rank comes
+to the same decision by itself, and no decision has to be confirmed. :class:`OwnRank` is this rank's own part. The
+functions at the end make the errors that end a job: the same error, with the same text, on every rank.
+
+There are no threads, clocks or sockets here: :mod:`sumwire.job.control` has them.
 
 | phase | operations | leads to |
 |---|---|---|
@@ -28,8 +31,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from sumwire.job import endings
-from sumwire.job.standing import Failure, Vector
+from sumwire.job.heartbeat import Failure, RankStatus, Vector
 
 # After a return that failed at once, the switch must be seen in twice as many rounds in a row before the next one.
 _SEEN_MOST: Final = 8
@@ -102,7 +104,7 @@ class Done:
 Decision = Halt | FallBack | Hold | Limit | Return | Fail | Done
 
 
-class Agreement:
+class Coordinator:
     """``job``: its name, for texts. ``quorum``: ranks that the network needs for a result. ``always``: a rank that
     cannot reach the switch at the start falls back too, instead of ending the job."""
 
@@ -126,7 +128,7 @@ class Agreement:
         return self.phase not in (Phase.NETWORK, Phase.FALLBACK)
 
     def step(self, vector: Vector) -> Decision | None:
-        """The decision of one round, None if nothing changes. ``vector``: the standings by rank."""
+        """The decision of one round, None if nothing changes. ``vector``: the statuses by rank."""
         ending = self._ending(vector)
         if ending is not None:
             self.phase = Phase.ENDED
@@ -152,10 +154,10 @@ class Agreement:
 
     def _ending(self, vector: Vector) -> Fail | Done | None:
         failure = (
-            endings.different_calls(self._job, vector)
+            _different_calls(self._job, vector)
             or next((rank.failure for rank in vector if rank.failure is not None), None)
-            or endings.left(self._job, vector)
-            or endings.closed_too_early(self._job, vector, self._needed(vector))
+            or _left(self._job, vector)
+            or _closed_too_early(self._job, vector, self._needed(vector))
         )
         if failure is not None:
             return Fail(failure)
@@ -193,14 +195,14 @@ class Agreement:
         # Only now: a greeting may have ended after the round in which its ranks told that they wait for it.
         if self._stalls and not self._always and not all(rank.greeted for rank in vector):
             self.phase = Phase.ENDED
-            return Fail(endings.never_answered(self._job))
+            return Fail(_never_answered(self._job))
         first = max(rank.completed for rank in vector)
         hand_outs = []
         for operation in range(min(rank.completed for rank in vector), first):
             giver = _giver(vector, operation)
             if giver is None:
                 self.phase = Phase.ENDED
-                return Fail(endings.too_far_apart(self._job, vector, operation))
+                return Fail(_too_far_apart(self._job, vector, operation))
             hand_outs.append(HandOut(operation, giver))
         self._seen = 0
         self._seen_needed = min(2 * self._seen_needed, _SEEN_MOST) if first == self._returned_at else 1
@@ -228,3 +230,185 @@ def _giver(vector: Vector, operation: int) -> int | None:
     """The lowest rank that has the result of an operation."""
     able: Iterable[int] = (number for number, rank in enumerate(vector) if rank.kept_from <= operation < rank.completed)
     return next(iter(able), None)
+
+
+class OwnRank:
+    """``network``: operations go through the switch, else by the process group. ``first``: the result of an operation
+    below this number is handed out to this rank.
+
+    The rank calls :meth:`begin`, for an operation by the network :meth:`leave_network`, and :meth:`finish`. Between
+    rounds it may set ``greeted`` (in any run; a return sets it too), ``joined`` (in the present one), ``lost``,
+    ``stalled``, ``sees_switch``, ``paused``, ``closing``, ``left`` and ``failing``. ``failure``: how the job has ended,
+    by agreement.
+    """
+
+    def __init__(self, worker: int) -> None:
+        self.worker = worker
+        self.completed = 0
+        self.started = 0
+        self.call = ""
+        self.network = True
+        self.first = 0
+        self.greeted = False
+        self.joined = False
+        self.lost = ""
+        self.stalled = False
+        self.sees_switch = False
+        self.paused = False
+        self.closing = False
+        self.left = ""
+        self.failing: Failure | None = None
+        self.failure: Failure | None = None
+        self.done = False
+        # Calls that use the transport now.
+        self.users = 0
+        self.halting = False
+        # No operation with this number or a higher one begins.
+        self._limit: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further round follows."""
+        return self.done or self.failure is not None
+
+    @property
+    def working(self) -> bool:
+        """Whether an operation is under way."""
+        return self.started > self.completed
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether the next operation may begin."""
+        return self._limit is None or self.completed < self._limit
+
+    @property
+    def handed_out(self) -> bool:
+        """Whether the result of the next operation, or of the one under way, is handed out."""
+        return not self.network and self.completed < self.first
+
+    def begin(self, call: str, *, by_choice: bool = False) -> bool:
+        """The next operation begins. Returns whether it goes through the network; ``by_choice`` it does not."""
+        self.started = self.completed + 1
+        self.call = call
+        by_network = self.network and not by_choice
+        self.users += by_network
+        return by_network
+
+    def leave_network(self) -> None:
+        """The operation under way, or another call, does not use the transport any more."""
+        self.users -= 1
+        self.stalled = False
+
+    def finish(self) -> None:
+        """The operation under way has its result."""
+        self.completed = self.started
+        self.call = ""
+
+    def cancel(self) -> None:
+        """The operation under way was not made, on any rank."""
+        self.started = self.completed
+        self.call = ""
+
+    def status(self, kept_from: int) -> RankStatus:
+        """What this rank tells the others. ``kept_from``: the first operation whose result it can hand out."""
+        return RankStatus(
+            worker=self.worker,
+            completed=self.completed,
+            started=self.started,
+            kept_from=kept_from,
+            call=self.call,
+            greeted=self.greeted,
+            joined=self.joined,
+            halted=self.halting and not self.users,
+            lost=self.lost,
+            stalled=self.stalled,
+            sees_switch=self.sees_switch,
+            paused=self.paused,
+            closing=self.closing,
+            left=self.left,
+            failure=self.failing,
+        )
+
+    def apply(self, decision: Decision) -> None:
+        """Follow a decision. Results are handed out before."""
+        match decision:
+            case Halt():
+                self.halting = True
+                self._limit = self.started
+            case FallBack(operation=operation):
+                self.network = self.halting = self.sees_switch = self.joined = False
+                self.lost = ""
+                self.first = operation
+                self._limit = None
+            case Hold():
+                self._limit = self.started
+            case Limit(operation=operation):
+                self._limit = operation
+            case Return():
+                # All ranks have seen the switch, also one that has never greeted because others lost it meanwhile.
+                self.network = self.greeted = True
+                self._limit = None
+            case Fail(failure=failure):
+                self.failure = failure
+            case Done():
+                self.done = True
+
+
+def _different_calls(job: str, vector: Vector) -> Failure | None:
+    """Two ranks make different calls of the same number."""
+    first: dict[int, RankStatus] = {}
+    for rank in vector:
+        other = first.setdefault(rank.completed, rank) if rank.working else rank
+        if other.call != rank.call:
+            return Failure(
+                "OrderError",
+                f"job {job}: operation {rank.completed} is {other.call} on worker {other.worker}, but {rank.call} on "
+                f"worker {rank.worker}; make the same calls in the same order on every worker",
+            )
+    return None
+
+
+def _left(job: str, vector: Vector) -> Failure | None:
+    """A rank takes part in no further round."""
+    for rank in vector:
+        if rank.left:
+            return Failure(
+                "PeerLostError",
+                f"job {job}: worker {rank.worker} has left: {rank.left}; start the training on every worker again",
+            )
+    return None
+
+
+def _closed_too_early(job: str, vector: Vector, needed: int) -> Failure | None:
+    """An operation is under way that fewer than ``needed`` ranks will make."""
+    closed = [rank for rank in vector if rank.closing]
+    if not closed or len(vector) - len(closed) >= needed:
+        return None
+    end = max(rank.completed for rank in closed)
+    if not any(rank.working and rank.completed >= end for rank in vector):
+        return None
+    workers = [rank.worker for rank in closed]
+    return Failure(
+        "PeerLostError",
+        f"job {job}: operation {end} cannot be finished: workers {workers} have closed the job; make the same calls on "
+        f"every worker",
+    )
+
+
+def _never_answered(job: str) -> Failure:
+    """All workers have sent their greeting, and its result does not come."""
+    return Failure(
+        "SwitchLostError",
+        f"job {job}: all workers have sent their greeting, and no result comes: the switch waits for other workers, or "
+        f"cannot reach the switch above it; compare switch and configuration: `sumwire-controller status CONFIG`",
+    )
+
+
+def _too_far_apart(job: str, vector: Vector, operation: int) -> Failure:
+    """A rank lacks a result that no other rank keeps any more."""
+    completed = {rank.worker: rank.completed for rank in vector}
+    return Failure(
+        "FallbackError",
+        f"job {job}: no fall-back: workers have completed {completed} operations, and none keeps the result of "
+        f"operation {operation} any more; keep more with Job(config, kept_chunks=NUMBER)",
+    )

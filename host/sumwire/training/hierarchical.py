@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Many ranks a node: the ranks of one machine share a worker.
+"""Hierarchical reduction: the ranks of one machine (a node) share a worker.
 
-Their tensors are summed inside the node, by NCCL or gloo, to the node's first rank. That one is the worker: it takes
+Their tensors are summed inside the node, by NCCL or gloo, to the node's first rank. That rank is the worker: it takes
 the node's mean through the network and gives the result to the others. So a node sends what one rank would send,
 however many ranks it has.
 
@@ -30,11 +30,11 @@ from torch.distributed import distributed_c10d as c10d
 from sumwire.checkpoint import Place
 from sumwire.codec.feedback import ErrorFeedback
 from sumwire.errors import PeerLostError, SumwireError, UsageError
-from sumwire.job.change import Change
-from sumwire.job.gloo_group import first_clause, looks
-from sumwire.job.group_total import added_as
+from sumwire.job.control import Change
+from sumwire.job.fallback import added_as
+from sumwire.job.gloo import first_clause, looks
+from sumwire.job.heartbeat import Failure
 from sumwire.job.job import Job, Residual
-from sumwire.job.standing import Failure
 from sumwire.lifecycle import Lifecycle
 from sumwire.transport.stats import JobStats
 
@@ -70,7 +70,7 @@ class Notice:
             )
 
 
-class Node:
+class RankGroup:
     """The ranks that share a worker, as this one sees them.
 
     ``size``: how many; ``leads``: this one is the worker.
@@ -250,7 +250,7 @@ class NodeJob:
     each worker. Raises UsageError for a job on another rank than the first, or none there.
     """
 
-    def __init__(self, name: str, job: Job | None, node: Node, ranks: int) -> None:
+    def __init__(self, name: str, job: Job | None, node: RankGroup, ranks: int) -> None:
         if node.leads == (job is None):
             rank = "first" if node.leads else "only the first"
             raise UsageError(f"job {name}: {rank} rank of a node is its worker: give a job to that one and to no other")

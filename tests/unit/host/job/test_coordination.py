@@ -1,32 +1,75 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The agreement of ranks: single vectors, and many ranks with drawn schedules."""
+"""What the ranks decide together, and the status that each tells."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from helpers.job.simulated_ranks import World
-from sumwire.job.agreement import Agreement, Done, Fail, FallBack, Halt, HandOut, Hold, Limit, Phase, Return
-from sumwire.job.standing import Failure, Standing
+from sumwire.errors import DeadlineError, RefusedError, SumwireError, SwitchLostError
+from sumwire.job.coordination import Coordinator, Done, Fail, FallBack, Halt, HandOut, Hold, Limit, Phase, Return
+from sumwire.job.heartbeat import STATUS_BYTES, Failure, RankStatus
 
 
-def vector(*completed: int, working: bool = False, greeted: bool = True, **common: object) -> list[Standing]:
+def test_what_is_told_is_what_is_heard() -> None:
+    failure = Failure("RefusedError", "no such job", {"reason": 8, "name": "JOB"})
+    standing = RankStatus(3, 7, 8, 6, "thc of 5 values", lost="silent", stalled=True, left="Ctrl-C", failure=failure)
+    content = standing.encode()
+    assert RankStatus.decode(content) == standing
+    assert RankStatus.decode(content.ljust(STATUS_BYTES)) == standing
+
+
+def test_what_is_as_usual_is_not_told() -> None:
+    assert json.loads(RankStatus(3, 7, 8, joined=True).encode()) == {
+        "worker": 3, "completed": 7, "started": 8, "joined": True
+    }  # fmt: skip
+
+
+def test_texts_that_are_too_long_are_cut() -> None:
+    long = "\u00fc" * STATUS_BYTES
+    content = RankStatus(1, call=long, lost=long, left=long, failure=Failure("OrderError", long)).encode()
+    assert len(content) <= STATUS_BYTES
+    heard = RankStatus.decode(content)
+    assert long.startswith(heard.lost)
+    assert len(heard.lost) > 100
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RefusedError("no such job", reason=8, name="JOB"),
+        SwitchLostError("silent", job=7, slot=3),
+        DeadlineError(job=7, slot=1, round_=2, chunk=3, open_chunks=4, waited_s=5.0, missing=[2]),
+    ],
+)
+def test_an_error_is_the_same_on_every_rank(error: SumwireError) -> None:
+    standing = RankStatus(0, failure=Failure.of(error))
+    heard = RankStatus.decode(standing.encode()).failure
+    assert heard is not None
+    again = heard.error()
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+def vector(*completed: int, working: bool = False, greeted: bool = True, **common: object) -> list[RankStatus]:
     return [
-        Standing(worker, done, done + working, greeted=greeted, **common)  # type: ignore[arg-type]
+        RankStatus(worker, done, done + working, greeted=greeted, **common)  # type: ignore[arg-type]
         for worker, done in enumerate(completed)
     ]
 
 
-def agreement(quorum: int = 3, phase: Phase = Phase.NETWORK, *, always: bool = False) -> Agreement:
-    made = Agreement("digits", quorum, always=always)
+def agreement(quorum: int = 3, phase: Phase = Phase.NETWORK, *, always: bool = False) -> Coordinator:
+    made = Coordinator("digits", quorum, always=always)
     made.phase = phase
     return made
 
 
-def failure_of(made: Agreement, standings: list[Standing]) -> Failure:
+def failure_of(made: Coordinator, standings: list[RankStatus]) -> Failure:
     decision = made.step(standings)
     assert isinstance(decision, Fail)
     assert made.phase == Phase.ENDED
@@ -145,7 +188,7 @@ def test_an_operation_that_a_closed_rank_does_not_make(quorum: int, phase: Phase
 def test_a_result_that_does_not_come_although_all_have_sent() -> None:
     """Rank 0 has operation 4 already; the switch was restarted before the others got it."""
     made = agreement()
-    ranks = [Standing(0, 5, 6, greeted=True), *vector(0, 4, 4, working=True, stalled=True)[1:]]
+    ranks = [RankStatus(0, 5, 6, greeted=True), *vector(0, 4, 4, working=True, stalled=True)[1:]]
     assert made.step([ranks[0], ranks[1], replace(ranks[2], stalled=False)]) is None
     assert made.step([replace(ranks[0], completed=4, started=4), *ranks[1:]]) is None, "it may still send"
     assert made.step(ranks) == Halt()
@@ -173,7 +216,7 @@ def test_a_greeting_that_ends_while_the_ranks_halt_was_a_greeting() -> None:
 @pytest.mark.parametrize("greeted", [False, True])
 def test_a_greeting_waits_for_all_whatever_the_quorum(greeted: bool) -> None:
     """Worker 2 still reads its first batch: two of three cannot end a greeting, but they can end a chunk."""
-    late = Standing(2, greeted=greeted)
+    late = RankStatus(2, greeted=greeted)
     waiting = vector(0, 0, 0, working=True, stalled=True, greeted=greeted)[:2]
     assert agreement(quorum=2).step([*waiting, late]) is None
     assert (
@@ -294,7 +337,7 @@ def test_different_calls_and_different_numbers_of_calls(seed: int) -> None:
         world.operations[0] += 1
     world.network.quorum = len(world.ranks)
     for rank in world.ranks:
-        rank.agreement = Agreement("sim", len(world.ranks))
+        rank.agreement = Coordinator("sim", len(world.ranks))
     world.run(troubles(world))
     assert_agreed(world)
     kinds = {rank.member.failure.kind for rank in world.ranks if rank.member.failure is not None}

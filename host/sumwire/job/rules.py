@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for results and codecs: what a reduction does with NaN and infinity, and which codecs a job can use.
+
+A result has the same bits on all workers. So each worker checks its own copy, and all come to the same conclusion.
+The switch sums by the job's table and workers, so a codec of the caller's must be made for these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+import torch
+from torch import Tensor
+
+from sumwire.codec.base import GradientCodec
+from sumwire.codec.sum32 import Sum32Codec
+from sumwire.codec.tables import ThcTable
+from sumwire.codec.thc import ThcCodec
+from sumwire.codec.thc_wide import WideThcCodec
+from sumwire.codec.values import all_finite
+from sumwire.config import JobConfig
+from sumwire.errors import ConfigError, NonFiniteError, UsageError
+from sumwire.job.operations import require
+
+NonFinite = Literal["propagate", "raise"]
+CHOICES: Final = ("propagate", "raise")
+
+
+def result_check(nonfinite: NonFinite) -> Callable[[Tensor, int], Tensor]:
+    """Return the function that takes the result of a reduction and its bucket, and returns the result.
+
+    With "raise" it raises NonFiniteError for a result with NaN or infinity. Raises UsageError for any other choice.
+    """
+    if nonfinite not in CHOICES:
+        raise UsageError(f"nonfinite = {nonfinite!r}: must be one of {', '.join(map(repr, CHOICES))}")
+    return _refuse if nonfinite == "raise" else _pass
+
+
+def refuse_unless(finite: bool) -> None:
+    """Raise NonFiniteError unless all workers' values are finite, as they have found together."""
+    if not finite:
+        _refuse(torch.tensor([torch.nan], device="cpu"), 0)
+
+
+def _pass(result: Tensor, bucket: int) -> Tensor:
+    return result
+
+
+def _refuse(result: Tensor, bucket: int) -> Tensor:
+    if not all_finite(result):
+        raise NonFiniteError(
+            f"bucket {bucket}: the gradients of some worker hold NaN or infinity: must be finite; "
+            'lower the learning rate or the loss scale, or set nonfinite="propagate" and let GradScaler skip such steps'
+        )
+    return result
+
+
+def check_fit(config: JobConfig, codec: GradientCodec) -> None:
+    """Raises ConfigError for THC with another table or p than the job's, and for sums of fewer workers."""
+    where = f"job {config.name}, a codec given"
+    if isinstance(codec, ThcCodec) and config.thc is not None:
+        own, jobs = (codec.table.values, codec.table.p), (config.thc.table, config.thc.p)
+        if own != jobs:
+            rule = f"must be the job's, {list(jobs[0])} with p = {jobs[1]:g}, by which the switch sums"
+            raise ConfigError("thc.table", f"{list(own[0])} with p = {own[1]:g}", rule, where=where)
+    if isinstance(codec, Sum32Codec | WideThcCodec) and codec.workers < config.workers:
+        rule = f"must be {config.workers} or more, the job's: sums of more workers do not fit"
+        raise ConfigError("workers", codec.workers, rule, where=where)
+
+
+def thc_codec(config: JobConfig, block: int | None) -> ThcCodec | None:
+    """Return the codec of a job's table; None for a job without THC. ``block``: the length of a rotation."""
+    if config.thc is None:
+        return None
+    table = ThcTable(config.thc.table, config.thc.bits, config.thc.granularity, config.thc.p)
+    return ThcCodec(table, job=config.job, worker=config.worker, block=block)
+
+
+def check_job(config: JobConfig, **times: float) -> None:
+    """Raises ConfigError for a job without max32, a quorum in a tree of switches, or a time that is not above 0."""
+    where = f"job {config.name}"
+    require(config, ("max32",), "with which workers greet each other")
+    if config.quorum != config.workers and len(config.seats) != config.workers:
+        rule = f"must be {config.workers}, all workers: in a tree of switches, one left out could not catch up"
+        raise ConfigError("quorum", config.quorum, rule, where=where)
+    for name, seconds in times.items():
+        if not seconds > 0:
+            raise ConfigError(name, seconds, "must be above 0 seconds", where=where)
