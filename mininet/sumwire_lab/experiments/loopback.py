@@ -126,7 +126,7 @@ def _network(first: int) -> str:
 
 
 def _aggregator(job: dict[str, Any], stack: ExitStack) -> None:
-    stack.enter_context(supervisor.Aggregator(supervisor.here("--log-level", "warning"), job, lambda _: None))
+    stack.enter_context(supervisor.started(supervisor.here("--log-level", "warning"), job, lambda _: None))
 
 
 # -- final losses ------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def carry_out(
     cases: Sequence[FaultCase],
     folder: Path,
     parallel: int,
-    command: Callable[[Path], list[str]] = lambda folder: programs.module("sumwire_lab.life", str(folder)),
+    command: Callable[[Path], list[str]] = lambda folder: programs.module("sumwire_lab.faults", str(folder)),
 ) -> Generator[FaultOutcome, None, None]:
     """Outcomes in the order in which cases end; at most `parallel` run at a time.
 
