@@ -143,7 +143,7 @@ test: $(READY)
 	$(SUDO) $(PYTHON) -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_FLAGS)
 
 # What people write; .cache and results are machines' own.
-SPELLED := README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md Makefile mkdocs.yml pyproject.toml controller docs examples host \
+SPELLED := README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md Makefile mkdocs.yml pyproject.toml common controller docs examples host \
   mininet models native p4src protocol scripts switch tests
 
 lint: $(READY)
@@ -227,19 +227,20 @@ verify-faithful: $(READY)
 simulate: $(READY)
 	PYTHONPATH=tests $(PYTHON) -m simulate --seeds $(SEEDS) --json results/simulate.json $(SIMULATE_FLAGS)
 
+fuzz fuzz-trains fuzz-programs fuzz-p4runtime coverage-p4: export PYTHONPATH := tests
 fuzz: fuzz-trains
 	mkdir -p results
 	$(PYTHON) tests/differential/star_state.py results/fuzz-state.json
-	$(PYTHON) -m softswitch.fuzz p4src/build/sumwire.json --config results/fuzz-state.json \
+	$(PYTHON) -m fuzz.packets p4src/build/sumwire.json --config results/fuzz-state.json \
 	  --packets $(FUZZ_PACKETS) --seed $(FUZZ_SEED)
 
 fuzz-trains: $(READY)
-	$(PYTHON) -m softswitch.fuzz.trains --trains $(FUZZ_TRAINS) --seed $(FUZZ_SEED)
+	$(PYTHON) -m fuzz.trains --trains $(FUZZ_TRAINS) --seed $(FUZZ_SEED)
 
 FUZZED := p4src/build/sumwire.json $(filter-out %/sources.json,$(wildcard tests/helpers/*/programs/*.json))
 
 fuzz-programs: $(READY)
-	$(PYTHON) -m softswitch.fuzz.programs $(FUZZED) --mutations $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED)
+	$(PYTHON) -m fuzz.programs $(FUZZED) --mutations $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED)
 
 fuzz-files: export PYTHONPATH := tests
 fuzz-files: $(READY)
@@ -249,13 +250,13 @@ fuzz-files: $(READY)
 coverage-p4: $(READY)
 	rm -rf results/p4-coverage && mkdir -p results/p4-coverage
 	$(PYTHON) -m pytest -q -n $(TEST_JOBS) tests/packet -k soft-engines --p4-coverage $(CURDIR)/results/p4-coverage $(PYTEST_FLAGS)
-	$(PYTHON) -m softswitch.fuzz.coverage results/p4-coverage
+	$(PYTHON) -m fuzz.coverage results/p4-coverage
 
 P4RUNTIME := tests/helpers/p4runtime/programs/tables
 
 fuzz-p4runtime: $(READY)
-	$(PYTHON) -m softswitch.fuzz.p4runtime $(P4RUNTIME).p4info.txtpb $(P4RUNTIME).json --writes $(FUZZ_WRITES) \
-	  --seed $(FUZZ_SEED) --switch $(FUZZ_SWITCH) --engine $(ENGINE) $(if $(filter soft,$(FUZZ_SWITCH)),--siege)
+	$(PYTHON) -m fuzz.p4runtime $(P4RUNTIME).p4info.txtpb $(P4RUNTIME).json --writes $(FUZZ_WRITES) \
+	  --seed $(FUZZ_SEED) --switch $(FUZZ_SWITCH) --engine $(ENGINE) $(if $(filter soft,$(FUZZ_SWITCH)),--load-test)
 
 models: $(READY)
 	$(PYTHON) -m sumwire_lab models --only "$(MODELS)" --json results/models.json

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_protocol.watch import metrics as m
-from sumwire_protocol.watch.metrics import COUNTER, Metric
+from commonlib.metrics import COUNTER, PORT_DROPPED, PORT_RECEIVED_BYTES, PORT_SENT_BYTES, Metric
+from sumwire_protocol import metrics as m
 
 TARGET: Final = Path(__file__).with_name("sumwire.json")
 _SOURCE: Final = {"type": "prometheus", "uid": "${source}"}
@@ -107,15 +107,15 @@ PANELS: Final = (
         "Ports",
         "Bps",
         [
-            (rate(m.PORT_RECEIVED_BYTES, ""), "{{switch}} port {{port}} in"),
-            (rate(m.PORT_SENT_BYTES, ""), "{{switch}} port {{port}} out"),
+            (rate(PORT_RECEIVED_BYTES, ""), "{{switch}} port {{port}} in"),
+            (rate(PORT_SENT_BYTES, ""), "{{switch}} port {{port}} out"),
         ],
         "Bytes per second at the ports of soft switches.",
     ),
     panel(
         "Frames lost at ports",
         "pps",
-        [(f"{rate(m.PORT_DROPPED, '')} > 0", "{{switch}} port {{port}}, {{cause}}")],
+        [(f"{rate(PORT_DROPPED, '')} > 0", "{{switch}} port {{port}}, {{cause}}")],
         "Frames per second, by cause.",
     ),
     panel(

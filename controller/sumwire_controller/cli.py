@@ -16,14 +16,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_protocol import privileges
-from sumwire_protocol.ending import Ending
-from sumwire_protocol.logs import forms
-from sumwire_protocol.logs.events import Event as Events
-from sumwire_protocol.privileges import PrivilegeError
-from sumwire_protocol.version import __version__
-from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
-from sumwire_protocol.watch.place import Place, parse_place
+from commonlib import logs, privileges
+from commonlib.events import ProgramEvent
+from commonlib.metrics import MetricsEndpoint, MetricsEndpointError, MetricsError, parse_endpoint
+from commonlib.privileges import PrivilegeError
+from commonlib.shutdown import ShutdownSignal
+from commonlib.version import __version__
+from sumwire_protocol.events import Event as Events
 
 from sumwire_controller.derive.jobs import job_json
 from sumwire_controller.derive.topology import configs_of
@@ -51,25 +50,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _log_to_stderr(options.verbose, options.log_format)
     try:
         return _COMMANDS[options.command](options)
-    except (ControllerError, PrivilegeError, WatchError) as error:
-        forms.Voice(options.log_format, _NAME, sys.stderr).say(
-            str(error), Events.FAILED(reason=str(error)), logging.ERROR
+    except (ControllerError, PrivilegeError, MetricsError) as error:
+        logs.Voice(options.log_format, _NAME, sys.stderr).say(
+            str(error), ProgramEvent.FAILED(reason=str(error)), logging.ERROR
         )
         return FAILED
 
 
-def _log_to_stderr(verbose: bool, form: forms.Form) -> None:
+def _log_to_stderr(verbose: bool, form: logs.Form) -> None:
     """Show our own warnings or, with `verbose`, everything; in JSON our own events in any case."""
-    level = logging.INFO if verbose or form is forms.Form.JSON else logging.WARNING
+    level = logging.INFO if verbose or form is logs.Form.JSON else logging.WARNING
     # p4runtime-shell logs errors to the root logger that we report ourselves.
-    forms.to_stderr(form, level, "%(message)s", only="" if verbose else _NAME)
+    logs.to_stderr(form, level, "%(message)s", only="" if verbose else _NAME)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sumwire-controller", description="Control plane of Sumwire switches.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--verbose", action="store_true", help="show the log of the P4Runtime library")
-    forms.add_option(parser)
+    logs.add_option(parser)
     commands = parser.add_subparsers(dest="command", required=True)
 
     check = commands.add_parser("check-config", help="check configurations; no network")
@@ -126,10 +125,10 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> MetricsEndpoint:
     try:
-        return parse_place(text)
-    except MetricsPlaceError as error:
+        return parse_endpoint(text)
+    except MetricsEndpointError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
@@ -215,7 +214,7 @@ def _watch(options: argparse.Namespace) -> int:
             told = _EVENTS[event.kind](switch=event.switch, after_s=event.after_s, reason=event.detail)
             voice.say(str(event), told)
 
-    voice = forms.Voice(options.log_format, _NAME)
+    voice = logs.Voice(options.log_format, _NAME)
     account = None if options.user is None else privileges.account_of(options.user)
     if account is not None:
         privileges.prepare()
@@ -232,16 +231,16 @@ def _watch(options: argparse.Namespace) -> int:
         # The user may not be let into the folders of the program, which is read by now, and of Python.
         import_module("grpc._channel")
         privileges.become(account)
-    with Ending() as ending, watch:
+    with ShutdownSignal() as ending, watch:
         roots, below = ", ".join(watch.roots), ", ".join(watch.below)
-        out = forms.Voice(options.log_format, _NAME, sys.stderr) if options.json else voice
-        out.say(f"watching {roots} for {below}", Events.READY(at=None))
+        out = logs.Voice(options.log_format, _NAME, sys.stderr) if options.json else voice
+        out.say(f"watching {roots} for {below}", ProgramEvent.READY(at=None))
         ending.wait()
     return DONE
 
 
 def _metrics(options: argparse.Namespace) -> int:
-    from sumwire_protocol.watch.serving import Exposition
+    from commonlib.metrics_server import Exposition
 
     from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S
     from sumwire_controller.deploy.watch import SwitchesMetrics
@@ -249,11 +248,11 @@ def _metrics(options: argparse.Namespace) -> int:
     configs = _deployed(options, _load(options))
     check_together(configs)
     source = SwitchesMetrics(configs, timeout=options.timeout or DEFAULT_TIMEOUT_S, build_dir=options.p4)
-    with Ending() as ending, Exposition(options.listen) as exposition:
+    with ShutdownSignal() as ending, Exposition(options.listen) as exposition:
         exposition.add(source)
         switches = ", ".join(config.switch.name for config in configs)
-        told = Events.METRICS_SERVED(at=str(exposition.place))
-        forms.Voice(options.log_format, _NAME).say(f"metrics of {switches}: http://{exposition.place}/metrics", told)
+        told = ProgramEvent.METRICS_SERVED(at=str(exposition.endpoint))
+        logs.Voice(options.log_format, _NAME).say(f"metrics of {switches}: http://{exposition.endpoint}/metrics", told)
         ending.wait()
     return DONE
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sumwire_protocol.outside import escaped, shown
+from commonlib.untrusted import escaped, shown
 
 _PROBLEMS_SHOWN: Final = 50
 

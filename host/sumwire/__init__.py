@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from sumwire_protocol.version import __version__ as __version__
+from commonlib.version import __version__ as __version__
 
 from sumwire.backend.registration import register_when_loaded
 

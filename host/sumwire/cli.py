@@ -18,10 +18,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from commonlib import logs
+from commonlib.version import __version__
 from nativelib import programs
-from sumwire_protocol.logs import forms
-from sumwire_protocol.logs.events import Event as Logged
-from sumwire_protocol.version import __version__
+from sumwire_protocol.events import Event as Logged
 
 from sumwire.errors import CaptureError, SumwireError, UsageError
 from sumwire.see import captures, show, timeline
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parser(light=words[:1] in ([name] for name in _LIGHT)).parse_args(words)
         return int(options.run(options))
     except SumwireError as error:
-        print(forms.printable_lines(f"sumwire: {error}"), file=sys.stderr)
+        print(logs.printable_lines(f"sumwire: {error}"), file=sys.stderr)
         return 1
     except BrokenPipeError:  # whoever reads, such as `head`, has enough
         return 0
@@ -108,10 +108,10 @@ def _without_torch(options: argparse.Namespace) -> int:
 
 def _up(options: argparse.Namespace) -> int:
     form = options.log_format
-    voice = forms.Voice(form, "sumwire.start", serves=True)
+    voice = logs.Voice(form, "sumwire.start", serves=True)
 
     def say(line: str) -> None:
-        if form is forms.Form.JSON and line.startswith("{"):
+        if form is logs.Form.JSON and line.startswith("{"):
             voice.pass_on(line)  # the aggregator's own
         else:
             voice.say(line, Logged.SERVICE_SAID())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from sumwire_protocol.outside import escaped, shown
+from commonlib.untrusted import escaped, shown
 
 
 class SumwireError(Exception):

@@ -12,7 +12,7 @@ import logging
 import os
 from typing import Final, TextIO
 
-from sumwire_protocol.logs.forms import RULE, VARIABLE, Form, form_of, formatter
+from commonlib.logs import RULE, VARIABLE, Form, form_of, formatter
 
 from sumwire.errors import ConfigError
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 import nativelib
+from commonlib.events import ProgramEvent
 from nativelib.declarations import Native, declare
-from sumwire_protocol.logs.events import Event
 
 # The environment variable that, set to 0, switches C off: for codecs, aggregator and transport.
 SWITCH: Final = "SUMWIRE_NATIVE"
@@ -69,7 +69,7 @@ class NativeFolder:
         try:
             return self.load(self.name, self._flags)
         except nativelib.NativeError as error:
-            reason = Event.KERNELS_MISSING(reason=str(error))
+            reason = ProgramEvent.KERNELS_MISSING(reason=str(error))
             self._log.warning("%s: %s", self._without, error, extra=reason)
             return None
 
@@ -84,4 +84,4 @@ class NativeFolder:
     def _say_switched_off(self) -> None:
         if self._off:
             why, said, self._off = f"{SWITCH}=0", self._off, ""
-            self._log.info("%s: %s", why, said, extra=Event.KERNELS_MISSING(reason=why))
+            self._log.info("%s: %s", why, said, extra=ProgramEvent.KERNELS_MISSING(reason=why))

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from commonlib import logs
+from commonlib.events import ProgramEvent
 from nativelib import programs
-from sumwire_protocol.logs import forms
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import arguments as options
@@ -42,7 +43,7 @@ EXIT_INTERRUPTED: Final = 130
 
 
 _NAME: Final = "sumwire_lab"
-_voices: Final = [forms.Voice(forms.Form.TEXT, _NAME)]
+_voices: Final = [logs.Voice(logs.Form.TEXT, _NAME)]
 
 
 def say(line: str) -> None:
@@ -303,22 +304,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _ended(lambda: _COMMANDS[arguments.command](arguments))
 
 
-def _log_in(form: forms.Form) -> None:
+def _log_in(form: logs.Form) -> None:
     """Say and log everything in this form, also what the lab starts."""
-    _voices[:] = [forms.Voice(form, _NAME)]
-    if form is forms.Form.JSON:
-        os.environ[forms.VARIABLE] = form.value
+    _voices[:] = [logs.Voice(form, _NAME)]
+    if form is logs.Form.JSON:
+        os.environ[logs.VARIABLE] = form.value
         # PyTorch's own lines, of its C++ code, are no JSON. Its errors also come as exceptions.
         os.environ.setdefault(_TORCH_LOG, "ERROR")
         # For people, what is said has the same.
-        forms.to_stderr(form, logging.INFO, "%(message)s", only=_NAME)
+        logs.to_stderr(form, logging.INFO, "%(message)s", only=_NAME)
 
 
 def _fail(text: str) -> None:
-    if _voices[-1].form is forms.Form.JSON:
-        logging.getLogger(_NAME).error("%s", text, extra=Event.FAILED(reason=text))
+    if _voices[-1].form is logs.Form.JSON:
+        logging.getLogger(_NAME).error("%s", text, extra=ProgramEvent.FAILED(reason=text))
     else:
-        print(forms.printable_lines(f"sumwire-lab: {text}"), file=sys.stderr)
+        print(logs.printable_lines(f"sumwire-lab: {text}"), file=sys.stderr)
 
 
 def _ended(command: Callable[[], int]) -> int:

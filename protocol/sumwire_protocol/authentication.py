@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from commonlib.untrusted import UntrustedInputError
+
 from sumwire_protocol import constants as p4
-from sumwire_protocol.outside import OutsideError
 
 KEY_BYTES: Final = 32
 """Bytes of a job's key."""
@@ -30,31 +31,31 @@ _SIP_BYTES: Final = 16
 def read_key(path: str) -> bytes:
     """A job's key from a file with 64 hexadecimal digits.
 
-    Raises OutsideError, whose message is the rule that the file breaks, and never what is in it: it must have an
+    Raises UntrustedInputError, whose message is the rule that the file breaks, and never what is in it: it must have an
     absolute name, be a regular file, and be closed to all but its owner. A credential that systemd has handed to this
     service may be open to its group: an entry for the service's user in the file's access list looks like that, and the
     folder is closed to all others.
     """
     if not Path(path).is_absolute():
-        raise OutsideError("must be the absolute name of a file with the key")
+        raise UntrustedInputError("must be the absolute name of a file with the key")
     try:
         # A pipe without a writer does not hold the reader.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "no name of a file"
         cure = f"copy the job's key file there, or make one for the switch and all workers: {_MAKE}"
-        raise OutsideError(f"names a key file that cannot be read ({why}); {cure}") from error
+        raise UntrustedInputError(f"names a key file that cannot be read ({why}); {cure}") from error
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise OutsideError(f"must name a regular file; {_MAKE}")
+            raise UntrustedInputError(f"must name a regular file; {_MAKE}")
         if status.st_mode & (stat.S_IRWXO if _is_credential(path) else stat.S_IRWXG | stat.S_IRWXO):
-            raise OutsideError("names a key file that others than its owner may open; chmod 600 FILE")
+            raise UntrustedInputError("names a key file that others than its owner may open; chmod 600 FILE")
         digits = os.read(descriptor, 2 * KEY_BYTES + 2).strip()
     finally:
         os.close(descriptor)
     if not _DIGITS.fullmatch(digits):
-        raise OutsideError(f"names a file that must hold {2 * KEY_BYTES} hexadecimal digits; {_MAKE}")
+        raise UntrustedInputError(f"names a file that must hold {2 * KEY_BYTES} hexadecimal digits; {_MAKE}")
     return bytes.fromhex(digits.decode())
 
 

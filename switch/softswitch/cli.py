@@ -15,18 +15,17 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from commonlib import log_context, logs, privileges
+from commonlib.events import ProgramEvent
+from commonlib.metrics import MetricsEndpoint, MetricsEndpointError, MetricsError, parse_endpoint
+from commonlib.privileges import PrivilegeError
+from commonlib.shutdown import ShutdownSignal
+from commonlib.version import __version__
 from nativelib import NativeError, programs
-from sumwire_protocol import privileges
-from sumwire_protocol.ending import Ending
-from sumwire_protocol.logs import forms, places
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.privileges import PrivilegeError
-from sumwire_protocol.version import __version__
-from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
-from sumwire_protocol.watch.place import Place, parse_place
 
 from softswitch.errors import DeviceError
-from softswitch.metrics import SwitchMetrics
+from softswitch.events import SwitchEvent
+from softswitch.metrics import SwitchMetrics, installed
 from softswitch.native.emit import emit_c
 from softswitch.program.load.program import load_program
 from softswitch.program.load.text import read_program
@@ -70,10 +69,10 @@ def _rate(text: str) -> float:
     return rate
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> MetricsEndpoint:
     try:
-        return parse_place(text)
-    except MetricsPlaceError as error:
+        return parse_endpoint(text)
+    except MetricsEndpointError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
@@ -122,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
         help="native compiles the program to machine code, python to Python; auto is native where there is a compiler",
     )
     parser.add_argument("-L", "--log-level", choices=sorted(LOG_LEVELS), default="info")
-    forms.add_option(parser)
+    logs.add_option(parser)
     parser.add_argument("--log-console", action="store_true", help="accepted for bmv2's sake: logs always go to stderr")
     parser.add_argument("--metrics", type=_place, metavar="[ADDRESS:]PORT", help="serve metrics there")
     dumps = parser.add_mutually_exclusive_group()
@@ -187,8 +186,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         programs.close_environment()
     arguments = _arguments(argv)
-    forms.to_stderr(arguments.log_format, LOG_LEVELS[arguments.log_level], PATTERN)
-    places.is_switch(str(arguments.device_id))
+    logs.to_stderr(arguments.log_format, LOG_LEVELS[arguments.log_level], PATTERN)
+    log_context.is_switch(str(arguments.device_id))
     try:
         text = read_program(arguments.program) if arguments.program is not None else None
         if text is not None and (arguments.dump_python or arguments.dump_c):
@@ -198,8 +197,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         become = _becoming(arguments.user)
         switch = SoftSwitch(text, seed=arguments.seed, cpu_port=arguments.cpu_port, engine=arguments.engine)
         return _run(switch, arguments, become)
-    except (DeviceError, NativeError, PortError, PrivilegeError, WatchError, OSError) as error:
-        _log.error("%s", error, extra=Event.FAILED(reason=str(error)))
+    except (DeviceError, NativeError, PortError, PrivilegeError, MetricsError, OSError) as error:
+        _log.error("%s", error, extra=ProgramEvent.FAILED(reason=str(error)))
         return 1
 
 
@@ -217,7 +216,7 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
         from softswitch.p4runtime.doors import Tls, allow_connections
         from softswitch.p4runtime.server import serve
     except ImportError as error:
-        told = Event.FAILED(reason=str(error))
+        told = ProgramEvent.FAILED(reason=str(error))
         _log.error("P4Runtime needs the packages p4runtime and grpcio: %s", error, extra=told)
         return 1
     # Rows and requests are many small objects without cycles. At the usual thresholds looking for cycles among them
@@ -225,7 +224,7 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
     gc.set_threshold(*_GC_THRESHOLDS)
     failures: list[BaseException] = []
     with ExitStack() as stack:
-        ending = stack.enter_context(Ending())
+        ending = stack.enter_context(ShutdownSignal())
 
         def failed(error: BaseException) -> None:
             failures.append(error)
@@ -248,32 +247,34 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
         server = serve(switch, address, device_id, cpu_port, verify=switch.verify, tls=tls, on_bound=become)
         stack.callback(server.stop)
         ports = " ".join(f"{number}@{name}" for number, name in arguments.interfaces) or "none"
-        _log.info("%s engine", switch.engine, extra=Event.ENGINE_CHOSEN(engine=switch.engine))
+        _log.info("%s engine", switch.engine, extra=SwitchEvent.ENGINE_CHOSEN(engine=switch.engine))
         if arguments.impair is not None:
             impaired = arguments.impair.ports
             conditions = asdict(arguments.impair) | {"ports": None if impaired is None else sorted(impaired)}
-            _log.info("impaired: %s", arguments.impair, extra=Event.IMPAIRED(conditions=conditions))
+            _log.info("impaired: %s", arguments.impair, extra=ProgramEvent.IMPAIRED(conditions=conditions))
         at = address if address.startswith("unix:") else f"port {server.port}"
-        _log.info("ready: device %d, P4Runtime %s, ports %s", arguments.device_id, at, ports, extra=Event.READY(at=at))
+        _log.info(
+            "ready: device %d, P4Runtime %s, ports %s", arguments.device_id, at, ports, extra=ProgramEvent.READY(at=at)
+        )
         ending.wait()
         _report(runner.counters, dict(arguments.interfaces))
     return 1 if failures else 0
 
 
 def _serve_metrics(stack: ExitStack, switch: SoftSwitch, runner: PortRunner, arguments: argparse.Namespace) -> None:
-    """Serve metrics until the stack closes, if that is asked for. Raises WatchError."""
+    """Serve metrics until the stack closes, if that is asked for. Raises MetricsError."""
     if arguments.metrics is None:
         return
-    from sumwire_protocol.watch.serving import Exposition
+    from commonlib.metrics_server import Exposition
 
     exposition = stack.enter_context(Exposition(arguments.metrics))
     source = SwitchMetrics(
-        str(arguments.device_id), switch, runner, dict(arguments.interfaces), link_mbit=arguments.link_mbit
+        str(arguments.device_id), switch, runner, dict(arguments.interfaces), arguments.link_mbit, programs=installed()
     )
     exposition.add(source)
     stack.callback(exposition.remove, source)
-    place = str(exposition.place)
-    _log.info("metrics: http://%s/metrics", place, extra=Event.METRICS_SERVED(at=place))
+    place = str(exposition.endpoint)
+    _log.info("metrics: http://%s/metrics", place, extra=ProgramEvent.METRICS_SERVED(at=place))
 
 
 def _report(counters: Mapping[int, PortCounters], interfaces: Mapping[int, str]) -> None:
@@ -283,9 +284,9 @@ def _report(counters: Mapping[int, PortCounters], interfaces: Mapping[int, str])
         counted = " ".join(f"{name}={value}" for name, value in found.items())
         _log.info(
             "port %d on %s: %s", number, interfaces[number], counted,
-            extra=Event.COUNTED(counters={"port": number, **found}),
+            extra=ProgramEvent.COUNTED(counters={"port": number, **found}),
         )  # fmt: skip
-    _log.info("stopped", extra=Event.STOPPED())
+    _log.info("stopped", extra=ProgramEvent.STOPPED())
 
 
 if __name__ == "__main__":

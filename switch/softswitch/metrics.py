@@ -1,25 +1,35 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the switch tells of itself where metrics are on: its ports' counters, and those of Sumwire's program.
+"""Metrics of a running switch: its ports' counters, and those that plug-ins read from the P4 program's state.
 
-Everything is read at each scrape, under the engine's lock, a few hundred cells at most. Another program than Sumwire's
-has the counters of ports alone.
+Everything is read at each scrape, under the engine's lock, a few hundred cells at most. A plug-in is a
+:data:`ProgramReadings` that an installed package declares as an entry point of the group ``softswitch.metrics``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
 from typing import Final
 
-from sumwire_protocol.watch import metrics as names
-from sumwire_protocol.watch import switch_names
-from sumwire_protocol.watch.metrics import Metric, Reading
+from commonlib import metrics as names
+from commonlib.metrics import Metric, Reading
 
 from softswitch.errors import NotFoundError
 from softswitch.runtime.engine import PortRunner
 from softswitch.runtime.entries import Exact
 from softswitch.runtime.trains import known_mbit
 from softswitch.switch import SoftSwitch
+
+PLUG_INS: Final = "softswitch.metrics"
+"""Group of the entry points."""
+CountOf = Callable[[str, int], int]
+"""Packets that a cell of a counter has counted, by the counter's name and the cell's index."""
+RowsOf = Callable[[str], Iterable[tuple[tuple[str, ...], int, int]]]
+"""Of each row of a table, by the table's name: its exact keys, and the packets and bytes of its direct counter."""
+ProgramReadings = Callable[[str, Sequence[int], CountOf, RowsOf], Iterator[Reading]]
+"""Readings of a program, for the switch's name and its ports. The two functions raise NotFoundError where the switch
+runs another program, and the plug-in has no readings then."""
 
 _BYTES_OF_MBIT: Final = 1e6 / 8
 # By field of PortCounters; with the values of the metric's labels behind switch and port.
@@ -38,6 +48,11 @@ PORT_FIELDS: Final[Mapping[str, tuple[Metric, tuple[str, ...]]]] = {
 }
 
 
+def installed() -> list[ProgramReadings]:
+    """Return the plug-ins of all installed packages."""
+    return [point.load() for point in entry_points(group=PLUG_INS)]
+
+
 class SwitchMetrics:
     """A source of metrics. ``name``: the value of label ``switch``. ``interfaces``: names by port.
 
@@ -51,40 +66,34 @@ class SwitchMetrics:
         runner: PortRunner,
         interfaces: Mapping[int, str],
         link_mbit: float | None = None,
+        *,
+        programs: Iterable[ProgramReadings] = (),
     ) -> None:
-        self._name, self._switch, self._runner = name, switch, runner
+        self._name, self._switch, self._runner, self._programs = name, switch, runner, tuple(programs)
         rates = {number: known_mbit(interface, link_mbit) for number, interface in interfaces.items()}
         self._rates = {number: rate * _BYTES_OF_MBIT for number, rate in rates.items() if rate is not None}
 
     def __call__(self) -> Iterator[Reading]:
-        """All values now."""
+        """Yield all readings as of now."""
         for number, rate in self._rates.items():
             yield Reading(names.PORT_LINE_RATE, (self._name, str(number)), rate)
         counters = self._runner.counters
         for number, port in counters.items():
             for field, (metric, labels) in PORT_FIELDS.items():
                 yield Reading(metric, (self._name, str(number), *labels), getattr(port, field))
-        try:
-            found = list(self._program(list(counters)))
-        except NotFoundError:
-            # No program yet, or another one.
-            return
-        yield from found
+        for program in self._programs:
+            try:
+                found = list(program(self._name, list(counters), self._count_of, self._rows_of))
+            except NotFoundError:
+                # No program yet, or another one.
+                continue
+            yield from found
 
-    def _program(self, ports: list[int]) -> Iterator[Reading]:
-        read = self._switch.read_counter
-        for index, name in switch_names.VERDICT_NAMES.items():
-            yield Reading(names.VERDICTS, (self._name, name), read(switch_names.VERDICTS, index).packets)
-        for index, name in switch_names.REJECT_NAMES.items():
-            yield Reading(names.REFUSED, (self._name, name), read(switch_names.REJECTS, index).packets)
-        for row in self._switch.entries(switch_names.WORKERS):
-            key = (self._name, *(str(match.value) for match in row.key if isinstance(match, Exact)))
+    def _count_of(self, counter: str, index: int) -> int:
+        return self._switch.read_counter(counter, index).packets
+
+    def _rows_of(self, table: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
+        for row in self._switch.entries(table):
             if row.counter is not None:
-                yield Reading(names.WORKER_PACKETS, key, row.counter.packets)
-                yield Reading(names.WORKER_BYTES, key, row.counter.bytes)
-        for port in ports:
-            for cell in range(switch_names.QUEUE_CELLS_OF_PORT):
-                packets = read(switch_names.QUEUES, port * switch_names.QUEUE_CELLS_OF_PORT + cell).packets
-                if packets:
-                    labels = (self._name, str(port), *switch_names.queue_labels(cell).words())
-                    yield Reading(names.QUEUE_PACKETS, labels, packets)
+                key = tuple(str(match.value) for match in row.key if isinstance(match, Exact))
+                yield key, row.counter.packets, row.counter.bytes

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from commonlib.events import ProgramEvent
 from nativelib import NativeError
-from sumwire_protocol.logs.events import Event
 
 from softswitch.errors import DeviceError, InvalidEntryError, NotFoundError, UnsupportedProgramError
 from softswitch.native.engine import NativeEngine
@@ -111,7 +111,7 @@ class SoftSwitch:
         except (NativeError, UnsupportedProgramError) as error:
             if wanted == "native":
                 raise
-            told = Event.KERNELS_MISSING(reason=str(error))
+            told = ProgramEvent.KERNELS_MISSING(reason=str(error))
             _log.warning("the Python engine runs, not the native one: %s", error, extra=told)
             return PythonEngine()
         return native

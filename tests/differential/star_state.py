@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real job: the entries that the controller writes for the packet tests' star, and packets of every kind.
 
-``python tests/differential/star_state.py FILE`` writes both for softswitch.fuzz.
+``python tests/differential/star_state.py FILE`` writes both for fuzz.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if __name__ == "__main__":
 
 import numpy as np
 from differential.events import Event, Insert, SetDefault, SetGroup
+from fuzz.state import describe
 from golden import model
 from golden.model import Host, Job, udp_frame
 from helpers.packet import rigs
@@ -25,7 +26,6 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Raw
-from softswitch.fuzz.state import describe
 from softswitch.switch import SoftSwitch
 
 Frames = list[tuple[int, bytes]]

@@ -8,10 +8,10 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from fuzz import packets
+from fuzz.state import describe
 from helpers.paths import ROOT
 from nativelib import CompileError, build
-from softswitch.fuzz import driver
-from softswitch.fuzz.state import describe
 from softswitch.native.emit import CProgram, emit_c
 from softswitch.program.load.program import load_program
 from softswitch.switch import SoftSwitch
@@ -27,17 +27,21 @@ def sanitizers() -> None:
     """Skips where the compiler's sanitizers are not installed, before a whole program is compiled with them."""
     try:
         build(
-            "sanitizers", [], generated={"main.c": "int main(void) { return 0; }"}, flags=driver.SANITIZED, shared=False
+            "sanitizers",
+            [],
+            generated={"main.c": "int main(void) { return 0; }"},
+            flags=packets.SANITIZED,
+            shared=False,
         )
     except CompileError as error:
         pytest.skip(f"the compiler has no sanitizers: {str(error).splitlines()[-1]}")
 
 
-def run() -> driver.Result:
+def run() -> packets.Result:
     text = PROGRAM.read_text()
     switch = SoftSwitch(text, engine="python")
     frames = [(1, bytes([0, 0, 0, group, *range(20)])) for group in range(8)]
-    return driver.fuzz(load_program(text), describe(switch, frames), PACKETS, 7)
+    return packets.fuzz(load_program(text), describe(switch, frames), PACKETS, 7)
 
 
 def test_nothing_is_found_in_a_whole_program() -> None:
@@ -54,7 +58,7 @@ def test_a_missing_check_of_the_length_is_found(
         assert "if (p->size - at0 < " in emitted.source
         return replace(emitted, source=emitted.source.replace("if (p->size - at0 < ", "if (0 && p->size - at0 < "))
 
-    monkeypatch.setattr(driver, "emit_c", unchecked)
+    monkeypatch.setattr(packets, "emit_c", unchecked)
     with pytest.raises(subprocess.CalledProcessError):
         run()
     report = capfd.readouterr().err
@@ -74,8 +78,8 @@ def test_frames_that_reach_something_new_lead_further(monkeypatch: pytest.Monkey
         assert news in emitted.source
         return replace(emitted, source=emitted.source.replace(news, "ss_reached[point]++;"))
 
-    guided = driver.fuzz(program, state, PACKETS, 7)
-    monkeypatch.setattr(driver, "emit_c", blind)
-    unguided = driver.fuzz(program, state, PACKETS, 7)
+    guided = packets.fuzz(program, state, PACKETS, 7)
+    monkeypatch.setattr(packets, "emit_c", blind)
+    unguided = packets.fuzz(program, state, PACKETS, 7)
     assert guided.points == unguided.points > 20
     assert len(guided.missed) < len(unguided.missed)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fuzz.packets import SANITIZED
+from fuzz.trains import fuzz_trains
 from nativelib import CompileError, NoCompilerError, build
-from softswitch.fuzz.driver import SANITIZED
-from softswitch.fuzz.trains import fuzz_trains
 from softswitch.native.ports_library import FOLDER
 
 TRAINS = 2000

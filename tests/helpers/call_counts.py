@@ -31,7 +31,7 @@ VALUES = 65_536
 # others waited for packets more often.
 WARM_UP_STEPS = 5
 STEPS = 9
-_PRODUCT = tuple(f"{ROOT / folder}/" for folder in ("host", "controller", "switch", "protocol", "native"))
+_PRODUCT = tuple(f"{ROOT / folder}/" for folder in ("host", "controller", "switch", "protocol", "native", "common"))
 
 
 @dataclass

@@ -25,6 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from commonlib.untrusted import escaped
 from golden import packets
 from helpers.controller import config_texts, topology_texts
 from helpers.lab import runs
@@ -47,8 +48,7 @@ from sumwire_lab.errors import OptionError
 from sumwire_lab.options import layout
 from sumwire_lab.run import report
 from sumwire_lab.run.page import render
-from sumwire_protocol.outside import escaped
-from sumwire_protocol.watch import metrics
+from sumwire_protocol import metrics
 
 #: Of one file, on a slow and busy machine.
 SECONDS_MOST = 5.0

@@ -11,10 +11,13 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.logs.forms import JsonFormatter
+from commonlib.events import LogEvent, ProgramEvent
+from commonlib.logs import JsonFormatter
+from softswitch.events import SwitchEvent
+from sumwire_protocol.events import Event
 
-WORDS = {event.word: event for event in Event}
+EVENTS = (*ProgramEvent, *SwitchEvent, *Event)
+WORDS = {event.word: event for event in EVENTS}
 ALWAYS = {"time", "level", "event", "job", "worker", "message"}
 SOMETIMES = {"switch", "traceback"}
 
@@ -42,11 +45,11 @@ def lines_of(records: Iterable[logging.LogRecord]) -> list[Line]:
     return [checked(JsonFormatter().format(record)) for record in records]
 
 
-def events_of(records: Iterable[logging.LogRecord]) -> list[Event]:
+def events_of(records: Iterable[logging.LogRecord]) -> list[LogEvent]:
     return [WORDS[line["event"]] for line in lines_of(records)]
 
 
-def of(lines: Iterable[Line], event: Event) -> list[Line]:
+def of(lines: Iterable[Line], event: LogEvent) -> list[Line]:
     """The lines of one event."""
     return [line for line in lines if line["event"] == event.word]
 

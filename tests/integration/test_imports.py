@@ -14,7 +14,7 @@ from helpers.controller.config_texts import job, star, text
 
 def run(code: str) -> str:
     """What the code prints. Fails with its error."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -46,6 +46,7 @@ def test_the_configuration_side_loads_no_network_library(tmp_path: Path) -> None
     assert not loaded(code) & {"grpc", "p4", "p4runtime_sh", "torch", "numpy", "sumwire"}
 
 
+@pytest.mark.timeout(600)
 def test_without_mininet_only_the_nodes_cannot_be_imported() -> None:
     """So that unit tests run, and commands say what is missing, on a machine without Mininet."""
     code = """
@@ -58,5 +59,4 @@ for module in pkgutil.walk_packages(sumwire_lab.__path__, "sumwire_lab."):
     except ImportError:
         print(module.name)
 """
-    # The checks by finsy run in an environment of their own.
-    assert set(run(code).split()) == {"sumwire_lab.network.topology", "sumwire_lab.experiments.finsy_checks"}
+    assert set(run(code).split()) == {"sumwire_lab.network.topology"}

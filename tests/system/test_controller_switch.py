@@ -31,7 +31,7 @@ from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import NotPrimaryError, RunningJobsError, SwitchError, SwitchRefusedError
 from sumwire_controller.model import Config
 from sumwire_controller.parse.files import parse_config
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 PROGRAM_DIR = ROOT / "p4src" / "build"
 PROGRAM = Program.load(PROGRAM_DIR)

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from commonlib.events import ProgramEvent
 from helpers.logs import logged, of
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.conditions import apply_conditions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.system.processes import wait_all
-from sumwire_protocol.logs.events import Event
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -128,7 +128,7 @@ def test_each_direction_of_each_link_loses_its_share_once(kind: str | None, send
     # Five standard deviations of a binomial count.
     assert abs(got - packets * through) < 5 * math.sqrt(packets * through * (1 - through))
     assert packets - got <= told <= packets - got + 60
-    assert of(lines, Event.IMPAIRED)[0]["conditions"] == conditions.as_dict()
+    assert of(lines, ProgramEvent.IMPAIRED)[0]["conditions"] == conditions.as_dict()
 
 
 def test_nothing_is_lost_after_the_conditions(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from helpers.logs import logged
 from sumwire_lab.options import arguments, recorded, run_options
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run import report
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from commonlib.version import __version__
 from helpers.paths import ROOT
 from helpers.wheel.environment import CODE, build_wheel, environment_with, run
-from sumwire_protocol.version import __version__
 
 COMMANDS = ("sumwire", "sumwire-aggregator", "sumwire-controller", "sumwire-lab", "softswitch")
-PACKAGES = ("sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch", "sumwire_lab")
+PACKAGES = ("commonlib", "sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch", "sumwire_lab")
 SOURCES = ("*.py", "*.c", "*.h", "py.typed", "p4/*.json", "p4/*.txtpb")
 HELPERS = ROOT / "tests" / "helpers" / "wheel"
 

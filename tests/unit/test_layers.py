@@ -24,9 +24,14 @@ from helpers.paths import ROOT
 PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_protocol": (
         "protocol",
+        {"commonlib"},
+        "constants events | digest metrics ops program tables | authentication layout | scapy_layer wireshark",
+    ),
+    "commonlib": (
+        "common",
         set(),
-        "version constants privileges ending forking web | digest ops outside program tables"
-        " | authentication layout logs watch | scapy_layer wireshark",
+        "version events privileges shutdown forking log_context http_client http_server untrusted | logs metrics"
+        " | metrics_server",
     ),
     "nativelib": (
         "native",
@@ -35,24 +40,24 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     ),
     "sumwire": (
         "host",
-        {"sumwire_protocol", "nativelib"},
+        {"commonlib", "sumwire_protocol", "nativelib"},
         "blocks errors native numeric | checkpoint lifecycle logs see trace | config | wire | aggregator codec | blind"
         " | transport | job | multihop | training | backend lowrank sharded | dlcp | delivery | systems doctor top"
         " | start | optim ddp reductions | cli",
     ),
     "sumwire_controller": (
         "controller",
-        {"sumwire_protocol"},
+        {"commonlib", "sumwire_protocol"},
         "errors | model | derive | rules | parse | deploy | cli",
     ),
     "softswitch": (
         "switch",
-        {"nativelib", "sumwire_protocol"},
-        "errors | program | runtime | python native | switch | device metrics | p4runtime | fuzz | cli",
+        {"commonlib", "nativelib"},
+        "errors events | program | runtime | python native | switch | device metrics | p4runtime | cli",
     ),
     "sumwire_lab": (
         "mininet",
-        {"sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch"},
+        {"commonlib", "sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch"},
         "errors | options | system | study | network | training | load | run | faults | bench"
         " | experiments models | verify | cli",
     ),

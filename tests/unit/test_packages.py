@@ -10,8 +10,8 @@ from importlib.resources import files
 
 import pytest
 import sumwire
+from commonlib.version import __version__
 from helpers.paths import ROOT
-from sumwire_protocol.version import __version__
 
 COMMANDS = {
     "sumwire": "sumwire.cli",
@@ -20,7 +20,7 @@ COMMANDS = {
     "sumwire-lab": "sumwire_lab.cli",
     "softswitch": "softswitch.cli",
 }
-PACKAGES = ("sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch", "sumwire_lab")
+PACKAGES = ("commonlib", "sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch", "sumwire_lab")
 
 
 def test_the_package_has_the_version() -> None:
@@ -46,5 +46,5 @@ def test_every_list_of_source_folders_has_all_of_them() -> None:
     assert folders == {path.parents[1].name for path in ROOT.glob("*/*/py.typed")}
     assert folders | {"tests"} == set(tools["pytest"]["ini_options"]["pythonpath"])
     assert folders | {"tests"} == set(tools["mypy"]["mypy_path"].split(":"))
-    # The simulator is a program of the checkout's alone.
-    assert set(tools["mypy"]["packages"]) == {*PACKAGES, "simulate"}
+    # The simulator and the fuzzers are programs of the checkout's alone.
+    assert set(tools["mypy"]["packages"]) == {*PACKAGES, "simulate", "fuzz"}

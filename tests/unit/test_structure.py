@@ -18,7 +18,8 @@ TESTS = ROOT / "tests"
 KINDS = {"unit", "integration", "packet", "differential", "statistics", "system"}
 PACKAGES = {
     "host": "host/sumwire", "controller": "controller/sumwire_controller", "softswitch": "switch/softswitch",
-    "lab": "mininet/sumwire_lab", "nativelib": "native/nativelib", "protocol": "protocol/sumwire_protocol",
+    "lab": "mininet/sumwire_lab", "nativelib": "native/nativelib", "commonlib": "common/commonlib",
+    "protocol": "protocol/sumwire_protocol",
     "docs": "docs", "simulate": "tests/simulate",
 }  # fmt: skip
 # Their only use is what a unit test may not do. `socket` has pure functions too; its sockets meet the guard.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import (

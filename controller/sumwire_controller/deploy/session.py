@@ -19,7 +19,7 @@ import grpc
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4runtime_sh.p4runtime import P4RuntimeClient
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 from sumwire_controller.deploy.channel import open_channel, start_options, where, why_closed
 from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError, SwitchUnreachableError

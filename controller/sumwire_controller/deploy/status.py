@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sumwire_protocol.watch.switch_names import QUEUE_CELLS_OF_PORT, REJECT_NAMES, VERDICT_NAMES, queue_labels
+from sumwire_protocol.metrics import QUEUE_CELLS_OF_PORT, REJECT_NAMES, VERDICT_NAMES, queue_labels
 
 from sumwire_controller.deploy.reconcile import Generations, desired_state, differences
 from sumwire_controller.derive.entries import VIRTUAL_QUEUE, Entry, TableEntry, admissions, last_generation

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.watch import metrics as names
-from sumwire_protocol.watch.metrics import Reading
-from sumwire_protocol.watch.switch_names import QueueLabels
+from commonlib.metrics import Reading
+from sumwire_protocol import metrics as names
+from sumwire_protocol.events import Event
+from sumwire_protocol.metrics import QueueLabels
 
 from sumwire_controller.deploy.channel import Pulse, credentials_of
 from sumwire_controller.deploy.operations import read_status

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from commonlib.untrusted import UntrustedInputError
 from sumwire_protocol import tables
 from sumwire_protocol.authentication import read_key
 from sumwire_protocol.constants import SUMWIRE_PORT, THC_INDEX_PLANES
-from sumwire_protocol.outside import OutsideError
 
 from sumwire_controller.model import (
     SPRAYS,
@@ -137,7 +137,7 @@ def read_job(
 def _key(name: str, path: str, log: Log) -> bytes | None:
     try:
         return read_key(name)
-    except OutsideError as error:
+    except UntrustedInputError as error:
         # Who has written the key itself shall not find it in a log.
         log.add(path, "key", name if name.startswith("/") else "...", str(error))
         return None

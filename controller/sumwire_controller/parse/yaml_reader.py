@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
-from sumwire_protocol.outside import DEPTH_MOST, DIGITS_MOST, OutsideError, bounded_text, escaped
+from commonlib.untrusted import DEPTH_MOST, DIGITS_MOST, UntrustedInputError, bounded_text, escaped
 
 from sumwire_controller.errors import MISSING, ConfigError, Problem, join_path
 from sumwire_controller.model import MAC_PATTERN, MAC_RULE
@@ -47,7 +47,7 @@ def read_file(path: Path | str) -> str:
     """
     try:
         return bounded_text(Path(path), BYTES_MOST)
-    except (OSError, OutsideError) as error:
+    except (OSError, UntrustedInputError) as error:
         rule = f"cannot be read ({error}): name a configuration, a YAML file"
         raise ConfigError(str(path), [Problem("", "file", str(path), rule)]) from error
 

@@ -14,14 +14,12 @@ from collections.abc import Sequence
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
+from commonlib import log_context, logs, privileges
+from commonlib.events import ProgramEvent
+from commonlib.metrics import MetricsEndpoint, MetricsEndpointError, MetricsError, parse_endpoint
+from commonlib.privileges import PrivilegeError
+from commonlib.version import __version__
 from sumwire_protocol import constants as p4
-from sumwire_protocol import privileges
-from sumwire_protocol.logs import forms, places
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.privileges import PrivilegeError
-from sumwire_protocol.version import __version__
-from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
-from sumwire_protocol.watch.place import Place, parse_place
 
 from sumwire.aggregator import counters
 from sumwire.aggregator.counters import Reporter, counted, report
@@ -38,15 +36,15 @@ _PROCESSES_MAX: Final = 64
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `sumwire-aggregator`."""
     options = _parser().parse_args(arguments)
-    forms.to_stderr(options.log_format, logging.getLevelName(options.log_level.upper()), PATTERN)
-    voice = forms.Voice(options.log_format, "sumwire.aggregator", serves=True)
+    logs.to_stderr(options.log_format, logging.getLevelName(options.log_level.upper()), PATTERN)
+    voice = logs.Voice(options.log_format, "sumwire.aggregator", serves=True)
     try:
         account = None if options.user is None else privileges.account_of(options.user)
         jobs = load_jobs(options.jobs, options.at, key_file=options.key)
         if account is not None:
             privileges.prepare()
         address, port = options.listen or (options.at or jobs[0].aggregator, p4.SUMWIRE_PORT)
-        places.is_switch(f"{address}:{port}")
+        log_context.is_switch(f"{address}:{port}")
         counters.prepare(options.metrics)
         named_in = "--listen" if options.listen else options.jobs[0]
         started_by = ParentProcess() if options.with_parent else None
@@ -67,13 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     if not pool.is_stopped:
                         voice.say(
                             f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}{told}",
-                            Event.READY(at=f"{address}:{port}"),
+                            ProgramEvent.READY(at=f"{address}:{port}"),
                         )
                     pool.wait(reporter.tell, options.report)
-            voice.say(report(pool.shared), Event.COUNTED(counters=counted(pool.shared)))
-    except (SumwireError, PrivilegeError, WatchError, OSError) as error:
-        forms.Voice(options.log_format, "sumwire.aggregator", sys.stderr).say(
-            str(error), Event.FAILED(reason=str(error)), logging.ERROR
+            voice.say(report(pool.shared), ProgramEvent.COUNTED(counters=counted(pool.shared)))
+    except (SumwireError, PrivilegeError, MetricsError, OSError) as error:
+        logs.Voice(options.log_format, "sumwire.aggregator", sys.stderr).say(
+            str(error), ProgramEvent.FAILED(reason=str(error)), logging.ERROR
         )
         return FAILED
     return DONE
@@ -118,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--metrics", metavar="[ADDRESS:]PORT", type=_place, help="serve metrics there")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    forms.add_option(parser)
+    logs.add_option(parser)
     return parser
 
 
@@ -141,10 +139,10 @@ def _address(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{text!r}: must be an IPv4 address") from error
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> MetricsEndpoint:
     try:
-        return parse_place(text)
-    except MetricsPlaceError as error:
+        return parse_endpoint(text)
+    except MetricsEndpointError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 

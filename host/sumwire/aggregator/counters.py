@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
+from commonlib import logs
+from commonlib.events import ProgramEvent
+from commonlib.metrics import MetricsEndpoint, Reading
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs import forms
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.watch import metrics as names
-from sumwire_protocol.watch import switch_names
-from sumwire_protocol.watch.metrics import Reading
-from sumwire_protocol.watch.place import Place
+from sumwire_protocol import metrics
+from sumwire_protocol import metrics as names
 
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, Shared
 
@@ -43,29 +42,29 @@ def _totals(shared: Shared) -> tuple[_Cells, _Cells, _Cells]:
 def readings(shared: Shared) -> Iterator[Reading]:
     """All counters as metrics."""
     verdicts, rejects, sockets = _totals(shared)
-    for index, name in switch_names.VERDICT_NAMES.items():
+    for index, name in metrics.VERDICT_NAMES.items():
         yield Reading(names.VERDICTS, (NAME, name), int(verdicts[index]))
-    for index, name in switch_names.REJECT_NAMES.items():
+    for index, name in metrics.REJECT_NAMES.items():
         yield Reading(names.REFUSED, (NAME, name), int(rejects[index]))
     yield Reading(names.REPLIES, (NAME, "sent"), int(sockets[SENT]))
     yield Reading(names.REPLIES, (NAME, "unsent"), int(sockets[UNSENT]))
     yield Reading(names.HANDED_OVER, (NAME,), int(sockets[HANDED_OVER]))
 
 
-def prepare(place: Place | None) -> None:
+def prepare(place: MetricsEndpoint | None) -> None:
     """Import what :func:`served` needs before the process drops root's rights. Raises WatchError."""
     if place is not None:
-        from sumwire_protocol.watch import serving  # noqa: F401
+        pass
 
 
 @contextmanager
-def served(shared: Shared, place: Place | None) -> Iterator[str]:
+def served(shared: Shared, place: MetricsEndpoint | None) -> Iterator[str]:
     """Serve the metrics at ``place`` within the block. Yields the address and port, "" without a place. Raises
     WatchError."""
     if place is None:
         yield ""
         return
-    from sumwire_protocol.watch.serving import Exposition
+    from commonlib.metrics_server import Exposition
 
     def source() -> Iterator[Reading]:
         return readings(shared)
@@ -73,7 +72,7 @@ def served(shared: Shared, place: Place | None) -> Iterator[str]:
     with Exposition(place) as exposition:
         exposition.add(source)
         try:
-            yield str(exposition.place)
+            yield str(exposition.endpoint)
         finally:
             exposition.remove(source)
 
@@ -81,7 +80,7 @@ def served(shared: Shared, place: Place | None) -> Iterator[str]:
 class Reporter:
     """Prints the counters when packets of workers have changed them since the last call of :meth:`tell`."""
 
-    def __init__(self, shared: Shared, voice: forms.Voice) -> None:
+    def __init__(self, shared: Shared, voice: logs.Voice) -> None:
         self._shared, self._voice = shared, voice
         self._told = self._now()
 
@@ -89,7 +88,7 @@ class Reporter:
         now = self._now()
         if now != self._told:
             told = report(self._shared).partition("\n")[0]
-            self._voice.say(told, Event.COUNTED(counters=counted(self._shared)))
+            self._voice.say(told, ProgramEvent.COUNTED(counters=counted(self._shared)))
         self._told = now
 
     def _now(self) -> tuple[int, ...]:

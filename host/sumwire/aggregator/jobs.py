@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from commonlib.untrusted import UntrustedInputError, json_of
 from sumwire_protocol import constants as p4
-from sumwire_protocol.outside import OutsideError, json_of
 
 from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.config.job_config import workers_below
@@ -131,9 +131,9 @@ def job_of_line(stream: BinaryIO, *, key_file: str | None = None) -> JobConfig:
     cure = "give a job file's content in one line, or name a job file"
     try:
         if len(line) > _LINE_BYTES_MOST:
-            raise OutsideError(f"must have at most {_LINE_BYTES_MOST} bytes")
+            raise UntrustedInputError(f"must have at most {_LINE_BYTES_MOST} bytes")
         data = json_of(line.decode())
-    except (OutsideError, UnicodeDecodeError) as error:
+    except (UntrustedInputError, UnicodeDecodeError) as error:
         raise ConfigError("line", STDIN, str(error), where="standard input", cure=cure) from error
     if not isinstance(data, dict):
         raise ConfigError("line", STDIN, "must hold one JSON object", where="standard input", cure=cure)

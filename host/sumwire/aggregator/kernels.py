@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import nativelib
 import numpy as np
+from commonlib.events import ProgramEvent
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.events import Event
 from sumwire_protocol.ops import OPS
 
 from sumwire.aggregator import batches, folds
@@ -140,7 +140,7 @@ def _say_switched_off() -> None:
     why = f"{SWITCH}=0"
     _LOG.info(
         "%s: numpy aggregates, several times slower than the native kernel",
-        why, extra=Event.KERNELS_MISSING(reason=why),
+        why, extra=ProgramEvent.KERNELS_MISSING(reason=why),
     )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def _library() -> ctypes.CDLL | None:
     except nativelib.NativeError as error:
         _LOG.warning(
             "numpy aggregates, several times slower than the native kernel: %s",
-            error, extra=Event.KERNELS_MISSING(reason=str(error)),
+            error, extra=ProgramEvent.KERNELS_MISSING(reason=str(error)),
         )  # fmt: skip
         return None
     library.aggregator_process.argtypes = (POINTER(StateArrays), POINTER(BatchArrays), POINTER(ReplyArrays))

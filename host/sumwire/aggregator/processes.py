@@ -24,7 +24,7 @@ from multiprocessing.process import BaseProcess
 from types import FrameType, TracebackType
 from typing import Final, Self
 
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 from sumwire.aggregator import sharing
 from sumwire.aggregator.jobs import lanes_of

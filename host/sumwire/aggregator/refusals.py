@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from sumwire_protocol.ops import OPS
 
 from sumwire.aggregator import batches

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from commonlib.events import ProgramEvent
 from numpy.typing import NDArray
-from sumwire_protocol.logs.events import Event
 
 from sumwire.aggregator.batches import PAYLOAD_BYTES, PLAIN_REPLY, ROW_BYTES, Batch, Refusal, Replies
 from sumwire.aggregator.core import reply_arrays
@@ -238,7 +238,7 @@ class Sender:
             "replies go one by one, at several times the processor time: the kernel, or a device to the workers, takes "
             "no trains of UDP packets (%s); `ethtool -K DEVICE tx on gso on` may help",
             error.strerror,
-            extra=Event.TRAINS_MISSING(reason=error.strerror),
+            extra=ProgramEvent.TRAINS_MISSING(reason=error.strerror),
         )
 
     def arrange(self, joined: int) -> int:

@@ -31,7 +31,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 from sumwire.aggregator import batches
 from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.distributed as dist
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.distributed import distributed_c10d as c10d

@@ -20,10 +20,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from commonlib.untrusted import UntrustedInputError, bounded_text, escaped, json_of, shown
 from sumwire_protocol import constants as p4
 from sumwire_protocol import tables
 from sumwire_protocol.authentication import read_key
-from sumwire_protocol.outside import OutsideError, bounded_text, escaped, json_of, shown
 
 from sumwire.config.job_config import (
     LANES_MAX,
@@ -141,7 +141,7 @@ def load_job(path: str | Path, worker: int, *, key_file: str | None = None) -> J
         data = json_of(bounded_text(Path(path), _BYTES_MOST))
     except OSError as error:
         raise JobFileError(where, error) from error
-    except OutsideError as error:
+    except UntrustedInputError as error:
         raise ConfigError("file", where, str(error), where=where, cure=_WRITE) from error
     if not isinstance(data, dict):
         raise ConfigError("file", type(data).__name__, "must hold one JSON object", where=where, cure=_WRITE)
@@ -296,7 +296,7 @@ def _key(fields: _Fields, key_file: str | None) -> bytes:
     name = fields.text("key") if key_file is None else key_file
     try:
         return read_key(name)
-    except OutsideError as error:
+    except UntrustedInputError as error:
         # A key that was written here by mistake must not appear in a log.
         shown = name if name.startswith("/") else "..."
         cure = f"correct `key` in the job file of all workers, or {_WRITE}"

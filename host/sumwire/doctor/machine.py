@@ -23,9 +23,9 @@ from fcntl import ioctl
 from pathlib import Path
 from typing import Final
 
+from commonlib.version import __version__
 from nativelib import NoCompilerError, UntrustedError, find_compiler, prebuilt_level, programs
 from sumwire_protocol import constants as p4
-from sumwire_protocol.version import __version__
 
 from sumwire.config import JobConfig
 from sumwire.doctor.findings import GOOD, NOTE, Finding, bad, good, unknown

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from sumwire_protocol.logs.events import Event, Told
+from commonlib.events import ProgramEvent, Told
+from sumwire_protocol.events import Event
 
 from sumwire.errors import ClosedError, GroupError, PeerLostError, RecreateError, SumwireError, UsageError
 from sumwire.job.coordination import Coordinator, Decision, Fail, FallBack, OwnRank, Return
@@ -384,7 +385,7 @@ class Control:
 
     def _failed(self, error: Exception) -> dict[str, Told]:
         place = {name: self.place[name] for name in ("job", "worker")}
-        return Event.THREAD_FAILED(**place, reason=f"{type(error).__name__}: {error}")
+        return ProgramEvent.THREAD_FAILED(**place, reason=f"{type(error).__name__}: {error}")
 
     def _say_lost(self, why: str) -> None:
         # The operation under way ends with an error that says the same.

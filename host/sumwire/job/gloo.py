@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 import torch.distributed as dist
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from torch import Tensor
 
 from sumwire.errors import GroupError, OrderError, PeerLostError

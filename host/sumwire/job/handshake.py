@@ -56,7 +56,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 from sumwire.codec.layout import VALUES, pack_index_planes, unpack_sum_planes
 from sumwire.config import JobConfig

@@ -17,7 +17,7 @@ from typing import Final, NoReturn, Self, SupportsIndex
 
 import numpy as np
 import torch
-from sumwire_protocol.logs import places
+from commonlib import log_context
 from torch import Tensor
 from torch._C._autograd import _profiler_enabled
 
@@ -175,7 +175,7 @@ class Job(Collectives, Saved):
         self.stats = JobStats()
         self.feedback = ErrorFeedback()
         self._sign = SignCodec()
-        self._here = places.opened(config.job, config.worker)
+        self._here = log_context.opened(config.job, config.worker)
         self._completed = 0
         # Number of the first operation, which earlier processes have reached. Codecs draw random bits by the number.
         self._first = 0
@@ -234,7 +234,7 @@ class Job(Collectives, Saved):
     @property
     def metrics(self) -> str | None:
         """Where the job's metrics are served, as ADDRESS:PORT; None if they are not."""
-        return None if self._exposition is None else str(self._exposition.place)
+        return None if self._exposition is None else str(self._exposition.endpoint)
 
     def on_change(self, callback: Callable[[Change], None]) -> None:
         """Call ``callback(change)`` after every fall-back and every return to the network.
@@ -305,7 +305,7 @@ class Job(Collectives, Saved):
 
     def _end(self, *, agree: bool) -> None:
         self._session.close(None if agree and self._life.broken is None else self._life.why)
-        places.closed(self._here)
+        log_context.closed(self._here)
 
     def give_up(self) -> None:
         """Let operations end with ClosedError, those under way in other threads and all later ones. :meth:`close` must

@@ -17,10 +17,8 @@ from fcntl import ioctl
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sumwire_protocol.watch import metrics as names
-from sumwire_protocol.watch.errors import WatchError
-from sumwire_protocol.watch.metrics import Metric, Reading
-from sumwire_protocol.watch.place import Place, parse_place, place_of
+from commonlib.metrics import Metric, MetricsEndpoint, MetricsError, Reading, endpoint_of, parse_endpoint
+from sumwire_protocol import metrics as names
 
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError
@@ -28,7 +26,7 @@ from sumwire.transport.stats import JobStats
 from sumwire.transport.window import Window
 
 if TYPE_CHECKING:
-    from sumwire_protocol.watch.serving import Exposition
+    from commonlib.metrics_server import Exposition
 
 
 # Mbit/s, for links that are slower than their device says: behind a slower switch, or shaped.
@@ -111,7 +109,7 @@ FIELDS: Final[Mapping[str, tuple[Metric, tuple[str, ...]]]] = {
     "group_values": (names.GROUP_VALUES, ()),
 }
 
-_servers: dict[Place, Exposition] = {}
+_servers: dict[MetricsEndpoint, Exposition] = {}
 _servers_lock: Final = threading.Lock()
 
 
@@ -136,16 +134,16 @@ def opened(config: JobConfig, option: str | None) -> Exposition | None:
     Raises ConfigError.
     """
     try:
-        place = place_of() if option is None else parse_place(option)
+        place = endpoint_of() if option is None else parse_endpoint(option)
         if place is None:
             return None
-        from sumwire_protocol.watch.serving import Exposition
+        from commonlib.metrics_server import Exposition
 
         with _servers_lock:
             if place not in _servers:
                 _servers[place] = Exposition(place)
             return _servers[place]
-    except WatchError as error:
+    except MetricsError as error:
         raise ConfigError("metrics", option, str(error), where=f"job {config.name}") from error
 
 

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
+from commonlib.untrusted import escaped, json_of, shown
 from nativelib import UntrustedError, open_file
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.outside import escaped, json_of, shown
+from sumwire_protocol.events import Event
 from torch import Tensor
 
 from sumwire.config import JobConfig

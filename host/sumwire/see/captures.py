@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NamedTuple
 
-from sumwire_protocol.outside import escaped
+from commonlib.untrusted import escaped
 
 from sumwire.errors import CaptureError, UsageError
 

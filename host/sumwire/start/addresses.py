@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 
+from commonlib.untrusted import shown
 from sumwire_protocol import constants as p4
-from sumwire_protocol.outside import shown
 
 from sumwire.start.errors import ServiceError
 

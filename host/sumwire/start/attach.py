@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import torch.distributed as dist
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.futures import Future

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import torch.distributed as dist
+from commonlib.untrusted import UntrustedInputError, bounded_text, json_of, shown
+from commonlib.version import __version__
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.outside import OutsideError, bounded_text, json_of, shown
-from sumwire_protocol.version import __version__
+from sumwire_protocol.events import Event
 
 from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.errors import SumwireError
@@ -297,7 +297,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     load_job(path, 0)
     try:
         data = json_of(bounded_text(path, _FILE_BYTES))
-    except OutsideError as error:
+    except UntrustedInputError as error:
         raise PlaceError(f"{path}: {error}: write the file again") from error
     return dict(data)
 

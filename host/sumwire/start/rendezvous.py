@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 from sumwire.job.gloo import Ranks, first_clause, looks
 from sumwire.start.errors import PlaceError

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.outside import shown
+from commonlib.untrusted import shown
+from sumwire_protocol.events import Event
 from torch.distributed.rendezvous import rendezvous
 
 from sumwire import logs

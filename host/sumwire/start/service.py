@@ -30,10 +30,10 @@ from ipaddress import IPv4Address
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
+from commonlib.http_client import get
+from commonlib.http_server import GuardedServer, is_own_name
+from commonlib.untrusted import UntrustedInputError, escaped, json_of, shown
 from sumwire_protocol import constants as p4
-from sumwire_protocol.outside import OutsideError, escaped, json_of, shown
-from sumwire_protocol.web.asking import get
-from sumwire_protocol.web.guarded import GuardedServer, is_own_name
 
 from sumwire.errors import SumwireError
 from sumwire.start.addresses import address_of, check_family, is_local, own_addresses
@@ -202,7 +202,7 @@ class Service:
             raise ServiceError(f"{self} answers with status {status}: give the address that `sumwire up` has printed")
         try:
             data = json_of(content.decode())
-        except (OutsideError, UnicodeDecodeError) as error:
+        except (UntrustedInputError, UnicodeDecodeError) as error:
             raise ServiceError(
                 f"{self} answers, but not with a job ({error}): give the address that `sumwire up` has printed"
             ) from error

@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from commonlib.events import ProgramEvent
+from commonlib.logs import is_event
+from commonlib.untrusted import shown
 from nativelib import UntrustedError, programs
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.logs.forms import is_event
-from sumwire_protocol.outside import shown
 
 from sumwire.lifecycle import Lifecycle
 from sumwire.start.errors import StartError
@@ -182,7 +182,7 @@ class Aggregator:
             self._tail.append(text)
             # Its line comes before what others say because it is ready.
             self._say(text)
-            if is_event(text, Event.READY, "ready: "):
+            if is_event(text, ProgramEvent.READY, "ready: "):
                 self._tell(self._ready)
         self._process.wait()
         self._tell(self._ended)

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from commonlib.logs import Form, add_option
+from commonlib.untrusted import UntrustedInputError, json_of
 from nativelib import UntrustedError, programs
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.forms import Form, add_option
-from sumwire_protocol.outside import OutsideError, json_of
 
 from sumwire.config import parse_job
 from sumwire.config.job_config import ThcParameters
@@ -227,7 +227,7 @@ def _switches(options: UpOptions, file: Path, say: Say) -> dict[str, Any]:
     text = _controller("job-file", "--job", options.request.name, str(file))
     try:
         job = json_of(text)
-    except OutsideError as error:
+    except UntrustedInputError as error:
         raise StartError(f"{CONTROLLER} job-file wrote no job ({error}): install the same version of both") from error
     return complete_job_file(public(job), where=str(file))
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sumwire_protocol.ending import Ending
+from commonlib.shutdown import ShutdownSignal
 
 from sumwire.top.picture import Picture, picture
 from sumwire.top.scrape import Scraper, endpoints
@@ -39,7 +39,7 @@ class TopOptions:
 
 def run(options: TopOptions, console: Console | None = None) -> None:
     """Show pictures until Ctrl-C or SIGTERM, and restore the terminal. Raises UsageError."""
-    with Scraper(endpoints(options.words, options.port)) as scraper, Ending() as ending:
+    with Scraper(endpoints(options.words, options.port)) as scraper, ShutdownSignal() as ending:
         pictures = _pictures(scraper, options.interval_s, ending)
         if options.once:
             # Rates need two scrapes.
@@ -54,7 +54,7 @@ def run(options: TopOptions, console: Console | None = None) -> None:
             _follow(pictures, console or Console())
 
 
-def _pictures(scraper: Scraper, interval_s: float, ending: Ending) -> Iterator[Picture]:
+def _pictures(scraper: Scraper, interval_s: float, ending: ShutdownSignal) -> Iterator[Picture]:
     before = scraper.read()
     yield picture(before)
     while not ending.wait(interval_s):

@@ -10,9 +10,9 @@ from itertools import groupby
 from statistics import median
 from typing import Any, Final
 
-from sumwire_protocol.outside import escaped
-from sumwire_protocol.watch import metrics as names
-from sumwire_protocol.watch.metrics import Metric
+from commonlib.metrics import PORT_DROPPED, PORT_LINE_RATE, PORT_RECEIVED_BYTES, PORT_SENT_BYTES, Metric
+from commonlib.untrusted import escaped
+from sumwire_protocol import metrics as names
 
 from sumwire.top.scrape import Scrape
 
@@ -245,18 +245,18 @@ def _decisions(counted: Sequence[tuple[Mapping[str, str], int]]) -> dict[str, in
 
 
 def _ports(pair: _Two) -> Iterator[PortRow]:
-    for row in pair.rows(names.PORT_SENT_BYTES):
+    for row in pair.rows(PORT_SENT_BYTES):
         dropped = [
-            (one["cause"], pair.count(names.PORT_DROPPED, **one))
-            for one in pair.rows(names.PORT_DROPPED)
+            (one["cause"], pair.count(PORT_DROPPED, **one))
+            for one in pair.rows(PORT_DROPPED)
             if (one["switch"], one["port"]) == (row["switch"], row["port"])
         ]
         yield PortRow(
             endpoint=pair.endpoint,
             switch=escaped(row["switch"]),
             port=escaped(row["port"]),
-            received=pair.rate(names.PORT_RECEIVED_BYTES, **row),
-            sent=pair.rate(names.PORT_SENT_BYTES, **row),
-            line_rate=pair.value(names.PORT_LINE_RATE, **row),
+            received=pair.rate(PORT_RECEIVED_BYTES, **row),
+            sent=pair.rate(PORT_SENT_BYTES, **row),
+            line_rate=pair.value(PORT_LINE_RATE, **row),
             dropped={escaped(cause): count for cause, count in dropped if count},
         )

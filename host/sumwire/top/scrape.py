@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_protocol.outside import OutsideError, bounded_text, escaped, json_of, shown
-from sumwire_protocol.watch import metrics
-from sumwire_protocol.watch.place import ONLOOKER
-from sumwire_protocol.web.asking import get
+from commonlib.http_client import get
+from commonlib.metrics import ONLOOKER
+from commonlib.untrusted import UntrustedInputError, bounded_text, escaped, json_of, shown
+from sumwire_protocol import metrics
 
 from sumwire.config import parse_job
 from sumwire.errors import ConfigError, UsageError
@@ -141,7 +141,7 @@ def _of(word: str, port: int) -> Iterator[str]:
 def _in_file(path: Path, port: int) -> Iterator[str]:
     try:
         content = json_of(bounded_text(path, _BYTES_MOST))
-    except (OSError, OutsideError) as error:
+    except (OSError, UntrustedInputError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"endpoint {shown(str(path))}: is no port, and as a file: {told}; {_CURE}") from error
     if isinstance(content, dict):

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler, OptState
 from torch.optim import Optimizer

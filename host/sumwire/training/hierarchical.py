@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, Self
 
 import torch
 import torch.distributed as dist
-from sumwire_protocol.logs.forms import printable
+from commonlib.logs import printable
 from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 

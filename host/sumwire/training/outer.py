@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, overload
 
 import numpy as np
 import torch
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 from torch.futures import Future

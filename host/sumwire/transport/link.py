@@ -13,10 +13,10 @@ import socket
 from typing import Final, NamedTuple
 
 import numpy as np
+from commonlib.events import ProgramEvent
+from commonlib.forking import close_in_children
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.forking import close_in_children
-from sumwire_protocol.logs.events import Event
 
 from sumwire.config import JobConfig
 from sumwire.errors import AddressError, JobBusyError, SwitchLostError, TransportError
@@ -267,7 +267,7 @@ class Link:
                 "device to %s, takes no trains of UDP packets; `ip route get %s` names the device, `ethtool -K DEVICE "
                 "tx on gso on` may help",
                 self._config.job, way, self._config.aggregator, self._config.aggregator,
-                extra=Event.TRAINS_MISSING(
+                extra=ProgramEvent.TRAINS_MISSING(
                     job=self._config.job, worker=self._config.worker, reason=f"this host {way} packets one by one"
                 ),
             )  # fmt: skip

@@ -26,8 +26,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from commonlib.forking import close_in_children
 from sumwire_protocol import constants as p4
-from sumwire_protocol.forking import close_in_children
 
 from sumwire.config import Address, JobConfig
 from sumwire.errors import ConfigError

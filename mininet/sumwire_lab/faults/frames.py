@@ -28,8 +28,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from commonlib import privileges
 from sumwire_protocol import constants as p4
-from sumwire_protocol import privileges
 
 from sumwire_lab.load.malformed import ones_complement
 from sumwire_lab.system.processes import end_with_parent

@@ -14,8 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import IO, Any, Final
 
+from commonlib.events import ProgramEvent
 from mininet.node import Switch
-from sumwire_protocol.logs.events import Event
 
 from sumwire_lab.errors import LabError, MissingToolError
 from sumwire_lab.network.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
@@ -148,7 +148,7 @@ class Network:
         except AssertionError as error:
             # Mininet asserts that no node runs a command, which may not hold after an interrupt. The ledger removes
             # what is left.
-            _LOG.warning("Mininet did not stop in order: %s", error, extra=Event.OTHER())
+            _LOG.warning("Mininet did not stop in order: %s", error, extra=ProgramEvent.OTHER())
 
     def queue_drops(self) -> int:
         """Packets dropped by full queues so far, at both ends of all limited links. Raises LabError."""

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from sumwire_protocol.logs import forms
-from sumwire_protocol.version import __version__
+from commonlib import logs
+from commonlib.version import __version__
 
 from sumwire_lab.options.bench_options import (
     ABLATIONS,
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     """All commands and options."""
     top = argparse.ArgumentParser(prog="sumwire-lab", description="Experiments with Sumwire in Mininet; needs root.")
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    forms.add_option(top)
+    logs.add_option(top)
     commands = top.add_subparsers(dest="command", required=True)
     _run_options(commands.add_parser("run", help="train with gloo and through the switch, and compare"))
     study = commands.add_parser("study", help="measure the cases of a study in a file of your own")

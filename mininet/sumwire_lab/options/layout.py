@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from commonlib.untrusted import shown
 from sumwire_controller.errors import ConfigError
 from sumwire_controller.parse.yaml_reader import YamlNode, load_tree, read_file
-from sumwire_protocol.outside import shown
 
 from sumwire_lab.errors import OptionError
 

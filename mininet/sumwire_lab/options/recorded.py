@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from sumwire_protocol.outside import OutsideError, bounded_text, json_of, shown
-from sumwire_protocol.version import __version__
+from commonlib.untrusted import UntrustedInputError, bounded_text, json_of, shown
+from commonlib.version import __version__
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.layout import Layout
@@ -51,7 +51,7 @@ def settings_in(folder: Path) -> dict[str, Any]:
     path = folder / SETTINGS
     try:
         record = json_of(bounded_text(path, _BYTES_MOST))
-    except (OSError, OutsideError) as error:
+    except (OSError, UntrustedInputError) as error:
         raise OptionError(f"{path}: {error}: name the folder of a run, as results/latest") from error
     if not isinstance(record, dict) or record.get("format") != FORMAT or not isinstance(record.get("settings"), dict):
         raise OptionError(f"{path}: must be an object with format {FORMAT} and settings")

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from commonlib.events import ProgramEvent
 from nativelib import programs
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.watch.switch_names import REJECT_NAMES
+from sumwire_protocol.metrics import REJECT_NAMES
 
 from sumwire_lab.load import traffic
 from sumwire_lab.load.malformed import Endpoints, MalformedSpec, Sender
@@ -85,7 +85,7 @@ def apply_conditions(session: Session, conditions: Conditions) -> Iterator[Appli
             stack.enter_context(barrier)
             _start_traffic(session, conditions, barrier.path, applied)
         if conditions.any:
-            _LOG.info("%s", conditions.words(), extra=Event.IMPAIRED(conditions=conditions.as_dict()))
+            _LOG.info("%s", conditions.words(), extra=ProgramEvent.IMPAIRED(conditions=conditions.as_dict()))
         yield applied
 
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar, get_type_hints
 
+from commonlib.untrusted import shown
 from sumwire_controller.errors import ConfigError
 from sumwire_controller.parse.yaml_reader import YamlNode, load_tree, read_file
-from sumwire_protocol.outside import shown
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.arguments import parser

@@ -18,7 +18,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
-from sumwire_protocol.web.guarded import GuardedServer, is_own_name
+from commonlib.http_server import GuardedServer, is_own_name
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.run_options import RunOptions

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_protocol.logs.forms import printable
-from sumwire_protocol.outside import OutsideError, bounded_text, json_of, shown
+from commonlib.logs import printable
+from commonlib.untrusted import UntrustedInputError, bounded_text, json_of, shown
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.layout import load
@@ -214,7 +214,7 @@ class Recorded:
         path = folder / _SUMMARY
         try:
             summary = json_of(bounded_text(path, _BYTES_MOST))
-        except (OSError, OutsideError) as error:
+        except (OSError, UntrustedInputError) as error:
             raise OptionError(f"{path}: {error}: name the folder of a run, as results/latest") from error
         systems = summary.get("systems") if isinstance(summary, dict) else None
         if not isinstance(systems, dict) or not all(isinstance(entry, dict) for entry in systems.values()):

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 from sumwire_lab.errors import DeadlineError, OptionError
 from sumwire_lab.network import control_plane, switches

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sumwire_protocol.logs import forms
+from commonlib import logs
 
 from sumwire_lab.options.plain import from_json, to_json
 from sumwire_lab.study.workers import Call, Rank, at_place
@@ -40,8 +40,8 @@ def function_of(name: str) -> Callable[..., Any]:
 
 def main(arguments: list[str]) -> None:
     end_with_parent()
-    if os.environ.get(forms.VARIABLE) == forms.Form.JSON:
-        forms.uncaught_to_stderr()
+    if os.environ.get(logs.VARIABLE) == logs.Form.JSON:
+        logs.uncaught_to_stderr()
     call = from_json(Call, json.loads(Path(arguments[0]).read_text()))
     rank: Rank = at_place(call, int(arguments[1]))
     function = function_of(call.function)

@@ -20,10 +20,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from commonlib.untrusted import shown
+from commonlib.version import __version__
 from nativelib import programs
 from nativelib.errors import UntrustedError
-from sumwire_protocol.outside import shown
-from sumwire_protocol.version import __version__
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.plain import from_json, to_json

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from sumwire_protocol.logs.forms import messages_in
+from commonlib.logs import messages_in
 
 from sumwire_lab.errors import LabError
 

@@ -23,8 +23,8 @@ from typing import Any, Final, TextIO, cast
 
 import torch
 import torch.distributed as dist
+from commonlib import logs
 from sumwire.trace import span
-from sumwire_protocol.logs import forms
 from torch.optim import Optimizer
 
 from sumwire_lab.options.plain import from_json, to_json
@@ -255,8 +255,8 @@ class Worker:
 
 def main(arguments: list[str]) -> None:
     end_with_parent()
-    if os.environ.get(forms.VARIABLE) == forms.Form.JSON:
-        forms.uncaught_to_stderr()
+    if os.environ.get(logs.VARIABLE) == logs.Form.JSON:
+        logs.uncaught_to_stderr()
     spec, rank = WorkerSpec.load(Path(arguments[0])), int(arguments[1])
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = spec.interfaces[rank]

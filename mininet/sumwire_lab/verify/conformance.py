@@ -17,11 +17,10 @@ from typing import Any, Final
 from nativelib import programs
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments import p4runtime_clients
 from sumwire_lab.network.switches import BMV2
 from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, holds, reported
 from sumwire_lab.verify.plan import Experiments, Verification, has_bmv2, needs_bmv2
-from sumwire_lab.verify.processes import ROOT, command_check, fuzzed_programs, run_words
+from sumwire_lab.verify.processes import ROOT, command_check, fuzzed_programs, run_module, run_words
 
 CHECKOUT: Final = "P4C"  # the variable that names the folder of the checkout
 COMPILER: Final = "p4c-bm2-ss"
@@ -43,7 +42,7 @@ def _missing() -> str:
 
 @functools.cache
 def _record(v: Verification) -> dict[str, Any] | str:
-    """What `python -m softswitch.fuzz.samples` found, or what this machine lacks: of one run of the samples, at which
+    """What `python -m fuzz.samples` found, or what this machine lacks: of one run of the samples, at which
     the first three rows look. Raises LabError."""
     missing = _missing()
     if missing:
@@ -51,7 +50,7 @@ def _record(v: Verification) -> dict[str, Any] | str:
     file = v.results.resolve() / "v1model-samples.json"
     file.unlink(missing_ok=True)
     work = v.results.resolve() / "v1model-samples"
-    words = programs.module("softswitch.fuzz.samples", os.environ[CHECKOUT], "--work", str(work))
+    words = programs.module("fuzz.samples", os.environ[CHECKOUT], "--work", str(work))
     every = ["--every", str(_QUICK)] if v.quick else []
     beside = ["--bmv2"] if has_bmv2() and not os.geteuid() else []
     alone = ["unshare", "--net"] if beside else []  # its ports are nobody else's
@@ -119,31 +118,32 @@ def _share(part: int, whole: int) -> float:
 
 
 PROGRAMS: Final = ROOT / "tests/helpers/p4runtime/programs"
+_FINSY: Final = "0.30.0"
 _INSERTS: Final = 100_000
+_BATCH: Final = 1000
+_ENGINES: Final = ("native", "python")
 _SET_JSONS: Final = 10_000
 _RATIO_MOST: Final = 3.0
 
 
 def _finsy(v: Verification) -> list[Check]:
-    label, target = f"finsy {p4runtime_clients.VERSION}: checks that fail", "none"
-    try:
-        python = p4runtime_clients.finsy_environment(v.say)
-    except p4runtime_clients.NoFinsyError as error:
-        return [absent(label, target, str(error))]
-    done = p4runtime_clients.finsy_checks(python, sorted(PROGRAMS.glob("*.p4info.txtpb")), v.results)
+    label, target = f"finsy {_FINSY}: checks that fail", "none"
+    done = _fuzzed("finsy_run", _FINSY, v.results.resolve() / "finsy.log", *_p4infos())
+    if "absent" in done:
+        return [absent(label, target, done["absent"])]
     failures = {name: how for name, how in done.items() if how != "ok"}
     return [equal(f"{label}, of {len(done)}", failures, {}, target)]
 
 
 def _inserts(v: Verification) -> list[Check]:
     count = _INSERTS // _QUICK if v.quick else _INSERTS
-    label = f"{count} LPM inserts in batches of {p4runtime_clients.BATCH}: soft / bmv2 time"
+    label = f"{count} LPM inserts in batches of {_BATCH}: soft / bmv2 time"
 
     @needs_bmv2(label, f"<= {_RATIO_MOST:g}")
     def measure(v: Verification) -> list[Check]:
-        seconds = p4runtime_clients.insert_seconds(PROGRAMS / "tables.p4info.txtpb", count, v.say)
+        seconds = _fuzzed("inserts", PROGRAMS / "tables.p4info.txtpb", count, _BATCH)
         bmv2 = seconds["bmv2"]
-        labels = {name: f"{label}, {name} engine" for name in p4runtime_clients.ENGINES}
+        labels = {name: f"{label}, {name} engine" for name in _ENGINES}
         return [
             at_most(f"{named} ({seconds[name]:.2f} s, bmv2 {bmv2:.2f} s)", seconds[name] / bmv2, _RATIO_MOST)
             for name, named in labels.items()
@@ -154,9 +154,22 @@ def _inserts(v: Verification) -> list[Check]:
 
 def _json(v: Verification) -> list[Check]:
     count = _SET_JSONS // _QUICK if v.quick else _SET_JSONS
-    done = p4runtime_clients.set_mutated(sorted(PROGRAMS.glob("*.p4info.txtpb")), count, v.say)
-    label = f"{count} mutated JSONs over SetForwardingPipelineConfig ({done.ran} run, {done.refused} refused): others"
-    return [equal(label, done.others, [], "none")]
+    done = _fuzzed("pipelines", count, *_p4infos())
+    ended = f"{done['ran']} run, {done['refused']} refused"
+    label = f"{count} mutated JSONs over SetForwardingPipelineConfig ({ended}): others"
+    return [equal(label, done["others"], [], "none")]
+
+
+def _p4infos() -> list[Path]:
+    return sorted(PROGRAMS.glob("*.p4info.txtpb"))
+
+
+def _fuzzed(module: str, *words: object) -> Any:
+    """Return what a program of tests/fuzz/p4runtime prints as JSON in its last line. Raises LabError if it fails."""
+    ended = run_module([f"fuzz.p4runtime.{module}", *map(str, words)])
+    if ended.status:
+        raise LabError(f"{module} ended with {ended.status}: {ended.last_line}")
+    return json.loads(ended.last_line)
 
 
 COMPILERS: Final = ("p4c-barefoot", "bf-p4c")

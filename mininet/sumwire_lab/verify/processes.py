@@ -104,7 +104,7 @@ def fuzzed_programs(count: int) -> Ended:
     """Run so many mutations of the program and of the tests' ones, as `make fuzz-programs` does."""
     small = (ROOT / "tests" / "helpers").glob("*/programs/*.json")
     found = sorted(str(path.relative_to(ROOT)) for path in small if path.name != "sources.json")
-    return run_module(["softswitch.fuzz.programs", _PROGRAM, *found, "--mutations", str(count)])
+    return run_module(["fuzz.programs", _PROGRAM, *found, "--mutations", str(count)])
 
 
 def measured_by(experiment: str, *words: object) -> Any:

@@ -105,7 +105,7 @@ ATTACKS: Final[Mapping[str, Sequence[str]]] = {
     "YAML and JSON bombs, long numbers, NULs; flags kept for lower switches": (
         "tests/unit/controller/parse/test_hostile_yaml.py",
         "tests/unit/host/config/test_hostile_job_file.py",
-        "tests/unit/protocol/test_outside.py",
+        "tests/unit/commonlib/test_untrusted.py",
         "tests/packet/test_guard.py",
     ),
 }
@@ -139,9 +139,9 @@ def fuzzed_check(count: int, record: Mapping[str, Any]) -> Check:
     return holds(label, value, "state equals the oracle", found is None, found or "")
 
 
-def siege_checks(record: Mapping[str, Any] | None) -> list[Check]:
+def load_test_checks(record: Mapping[str, Any] | None) -> list[Check]:
     """Callers while a crowd holds 1,000 streams or asks 30 times for all that 402 bytes can ask for. `record`: what
-    `fuzz.p4runtime --siege` writes; None if it did not come so far."""
+    `fuzz.p4runtime --load-test` writes; None if it did not come so far."""
     answers = {} if record is None else record["answers_s"]
     slowest = max((seconds for crowd, seconds in answers.items() if crowd != "nothing"), default=None)
     grown = None if record is None else record["grown_mib"]
@@ -214,9 +214,9 @@ def _programs(v: Verification) -> list[Check]:
 def _p4runtime(v: Verification) -> list[Check]:
     """As `make fuzz-p4runtime` does it; bmv2 does some things otherwise, which its own command lists."""
     count = v.options.amount(P4RUNTIME_WRITES)
-    words = ["softswitch.fuzz.p4runtime", f"{_P4RUNTIME}.p4info.txtpb", f"{_P4RUNTIME}.json", "--writes", str(count)]
-    record = recorded([*words, "--siege"], v.results / "fuzz-p4runtime.json")
-    return [fuzzed_check(count, record), *siege_checks(record.get("siege"))]
+    words = ["fuzz.p4runtime", f"{_P4RUNTIME}.p4info.txtpb", f"{_P4RUNTIME}.json", "--writes", str(count)]
+    record = recorded([*words, "--load-test"], v.results / "fuzz-p4runtime.json")
+    return [fuzzed_check(count, record), *load_test_checks(record.get("load_test"))]
 
 
 def _schedules(v: Verification) -> list[Check]:

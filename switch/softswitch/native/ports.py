@@ -19,8 +19,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sumwire_protocol.logs.events import Event
+from commonlib.events import ProgramEvent
 
+from softswitch.events import SwitchEvent
 from softswitch.native.ports_library import CounterStruct, ImpairmentSpecStruct, PortSpecStruct, port_library
 from softswitch.native.program_lock import ProgramLock
 from softswitch.runtime.engine import PacketSwitch
@@ -120,7 +121,7 @@ class NativePortRunner:
                 self._trains = TrainSpec(allowed=False)
                 _log.warning(
                     "port %d on %s: the kernel passes no trains; %s", number, interface, FINISH,
-                    extra=Event.TRAINS_MISSING(reason=f"port {number}: the kernel passes no trains"),
+                    extra=ProgramEvent.TRAINS_MISSING(reason=f"port {number}: the kernel passes no trains"),
                 )  # fmt: skip
                 spec.unfinished = 0
                 error = self._library.ss_ports_add(self._ports, number, opened.fileno(), ctypes.byref(spec))
@@ -197,7 +198,9 @@ class NativePortRunner:
         try:
             work()
         except BaseException as error:
-            _log.exception("a port thread failed", extra=Event.THREAD_FAILED(reason=f"{type(error).__name__}: {error}"))
+            _log.exception(
+                "a port thread failed", extra=ProgramEvent.THREAD_FAILED(reason=f"{type(error).__name__}: {error}")
+            )
             if self._on_failure is not None:
                 self._on_failure(error)
             raise
@@ -219,9 +222,9 @@ class NativePortRunner:
                 self._switch.to_cpu(content)
             else:
                 number = int.from_bytes(content, sys.byteorder)
-                told = Event.FRAMES_DROPPED(port=number, reason=_TOLD[kind])
+                told = SwitchEvent.FRAMES_DROPPED(port=number, reason=_TOLD[kind])
                 if kind == _SINGLY:
-                    told = Event.TRAINS_MISSING(reason=f"port {number}: {_TOLD[kind]}")
+                    told = ProgramEvent.TRAINS_MISSING(reason=f"port {number}: {_TOLD[kind]}")
                 _log.warning("port %d on %s: %s", number, self._interfaces[number], _TOLD[kind], extra=told)
 
     def _transmit(self, number: int, frame: bytes) -> None:

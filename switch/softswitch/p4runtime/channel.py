@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Any
 
 import grpc.aio
+from commonlib.events import ProgramEvent
 from p4.v1 import p4runtime_pb2
-from sumwire_protocol.logs.events import Event
 
 from softswitch.p4runtime.calls import Call, Waiting
 from softswitch.p4runtime.errors import InternalError, InvalidArgumentError, P4RuntimeError
@@ -98,7 +98,7 @@ class Channel:
         failure = self._listening.exception()
         if failure is None:
             return self._listening.result()
-        told = Event.THREAD_FAILED(reason=f"{type(failure).__name__}: {failure}")
+        told = ProgramEvent.THREAD_FAILED(reason=f"{type(failure).__name__}: {failure}")
         _log.error("the reader of a stream failed", exc_info=failure, extra=told)
         return InternalError("the stream's reader failed; see the switch's log")
 

@@ -12,9 +12,9 @@ import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.outside import escaped, shown
+from commonlib.untrusted import escaped, shown
 
+from softswitch.events import SwitchEvent
 from softswitch.p4runtime import access
 from softswitch.p4runtime.access import Access
 from softswitch.p4runtime.arbitration import Arbiter, election_id_of
@@ -68,13 +68,13 @@ class Roles:
                 name = self._roles.pop(stream, "")
             self._arbiters[name].disconnect(stream)
         if known:
-            _LOG.info("a controller has left", extra=Event.CONTROLLER_LEFT())
+            _LOG.info("a controller has left", extra=SwitchEvent.CONTROLLER_LEFT())
 
     def _say_joined(self, role: str, election_id: int | None, *, primary: bool) -> None:
         _LOG.info(
             "a controller of role %s has asked with election id %s; it is %s",
             shown(role), election_id, "the primary" if primary else "not the primary",
-            extra=Event.CONTROLLER_JOINED(role=escaped(role), election_id=election_id, primary=primary),
+            extra=SwitchEvent.CONTROLLER_JOINED(role=escaped(role), election_id=election_id, primary=primary),
         )  # fmt: skip
 
     def knows(self, stream: Stream) -> bool:

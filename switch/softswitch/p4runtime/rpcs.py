@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 from p4.v1 import p4runtime_pb2
-from sumwire_protocol.logs.events import Event
 
+from softswitch.events import SwitchEvent
 from softswitch.p4runtime.calls import Answers, Call, Turns, Waiting
 from softswitch.p4runtime.channel import Channel
 from softswitch.p4runtime.errors import (
@@ -203,7 +203,7 @@ def _say_refused(error: P4RuntimeError, sender: str, now: float) -> None:
         return
     _said_at[code] = now
     reason = str(error)[:_SAID_MOST]
-    told = Event.CALL_REFUSED(code=code, reason=reason, sender=sender)
+    told = SwitchEvent.CALL_REFUSED(code=code, reason=reason, sender=sender)
     _LOG.info("a call of %s was refused: %s: %s", sender, code, reason, extra=told)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 import grpc.aio
-from sumwire_protocol.privileges import PrivilegeError
+from commonlib.privileges import PrivilegeError
 
 from softswitch.device import Device
 from softswitch.p4runtime.doors import BindError, Tls, bind

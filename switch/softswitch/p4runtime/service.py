@@ -15,11 +15,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from commonlib.events import Told
 from p4.v1 import p4runtime_pb2
-from sumwire_protocol.logs.events import Event, Told
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError
+from softswitch.events import SwitchEvent
 from softswitch.p4runtime import packetio, pipeline, write
 from softswitch.p4runtime.access import Access
 from softswitch.p4runtime.arbitration import election_id_of
@@ -103,7 +104,7 @@ class Service:
         digests = Digests(parsed.info, self._send_digests)
         idle = IdleTimeouts(self._device, self._send_idle)
         self._pipeline = replace(parsed, loads=self._device.loads, digests=digests, idle=idle)
-        _LOG.info("a controller has loaded a program", extra=Event.PROGRAM_LOADED())
+        _LOG.info("a controller has loaded a program", extra=SwitchEvent.PROGRAM_LOADED())
 
     def end(self) -> None:
         """End what works for the pipeline by itself."""
@@ -131,7 +132,7 @@ class Service:
             count = write.apply(self._device, current, message.updates, allowed)
         # One update a call is usual: at info they would be most of the log.
         if _LOG.isEnabledFor(logging.DEBUG):
-            _LOG.debug("a controller has written %d updates", count, extra=Event.ROWS_WRITTEN(updates=count))
+            _LOG.debug("a controller has written %d updates", count, extra=SwitchEvent.ROWS_WRITTEN(updates=count))
 
     def read(self, request: Any) -> Reading:
         self._check_target(request)
@@ -223,7 +224,7 @@ class Service:
 
 
 def _dropped(kind: str) -> dict[str, Told]:
-    return Event.MESSAGE_DROPPED(kind=kind)
+    return SwitchEvent.MESSAGE_DROPPED(kind=kind)
 
 
 def _stream_error(message: Any, error: P4RuntimeError) -> Any:

@@ -10,8 +10,9 @@ import socket
 import struct
 import sys
 
-from sumwire_protocol.logs.events import Event, Told
+from commonlib.events import ProgramEvent, Told
 
+from softswitch.events import SwitchEvent
 from softswitch.runtime.interface import FINISH, SOL_PACKET, PortCounters, mtu_of, open_interface
 
 _log = logging.getLogger("softswitch.ports")
@@ -79,7 +80,7 @@ class Port:
         if status & TP_STATUS_CSUMNOTREADY and not self._told_unfinished:
             self._told_unfinished = True
             what = "frames come without their checksums, and short trains as one packet"
-            self._tell(what, Event.TRAINS_MISSING(reason=f"port {self.number}: {what}"))
+            self._tell(what, ProgramEvent.TRAINS_MISSING(reason=f"port {self.number}: {what}"))
         self.counters.rx_frames += 1
         self.counters.rx_bytes += len(frame)
         return frame
@@ -88,7 +89,7 @@ class Port:
         self.counters.rx_cut += 1
         if self.counters.rx_cut == 1:
             what = "frames are dropped that are longer than the interface's MTU was at the start, or trains (rx_cut)"
-            self._tell(what, Event.FRAMES_DROPPED(port=self.number, reason=what))
+            self._tell(what, SwitchEvent.FRAMES_DROPPED(port=self.number, reason=what))
 
     def _tell(self, what: str, extra: dict[str, Told]) -> None:
         _log.warning("port %d on %s: %s; %s", self.number, self.interface, what, FINISH, extra=extra)

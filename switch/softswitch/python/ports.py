@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from sumwire_protocol.logs.events import Event
+from commonlib.events import ProgramEvent
 
 from softswitch.python.port import Port
 from softswitch.runtime.engine import PacketSwitch
@@ -136,7 +136,7 @@ class PythonPortRunner:
                         self._poll(time.monotonic_ns())
         except BaseException as error:
             _log.exception(
-                "the port thread failed", extra=Event.THREAD_FAILED(reason=f"{type(error).__name__}: {error}")
+                "the port thread failed", extra=ProgramEvent.THREAD_FAILED(reason=f"{type(error).__name__}: {error}")
             )
             if self._on_failure is not None:
                 self._on_failure(error)

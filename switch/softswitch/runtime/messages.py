@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 
-from sumwire_protocol.logs.events import Event
+from softswitch.events import SwitchEvent
 
 _log = logging.getLogger("softswitch.program")
 
@@ -17,4 +17,4 @@ def log_message(text: str, values: tuple[int, ...]) -> None:
         return
     for value in values:
         text = text.replace("{}", str(value), 1)
-    _log.info("%s", text, extra=Event.PROGRAM_SAID())
+    _log.info("%s", text, extra=SwitchEvent.PROGRAM_SAID())

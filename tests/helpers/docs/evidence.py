@@ -111,7 +111,7 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("aggregator.md: A tree of aggregators (2)", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
     ("aggregator.md: A tree of aggregators", ""): _TREE,
     ("aggregator.md: A tree of aggregators (2)", ""): _TREE,
-    ("watch.md: Logs", "json"): "tests/unit/protocol/logs/test_forms.py::test_the_page_shows_a_line_as_it_is",
+    ("watch.md: Logs", "json"): "tests/unit/commonlib/test_logs.py::test_the_page_shows_a_line_as_it_is",
     ("watch.md: Top", ""): "tests/integration/host/top/test_top.py::test_the_page_s_commands_name_endpoints",
     # other pages
     ("backend.md: PyTorch's own tests", "text"): "tests/integration/host/backend/test_torch_tests.py::test_of_torch",

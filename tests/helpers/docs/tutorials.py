@@ -15,7 +15,7 @@ from helpers.docs.pages import Block
 from helpers.paths import ROOT
 
 FOLDER = ROOT / "docs" / "tutorials"
-PACKAGES = ("protocol", "host", "controller", "switch", "mininet", "native")
+PACKAGES = ("protocol", "host", "controller", "switch", "mininet", "native", "common")
 COMMANDS = {
     "sumwire": "sumwire.cli",
     "sumwire-controller": "sumwire_controller.cli",

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from commonlib.events import ProgramEvent
+from commonlib.logs import VARIABLE
 from helpers.controller.config_texts import star, text
 from helpers.controller.topology_texts import leaf_spine
 from helpers.logs import Line, checked, lines_in, of
+from softswitch.events import SwitchEvent
 from sumwire_controller import cli
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.model import Switch
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.logs.forms import VARIABLE
+from sumwire_protocol.events import Event
 
 JSON = ("--log-format", "json")
 
@@ -58,10 +60,10 @@ def test_a_switch_and_its_controllers(tmp_path: Path, capfd: pytest.CaptureFixtu
     options = ("--device-id", "1", "--engine", "python", "--insecure", "--grpc-server-addr", "127.0.0.1:0")
     more = ("--metrics", "0", "--impair", "drop=0.5,ports=2+1", "-L", "debug")
     with program("softswitch", "--no-p4", *options, *more, *JSON) as switch:
-        began = until(switch.stderr, Event.READY)
-        assert of(began, Event.METRICS_SERVED)[0]["at"].startswith("127.0.0.1:")
-        assert of(began, Event.ENGINE_CHOSEN)[0]["engine"] == "python"
-        conditions = of(began, Event.IMPAIRED)[0]["conditions"]
+        began = until(switch.stderr, ProgramEvent.READY)
+        assert of(began, ProgramEvent.METRICS_SERVED)[0]["at"].startswith("127.0.0.1:")
+        assert of(began, SwitchEvent.ENGINE_CHOSEN)[0]["engine"] == "python"
+        conditions = of(began, ProgramEvent.IMPAIRED)[0]["conditions"]
         assert (conditions["drop"], conditions["ports"]) == (0.5, [1, 2])
         assert {line["switch"] for line in began} == {"1"}
         address = f"127.0.0.1:{began[-1]['at'].removeprefix('port ')}"
@@ -82,7 +84,7 @@ def test_a_switch_and_its_controllers(tmp_path: Path, capfd: pytest.CaptureFixtu
         data["switch"]["device_id"] = 2
         (tmp_path / "wrong.yaml").write_text(text(data))
         status, wrong = run(capfd, "status", str(tmp_path / "wrong.yaml"))
-        assert (status, wrong[-1]["event"], wrong[-1]["level"]) == (1, Event.FAILED.word, "error")
+        assert (status, wrong[-1]["event"], wrong[-1]["level"]) == (1, ProgramEvent.FAILED.word, "error")
         with P4Switch(Switch("s1", address, 1), 5.0):
             _, taken = run(capfd, "apply", str(path), "--renew", job["name"], "--take-over")
         assert of(taken, Event.TAKEN_OVER)[0]["before"] < of(taken, Event.TAKEN_OVER)[0]["election_id"]
@@ -91,22 +93,22 @@ def test_a_switch_and_its_controllers(tmp_path: Path, capfd: pytest.CaptureFixtu
         switch.send_signal(signal.SIGTERM)
         _, rest = switch.communicate(timeout=60)
     told = lines_in(rest)
-    assert len(of(told, Event.PROGRAM_LOADED)) == 1
-    assert sum(line["updates"] for line in of(told, Event.ROWS_WRITTEN)) == sum(
+    assert len(of(told, SwitchEvent.PROGRAM_LOADED)) == 1
+    assert sum(line["updates"] for line in of(told, SwitchEvent.ROWS_WRITTEN)) == sum(
         line["rows"] for line in (*first, *taken) if line["event"] == Event.SWITCH_APPLIED.word
     )
-    joined = of(told, Event.CONTROLLER_JOINED)
+    joined = of(told, SwitchEvent.CONTROLLER_JOINED)
     assert joined[0]["role"] == "" and [line for line in joined if line["primary"]]
-    assert len(of(told, Event.CONTROLLER_LEFT)) == 3
-    assert {line["code"] for line in of(told, Event.CALL_REFUSED)} == {"NOT_FOUND"}
-    assert told[-1]["event"] == Event.STOPPED.word
+    assert len(of(told, SwitchEvent.CONTROLLER_LEFT)) == 3
+    assert {line["code"] for line in of(told, SwitchEvent.CALL_REFUSED)} == {"NOT_FOUND"}
+    assert told[-1]["event"] == ProgramEvent.STOPPED.word
 
 
 def test_what_a_switch_cannot_run(tmp_path: Path) -> None:
     with program("softswitch", str(tmp_path / "absent.json"), "--insecure", *JSON) as switch:
         _, errors = switch.communicate(timeout=60)
     (line,) = lines_in(errors)
-    assert (line["event"], switch.returncode) == (Event.FAILED.word, 1)
+    assert (line["event"], switch.returncode) == (ProgramEvent.FAILED.word, 1)
     assert "absent.json" in line["reason"]
 
 
@@ -137,5 +139,5 @@ def test_what_watch_sees(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert cli.main(["watch", str(tmp_path / "net.yaml")]) == 0
     *lines, last = lines_in(capsys.readouterr().out)
     assert [line["event"] for line in lines] == [event.word for event in kinds.values()]
-    assert last["event"] == Event.READY.word
+    assert last["event"] == ProgramEvent.READY.word
     assert {(line["switch"], line["reason"], line["after_s"]) for line in lines} == {("spine1", "x\ny", 0.25)}

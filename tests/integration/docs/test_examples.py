@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commonlib.logs import VARIABLE, Form
 from helpers.gloo.ranks import fork_context
 from helpers.logs import checked
 from helpers.paths import ROOT
-from sumwire_protocol.logs.forms import VARIABLE, Form
 
 EXAMPLES = ROOT / "examples"
 TIMEOUT_S = 110.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from softswitch.fuzz.samples import bmv2
+from fuzz.samples import bmv2
 
 pytestmark = pytest.mark.root
 

@@ -9,9 +9,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fuzz.samples import __main__ as samples
+from fuzz.samples.programs import COMPILER
 from helpers.softswitch.compile_programs import PROGRAMS
-from softswitch.fuzz.samples import __main__ as samples
-from softswitch.fuzz.samples.compiled import COMPILER
 
 PASSES = """
 packet 5 0100 0021 00 ee 00

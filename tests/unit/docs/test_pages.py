@@ -20,6 +20,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.wireshark import table as wireshark
 
 FOLDERS = (
+    "common",
     "protocol",
     "p4src",
     "controller",
@@ -101,7 +102,7 @@ def is_read_through(page: Path) -> bool:
 
 def sentences(page: Path, ends: re.Pattern[str] = _SENTENCES) -> list[str]:
     """Of running text and lists, without tables, blocks and headings."""
-    prose = _FENCED.sub("\n\n", page.read_text())
+    prose = _FENCED.sub("\n\n", re.sub(r"<!--.*?-->", "", page.read_text(), flags=re.DOTALL))
     found = []
     for paragraph in _PARAGRAPHS.split(prose):
         lines = [

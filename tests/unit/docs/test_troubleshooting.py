@@ -24,6 +24,7 @@ PAGE: Final = ROOT / "docs" / "troubleshooting.md"
 # that says more.
 FOLDERS: Final = (
     "host/sumwire", "controller/sumwire_controller", "native/nativelib", "switch/softswitch",
+    "common/commonlib",
     "protocol/sumwire_protocol",
 )  # fmt: skip
 # Families that a user meets. Other classes are caught before they reach him, or are the soft switch's answers to a
@@ -31,12 +32,13 @@ FOLDERS: Final = (
 FAMILIES: Final = {
     "SumwireError", "CodecError", "StageError", "WireError", "ControllerError", "NativeError",
     "UnsupportedProgramError", "PortError", "ImpairmentError", "BindError",
-    "PrivilegeError", "WatchError",
+    "PrivilegeError", "MetricsError",
 }  # fmt: skip
 HIDDEN: Final = {
     "BrokenTableError",
     "SpoiledError", "UnlikeError", "_StuckError", "DeadlinePassedError", "HaltedError", "_StoppedError", "CycleError",
-    "DeviceError", "P4RuntimeError", "FindingError", "TargetError", "OutsideError", "StfError", "PacketTestError",
+    "DeviceError", "P4RuntimeError", "FindingError", "TargetError", "UntrustedInputError", "StfError",
+    "PacketTestError",
     "NoBmv2Error", "_NotPlainError", "TreeError",
 }  # fmt: skip
 # Their texts name the value and the rule that it breaks, so one entry for all of a class is enough.

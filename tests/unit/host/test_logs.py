@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 import sumwire
+from commonlib.logs import VARIABLE
 from helpers.logs import lines_in
 from sumwire import logs
 from sumwire.errors import ConfigError
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.logs.forms import VARIABLE
+from sumwire_protocol.events import Event
 
 TOLD = Event.JOB_CLOSED(job=7, worker=2, name="digits", operations=3, reason=None)
 

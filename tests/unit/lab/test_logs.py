@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commonlib.events import ProgramEvent
+from commonlib.logs import VARIABLE, Form
 from helpers.logs import lines_in, lines_of
 from sumwire_lab import cli
-from sumwire_protocol.logs.events import Event
-from sumwire_protocol.logs.forms import VARIABLE, Form
+from sumwire_protocol.events import Event
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_all_that_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     assert cli.main(["--log-format", "json", "compare", str(tmp_path), str(tmp_path)]) == cli.EXIT_USAGE
     (failed,) = lines_of(caplog.records)
-    assert failed["event"] == Event.FAILED.word and str(tmp_path) in failed["reason"]
+    assert failed["event"] == ProgramEvent.FAILED.word and str(tmp_path) in failed["reason"]
     cli.say("h1 10.0.0.1\nh2")
     (said,) = lines_in(capsys.readouterr().out)
     assert (said["event"], said["message"]) == (Event.LAB_SAID.word, "h1 10.0.0.1\nh2")

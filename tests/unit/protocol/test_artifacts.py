@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 
 import pytest
+from commonlib.version import __version__
 from helpers.p4_tools import build, constants
 from helpers.paths import ROOT
 from sumwire_protocol import program
-from sumwire_protocol.version import __version__
 
 INCLUDE = ROOT / "p4src/include"
 MANIFEST = json.loads((ROOT / build.MANIFEST).read_text())

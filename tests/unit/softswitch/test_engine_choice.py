@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 
 import pytest
+from commonlib.events import ProgramEvent
 from helpers.logs import events_of
 from helpers.softswitch.compile_programs import PROGRAMS
 from nativelib import CompileError, NoCompilerError
@@ -22,7 +23,6 @@ from softswitch.program import ir
 from softswitch.program.load.program import load_program
 from softswitch.python.machine import PythonMachine
 from softswitch.switch import EngineChoice, SoftSwitch
-from sumwire_protocol.logs.events import Event
 
 ProgramText = Callable[[str], str]
 
@@ -68,7 +68,7 @@ def test_auto_is_python_without_a_compiler_and_says_so_once(
     assert isinstance(chosen.loaded, PythonMachine)
     (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert "Python engine" in warning.getMessage()
-    assert events_of([warning]) == [Event.KERNELS_MISSING]
+    assert events_of([warning]) == [ProgramEvent.KERNELS_MISSING]
     assert "/bin/false" in warning.getMessage()
 
 

@@ -15,6 +15,7 @@ from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact
 from softswitch.runtime.interface import PortCounters
 from softswitch.switch import SoftSwitch
 from sumwire_protocol import constants as p4
+from sumwire_protocol.metrics import switch_readings
 
 PORT = PortCounters(*range(1, 1 + len(fields(PortCounters))))
 PREFIX = "sumwire_switch_"
@@ -23,7 +24,7 @@ PREFIX = "sumwire_switch_"
 def told(switch: Any, interfaces: dict[int, str], **options: Any) -> dict[str, dict[tuple[str, ...], float]]:
     found: dict[str, dict[tuple[str, ...], float]] = {}
     runner: Any = SimpleNamespace(counters=dict.fromkeys(interfaces, PORT))
-    for reading in SwitchMetrics("s1", switch, runner, interfaces, **options)():
+    for reading in SwitchMetrics("s1", switch, runner, interfaces, programs=[switch_readings], **options)():
         rows = found.setdefault(reading.metric.name.removeprefix(PREFIX), {})
         assert reading.labels not in rows
         assert len(reading.labels) == len(reading.metric.labels)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from sumwire_protocol.outside import OutsideError, TooLongError, bounded_text
+from commonlib.untrusted import InputTooLongError, UntrustedInputError, bounded_text
 
 from softswitch.errors import MalformedProgramError, ProgramTooLargeError
 from softswitch.program.limits import FILE_BYTES, JSON_DEPTH
@@ -20,9 +20,9 @@ def read_program(path: Path) -> str:
     """The text of a program's file. Raises OSError, MalformedProgramError and ProgramTooLargeError."""
     try:
         return bounded_text(path, FILE_BYTES)
-    except TooLongError as error:
+    except InputTooLongError as error:
         raise _too_long(str(path)) from error
-    except OutsideError as error:
+    except UntrustedInputError as error:
         raise MalformedProgramError(f"the program is not JSON: it {error}; {_CURE}", str(path)) from error
 
 

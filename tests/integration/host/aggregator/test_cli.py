@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 import sumwire
 import torch
+from commonlib import logs
+from commonlib.events import ProgramEvent
 from golden import model
 from helpers.aggregator.served import every_op_mapping
 from helpers.aggregator.tree import tree_mapping
@@ -31,8 +33,7 @@ from sumwire.aggregator import cli, counters
 from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.state import Shared
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs import forms
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "native"))
 
@@ -114,7 +115,7 @@ def test_all_that_it_says_in_json(tmp_path: Path) -> None:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
     ):
         ready = checked(line_of(process.stdout).strip())
-        assert (ready["event"], ready["at"], ready["switch"]) == (Event.READY.word, address, address)
+        assert (ready["event"], ready["at"], ready["switch"]) == (ProgramEvent.READY.word, address, address)
         reduce_once(mapping)
         udp.bind((mapping["addresses"][1]["ip"], model.UDP_PORT))
         udp.sendto(stranger.encode(), (aggregator_of(mapping), model.UDP_PORT))
@@ -123,9 +124,9 @@ def test_all_that_it_says_in_json(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         out, errors = process.communicate(timeout=60)
     assert (refused["event"], refused["job"], refused["reason"]) == (Event.REFUSED.word, 999, "JOB")
-    assert (told["event"], process.returncode, errors) == (Event.COUNTED.word, 0, "")
+    assert (told["event"], process.returncode, errors) == (ProgramEvent.COUNTED.word, 0, "")
     last = lines_in(out)[-1]
-    assert last["event"] == Event.COUNTED.word
+    assert last["event"] == ProgramEvent.COUNTED.word
     assert last["counters"]["rejected"] == {"JOB": 1}
     assert last["counters"]["verdicts"]["FIRST"] == last["counters"]["verdicts"]["LAST"] >= 20
 
@@ -225,7 +226,7 @@ def test_bad_files_are_errors_in_one_line(tmp_path: Path, capsys: pytest.Capture
     bad.write_text("{")
     assert "must be JSON" in refused(capsys, [str(bad)])
     (line,) = lines_in(refused(capsys, [str(bad), "--log-format", "json"]))
-    assert (line["event"], line["level"]) == (Event.FAILED.word, "error")
+    assert (line["event"], line["level"]) == (ProgramEvent.FAILED.word, "error")
 
 
 def test_a_taken_port_is_an_error_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -370,7 +371,7 @@ def test_each_of_a_tree_is_told_which_one_it_is(tmp_path: Path, capsys: pytest.C
 def test_questions_alone_are_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """Aggregators of a tree ask each other every second, also while no worker is there."""
     shared = Shared(lanes_of(configs(every_op_mapping())[:1]))
-    reporter = counters.Reporter(shared, forms.Voice(forms.Form.TEXT, "test"))
+    reporter = counters.Reporter(shared, logs.Voice(logs.Form.TEXT, "test"))
     shared.counters[0, [p4.VERDICT_INFORM, p4.VERDICT_KNOWN]] += np.uint64(1)
     reporter.tell()
     assert capsys.readouterr().out == ""

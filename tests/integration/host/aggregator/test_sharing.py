@@ -26,7 +26,7 @@ from sumwire.aggregator.server import Server
 from sumwire.aggregator.sharing import HandOver, HandOverReceiver
 from sumwire.aggregator.sockets import UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, Shared, State
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 SLOTS = 512
 BLOCK = 64

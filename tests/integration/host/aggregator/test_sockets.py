@@ -14,13 +14,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from commonlib.events import ProgramEvent
 from helpers.logs import events_of
 from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal, Replies
 from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.sockets import CONTROL, Sender, UdpReceiver
 from sumwire.aggregator.state import packed_address
 from sumwire.wire.messages import UDP_SEGMENT
-from sumwire_protocol.logs.events import Event
 
 FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
 PLACES = 5
@@ -243,7 +243,7 @@ def test_a_kernel_that_does_not_cut_gets_one_reply_a_message(
         assert got(receivers) == wanted(replies)
     [said] = caplog.messages
     assert "one by one" in said and "ethtool" in said
-    assert events_of(caplog.records) == [Event.TRAINS_MISSING]
+    assert events_of(caplog.records) == [ProgramEvent.TRAINS_MISSING]
     assert not sender.sends_trains
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import sumwire
 import torch
+from commonlib.events import ProgramEvent
 from helpers.aggregator.served import every_op_mapping, serving
 from helpers.logs import lines_of, of
 from helpers.transport.udp_bridge import configs, run_workers
 from helpers.transport.veth import Wire, veth
 from sumwire.transport.stats import JobStats
 from sumwire.wire import batch
-from sumwire_protocol.logs.events import Event
 from torch import Tensor
 
 WORKERS = 3
@@ -105,5 +105,5 @@ def test_going_one_by_one_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog: 
         assert job.stats.without_trains == 1
     [said] = [text for text in caplog.messages if "one by one" in text]
     assert "sends" in said and "ethtool" in said
-    [line] = of(lines_of(caplog.records), Event.TRAINS_MISSING)
+    [line] = of(lines_of(caplog.records), ProgramEvent.TRAINS_MISSING)
     assert (line["job"], line["worker"]) == (mapping["job"], 0)

@@ -15,7 +15,7 @@ from helpers.logs import of
 from helpers.transport.udp_bridge import addresses, job_mapping
 from sumwire.start.job_request import JobRequest, job_file_for
 from sumwire.start.service import serving
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 RANKS = 2
 SHAPE = (64, 80)

@@ -23,7 +23,7 @@ from sumwire.transport.options import Delivery
 from sumwire.wire.packets import HEADER_BYTES
 from sumwire_lab.experiments.secure_aggregation import CHI_SQUARE_MOST, noise_of, payload_of, values_of
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 pytest.importorskip("cryptography")
 

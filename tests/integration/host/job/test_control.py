@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commonlib.events import ProgramEvent
 from golden import model
 from helpers.gloo import control_cases
 from helpers.gloo.ranks import Ranks
@@ -18,7 +19,7 @@ from helpers.logs import of
 from helpers.transport.outage import Outage
 from helpers.transport.udp_bridge import SILENCE_S, Bridge, golden_switch, job_mapping
 from helpers.waiting import until
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 RANKS = 3
 
@@ -60,7 +61,7 @@ def test_fall_back_and_return(ranks: Ranks) -> None:
     for worker, outcome in enumerate(outcomes):
         lines = outcome["lines"]
         assert {(line["job"], line["worker"]) for line in lines} == {(mapping["job"], worker)}
-        told = [line["event"] for line in lines if line["event"] != Event.THREAD_FAILED.word]
+        told = [line["event"] for line in lines if line["event"] != ProgramEvent.THREAD_FAILED.word]
         assert told == [
             event.word
             for event in (
@@ -73,7 +74,7 @@ def test_fall_back_and_return(ranks: Ranks) -> None:
         (closed,) = of(lines, Event.JOB_CLOSED)
         assert (closed["operations"], closed["reason"]) == (len(outcome["results"]), None)
         # The test's callback raises at each change.
-        assert ["RuntimeError" in line["traceback"] for line in of(lines, Event.THREAD_FAILED)] == [True, True]
+        assert ["RuntimeError" in line["traceback"] for line in of(lines, ProgramEvent.THREAD_FAILED)] == [True, True]
 
 
 def test_a_switch_that_comes_back_with_another_job_is_told_once(ranks: Ranks) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import sumwire
 import torch
+from commonlib.events import ProgramEvent
 from helpers.logs import checked, lines_in
 from helpers.paths import ROOT
 from helpers.start.servers import servers
@@ -28,7 +29,7 @@ from sumwire import cli
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
 from sumwire.start.service import Service
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "native"))
 
@@ -91,11 +92,11 @@ def test_all_that_it_says_in_json() -> None:
     """Its own lines, and those of its aggregator."""
     aggregator, options = options_of(2)
     with started(*options, "--log-format", "json") as process:
-        lines = [checked(line.strip()) for line in until(process, Event.READY.word)]
+        lines = [checked(line.strip()) for line in until(process, ProgramEvent.READY.word)]
         Service(aggregator).job_within(60, print)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
-    assert [line["event"] for line in lines] == [Event.SERVICE_SAID.word] * 3 + [Event.READY.word]
+    assert [line["event"] for line in lines] == [Event.SERVICE_SAID.word] * 3 + [ProgramEvent.READY.word]
     assert lines_in(out)[0]["message"].endswith(" has asked for the job")
 
 

@@ -19,15 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commonlib.metrics import MetricsEndpoint, Reading
+from commonlib.metrics_server import Exposition
 from helpers.docs import pages
 from sumwire.cli import main
 from sumwire.errors import ConfigError, UsageError
 from sumwire.top import command
 from sumwire.top.scrape import endpoints
-from sumwire_protocol.watch import metrics
-from sumwire_protocol.watch.metrics import Reading
-from sumwire_protocol.watch.place import Place
-from sumwire_protocol.watch.serving import Exposition
+from sumwire_protocol import metrics
 
 HOST = ("7", "2")
 BRIEF = {"format": 3, "name": "m", "job": 1, "aggregator": "10.0.0.9", "hosts": ["10.0.0.1", "10.0.0.2"]}
@@ -41,9 +40,9 @@ def readings() -> Iterator[Reading]:
 
 @pytest.fixture
 def served() -> Iterator[str]:
-    with Exposition(Place()) as exposition:
+    with Exposition(MetricsEndpoint()) as exposition:
         exposition.add(readings)
-        yield str(exposition.place)
+        yield str(exposition.endpoint)
 
 
 def test_once_as_json(served: str, capsys: pytest.CaptureFixture[str]) -> None:

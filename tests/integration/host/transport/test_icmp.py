@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from commonlib.events import ProgramEvent
 from golden import model
 from helpers.aggregator.served import every_op_mapping, serving
 from helpers.logs import lines_of, of
@@ -20,7 +21,6 @@ from sumwire import Job
 from sumwire.transport.link import Link
 from sumwire.transport.stats import JobStats
 from sumwire.wire.messages import send_despite_icmp
-from sumwire_protocol.logs.events import Event
 
 UDP = 17
 # Type and code: no host, no protocol, no port, too narrow, an isolated host, filtered, a broken header.
@@ -66,7 +66,7 @@ def test_made_up_errors_end_no_run_and_no_train(kind: int, code: int, caplog: py
         for means, without_trains in run_workers(work, 2):
             assert means == pytest.approx([1.0] * OPERATIONS, abs=0.1)
             assert without_trains == 0
-    assert not of(lines_of(caplog.records), Event.TRAINS_MISSING), "the aggregator's"
+    assert not of(lines_of(caplog.records), ProgramEvent.TRAINS_MISSING), "the aggregator's"
 
 
 @pytest.mark.root

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.root
 
 PROGRAM = """
 import sys
-from sumwire_protocol.watch import metrics
-from sumwire_protocol.watch.metrics import Reading
-from sumwire_protocol.watch.place import place_of
-from sumwire_protocol.watch.serving import Exposition
-with Exposition(place_of()) as exposition:
+from sumwire_protocol import metrics
+from commonlib.metrics import Reading
+from commonlib.metrics import endpoint_of
+from commonlib.metrics_server import Exposition
+with Exposition(endpoint_of()) as exposition:
     exposition.add(lambda: [Reading(metrics.PROBES, ("7", "0"), 5)])
     print("ready", flush=True)
     sys.stdin.read()

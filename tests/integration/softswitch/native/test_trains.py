@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
+from commonlib.events import ProgramEvent
 from helpers.logs import events_of
 from helpers.softswitch.faults import FaultyLibrary
 from helpers.softswitch.reflector import ReflectingSwitch, Reflector
@@ -23,6 +24,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Raw
+from softswitch.events import SwitchEvent
 from softswitch.native import ports as native_ports
 from softswitch.native.ports import NativePortRunner
 from softswitch.native.program_lock import ProgramLock
@@ -30,7 +32,6 @@ from softswitch.runtime import trains as train_rules
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
 from softswitch.runtime.interface import PortCounters
 from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
-from sumwire_protocol.logs.events import Event
 
 pytestmark = [pytest.mark.root, pytest.mark.cc]
 
@@ -260,7 +261,7 @@ def test_what_cannot_be_cut_is_counted_and_told_once(wires: dict[int, str], capl
         until(lambda: len(caplog.records) == 1)
     assert f"port 1 on {wires[1]}" in told_once(caplog)
     assert "ethtool -K IFACE tx off" in told_once(caplog)
-    assert events_of(caplog.records) == [Event.FRAMES_DROPPED]
+    assert events_of(caplog.records) == [SwitchEvent.FRAMES_DROPPED]
 
 
 # -- without trains ----------------------------------------------------------
@@ -309,7 +310,7 @@ def test_an_interface_that_takes_no_trains(
         until(lambda: len(caplog.records) == 1)
         assert made.counted(2, "tx_frames", "tx_refused", "tx_dropped") == (16, 0, 0)
     assert f"port 2 on {wires[2]}: the interface takes no trains" in told_once(caplog)
-    assert events_of(caplog.records) == [Event.TRAINS_MISSING]
+    assert events_of(caplog.records) == [ProgramEvent.TRAINS_MISSING]
 
 
 # -- impairments -------------------------------------------------------------

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fuzz.p4runtime.__main__ import main
+from fuzz.p4runtime.episode import Episode, Tally
+from fuzz.p4runtime.model import schema_of
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, PROGRAMS, Program
 from softswitch.device import Device
-from softswitch.fuzz.p4runtime.__main__ import main
-from softswitch.fuzz.p4runtime.episode import Episode, Tally
-from softswitch.fuzz.p4runtime.schema import schema_of
 from softswitch.p4runtime.arbitration import Arbiter
 from softswitch.p4runtime.server import serve
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
@@ -113,7 +113,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_finding_prints_the_command_that_repeats_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("softswitch.fuzz.p4runtime.judge.INVALID", 99)
+    monkeypatch.setattr("fuzz.p4runtime.oracle.INVALID", 99)
     assert main([*FILES, "--writes", "20", "--seed", "5", "--engine", "python"]) == 1
     error = capsys.readouterr().err
-    assert f"fuzz: repeat it: python -m softswitch.fuzz.p4runtime {' '.join(FILES)} --seed 5 --only 0" in error
+    assert f"fuzz: repeat it: python -m fuzz.p4runtime {' '.join(FILES)} --seed 5 --only 0" in error

@@ -15,12 +15,12 @@ from helpers.p4runtime.fake_device import FakeDevice
 from helpers.p4runtime.messages import FRAME, TO_CPU, packet, packet_out
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.errors import DeviceError
+from softswitch.events import SwitchEvent
 from softswitch.p4runtime import packetio
 from softswitch.p4runtime.channel import PACKET_IN_QUEUE
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.p4info import Value
 from softswitch.p4runtime.server import Server, serve
-from sumwire_protocol.logs.events import Event
 
 Connect = Callable[[], Controller]
 PORT_AND_TAG = (Value(1, "egress_port", 9), Value(2, "tag", 7))
@@ -101,7 +101,7 @@ def test_a_frame_without_its_packet_in_header_is_dropped(
     controller.set_pipeline(program.config())
     assert fake._on_cpu_frame is not None
     fake._on_cpu_frame(b"\x00")
-    (dropped,) = of(lines_of(caplog.records), Event.MESSAGE_DROPPED)
+    (dropped,) = of(lines_of(caplog.records), SwitchEvent.MESSAGE_DROPPED)
     assert (dropped["kind"], dropped["level"]) == ("packet-in", "warning")
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz.p4runtime import target
 from google.rpc import code_pb2
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program, delete, insert, modify
 from helpers.p4runtime.messages import packet, update
 from p4.v1 import p4runtime_pb2 as p4rt
-from softswitch.fuzz.p4runtime import target
 from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
 

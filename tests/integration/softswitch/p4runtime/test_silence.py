@@ -13,14 +13,13 @@ from pathlib import Path
 
 import grpc
 import pytest
+from fuzz.p4runtime.__main__ import Campaign
+from fuzz.p4runtime.load_test import BEGINNINGS, CROWD_SIZES, run_load_test, silent_connections
 from helpers.certificates import authority
 from helpers.p4runtime.client import DEVICE_ID, PROGRAMS, TIMEOUT_SECONDS
 from helpers.p4runtime.fake_device import FakeDevice
 from p4.v1 import p4runtime_pb2 as p4rt
 from p4.v1 import p4runtime_pb2_grpc
-from softswitch.fuzz.p4runtime.campaign import Campaign
-from softswitch.fuzz.p4runtime.crowd import BEGINNINGS, silent_connections
-from softswitch.fuzz.p4runtime.siege import CROWD_SIZES, besiege
 from softswitch.p4runtime import server as module
 from softswitch.p4runtime.doors import Tls, allow_connections
 from softswitch.p4runtime.server import serve
@@ -119,11 +118,11 @@ def test_files_for_all_connections() -> None:
 
 
 @pytest.mark.long
-def test_a_siege(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """The short form: fewer callers. `make fuzz-p4runtime` has as many as there may be."""
     for kind in CROWD_SIZES:
         monkeypatch.setitem(CROWD_SIZES, kind, 20)
     campaign = Campaign(PROGRAMS / "tables.p4info.txtpb", PROGRAMS / "tables.json", 1, "soft")
-    result = besiege(campaign.config, "python")
+    result = run_load_test(campaign.config, "python")
     assert set(result["answers_s"]) == {"nothing", *(f"20 {kind}" for kind in CROWD_SIZES)}
     assert result["grown_mib"] < 100

@@ -23,7 +23,7 @@ from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.refusals import _LINES, GAP_S, RefusalLog
 from sumwire.aggregator.state import Senders, State, packed_address, unpacked_address
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
 STRANGER = bytes([10, 9, 9, 9])

@@ -18,7 +18,7 @@ from sumwire.aggregator.upward import FIRST_ASK_S, Upward
 from sumwire.config import parse_job
 from sumwire.wire.packets import HEADER_BYTES, Header, pack, unpack
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 MAPPING = tree_mapping((1, 1), (0,))
 LEAF = MAPPING["tree"][0]["aggregator"]

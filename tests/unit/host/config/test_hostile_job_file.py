@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commonlib.untrusted import json_of
 from helpers.transport.udp_bridge import job_mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.errors import ConfigError
 from sumwire.job.tuning import BrokenTableError, TuningTable
-from sumwire_protocol.outside import json_of
 
 GOOD = json.dumps({**job_mapping(3, 64), "lanes": [{"job": 7, "slots": 64}], "paths": 1, "workers_min": 3})
 SHORT = {"format": 3, "name": "a", "job": 7, "aggregator": "10.0.0.9", "hosts": ["10.0.0.1", "10.0.0.2"]}

@@ -9,7 +9,7 @@ from helpers.logs import lines_of
 from sumwire.errors import ClosedError
 from sumwire.job.control import Control
 from sumwire.job.session import AloneTimeouts, GroupTimeouts
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 
 class FakeControl:

@@ -26,7 +26,7 @@ from sumwire.transport import udp
 from sumwire.transport.buffers import Results
 from sumwire.transport.switch_answers import SwitchState
 from sumwire_protocol import constants as p4
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 
 def leaves(workers: int, **fields: Any) -> list[JobConfig]:

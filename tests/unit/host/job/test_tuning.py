@@ -30,7 +30,7 @@ from sumwire.job.tuning import (
     save_table,
     tuning_path,
 )
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from torch import Tensor
 
 TABLE = TuningTable({"thc": (Sample(1000, 2e-3, 1e-3), Sample(10_000, 2e-3, 3e-3), Sample(100_000, 9e-3, 1e-3))})

@@ -20,7 +20,7 @@ from sumwire.errors import UsageError
 from sumwire.start import attach, script
 from sumwire.start.attach import Attachment, reason_for_nothing
 from sumwire.training.ddp import check_ranks
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.distributed import GradBucket  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from sumwire.start.errors import NotReadyError, PlaceError, ServiceError
 from sumwire.start.rank_placement import Source, plan
 from sumwire.start.service import Service
 from sumwire.start.supervisor import Say
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 
 CONFIG = configs(job_mapping(2, 64))[1]
 

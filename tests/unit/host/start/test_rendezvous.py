@@ -14,7 +14,7 @@ from helpers.logs import events_of
 from sumwire.start import rendezvous
 from sumwire.start.errors import PlaceError
 from sumwire.start.rendezvous import Rendezvous, fresh
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from torch.distributed import HashStore
 
 SOON = timedelta(seconds=0.05)

@@ -18,7 +18,7 @@ from sumwire.errors import NonFiniteError, UsageError
 from sumwire.training.global_step import MULTIPLE
 from sumwire.training.optim import Marsit
 from sumwire.training.reductions import Collective, Threads
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from torch import Tensor, nn
 
 STEPS = 25

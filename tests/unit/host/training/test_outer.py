@@ -23,7 +23,7 @@ from sumwire.training.hierarchical import NodeJob
 from sumwire.training.optim import GradientSync, Marsit
 from sumwire.training.outer import Outer, broadcast_state
 from sumwire.training.reductions import Collective
-from sumwire_protocol.logs.events import Event
+from sumwire_protocol.events import Event
 from torch import Tensor, nn
 
 EVERY = 4

@@ -7,10 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fuzz.p4runtime import inserts
+from fuzz.p4runtime.target import Target, TargetError
 from helpers.paths import ROOT
-from softswitch.fuzz.p4runtime.target import Target, TargetError
-from sumwire_lab.errors import LabError
-from sumwire_lab.experiments import p4runtime_clients
 
 
 def test_a_switch_that_does_not_start_fails_its_row_and_not_the_run(
@@ -19,7 +18,7 @@ def test_a_switch_that_does_not_start_fails_its_row_and_not_the_run(
     def never(folder: Path) -> Target:
         raise TargetError("the switch does not answer")
 
-    monkeypatch.setattr(p4runtime_clients, "_SWITCHES", {"bmv2": never})
+    monkeypatch.setattr(inserts, "_SWITCHES", {"bmv2": never})
     p4info = ROOT / "tests/helpers/p4runtime/programs/tables.p4info.txtpb"
-    with pytest.raises(LabError, match="bmv2: the switch does not answer"):
-        p4runtime_clients.insert_seconds(p4info, 1, lambda _: None)
+    with pytest.raises(inserts.InsertError, match="bmv2: the switch does not answer"):
+        inserts.by_turns(p4info, 1, 1)

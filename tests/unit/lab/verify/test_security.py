@@ -61,12 +61,12 @@ def test_rows_of_the_schedules() -> None:
     assert [check.holds for check in security.schedule_checks(record | {"seconds": 10.1}, 300)] == [True, True, False]
 
 
-def test_rows_of_a_siege() -> None:
+def test_rows_of_a_load_test() -> None:
     record = {"answers_s": {"nothing": 9.0, "1000 silent": 1.0}, "grown_mib": 50.0}
-    assert [check.holds for check in security.siege_checks(record)] == [True, True]
+    assert [check.holds for check in security.load_test_checks(record)] == [True, True]
     worse = {"answers_s": {"1000 silent": 1.1}, "grown_mib": 50.1}
-    assert [check.holds for check in security.siege_checks(worse)] == [False, False]
-    assert [check.holds for check in security.siege_checks(None)] == [False, False]
+    assert [check.holds for check in security.load_test_checks(worse)] == [False, False]
+    assert [check.holds for check in security.load_test_checks(None)] == [False, False]
     assert security.fuzzed_check(9, {"finding": None, "updates": 9}).holds
     assert (
         security.fuzzed_check(9, {"finding": "a lie"}).holds,
@@ -99,8 +99,8 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     def module(words: Sequence[str]) -> Ended:
         ran.append(words[0])
-        if "--siege" in words:
-            record = {"finding": None, "siege": {"answers_s": {"1000 silent": 0.1}, "grown_mib": 1.0}}
+        if "--load-test" in words:
+            record = {"finding": None, "load_test": {"answers_s": {"1000 silent": 0.1}, "grown_mib": 1.0}}
             Path(words[-1]).write_text(json.dumps(record))
         if "--mutation" in words:
             return Ended(1, "found")
@@ -128,5 +128,5 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     checks = verify("trust", tmp_path, lambda _: None, QUICK)
     assert all(check.holds for check in checks)
     assert len([check for check in checks if check.check.startswith("attack ")]) == 10
-    assert {"softswitch.fuzz.programs", "softswitch.fuzz.p4runtime", "simulate", "sumwire_lab"} <= set(ran)
+    assert {"fuzz.programs", "fuzz.p4runtime", "simulate", "sumwire_lab"} <= set(ran)
     assert json.loads((tmp_path / "verify-trust.json").read_text())

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 
 import pytest
+from fuzz.coverage import main
 from helpers.paths import ROOT
-from softswitch.fuzz.coverage import main
 from softswitch.native.emit import emit_c
 from softswitch.native.machine import NativeMachine
 from softswitch.program.load.program import load_program

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from helpers.logs import events_of
 from softswitch.errors import TableFullError
+from softswitch.events import SwitchEvent
 from softswitch.native import machine as native_machine
 from softswitch.native.emit import CProgram
 from softswitch.native.emit_context import Message, MessageValue
@@ -23,7 +24,6 @@ from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.switch import SoftSwitch
-from sumwire_protocol.logs.events import Event
 
 pytestmark = pytest.mark.cc
 
@@ -389,7 +389,7 @@ def test_log_messages(machine: NativeMachine, caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.INFO, "softswitch.program"):
         machine.process(106, values)
     assert caplog.messages == [f"-56 and {wide}"]
-    assert events_of(caplog.records) == [Event.PROGRAM_SAID]
+    assert events_of(caplog.records) == [SwitchEvent.PROGRAM_SAID]
 
 
 def test_timestamps_have_48_bits(machine: NativeMachine) -> None:

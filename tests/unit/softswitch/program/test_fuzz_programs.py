@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fuzz import programs
+from fuzz.mutations import mutated
+from fuzz.programs import FindingError, ProgramFuzzer
 from softswitch.errors import UnsupportedProgramError
-from softswitch.fuzz import programs
-from softswitch.fuzz.mutations import mutated
-from softswitch.fuzz.programs import FindingError, ProgramFuzzer
 
 MUTATIONS = 200
 NAMES = ("checksum", "corner", "cpu", "multicast", "parse", "tables", "wide")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz.mutations import ATTACKS, MARKER, escapes_in_c, escapes_in_python, renamed
 from helpers.paths import ROOT
 from nativelib.errors import CompileError
 from softswitch.errors import (
@@ -20,8 +21,6 @@ from softswitch.errors import (
     ProgramTooLargeError,
     UnsupportedProgramError,
 )
-from softswitch.fuzz.escapes import escapes_in_c, escapes_in_python
-from softswitch.fuzz.mutations import ATTACKS, MARKER, renamed
 from softswitch.native.emit import emit_c
 from softswitch.native.machine import NativeMachine
 from softswitch.native.runtime_library import runtime

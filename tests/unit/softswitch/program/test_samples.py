@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from softswitch.fuzz.samples.runner import PacketTestError, StfRunner
-from softswitch.fuzz.samples.stf import Add, Call, Command, Expect, Send, SetDefault, StfError, parse
+from fuzz.samples.stf import Add, Call, Command, Expect, PacketTestError, Send, SetDefault, StfError, StfRunner, parse
 from softswitch.runtime.entries import Exact, Lpm, Replica
 from softswitch.switch import SoftSwitch
 

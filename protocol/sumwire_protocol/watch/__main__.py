@@ -1,9 +1,0 @@
-# SPDX-FileCopyrightText: 2026 The Sumwire authors
-# SPDX-License-Identifier: Apache-2.0
-"""`python -m sumwire_protocol.watch` writes the table of metrics in docs/watch.md to standard output."""
-
-import sys
-
-from sumwire_protocol.watch.metrics import as_markdown
-
-sys.stdout.writelines(f"{line}\n" for line in as_markdown())
