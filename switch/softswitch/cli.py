@@ -213,8 +213,7 @@ def _becoming(user: str | None) -> Callable[[], object]:
 
 def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[], object]) -> int:
     try:
-        from softswitch.p4runtime.doors import Tls, allow_connections
-        from softswitch.p4runtime.server import serve
+        from softswitch.p4runtime.server import Tls, allow_connections, serve
     except ImportError as error:
         told = ProgramEvent.FAILED(reason=str(error))
         _log.error("P4Runtime needs the packages p4runtime and grpcio: %s", error, extra=told)

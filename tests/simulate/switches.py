@@ -38,7 +38,7 @@ def _pipeline() -> Pipeline:
     config.p4info.CopyFrom(program().p4info)
     config.p4_device_config = program().device_config
     config.cookie.cookie = program().cookie
-    return pipeline.parse(config)[0]
+    return pipeline.parse_pipeline(config)[0]
 
 
 class Switch:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""P4Runtime match fields and actions to and from the device's keys and calls.
+"""Table entries to messages and back: values as bytestrings, matches, priorities, actions.
 
-Specification: "Match Format", "Action Specification".
+Specification: "Bytestrings", "Match Format", "Action Specification".
 """
 
 from __future__ import annotations
@@ -12,10 +12,29 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
-from softswitch.p4runtime import values
 from softswitch.p4runtime.errors import InternalError, InvalidArgumentError, PermissionDeniedError
 from softswitch.p4runtime.p4info import Action, KeyField, MatchKind, P4Info, Scope, Table
 from softswitch.runtime.entries import ActionCall, Exact, KeyMatch, Lpm, Range, Ternary
+
+
+def decode_value(data: bytes, width: int, what: str) -> int:
+    """The unsigned integer in big-endian ``data``; leading zero bytes are accepted.
+
+    ``what`` names the field for the error text. Raises InvalidArgumentError for an empty string and for
+    a value that does not fit ``width`` bits.
+    """
+    if not data:
+        raise InvalidArgumentError(f"{what}: the value is empty, bit<{width}> needs at least one byte")
+    value = int.from_bytes(data, "big")
+    if value.bit_length() > width:
+        raise InvalidArgumentError(f"{what}: value {value:#x} does not fit bit<{width}>")
+    return value
+
+
+def encode_value(value: int) -> bytes:
+    """The canonical form: the shortest big-endian string, one zero byte for 0."""
+    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
+
 
 _OMIT = 'a "don\'t care" match must be left out'
 
@@ -64,15 +83,15 @@ def _dont_care(field: KeyField) -> KeyMatch:
 
 
 def _decode_exact(match: Any, width: int, what: str) -> KeyMatch:
-    return Exact(values.decode(match.value, width, what))
+    return Exact(decode_value(match.value, width, what))
 
 
 def _decode_optional(match: Any, width: int, what: str) -> KeyMatch:
-    return Ternary(values.decode(match.value, width, what), _ones(width))
+    return Ternary(decode_value(match.value, width, what), _ones(width))
 
 
 def _decode_lpm(match: Any, width: int, what: str) -> KeyMatch:
-    value = values.decode(match.value, width, what)
+    value = decode_value(match.value, width, what)
     length = match.prefix_len
     if length == 0:
         raise InvalidArgumentError(f"{what}: prefix length 0; {_OMIT}")
@@ -84,8 +103,8 @@ def _decode_lpm(match: Any, width: int, what: str) -> KeyMatch:
 
 
 def _decode_ternary(match: Any, width: int, what: str) -> KeyMatch:
-    value = values.decode(match.value, width, what)
-    mask = values.decode(match.mask, width, f"{what}, mask")
+    value = decode_value(match.value, width, what)
+    mask = decode_value(match.mask, width, f"{what}, mask")
     if mask == 0:
         raise InvalidArgumentError(f"{what}: mask 0; {_OMIT}")
     if value & ~mask:
@@ -94,8 +113,8 @@ def _decode_ternary(match: Any, width: int, what: str) -> KeyMatch:
 
 
 def _decode_range(match: Any, width: int, what: str) -> KeyMatch:
-    low = values.decode(match.low, width, f"{what}, low")
-    high = values.decode(match.high, width, f"{what}, high")
+    low = decode_value(match.low, width, f"{what}, low")
+    high = decode_value(match.high, width, f"{what}, high")
     if low > high:
         raise InvalidArgumentError(f"{what}: low {low:#x} is above high {high:#x}")
     if low == 0 and high == _ones(width):
@@ -127,18 +146,18 @@ def _encode_match(field: KeyField, match: KeyMatch) -> Any:
     message = p4runtime_pb2.FieldMatch(field_id=field.id)
     match match:
         case Exact(value):
-            message.exact.value = values.encode(value)
+            message.exact.value = encode_value(value)
         case Lpm(value, prefix_len):
-            message.lpm.value = values.encode(value)
+            message.lpm.value = encode_value(value)
             message.lpm.prefix_len = prefix_len
         case Ternary(value, _) if field.kind is MatchKind.OPTIONAL:
-            message.optional.value = values.encode(value)
+            message.optional.value = encode_value(value)
         case Ternary(value, mask):
-            message.ternary.value = values.encode(value)
-            message.ternary.mask = values.encode(mask)
+            message.ternary.value = encode_value(value)
+            message.ternary.mask = encode_value(mask)
         case Range(low, high):
-            message.range.low = values.encode(low)
-            message.range.high = values.encode(high)
+            message.range.low = encode_value(low)
+            message.range.high = encode_value(high)
     return message
 
 
@@ -176,7 +195,7 @@ def decode_call(info: P4Info, table: Table, call: Any, *, is_default: bool) -> A
             raise InvalidArgumentError(f"action {action.name!r} has no parameter id {min(unknown)}")
         missing = [param.name for param in action.params if param.id not in given]
         raise InvalidArgumentError(f"action {action.name!r}: parameter {missing[0]!r} is missing")
-    args = [values.decode(given[number], param.width, what) for number, (param, what) in named.items()]
+    args = [decode_value(given[number], param.width, what) for number, (param, what) in named.items()]
     return ActionCall(action.name, tuple(args))
 
 
@@ -197,5 +216,5 @@ def encode_action(info: P4Info, call: ActionCall) -> Any:
     message = p4runtime_pb2.TableAction()
     message.action.action_id = action.id
     for param, value in zip(action.params, call.args, strict=True):
-        message.action.params.add(param_id=param.id, value=values.encode(value))
+        message.action.params.add(param_id=param.id, value=encode_value(value))
     return message

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The committed forwarding pipeline: its config, the index of its P4Info, and what only the server keeps.
+"""The forwarding pipeline: a P4Info and a program that fit each other, and what is kept for controllers.
 
-Metadata that a controller attaches to entries and groups is opaque to the switch, so the device never sees it.
 Specification: "P4 Forwarding-Pipeline Configuration".
 """
 
@@ -19,9 +18,7 @@ from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.errors import InvalidArgumentError, ResourceExhaustedError
 from softswitch.p4runtime.fit import fitted
 from softswitch.p4runtime.idle import IdleTimeouts
-from softswitch.p4runtime.meters import Configs
 from softswitch.p4runtime.profiles import EntryKey, Profiles
-from softswitch.p4runtime.value_sets import Members
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
 
@@ -66,9 +63,9 @@ class Notes:
     defaults: dict[str, EntryNote] = field(default_factory=dict)
     groups: dict[int, GroupNote] = field(default_factory=dict)
     sessions: dict[int, SessionNote] = field(default_factory=dict)
-    meters: Configs = field(default_factory=dict)
+    meters: MeterConfigs = field(default_factory=dict)
     direct_meters: dict[EntryKey, Any] = field(default_factory=dict)
-    value_sets: Members = field(default_factory=dict)
+    value_sets: ValueSetMembers = field(default_factory=dict)
     profiles: Profiles = field(default_factory=Profiles)
 
 
@@ -84,7 +81,7 @@ class Pipeline:
     idle: IdleTimeouts | None = None
 
 
-def parse(config: Any) -> tuple[Pipeline, ir.Program]:
+def parse_pipeline(config: Any) -> tuple[Pipeline, ir.Program]:
     """The pipeline of a ``ForwardingPipelineConfig`` and its program, not yet given to the device.
 
     Raises InvalidArgumentError where a part is missing or malformed, where the program is outside of what the switch
@@ -108,7 +105,7 @@ def parse(config: Any) -> tuple[Pipeline, ir.Program]:
     return Pipeline(info, kept), fitted(program, info)
 
 
-def select(config: Any, response_type: int) -> Any:
+def select_config(config: Any, response_type: int) -> Any:
     """The fields of ``config`` that a GetForwardingPipelineConfigRequest of this type asks for."""
     types = p4runtime_pb2.GetForwardingPipelineConfigRequest
     if response_type not in types.ResponseType.values():

@@ -1,16 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Read in progress: its requests as generators of entities, taken a piece at a time.
-
-Specification: "Read RPC", "Wildcard Reads". The rows of a table, and the groups, are those of the moment when the read
-began; each cell of a counter is that of the moment when it is read. Nothing is locked between two pieces.
-"""
+"""Reads: entities of a request, and the answer to it from one state of the switch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import Any
 
@@ -18,8 +14,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError, NotFoundError
-from softswitch.p4runtime import absent, counters, groups, meters, sessions, tables, value_sets
-from softswitch.p4runtime.access import FULL, Access, entity_id
+from softswitch.p4runtime import externs, replication, tables
 from softswitch.p4runtime.entries import decode_key, encode_action, encode_key
 from softswitch.p4runtime.errors import (
     AbortedError,
@@ -30,11 +25,67 @@ from softswitch.p4runtime.errors import (
     UnimplementedError,
     from_device,
 )
-from softswitch.p4runtime.p4info import Table
+from softswitch.p4runtime.p4info import P4Info, Table
 from softswitch.p4runtime.pipeline import EntryNote, Pipeline
 from softswitch.p4runtime.profiles import EntryKey
-from softswitch.p4runtime.snapshot import Snapshot
-from softswitch.runtime.entries import ActionCall, CounterValue, Entry
+from softswitch.p4runtime.roles import FULL, Access, entity_id
+from softswitch.p4runtime.tables import Row
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
+
+
+class Snapshot:
+    """Methods raise NotFoundError for a table that the device does not have."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._rows: dict[str, list[Entry]] = {}
+        self._by_key: dict[str, dict[tuple[KeyMatch, ...], list[Entry]]] = {}
+
+    @cached_property
+    def groups(self) -> Mapping[int, tuple[Replica, ...]]:
+        return self.device.groups()
+
+    @cached_property
+    def sessions(self) -> Mapping[int, tuple[tuple[Replica, ...], int]]:
+        return self.device.sessions()
+
+    def rows(self, table: str) -> list[Entry]:
+        if table not in self._rows:
+            self._rows[table] = self.device.entries(table)
+        return self._rows[table]
+
+    def rows_of(self, table: str, key: tuple[KeyMatch, ...]) -> list[Entry]:
+        """The rows with this key, of any priority."""
+        if table not in self._by_key:
+            index: dict[tuple[KeyMatch, ...], list[Entry]] = {}
+            for entry in self.rows(table):
+                index.setdefault(entry.key, []).append(entry)
+            self._by_key[table] = index
+        return self._by_key[table].get(key, [])
+
+    def row(self, wanted: Row) -> Entry:
+        """Raises NotThereError."""
+        return wanted.among(self.rows_of(wanted.table.name, wanted.key))
+
+
+_IDS: dict[str, Callable[[Any], int]] = {
+    "extern_entry": lambda entry: int(entry.extern_type_id),
+    "register_entry": lambda entry: int(entry.register_id),
+}
+
+
+def check_empty_read(info: P4Info, kind: str, entry: Any) -> None:
+    """Check a read of a kind of entities that this server does not hold.
+
+    Raises InvalidArgumentError for an object that the P4Info has not, UnimplementedError for one that it has.
+    """
+    number = _IDS[kind](entry)
+    if not number:
+        return
+    if number not in info.others[kind]:
+        raise InvalidArgumentError(f"{number:#010x} is not the id of what a {kind} is about in the P4Info")
+    raise UnimplementedError(f"reading a {kind} is not offered")
+
 
 #: Rows, cells and replicas that one Read may look at.
 MAX_STEPS = 1 << 18
@@ -144,8 +195,8 @@ def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
             return _table_entries(snapshot, pipeline, request.table_entry)
         case "counter_entry":
             return [
-                Part(len(indices), partial(counters.cells, snapshot.device, counter, indices))
-                for counter, indices in counters.wanted(snapshot.device, pipeline.info, request.counter_entry)
+                Part(len(indices), partial(externs.counter_cells, snapshot.device, counter, indices))
+                for counter, indices in externs.wanted_counters(snapshot.device, pipeline.info, request.counter_entry)
             ]
         case "direct_counter_entry" | "direct_meter_entry":
             direct = _direct_counters if kind == "direct_counter_entry" else _direct_meters
@@ -154,9 +205,9 @@ def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
             entry = request.packet_replication_engine_entry
             if entry.WhichOneof("type") == "clone_session_entry":
                 return _clone_sessions(snapshot, pipeline, entry.clone_session_entry)
-            found = groups.wanted(snapshot.groups, entry)
+            found = replication.wanted_groups(snapshot.groups, entry)
             steps = sum(1 + len(replicas) for replicas in found.values())
-            return [Part(steps, partial(groups.entities, found, pipeline.notes.groups))]
+            return [Part(steps, partial(replication.group_entities, found, pipeline.notes.groups))]
         case None:
             raise InvalidArgumentError("the request has no entity; a read names the kind it wants")
         case _:
@@ -166,8 +217,8 @@ def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
 def _extern_parts(pipeline: Pipeline, kind: str, asked: Any) -> list[Part]:
     if kind == "meter_entry":
         return [
-            Part(len(indices), partial(meters.entities, meter, indices, pipeline.notes.meters))
-            for meter, indices in meters.wanted(pipeline.info, asked)
+            Part(len(indices), partial(externs.meter_entities, meter, indices, pipeline.notes.meters))
+            for meter, indices in externs.wanted_meters(pipeline.info, asked)
         ]
     if kind == "digest_entry" and pipeline.digests is not None:
         told = list(pipeline.digests.read(asked))
@@ -179,16 +230,16 @@ def _extern_parts(pipeline: Pipeline, kind: str, asked: Any) -> list[Part]:
         groups_found = list(pipeline.notes.profiles.read_groups(pipeline.info, asked))
         return [Part(sum(1 + len(each.action_profile_group.members) for each in groups_found), lambda: groups_found)]
     if kind == "value_set_entry":
-        sets = list(value_sets.entities(pipeline.info, pipeline.notes.value_sets, asked))
+        sets = list(externs.value_set_entities(pipeline.info, pipeline.notes.value_sets, asked))
         return [Part(sum(1 + len(each.value_set_entry.members) for each in sets), lambda: sets)]
-    absent.check(pipeline.info, kind, asked)
+    check_empty_read(pipeline.info, kind, asked)
     return []
 
 
 def _clone_sessions(snapshot: Snapshot, pipeline: Pipeline, asked: Any) -> list[Part]:
-    found = sessions.wanted(snapshot.sessions, asked)
+    found = replication.wanted_sessions(snapshot.sessions, asked)
     steps = sum(1 + len(replicas) for replicas, _ in found.values())
-    return [Part(steps, partial(sessions.entities, found, pipeline.notes.sessions))]
+    return [Part(steps, partial(replication.session_entities, found, pipeline.notes.sessions))]
 
 
 def _table_entries(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
@@ -244,7 +295,7 @@ def _entry(pipeline: Pipeline, table: Table, entry: Entry, request: Any) -> Any 
     message.is_const = entry.is_const
     _add_note(message, pipeline.notes.entries.get((table.name, entry.key, entry.priority)))
     if request.HasField("counter_data") and table.has_direct_counter:
-        message.counter_data.CopyFrom(counters.encode_data(entry.counter or CounterValue()))
+        message.counter_data.CopyFrom(externs.encode_data(entry.counter or CounterValue()))
     if request.HasField("meter_config") and table.has_direct_meter:
         _add_rates(message.meter_config, pipeline, table, entry)
     if table.has_idle_timeout and pipeline.idle is not None:
@@ -312,7 +363,7 @@ def _counted(table: Table, rows: Iterable[Entry]) -> Iterator[Any]:
     for row in rows:
         entity = p4runtime_pb2.Entity()
         entity.direct_counter_entry.table_entry.CopyFrom(_key_message(table, row))
-        entity.direct_counter_entry.data.CopyFrom(counters.encode_data(row.counter or CounterValue()))
+        entity.direct_counter_entry.data.CopyFrom(externs.encode_data(row.counter or CounterValue()))
         yield entity
 
 

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What each RPC does, without gRPC: requests in, replies or typed errors out.
+"""The service without gRPC: what each RPC does with messages, and packets of the CPU port.
 
-The thread model: any thread may call any method. The write lock makes Write and SetForwardingPipelineConfig each see a
-state between two others; packets and reads pass beside it.
+Specification: "Packet I/O", "ControllerPacketMetadata".
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from p4.v1 import p4runtime_pb2
 from softswitch.device import Device
 from softswitch.errors import DeviceError
 from softswitch.events import SwitchEvent
-from softswitch.p4runtime import packetio, pipeline, write
-from softswitch.p4runtime.access import Access
-from softswitch.p4runtime.arbitration import election_id_of
+from softswitch.p4runtime import entries, pipeline, write
+from softswitch.p4runtime.batching import Write
+from softswitch.p4runtime.calls import Stream
 from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.errors import (
     FailedPreconditionError,
@@ -35,13 +34,70 @@ from softswitch.p4runtime.errors import (
     from_device,
 )
 from softswitch.p4runtime.idle import IdleTimeouts
-from softswitch.p4runtime.messages import Write
+from softswitch.p4runtime.p4info import Value
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.read import Reading, idle_entry
-from softswitch.p4runtime.roles import Roles
-from softswitch.p4runtime.stream import Stream
+from softswitch.p4runtime.roles import Access, Roles, election_id_of
 from softswitch.program import ir
+
+Header = tuple[Value, ...]
+
+
+def _header_bytes(header: Header) -> int:
+    """Fields are packed without gaps, most significant bit first; the last byte is filled with zero bits."""
+    return (sum(field.width for field in header) + 7) // 8
+
+
+def frame_of_packet_out(header: Header | None, packet: Any) -> bytes:
+    """The frame to inject at the CPU port.
+
+    Raises InvalidArgumentError unless the metadata has each field of ``header`` exactly once; without a header
+    (None) it must have none.
+    """
+    fields = header or ()
+    given = _metadata_by_id(packet, fields)
+    bits = 0
+    for field in fields:
+        if field.id not in given:
+            raise InvalidArgumentError(f"packet-out metadata {field.name!r} (id {field.id}) is missing")
+        what = f"packet-out metadata {field.name!r}"
+        bits = bits << field.width | entries.decode_value(given[field.id], field.width, what)
+    size = _header_bytes(fields)
+    padding = size * 8 - sum(field.width for field in fields)
+    payload: bytes = packet.payload
+    return (bits << padding).to_bytes(size, "big") + payload
+
+
+def _metadata_by_id(packet: Any, fields: Header) -> dict[int, bytes]:
+    known = {field.id for field in fields}
+    given: dict[int, bytes] = {}
+    for metadata in packet.metadata:
+        if metadata.metadata_id not in known:
+            raise InvalidArgumentError(f"packet-out metadata id {metadata.metadata_id} is not in the P4Info")
+        if metadata.metadata_id in given:
+            raise InvalidArgumentError(f"packet-out metadata id {metadata.metadata_id} is given twice")
+        given[metadata.metadata_id] = metadata.value
+    return given
+
+
+def packet_in_of_frame(header: Header | None, frame: bytes) -> Any:
+    """The ``PacketIn`` of a frame that left by the CPU port.
+
+    Raises InvalidArgumentError where the frame is shorter than ``header``.
+    """
+    fields = header or ()
+    size = _header_bytes(fields)
+    if len(frame) < size:
+        raise InvalidArgumentError(f"a frame of {len(frame)} bytes is shorter than the packet-in header, {size} bytes")
+    packet = p4runtime_pb2.PacketIn(payload=frame[size:])
+    bits, left = int.from_bytes(frame[:size], "big"), size * 8
+    for field in fields:
+        left -= field.width
+        value = bits >> left & (1 << field.width) - 1
+        packet.metadata.add(metadata_id=field.id, value=entries.encode_value(value))
+    return packet
+
 
 #: Version of the P4Runtime API this package implements.
 API_VERSION = "1.4.1"
@@ -88,14 +144,14 @@ class Service:
     def _verify_config(self, request: Any) -> None:
         if self._verify is None:
             raise UnimplementedError("VERIFY is not offered; VERIFY_AND_COMMIT is")
-        _, program = pipeline.parse(request.config)
+        _, program = pipeline.parse_pipeline(request.config)
         try:
             self._verify(program)
         except DeviceError as error:
             raise InvalidArgumentError(str(error)) from error
 
     def _commit_config(self, request: Any) -> None:
-        parsed, program = pipeline.parse(request.config)
+        parsed, program = pipeline.parse_pipeline(request.config)
         try:
             self._device.load(program)
         except DeviceError as error:
@@ -118,7 +174,7 @@ class Service:
         response = p4runtime_pb2.GetForwardingPipelineConfigResponse()
         current = self._pipeline
         if current is not None:
-            response.config.CopyFrom(pipeline.select(current.config, request.response_type))
+            response.config.CopyFrom(pipeline.select_config(current.config, request.response_type))
         return response
 
     def write(self, message: Write) -> None:
@@ -166,7 +222,7 @@ class Service:
             return
         if self._cpu_port is None:
             raise FailedPreconditionError("the switch has no CPU port")
-        frame = packetio.frame_of_packet_out(self._require_pipeline().info.packet_out, message.packet)
+        frame = frame_of_packet_out(self._require_pipeline().info.packet_out, message.packet)
         self._device.inject(self._cpu_port, frame)
 
     def packet_in(self, frame: bytes) -> None:
@@ -176,7 +232,7 @@ class Service:
         if not primaries or current is None:
             return
         try:
-            packet = packetio.packet_in_of_frame(current.info.packet_in, frame)
+            packet = packet_in_of_frame(current.info.packet_in, frame)
         except InvalidArgumentError as error:
             _LOG.warning("packet-in dropped: %s", error, extra=_dropped("packet-in"))
             return

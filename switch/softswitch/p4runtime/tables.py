@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
-from softswitch.p4runtime import counters, meters
+from softswitch.p4runtime import externs
 from softswitch.p4runtime.entries import decode_action, decode_call, decode_key, decode_priority
 from softswitch.p4runtime.errors import (
     InvalidArgumentError,
@@ -107,7 +107,7 @@ def write_direct_counter(device: Device, pipeline: Pipeline, message: Any) -> No
     row = decode_row(table, message.table_entry)
     row.find(device)
     if message.HasField("data"):
-        value = counters.decode_data(message.data, f"direct counter of table {table.name!r}")
+        value = externs.decode_data(message.data, f"direct counter of table {table.name!r}")
         device.write_direct_counter(table.name, row.key, row.priority, value)
 
 
@@ -135,7 +135,7 @@ def direct_meter_table(pipeline: Pipeline, entry: Any) -> Table:
 def _decode_rates(table: Table, message: Any, name: str) -> MeterRates | None:
     if not message.HasField(name):
         return None
-    return meters.decode(f"direct meter of table {table.name!r}", getattr(message, name))
+    return externs.decode_meter(f"direct meter of table {table.name!r}", getattr(message, name))
 
 
 def _configure(device: Device, pipeline: Pipeline, row: Row, rates: MeterRates | None, config: Any) -> None:
@@ -246,7 +246,7 @@ def _decode_counter(table: Table, message: Any) -> CounterValue | None:
         return None
     if not table.has_direct_counter:
         raise InvalidArgumentError(f"table {table.name!r}: counter_data is set, but it has no direct counter")
-    return counters.decode_data(message.counter_data, f"direct counter of table {table.name!r}")
+    return externs.decode_data(message.counter_data, f"direct counter of table {table.name!r}")
 
 
 def _note_of(message: Any) -> EntryNote:

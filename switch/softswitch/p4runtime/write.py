@@ -1,19 +1,20 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Write RPC's updates, each applied and reported on its own (specification: "Write RPC")."""
+"""Writes: the updates of a request, one by one, or many alike at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError
-from softswitch.p4runtime import bulk, counters, groups, meters, sessions, tables, value_sets
-from softswitch.p4runtime.access import FULL, Access, entity_id
-from softswitch.p4runtime.alike import AlikeUpdates
+from softswitch.p4runtime import externs, replication, tables
+from softswitch.p4runtime.batching import Batch, BatchedUpdates
+from softswitch.p4runtime.entries import decode_call, decode_key, decode_priority
 from softswitch.p4runtime.errors import (
     BatchError,
     InvalidArgumentError,
@@ -21,8 +22,98 @@ from softswitch.p4runtime.errors import (
     UnimplementedError,
     from_device,
 )
+from softswitch.p4runtime.p4info import KeyField, MatchKind, P4Info, Table
 from softswitch.p4runtime.pipeline import Pipeline
-from softswitch.p4runtime.wire import PlainUpdate
+from softswitch.p4runtime.roles import FULL, Access, entity_id
+from softswitch.p4runtime.tables import INSERT
+from softswitch.p4runtime.wire import LpmMatch, PlainUpdate
+from softswitch.runtime.entries import ActionCall, Entry, Exact, KeyMatch, Lpm
+
+Columns = tuple[Sequence[int], ...]
+
+
+def insert_batch(
+    device: Device, pipeline: Pipeline, updates: BatchedUpdates, allowed: Access
+) -> list[P4RuntimeError | None] | None:
+    """What became of each, as if they were written one after the other. None, and nothing has changed, where one breaks
+    a rule before the device sees it, or is no insert_batch into a table with plain entries."""
+    tables: dict[str, list[tuple[int, Entry]]] = {}
+    for layout in updates.layouts:
+        table = pipeline.info.tables.get(layout.first.table_id)
+        if table is None or not _is_simple(table, layout, allowed):
+            return None
+        entries = _batch_entries(pipeline.info, table, layout)
+        if entries is None:
+            return None
+        tables.setdefault(table.name, []).extend(zip(layout.numbers, entries, strict=True))
+    outcomes: list[P4RuntimeError | None] = [None] * len(updates)
+    for name, numbered in tables.items():
+        numbered.sort()  # numbers differ, so entries are not compared
+        for (number, _), error in zip(numbered, _inserted(device, name, numbered), strict=True):
+            if error is not None:
+                outcomes[number] = from_device(error)
+    return outcomes
+
+
+def _inserted(device: Device, table: str, numbered: Sequence[tuple[int, Entry]]) -> list[DeviceError | None]:
+    try:
+        return device.insert_many(table, [entry for _, entry in numbered])
+    except DeviceError as error:
+        return [error] * len(numbered)
+
+
+def _is_simple(table: Table, layout: Batch, allowed: Access) -> bool:
+    plain = table.has_plain_entries and not table.needs_priority
+    return plain and layout.first.type == INSERT and allowed.has(table.id)
+
+
+def _batch_entries(info: P4Info, table: Table, layout: Batch) -> Iterable[Entry] | None:
+    """None where a value breaks a rule, or all of the layout do."""
+    update = layout.first
+    assert update.action is not None, "layouts have an action"
+    try:
+        key = decode_key(table, update.match)
+        call = decode_call(info, table, update.action, is_default=False)
+        decode_priority(table, update.priority)
+    except P4RuntimeError:
+        return None
+    columns = iter(layout.columns)
+    fields = {
+        match.field_id: (next(columns), next(columns)) if isinstance(match, LpmMatch) else (next(columns),)
+        for match in update.match
+    }
+    given = {param.param_id: next(columns) for param in update.action.params}
+    count = len(layout.numbers)
+    keys = [
+        _matches(field, fields[number]) if number in fields else [match] * count
+        for (number, (field, _)), match in zip(table.named_fields.items(), key, strict=True)
+    ]
+    params = info.actions[update.action.action_id].params
+    if None in keys or not all(_fit(given[param.id], param.width) for param in params):
+        return None
+    args = zip(*[given[param.id] for param in params], strict=True) if params else repeat((), count)
+    calls = map(ActionCall, repeat(call.name), args)
+    return map(Entry, zip(*keys, strict=True), calls)
+
+
+def _matches(field: KeyField, columns: Columns) -> Sequence[KeyMatch] | None:
+    """None where one breaks a rule of :func:`softswitch.p4runtime.entries.decode_match`."""
+    if not _fit(columns[0], field.width):
+        return None
+    if field.kind is MatchKind.EXACT:
+        return list(map(Exact, columns[0]))
+    values, lengths = columns
+    if min(lengths) < 1 or max(lengths) > field.width:
+        return None
+    behind = [(1 << field.width - length) - 1 for length in range(field.width + 1)]
+    if any(value & behind[length] for value, length in zip(values, lengths, strict=True)):
+        return None
+    return list(map(Lpm, values, lengths))
+
+
+def _fit(values: Sequence[int], width: int) -> bool:
+    return max(values) < 1 << width
+
 
 _UPDATE = p4runtime_pb2.Update
 _WRITE_REQUEST = p4runtime_pb2.WriteRequest
@@ -43,7 +134,7 @@ def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any], allowed: A
     Raises BatchError if any failed; the others have been done. A table is changed once for all of them.
     """
     with device.batch():
-        outcomes = bulk.insert(device, pipeline, updates, allowed) if isinstance(updates, AlikeUpdates) else None
+        outcomes = insert_batch(device, pipeline, updates, allowed) if isinstance(updates, BatchedUpdates) else None
         if outcomes is None:
             outcomes = [_outcome(device, pipeline, allowed, update) for update in updates]
     if any(outcomes):
@@ -75,7 +166,7 @@ def _apply_one(device: Device, pipeline: Pipeline, update: Any) -> None:
             tables.write(device, pipeline, update.type, update.entity.table_entry)
         case "counter_entry":
             _require_modify(update, "counter entries")
-            counters.write(device, pipeline.info, update.entity.counter_entry)
+            externs.write_counter(device, pipeline.info, update.entity.counter_entry)
         case "direct_counter_entry":
             _require_modify(update, "direct counter entries")
             tables.write_direct_counter(device, pipeline, update.entity.direct_counter_entry)
@@ -85,9 +176,9 @@ def _apply_one(device: Device, pipeline: Pipeline, update: Any) -> None:
         case "packet_replication_engine_entry":
             entry = update.entity.packet_replication_engine_entry
             if entry.WhichOneof("type") == "clone_session_entry":
-                sessions.write(device, pipeline.notes.sessions, update.type, entry.clone_session_entry)
+                replication.write_session(device, pipeline.notes.sessions, update.type, entry.clone_session_entry)
             else:
-                groups.write(device, pipeline.notes.groups, update.type, entry)
+                replication.write_group(device, pipeline.notes.groups, update.type, entry)
         case None:
             raise InvalidArgumentError("the update has no entity")
         case _:
@@ -98,7 +189,7 @@ def _apply_extern(device: Device, pipeline: Pipeline, kind: str, update: Any) ->
     match kind:
         case "meter_entry":
             _require_modify(update, "meter entries")
-            meters.write(device, pipeline.info, pipeline.notes.meters, update.entity.meter_entry)
+            externs.write_meter(device, pipeline.info, pipeline.notes.meters, update.entity.meter_entry)
         case "action_profile_member":
             member = update.entity.action_profile_member
             pipeline.notes.profiles.write_member(device, pipeline.info, update.type, member)
@@ -107,7 +198,7 @@ def _apply_extern(device: Device, pipeline: Pipeline, kind: str, update: Any) ->
             pipeline.notes.profiles.write_group(device, pipeline.info, update.type, group)
         case "value_set_entry":
             _require_modify(update, "value sets")
-            value_sets.write(device, pipeline.info, pipeline.notes.value_sets, update.entity.value_set_entry)
+            externs.write_value_set(device, pipeline.info, pipeline.notes.value_sets, update.entity.value_set_entry)
         case "digest_entry" if pipeline.digests is not None:
             pipeline.digests.write(update.type, update.entity.digest_entry)
             device.on_digest(pipeline.digests.learn if pipeline.digests else None)

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from google.protobuf import text_format
 from p4.v1 import p4runtime_pb2
+from softswitch.p4runtime.calls import Stream
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.service import Service
-from softswitch.p4runtime.stream import Stream
 from softswitch.switch import SoftSwitch
 
 from fuzz.mutations import mutated

@@ -19,9 +19,9 @@ from google.protobuf import text_format
 from p4.v1 import p4runtime_pb2
 from softswitch.errors import DeviceError, UnsupportedProgramError
 from softswitch.native.emit import emit_c
+from softswitch.p4runtime.calls import Stream
 from softswitch.p4runtime.errors import BatchError, P4RuntimeError
 from softswitch.p4runtime.service import Service
-from softswitch.p4runtime.stream import Stream
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
 from softswitch.python.emit import emit_program

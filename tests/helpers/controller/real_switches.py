@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from softswitch.p4runtime.doors import Tls as ServerTls
+from softswitch.p4runtime.server import Tls as ServerTls
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
 from sumwire_controller.deploy.switch import P4Switch

@@ -15,7 +15,7 @@ import pytest
 from helpers.certificates import Authority, Signed, authority
 from helpers.controller.config_texts import star, text
 from helpers.controller.real_switches import bmv2, soft_switch
-from softswitch.p4runtime.doors import Tls as ServerTls
+from softswitch.p4runtime.server import Tls as ServerTls
 from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
 from sumwire_controller.deploy.channel import VARIABLES, Pulse, why_closed

@@ -24,8 +24,7 @@ from helpers.p4runtime.fake_device import FakeDevice
 from p4.v1 import p4runtime_pb2 as p4rt
 from p4.v1 import p4runtime_pb2_grpc
 from softswitch.cli import main
-from softswitch.p4runtime.doors import BindError, Tls
-from softswitch.p4runtime.server import serve
+from softswitch.p4runtime.server import BindError, Tls, serve
 
 CERTIFICATE = ["--grpc-server-cert", "c.pem", "--grpc-server-key", "c.key"]
 

@@ -13,7 +13,7 @@ from fuzz.p4runtime.episode import Episode, Tally
 from fuzz.p4runtime.model import schema_of
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, PROGRAMS, Program
 from softswitch.device import Device
-from softswitch.p4runtime.arbitration import Arbiter
+from softswitch.p4runtime.roles import Arbiter
 from softswitch.p4runtime.server import serve
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
 from softswitch.switch import SoftSwitch

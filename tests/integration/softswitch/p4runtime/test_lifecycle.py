@@ -10,8 +10,7 @@ import pytest
 from google.rpc import code_pb2
 from helpers.p4runtime.client import DEVICE_ID, Controller, Program, code_of
 from helpers.p4runtime.fake_device import FakeDevice
-from softswitch.p4runtime.doors import BindError
-from softswitch.p4runtime.server import serve
+from softswitch.p4runtime.server import BindError, serve
 
 
 def server_threads() -> set[threading.Thread]:

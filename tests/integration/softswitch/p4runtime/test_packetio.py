@@ -16,10 +16,10 @@ from helpers.p4runtime.messages import FRAME, TO_CPU, packet, packet_out
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.errors import DeviceError
 from softswitch.events import SwitchEvent
-from softswitch.p4runtime import packetio
-from softswitch.p4runtime.channel import PACKET_IN_QUEUE
+from softswitch.p4runtime import service
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.p4info import Value
+from softswitch.p4runtime.rpcs import PACKET_IN_QUEUE
 from softswitch.p4runtime.server import Server, serve
 
 Connect = Callable[[], Controller]
@@ -41,7 +41,7 @@ PORT_ONLY = (Value(4, "egress_port", 9),)
 @pytest.mark.parametrize("payload", [b"", FRAME])
 def test_packet_out_bits(header: Any, metadata: list[tuple[int, bytes]], front: bytes, payload: bytes) -> None:
     message = packet(p4rt.PacketOut, payload, *metadata)
-    assert packetio.frame_of_packet_out(header, message) == front + payload
+    assert service.frame_of_packet_out(header, message) == front + payload
 
 
 BAD_METADATA: list[tuple[list[tuple[int, bytes]], str]] = [
@@ -56,12 +56,12 @@ BAD_METADATA: list[tuple[list[tuple[int, bytes]], str]] = [
 @pytest.mark.parametrize(("metadata", "text"), BAD_METADATA)
 def test_packet_out_is_refused(metadata: list[tuple[int, bytes]], text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
-        packetio.frame_of_packet_out(PORT_AND_TAG, packet(p4rt.PacketOut, FRAME, *metadata))
+        service.frame_of_packet_out(PORT_AND_TAG, packet(p4rt.PacketOut, FRAME, *metadata))
 
 
 def test_packet_out_without_header_takes_no_metadata() -> None:
     with pytest.raises(InvalidArgumentError):
-        packetio.frame_of_packet_out(None, packet(p4rt.PacketOut, FRAME, (1, b"\x00")))
+        service.frame_of_packet_out(None, packet(p4rt.PacketOut, FRAME, (1, b"\x00")))
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_packet_out_without_header_takes_no_metadata() -> None:
     ],
 )
 def test_packet_in_bits(header: Any, frame: bytes, metadata: list[tuple[int, bytes]], payload: bytes) -> None:
-    assert packetio.packet_in_of_frame(header, frame) == packet(p4rt.PacketIn, payload, *metadata)
+    assert service.packet_in_of_frame(header, frame) == packet(p4rt.PacketIn, payload, *metadata)
 
 
 def test_packet_in_shorter_than_its_header() -> None:
     with pytest.raises(InvalidArgumentError, match="1 bytes"):
-        packetio.packet_in_of_frame(PORT_AND_TAG, b"\x00")
+        service.packet_in_of_frame(PORT_AND_TAG, b"\x00")
 
 
 # --- over the stream

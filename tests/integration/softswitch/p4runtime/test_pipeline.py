@@ -68,7 +68,7 @@ def test_a_new_pipeline_clears_the_state(primary: Controller, program: Program) 
 
 def test_what_is_deleted_leaves_nothing_behind(program: Program) -> None:
     device = FakeDevice()
-    parsed, bmv2_json = pipeline.parse(program.config())
+    parsed, bmv2_json = pipeline.parse_pipeline(program.config())
     device.load(bmv2_json)
     entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
     entry.metadata = b"note"

@@ -21,8 +21,7 @@ from helpers.p4runtime.fake_device import FakeDevice
 from p4.v1 import p4runtime_pb2 as p4rt
 from p4.v1 import p4runtime_pb2_grpc
 from softswitch.p4runtime import server as module
-from softswitch.p4runtime.doors import Tls, allow_connections
-from softswitch.p4runtime.server import serve
+from softswitch.p4runtime.server import Tls, allow_connections, serve
 
 COUNT = 40 * len(BEGINNINGS)
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from helpers.p4runtime.client import Program, insert
 from p4.v1 import p4runtime_pb2
-from softswitch.p4runtime import bulk, pipeline, write
-from softswitch.p4runtime.access import FULL, Access
-from softswitch.p4runtime.alike import FEWEST, MOST_LAYOUTS, Alike, AlikeUpdates, alike
+from softswitch.p4runtime import pipeline, write
+from softswitch.p4runtime.batching import FEWEST, MOST_LAYOUTS, Batch, BatchedUpdates, batched
 from softswitch.p4runtime.errors import BatchError
 from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.roles import FULL, Access
 from softswitch.p4runtime.wire import ExactMatch, LpmMatch
 from softswitch.switch import EngineChoice, SoftSwitch
 
@@ -72,7 +72,7 @@ def _batch(rng: random.Random, layouts: int) -> list[bytes]:
     return [update.SerializeToString() for update in updates]
 
 
-def _as_protobuf(layout: Alike) -> dict[int, Any]:
+def _as_protobuf(layout: Batch) -> dict[int, Any]:
     """The updates of a layout, by number, from its first and its columns."""
     made = {}
     for at, number in enumerate(layout.numbers):
@@ -96,7 +96,7 @@ def _as_protobuf(layout: Alike) -> dict[int, Any]:
     return made
 
 
-def _check(found: AlikeUpdates, chunks: Sequence[bytes]) -> None:
+def _check(found: BatchedUpdates, chunks: Sequence[bytes]) -> None:
     read = [p4runtime_pb2.Update.FromString(chunk) for chunk in chunks]
     made = {number: update for layout in found.layouts for number, update in _as_protobuf(layout).items()}
     assert [made[number] for number in range(len(chunks))] == read
@@ -107,7 +107,7 @@ def test_columns_have_what_protobuf_reads() -> None:
     rng = random.Random(1)
     for _ in range(40):
         chunks = _batch(rng, rng.randint(1, 4))
-        found = alike(chunks)
+        found = batched(chunks)
         if max(map(len, chunks)) > 127:
             assert found is None
         else:
@@ -125,7 +125,7 @@ def test_changed_bytes_are_read_as_by_protobuf_or_not_at_all() -> None:
         changed = bytearray(chunks[number])
         changed[at] ^= 1 << rng.randrange(8)
         chunks[number] = bytes(changed)
-        found = alike(chunks)
+        found = batched(chunks)
         if found is not None:
             taken += 1
             _check(found, chunks)
@@ -137,11 +137,11 @@ def test_what_is_no_insert_of_this_form_leaves_all_to_others() -> None:
     chunks = _batch(rng, 1)
     odd = p4runtime_pb2.Update.FromString(chunks[0])
     odd.entity.table_entry.metadata = b"m"
-    assert alike(chunks) is not None
-    assert alike([*chunks, odd.SerializeToString()]) is None
+    assert batched(chunks) is not None
+    assert batched([*chunks, odd.SerializeToString()]) is None
     odd.entity.table_entry.ClearField("metadata")
     odd.entity.table_entry.action.action.params.add(param_id=9, value=b"")
-    assert alike([*chunks, odd.SerializeToString()]) is None
+    assert batched([*chunks, odd.SerializeToString()]) is None
 
 
 def test_many_layouts_are_not_sought() -> None:
@@ -152,9 +152,9 @@ def test_many_layouts_are_not_sought() -> None:
         update.entity.table_entry.match.add(field_id=1).exact.value = b"\1"
         update.entity.table_entry.action.action.action_id = action
         updates += [update.SerializeToString()] * FEWEST
-    assert alike(updates) is None
-    assert alike(updates[: MOST_LAYOUTS * FEWEST]) is not None
-    assert alike(updates[: FEWEST - 1]) is None
+    assert batched(updates) is None
+    assert batched(updates[: MOST_LAYOUTS * FEWEST]) is not None
+    assert batched(updates[: FEWEST - 1]) is None
 
 
 # ------------------------------------------------------------ entries
@@ -174,7 +174,7 @@ def _loaded(program: Program, engine: EngineChoice) -> Loaded:
             table["next_tables"] = dict.fromkeys(table["next_tables"])
             table["base_default_next"] = None
     config.p4_device_config = json.dumps(text).encode()
-    parsed, loaded = pipeline.parse(config)
+    parsed, loaded = pipeline.parse_pipeline(config)
     switch = SoftSwitch(engine=engine, seed=1)
     switch.load(loaded)
     return switch, parsed
@@ -239,9 +239,9 @@ def test_batches_end_as_one_insert_after_the_other(program: Program, engine: Eng
         tables = rng.choice((["lpm_t"], ["exact_t"], ["lpm_t", "exact_t"]))
         updates = [_insert(program, rng, rng.choice(tables)) for _ in range(rng.choice((100, 160, 320)))]
         updates += [_wrong(program, rng)] if number % 3 == 2 else []
-        found = alike([update.SerializeToString() for update in updates])
+        found = batched([update.SerializeToString() for update in updates])
         assert found is not None
-        whole += bulk.insert(*tried, found, FULL) is not None
+        whole += write.insert_batch(*tried, found, FULL) is not None
         assert _outcomes(one, found) == _outcomes(other, updates)
         ports = _compare(one[0], other[0], _frames(rng))
     assert whole == 4
@@ -257,10 +257,10 @@ def _compare(one: SoftSwitch, other: SoftSwitch, frames: Sequence[bytes]) -> set
     return {port for each in left for port, _ in each}
 
 
-def _drops(program: Program, count: int) -> AlikeUpdates:
+def _drops(program: Program, count: int) -> BatchedUpdates:
     keys = [("lpm", bytes([number] * 6), 48) for number in range(count)]
     updates = [insert(program.entry("lpm_t", action=program.action("drop"), src=key)) for key in keys]
-    found = alike([update.SerializeToString() for update in updates])
+    found = batched([update.SerializeToString() for update in updates])
     assert found is not None
     return found
 
@@ -273,7 +273,7 @@ def test_a_batch_reaches_packets_at_its_end(program: Program, engine: EngineChoi
     before = switch.process(1, frame)
     assert before
     with switch.batch():
-        assert bulk.insert(switch, parsed, _drops(program, 40), FULL) == [None] * 40
+        assert write.insert_batch(switch, parsed, _drops(program, 40), FULL) == [None] * 40
         assert switch.process(1, frame) == before
     assert switch.process(1, frame) == []
 

@@ -14,8 +14,7 @@ from helpers.p4runtime.client import Program
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.p4runtime import p4info
-from softswitch.p4runtime.data import encoded, encoder_of, numbers_of
-from softswitch.p4runtime.digests import MAX_LIST, Digests
+from softswitch.p4runtime.digests import MAX_LIST, Digests, encoded, encoder_of, numbers_of
 from softswitch.p4runtime.errors import (
     AlreadyExistsError,
     InvalidArgumentError,

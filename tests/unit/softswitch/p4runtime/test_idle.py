@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from helpers.p4runtime.client import Program
 from helpers.p4runtime.fake_device import FakeDevice
-from softswitch.p4runtime.fit import fitted
 from softswitch.p4runtime.idle import SHORTEST_NS, IdleTimeouts
 from softswitch.p4runtime.p4info import parse
+from softswitch.p4runtime.pipeline import fitted
 from softswitch.p4runtime.profiles import EntryKey
 from softswitch.program.load.program import load_program
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact

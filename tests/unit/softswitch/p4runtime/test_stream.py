@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from p4.v1 import p4runtime_pb2 as p4rt
-from softswitch.p4runtime.arbitration import Arbiter
+from softswitch.p4runtime.calls import Stream
 from softswitch.p4runtime.errors import UnavailableError
-from softswitch.p4runtime.stream import Stream
+from softswitch.p4runtime.roles import Arbiter
 
 
 def taken(stream: Stream) -> list[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from softswitch.p4runtime import values
+from softswitch.p4runtime import entries
 from softswitch.p4runtime.errors import InvalidArgumentError
 
 
@@ -27,8 +27,8 @@ from softswitch.p4runtime.errors import InvalidArgumentError
     ],
 )
 def test_valid(width: int, data: bytes, value: int, canonical: bool) -> None:
-    assert values.decode(data, width, "x") == value
-    assert (values.encode(value) == data) is canonical
+    assert entries.decode_value(data, width, "x") == value
+    assert (entries.encode_value(value) == data) is canonical
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_valid(width: int, data: bytes, value: int, canonical: bool) -> None:
 )
 def test_invalid(width: int, data: bytes) -> None:
     with pytest.raises(InvalidArgumentError, match=rf"the field.*bit<{width}>"):
-        values.decode(data, width, "the field")
+        entries.decode_value(data, width, "the field")
 
 
 @given(st.integers(min_value=0, max_value=2**200), st.integers(min_value=0, max_value=3))
 def test_round_trip_is_shortest(value: int, leading_zeros: int) -> None:
-    data = values.encode(value)
-    assert values.decode(b"\x00" * leading_zeros + data, 201, "x") == value
+    data = entries.encode_value(value)
+    assert entries.decode_value(b"\x00" * leading_zeros + data, 201, "x") == value
     assert len(data) == 1 or data[0] != 0

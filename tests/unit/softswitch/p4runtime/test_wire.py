@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from google.protobuf.message import DecodeError
 from p4.v1 import p4runtime_pb2
+from softswitch.p4runtime.batching import parse_write
 from softswitch.p4runtime.errors import InvalidArgumentError
-from softswitch.p4runtime.messages import parse_write
 from softswitch.p4runtime.wire import PlainUpdate, plain_update
 
 _WIDTHS = (1, 1, 1, 2, 4, 6, 16)

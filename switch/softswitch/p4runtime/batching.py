@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Plain updates that differ in their values only, taken apart together.
+"""Writes as bytes: how a WriteRequest is cut into updates, and batches of updates that differ in values alone.
 
-A batch has thousands of updates and few layouts: bytes that are the same in all of them, and values at the same places
-between. So the values of all updates of a layout are cut out at once, as columns of numbers.
+The values of such a batch are read by column, without a message for each update.
 """
 
 from __future__ import annotations
@@ -11,10 +10,15 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
+from google.protobuf.message import DecodeError
+from p4.v1 import p4runtime_pb2
+
 from softswitch.p4runtime import wire
+from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.wire import ExactMatch, LpmMatch, Param, PlainUpdate, plain_update
 
 #: So many updates of a layout there are on average, else it is not worth the effort.
@@ -28,7 +32,7 @@ _SHIFT: Final = 7
 _TWO_BYTES: Final = _MORE << 8  # these bits of a number in two bytes, and not the lower one
 
 
-class Alike(NamedTuple):
+class Batch(NamedTuple):
     """``numbers``: which of a request's updates they are, in order. All are as ``first``, but for ``columns``: of each
     match field the value, with a prefix length behind it, and then of each parameter the value."""
 
@@ -37,10 +41,10 @@ class Alike(NamedTuple):
     columns: Sequence[Sequence[int]]
 
 
-class AlikeUpdates:
+class BatchedUpdates:
     """All updates of a request, by layouts. Iterating gives one after the other."""
 
-    def __init__(self, chunks: Sequence[bytes], layouts: Sequence[Alike]) -> None:
+    def __init__(self, chunks: Sequence[bytes], layouts: Sequence[Batch]) -> None:
         self._chunks = chunks
         self.layouts = layouts
 
@@ -54,13 +58,13 @@ class AlikeUpdates:
             yield update
 
 
-def alike(chunks: Sequence[bytes]) -> AlikeUpdates | None:
+def batched(chunks: Sequence[bytes]) -> BatchedUpdates | None:
     """The updates with these bytes. None where they have too many layouts, or where one is not of exact and prefix
     matches and an action."""
     by_length: dict[int, list[int]] = {}
     for number, chunk in enumerate(chunks):
         by_length.setdefault(len(chunk), []).append(number)
-    layouts: list[Alike] = []
+    layouts: list[Batch] = []
     for numbers in by_length.values():
         rest: Sequence[int] = numbers
         most = min(MOST_LAYOUTS, len(chunks) // FEWEST - len(layouts))
@@ -71,10 +75,10 @@ def alike(chunks: Sequence[bytes]) -> AlikeUpdates | None:
             layouts.append(cut[0])
             rest = cut[1]
             most -= 1
-    return AlikeUpdates(chunks, layouts)
+    return BatchedUpdates(chunks, layouts)
 
 
-def _cut(chunks: Sequence[bytes], numbers: Sequence[int]) -> tuple[Alike, Sequence[int]] | None:
+def _cut(chunks: Sequence[bytes], numbers: Sequence[int]) -> tuple[Batch, Sequence[int]] | None:
     """Those of the first one's layout, and the others; all have as many bytes. None where the first has no layout."""
     first = plain_update(chunks[numbers[0]])
     parts = None if first is None else _parts(first)
@@ -91,7 +95,7 @@ def _cut(chunks: Sequence[bytes], numbers: Sequence[int]) -> tuple[Alike, Sequen
         columns = list(zip(*compress(rows, is_same), strict=True))
     values = [(part, column) for part, column in zip(parts, columns, strict=True) if part.kind is not _Kind.FIXED]
     read = [found for part, column in values if (found := _read(part, column)) is not None]
-    return (Alike(numbers, first, read), rest) if len(read) == len(values) else None
+    return (Batch(numbers, first, read), rest) if len(read) == len(values) else None
 
 
 class _Kind(enum.Enum):
@@ -117,11 +121,11 @@ def _parts(update: PlainUpdate) -> list[_Part] | None:
     if not all(each.value for each in (*keys, *action.params)):
         return None
     params = [part for param in action.params for part in _message(wire.ACTION_PARAM, _param(param))]
-    call = _message(wire.TABLE_ACTION_ACTION, [_number(wire.ACTION_ID, action.action_id), *params])
+    call = _message(wire.TABLE_ACTION_ACTION, [_number_part(wire.ACTION_ID, action.action_id), *params])
     matches = [part for match in keys for part in _message(wire.ENTRY_MATCH, _match(match))]
-    entry = [_number(wire.ENTRY_TABLE_ID, update.table_id), *matches, *_message(wire.ENTRY_ACTION, call)]
+    entry = [_number_part(wire.ENTRY_TABLE_ID, update.table_id), *matches, *_message(wire.ENTRY_ACTION, call)]
     entity = _message(wire.UPDATE_ENTITY, _message(wire.ENTITY_TABLE_ENTRY, entry))
-    return _joined([_number(wire.UPDATE_TYPE, update.type), *entity])
+    return _joined([_number_part(wire.UPDATE_TYPE, update.type), *entity])
 
 
 def _match(match: ExactMatch | LpmMatch) -> list[_Part]:
@@ -129,11 +133,11 @@ def _match(match: ExactMatch | LpmMatch) -> list[_Part]:
     if isinstance(match, LpmMatch):
         value += [_fixed([wire.KIND_PREFIX_LEN]), _Part(_varint(match.prefix_len), _Kind.LENGTH)]
     kind = wire.MATCH_LPM if isinstance(match, LpmMatch) else wire.MATCH_EXACT
-    return [_number(wire.MATCH_FIELD_ID, match.field_id), *_message(kind, value)]
+    return [_number_part(wire.MATCH_FIELD_ID, match.field_id), *_message(kind, value)]
 
 
 def _param(param: Param) -> list[_Part]:
-    return [_number(wire.PARAM_ID, param.param_id), *_value(wire.PARAM_VALUE, param.value)]
+    return [_number_part(wire.PARAM_ID, param.param_id), *_value(wire.PARAM_VALUE, param.value)]
 
 
 def _message(tag: int, parts: Sequence[_Part]) -> list[_Part]:
@@ -144,7 +148,7 @@ def _value(tag: int, value: bytes) -> list[_Part]:
     return _message(tag, [_Part(value, _Kind.VALUE)])
 
 
-def _number(tag: int, number: int) -> _Part:
+def _number_part(tag: int, number: int) -> _Part:
     return _fixed([tag, *_varint(number)])
 
 
@@ -190,3 +194,80 @@ def _read(part: _Part, column: Sequence[Any]) -> Sequence[int] | None:
     if len(part.data) > 2 or any(number & (_TWO_BYTES | _MORE) != _TWO_BYTES for number in numbers):
         return None
     return [number >> 8 & _ONE_BYTE | (number & _ONE_BYTE) << _SHIFT for number in numbers]
+
+
+_WIRE_TYPE, _VARINT, _BYTES = 7, 0, 2
+_LAST_SHIFT = 63  # that of a number's tenth byte, which is its last
+_NUMBER_TAGS = frozenset({1 << 3 | _VARINT, 2 << 3 | _VARINT, 3 << 3 | _BYTES})  # device_id, role_id, election_id
+_UPDATES = 4 << 3 | _BYTES
+
+
+def parse(kind: Any, raw: bytes) -> Any:
+    """Raises InvalidArgumentError where ``raw`` is no message of this kind."""
+    try:
+        return kind.FromString(raw)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"this is no {kind.DESCRIPTOR.name}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Write:
+    """A ``WriteRequest``: ``head`` is one without its updates, which are protobuf's messages or look like them."""
+
+    head: Any
+    updates: Iterable[Any]
+
+
+def parse_write(raw: bytes) -> Write:
+    """Raises as :func:`parse`."""
+    try:
+        first, chunks, after = _updates(raw)
+        head = parse(p4runtime_pb2.WriteRequest, raw[:first] + raw[after:])
+    except (IndexError, InvalidArgumentError):
+        return _whole(raw)  # which says what is wrong, if anything
+    if head.updates:
+        return _whole(raw)
+    together = batched(chunks)
+    if together is not None:
+        return Write(head, together)
+    return Write(head, [plain_update(chunk) or parse(p4runtime_pb2.Update, chunk) for chunk in chunks])
+
+
+def _whole(raw: bytes) -> Write:
+    request = parse(p4runtime_pb2.WriteRequest, raw)
+    return Write(request, list(request.updates))
+
+
+def _updates(raw: bytes) -> tuple[int, list[bytes], int]:
+    """Where the updates of a ``WriteRequest`` begin, the bytes of each, and where they end. Raises IndexError where the
+    bytes end too soon, or a number does not end."""
+    first = at = _after_numbers(raw)
+    chunks = []
+    while at < len(raw) and raw[at] == _UPDATES:
+        length, start = _number(raw, at + 1)
+        at = start + length
+        if at > len(raw):
+            raise IndexError
+        chunks.append(raw[start:at])
+    return first, chunks, at
+
+
+def _after_numbers(raw: bytes) -> int:
+    """Where the device's id, the role's and the election's end, if they come first."""
+    at = 0
+    while at < len(raw) and raw[at] in _NUMBER_TAGS:
+        value, after = _number(raw, at + 1)
+        at = after + value if raw[at] & _WIRE_TYPE == _BYTES else after
+    return at
+
+
+def _number(raw: bytes, at: int) -> tuple[int, int]:
+    """A number, and where it ends. Raises IndexError where it has more than ten bytes, or the bytes end too soon."""
+    number = raw[at] & _ONE_BYTE
+    shift = 0
+    while raw[at] > _ONE_BYTE:
+        at, shift = at + 1, shift + 7
+        if shift > _LAST_SHIFT:
+            raise IndexError
+        number |= (raw[at] & _ONE_BYTE) << shift
+    return number, at + 1

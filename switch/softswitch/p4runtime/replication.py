@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Multicast groups (specification: "MulticastGroupEntry")."""
+"""Multicast groups and clone sessions as P4Runtime entities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
-from softswitch.p4runtime import values
 from softswitch.p4runtime.errors import AlreadyExistsError, InvalidArgumentError, NotThereError
 from softswitch.p4runtime.pipeline import GroupNote, check_metadata
 from softswitch.runtime.entries import Replica
@@ -23,7 +22,7 @@ PORT_BITS = 9
 _UPDATE = p4runtime_pb2.Update
 
 
-def write(device: Device, notes: dict[int, GroupNote], update_type: int, entry: Any) -> None:
+def write_group(device: Device, notes: dict[int, GroupNote], update_type: int, entry: Any) -> None:
     """Apply one update of a ``PacketReplicationEngineEntry``."""
     group = _group_of(entry)
     group_id = _decode_id(group.multicast_group_id)
@@ -42,7 +41,7 @@ def write(device: Device, notes: dict[int, GroupNote], update_type: int, entry: 
     notes[group_id] = GroupNote(group.metadata, byte_ports(replicas))
 
 
-def wanted(found: Mapping[int, tuple[Replica, ...]], entry: Any) -> dict[int, tuple[Replica, ...]]:
+def wanted_groups(found: Mapping[int, tuple[Replica, ...]], entry: Any) -> dict[int, tuple[Replica, ...]]:
     """The groups out of ``found`` that a read asks for: one, or all (id 0). Raises NotThereError for an unknown one."""
     group_id = _group_of(entry).multicast_group_id
     if not group_id:
@@ -52,10 +51,10 @@ def wanted(found: Mapping[int, tuple[Replica, ...]], entry: Any) -> dict[int, tu
     return {group_id: found[group_id]}
 
 
-def entities(found: Mapping[int, tuple[Replica, ...]], notes: Mapping[int, GroupNote]) -> Iterator[Any]:
+def group_entities(found: Mapping[int, tuple[Replica, ...]], notes: Mapping[int, GroupNote]) -> Iterator[Any]:
     """An ``Entity`` message for each group."""
     for group_id, replicas in found.items():
-        yield _encode(group_id, replicas, notes.get(group_id, GroupNote()))
+        yield _encode_group(group_id, replicas, notes.get(group_id, GroupNote()))
 
 
 def _group_of(entry: Any) -> Any:
@@ -65,7 +64,7 @@ def _group_of(entry: Any) -> Any:
     return entry.multicast_group_entry
 
 
-def _decode_id(group_id: int) -> int:
+def _decode_group_id(group_id: int) -> int:
     if not 0 < group_id < 1 << GROUP_BITS:
         raise InvalidArgumentError(f"multicast group id {group_id} is not in 1..{(1 << GROUP_BITS) - 1}")
     return group_id
@@ -79,7 +78,7 @@ def decode_replicas(owner: str, messages: Any) -> dict[Replica, bool]:
         kind = message.WhichOneof("port_kind")
         if kind is None:
             raise InvalidArgumentError(f"{what}: has no port")
-        port = values.decode(message.port, PORT_BITS, f"{what}, port") if kind == "port" else message.egress_port
+        port = entries.decode_value(message.port, PORT_BITS, f"{what}, port") if kind == "port" else message.egress_port
         _check_width(f"{what}, port", port, PORT_BITS)
         _check_width(f"{what}, instance", message.instance, INSTANCE_BITS)
         replica = Replica(port, message.instance)
@@ -98,7 +97,7 @@ def encode_replicas(messages: Any, replicas: tuple[Replica, ...], as_bytes: froz
     for replica in replicas:
         message = messages.add(instance=replica.instance)
         if (replica.port, replica.instance) in as_bytes:
-            message.port = values.encode(replica.port)
+            message.port = entries.encode_value(replica.port)
         else:
             message.egress_port = replica.port
 
@@ -108,10 +107,59 @@ def _check_width(what: str, value: int, width: int) -> None:
         raise InvalidArgumentError(f"{what}: value {value:#x} does not fit bit<{width}>")
 
 
-def _encode(group_id: int, replicas: tuple[Replica, ...], note: GroupNote) -> Any:
+def _encode_group(group_id: int, replicas: tuple[Replica, ...], note: GroupNote) -> Any:
     entity = p4runtime_pb2.Entity()
     group = entity.packet_replication_engine_entry.multicast_group_entry
     group.multicast_group_id = group_id
     group.metadata = note.metadata
     encode_replicas(group.replicas, replicas, note.byte_ports)
     return entity
+
+
+#: Replicas and a multicast group by session; P4Runtime's sessions have no group.
+Sessions = Mapping[int, tuple[tuple[Replica, ...], int]]
+
+
+def write_session(device: Device, notes: dict[int, SessionNote], update_type: int, entry: Any) -> None:
+    """Apply one update of a ``CloneSessionEntry``."""
+    session = entry.session_id
+    if not 0 < session < SESSIONS:
+        raise InvalidArgumentError(f"clone session id {session} is not in 1..{SESSIONS - 1}")
+    exists = session in device.sessions()
+    if update_type == _UPDATE.INSERT and exists:
+        raise AlreadyExistsError(f"clone session {session} exists already")
+    if update_type != _UPDATE.INSERT and not exists:
+        raise NotThereError(f"clone session {session} does not exist")
+    if update_type == _UPDATE.DELETE:
+        device.delete_session(session)
+        notes.pop(session, None)
+        return
+    what = f"clone session {session}"
+    replicas = decode_replicas(what, entry.replicas)
+    if entry.packet_length_bytes:
+        rule = f"packet_length_bytes is {entry.packet_length_bytes}, but clones are not cut"
+        raise UnimplementedError(f"{what}: {rule}; leave it out, and truncate in the egress of the program")
+    device.set_session(session, tuple(replicas))
+    notes[session] = SessionNote(entry.class_of_service, byte_ports(replicas))
+
+
+def wanted_sessions(found: Sessions, entry: Any) -> Sessions:
+    """The sessions out of ``found`` that a read asks for: one, or all (id 0). Raises NotThereError."""
+    session = entry.session_id
+    if not session:
+        return dict(sorted(found.items()))
+    if session not in found:
+        raise NotThereError(f"clone session {session} does not exist")
+    return {session: found[session]}
+
+
+def session_entities(found: Sessions, notes: Mapping[int, SessionNote]) -> Iterator[Any]:
+    """An ``Entity`` message for each session."""
+    for session, (replicas, _) in found.items():
+        note = notes.get(session, SessionNote())
+        entity = p4runtime_pb2.Entity()
+        message = entity.packet_replication_engine_entry.clone_session_entry
+        message.session_id = session
+        message.class_of_service = note.class_of_service
+        encode_replicas(message.replicas, replicas, note.byte_ports)
+        yield entity
