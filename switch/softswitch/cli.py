@@ -27,14 +27,13 @@ from softswitch.errors import DeviceError
 from softswitch.events import SwitchEvent
 from softswitch.metrics import SwitchMetrics, installed
 from softswitch.native.emit import emit_c
+from softswitch.program.load.node import read_program
 from softswitch.program.load.program import load_program
-from softswitch.program.load.text import read_program
 from softswitch.program.standard import DROP_PORT
 from softswitch.python.emit import emit_program
 from softswitch.runtime.engine import PortRunner
 from softswitch.runtime.impair import ImpairmentError, ImpairmentSpec, parse_impairment
-from softswitch.runtime.interface import PortCounters, PortError
-from softswitch.runtime.trains import TrainSpec
+from softswitch.runtime.interface import PortCounters, PortError, TrainSpec
 from softswitch.switch import ENGINES, SoftSwitch
 
 _GC_THRESHOLDS = (50_000, 20, 20)

@@ -18,7 +18,7 @@ from commonlib.metrics import Metric, Reading
 from softswitch.errors import NotFoundError
 from softswitch.runtime.engine import PortRunner
 from softswitch.runtime.entries import Exact
-from softswitch.runtime.trains import known_mbit
+from softswitch.runtime.interface import known_mbit
 from softswitch.switch import SoftSwitch
 
 PLUG_INS: Final = "softswitch.metrics"

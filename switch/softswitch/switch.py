@@ -21,14 +21,11 @@ from softswitch.program.limits import SESSIONS
 from softswitch.program.load.program import load_program
 from softswitch.program.standard import DROP_PORT, STANDARD_WIDTHS
 from softswitch.python.engine import PythonEngine
-from softswitch.runtime.engine import Engine, PortRunner, Transmit
+from softswitch.runtime.engine import CounterCell, CounterCells, Engine, Machine, PortRunner, Transmit
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, MeterRates, Replica
-from softswitch.runtime.impair import ImpairmentSpec
-from softswitch.runtime.machine import CounterCell, CounterCells, Machine
-from softswitch.runtime.splitmix import SplitMix
-from softswitch.runtime.tables import RuntimeTable
-from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
-from softswitch.runtime.value_members import patterns_of
+from softswitch.runtime.impair import ImpairmentSpec, SplitMix
+from softswitch.runtime.interface import DEFAULT_TRAINS, TrainSpec
+from softswitch.runtime.tables import RuntimeTable, patterns_of
 
 _log = logging.getLogger("softswitch")
 

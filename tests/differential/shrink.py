@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from differential.events import Event
 from softswitch.program import ir
-from softswitch.program.flow import successors
-from softswitch.program.graph import topological
+from softswitch.program.traverse import successors, topological
 
 T = TypeVar("T")
 Fails = Callable[[ir.Program, list[Event]], bool]

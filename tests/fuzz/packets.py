@@ -24,8 +24,8 @@ from nativelib import build
 from softswitch.native.emit import emit_c
 from softswitch.native.runtime_library import FOLDER
 from softswitch.program import ir
+from softswitch.program.load.node import read_program
 from softswitch.program.load.program import load_program
-from softswitch.program.load.text import read_program
 
 from fuzz.state import pack_state
 

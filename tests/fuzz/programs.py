@@ -31,8 +31,8 @@ from softswitch.native.runtime_library import FOLDER
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
 from softswitch.python.emit import emit_program
-from softswitch.python.machine import PythonMachine
-from softswitch.runtime.splitmix import SplitMix
+from softswitch.python.engine import PythonMachine
+from softswitch.runtime.impair import SplitMix
 
 from fuzz.mutations import ATTACKS, MARKER, escapes_in_c, escapes_in_python, mutated, renamed
 

@@ -32,8 +32,8 @@ from helpers.lab import runs
 from helpers.paths import ROOT
 from helpers.see import pcaps
 from softswitch.errors import UnsupportedProgramError
+from softswitch.program.load.node import read_program
 from softswitch.program.load.program import load_program
-from softswitch.program.load.text import read_program
 from sumwire.aggregator.jobs import load_jobs
 from sumwire.config import load_job, parse_job
 from sumwire.errors import UsageError

@@ -249,7 +249,7 @@ def test_the_picture_has_every_folder_in_its_order(package: str) -> None:
         ("sumwire.codec.base", "sumwire.transport.window"),
         ("sumwire.errors", "sumwire"),
         ("sumwire.job.job", "sumwire.cli"),
-        ("softswitch.python.tables", "softswitch.native.machine"),
+        ("softswitch.python.tables", "softswitch.native.engine"),
     ],
 )
 def test_an_import_that_points_upward_or_sideways_is_found(module: str, target: str) -> None:

@@ -11,11 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from softswitch.program import ir
-from softswitch.program.analysis import Usage
-from softswitch.program.bounds import Bounds
-from softswitch.program.flow import has_loop, state_successors, successors
-from softswitch.program.graph import topological
-from softswitch.program.traverse import FieldKey, expr_fields, extracted_headers, operands
+from softswitch.program.analysis import Bounds, Usage
+from softswitch.program.traverse import (
+    FieldKey,
+    expr_fields,
+    extracted_headers,
+    has_loop,
+    operands,
+    state_successors,
+    successors,
+    topological,
+)
 
 Fields = frozenset[FieldKey]
 

@@ -1,29 +1,118 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parser: one function per state, which calls the next one.
+"""The parser and the deparser: a frame's bits to fields, and headers to bytes.
 
-A state gets its position in the frame, in bytes, and keeps it in constants ``at0``, ``at1``, ... Reads are checked
-against the frame's length first.
+A state of the parser is a function that calls the next one. It gets its position in the frame, in bytes, and keeps it
+in constants ``at0``, ``at1``, ... Reads are checked against the frame's length first. The deparser writes directly into
+the frame that leaves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from softswitch.errors import UnsupportedProgramError, placed
-from softswitch.native.emit_bounds import Temp, binary
-from softswitch.native.emit_bytes import Slice, read_bits, slices
-from softswitch.native.emit_carrier import LIMB, carrier, carrier_of
-from softswitch.native.emit_context import Context
-from softswitch.native.emit_expr import ExprEmitter
+from softswitch.native.emit_code import Code, Context
+from softswitch.native.emit_expr import ExprEmitter, Temp, binary
 from softswitch.native.emit_stmt import StatementEmitter
-from softswitch.native.limbs import limbs
+from softswitch.native.limbs import LIMB, LIMB_BITS, Kind, carrier, carrier_of, limbs
 from softswitch.program import ir
 from softswitch.program.emitted_text import identifier
-from softswitch.program.flow import has_loop, state_successors
-from softswitch.program.graph import topological
-from softswitch.program.limits import PARSER_STEPS
-from softswitch.program.numbers import full
+from softswitch.program.limits import PARSER_STEPS, full
 from softswitch.program.standard import STANDARD, STANDARD_WIDTHS
-from softswitch.program.traverse import flatten, lookaheads, operands
+from softswitch.program.traverse import flatten, has_loop, lookaheads, operands, state_successors, topological
+
+
+@dataclass(frozen=True)
+class Slice:
+    """``width`` bits that start ``offset`` bits after a byte of the frame."""
+
+    offset: int
+    width: int
+
+    @property
+    def byte(self) -> int:
+        return self.offset // 8
+
+    @property
+    def bit(self) -> int:
+        return self.offset % 8
+
+    @property
+    def end_byte(self) -> int:
+        return -(-(self.offset + self.width) // 8)
+
+    @property
+    def is_bytes(self) -> bool:
+        return self.bit == 0 and self.width % 8 == 0
+
+
+def slices(header: ir.Header) -> Iterator[tuple[ir.Field, Slice]]:
+    """The fields of ``header``, and where they lie."""
+    offset = 0
+    for member in header.fields:
+        yield member, Slice(offset, member.width)
+        offset += member.width
+
+
+def read_bits(part: Slice, base: str, code: Code, expressions: ExprEmitter) -> str:
+    """Name of a constant in carrier(part.width). ``base``: C text of the address from which ``part`` counts."""
+    kind = carrier(part.width)
+    at = f"{base} + {part.byte}"
+    if kind == LIMB:
+        return code.value(LIMB, _narrow(part, at))
+    if part.is_bytes and kind.kind is Kind.VECTOR and part.width == kind.bits:
+        return code.value(kind, f"{kind.name}_get({at})")
+    array = code.name()
+    count = limbs(part.width)
+    code.line(f"uint64_t {array}[{count}];")
+    code.line(f"ss_get_bits({array}, {count}, {at}, {part.bit}, {part.width});")
+    return expressions.load(array, part.width, fresh=True)
+
+
+def _narrow(part: Slice, at: str) -> str:
+    size_bytes = part.end_byte - part.byte
+    unused = 8 * size_bytes - part.bit - part.width
+    if size_bytes > LIMB_BITS // 8:
+        text = f"(ss_get({at}, 8) << {8 - unused} | (uint64_t)({at})[8] >> {unused})"
+    else:
+        text = f"ss_get({at}, {size_bytes})"
+        text = f"({text} >> {unused})" if unused else text
+    return f"{text} & {LIMB.constant(full(part.width))}" if part.bit and part.width < LIMB_BITS else text
+
+
+def write_header(header: ir.Header, members: dict[str, str], base: str, code: Code, expressions: ExprEmitter) -> None:
+    """Write a header's bytes at ``base``, a ``uint8_t *``. ``members``: the state's member of each field."""
+    group: list[tuple[str, Slice]] = []
+    for member, part in slices(header):
+        group.append((code.read(members[member.name], carrier(member.width)), part))
+        if (part.offset + part.width) % 8 == 0:
+            _write_group(group, base, code, expressions)
+            group = []
+
+
+def _write_group(group: list[tuple[str, Slice]], base: str, code: Code, expressions: ExprEmitter) -> None:
+    """Write neighbouring fields that together are whole bytes."""
+    first, last = group[0][1], group[-1][1]
+    end = last.offset + last.width
+    width = end - first.offset
+    at = f"{base} + {first.byte}"
+    if width <= LIMB_BITS:
+        terms = [f"{text} << {end - part.offset - part.width}" for text, part in group]
+        code.line(f"ss_put({at}, {width // 8}, {' | '.join(terms)});")
+        return
+    kind = carrier(width)
+    if len(group) == 1 and kind.kind is Kind.VECTOR and width == kind.bits:
+        code.line(f"{kind.name}_put({at}, {group[0][0]});")
+        return
+    code.line(f"memset({at}, 0, {width // 8});")
+    for text, part in group:
+        array = code.name()
+        code.line(f"uint64_t {array}[{limbs(part.width)}];")
+        expressions.save(array, text, part.width)
+        code.line(f"ss_put_bits({at}, {part.offset - first.offset}, {part.width}, {array});")
+
 
 _HEAD = "(struct packet *p, size_t at0)"
 
@@ -278,3 +367,102 @@ class _StateEmitter:
             with self._code.block(f"if ({' && '.join(tests)})"):
                 self._go(case.next_state, chosen)
         self._go(self._state.default, "default" if self._state.cases else "")
+
+
+def emit_deparser(context: Context) -> list[str]:
+    """Lines of C: ``deparse(p, port)`` sends the packet to ``port``."""
+    if context.program.passes is not None:
+        return _emit_apart(context)
+    headers = _headers(context)
+    code = context.code()
+    code.line("const size_t rest = p->size - p->payload;")
+    code.line("size_t length = rest;")
+    _add_lengths(headers, context, code)
+    code.line("uint8_t *out = ss_reserve(p->sink, length);")
+    code.line("if (out == NULL) return;")
+    _write_all(headers, context, code)
+    if context.usage.truncates:
+        code.line("if (length > p->limit) length = p->limit;")
+    code.line("ss_commit(p->sink, port, length);")
+    return ["static void deparse(struct packet *p, uint32_t port) {", *code.lines, "}", ""]
+
+
+def _emit_apart(context: Context) -> list[str]:
+    """``frame_length(p)`` and ``write_frame(p, out)`` as well: a frame may go to ingress again."""
+    headers = _headers(context)
+    size, write, send = context.code(), context.code(), context.code()
+    size.line("size_t length = p->size - p->payload;")
+    _add_lengths(headers, context, size)
+    size.line("return length;")
+    write.line("const size_t rest = p->size - p->payload;")
+    _write_all(headers, context, write)
+    send.line("size_t length = frame_length(p);")
+    send.line("uint8_t *out = ss_reserve(p->sink, length);")
+    send.line("if (out == NULL) return;")
+    send.line("write_frame(p, out);")
+    send.line("if (length > p->limit) length = p->limit;")
+    send.line("ss_commit(p->sink, port, length);")
+    return [
+        *("static size_t frame_length(const struct packet *p) {", *size.lines, "}", ""),
+        *("static void write_frame(struct packet *p, uint8_t *out) {", *write.lines, "}", ""),
+        *("static void deparse(struct packet *p, uint32_t port) {", *send.lines, "}", ""),
+    ]
+
+
+def _headers(context: Context) -> list[ir.Header]:
+    usage = context.usage
+    order = [name for name in context.program.deparser if name in usage.extracted or name in usage.changed]
+    return [context.program.headers[name] for name in order]
+
+
+def _add_lengths(headers: list[ir.Header], context: Context, code: Code) -> None:
+    for header in headers:
+        varbit = context.program.varbits.get(header.name)
+        more = "" if varbit is None else f" + (p->{_member(varbit.length, context)} >> 3)"
+        code.line(f"if (p->{context.storage.valid[header.name]}) length += {header.size_bytes}{more};")
+
+
+def _write_all(headers: list[ir.Header], context: Context, code: Code) -> None:
+    for header in headers:
+        with code.block(f"if (p->{context.storage.valid[header.name]})"):
+            _write(header, context, code)
+            code.line(f"out += {header.size_bytes};")
+            varbit = context.program.varbits.get(header.name)
+            if varbit is not None:
+                _write_varbit(varbit, context, code)
+    code.line("memcpy(out, p->frame + p->payload, rest);")
+
+
+def _member(field: ir.FieldRef, context: Context) -> str:
+    return context.storage.fields[field.header, field.field]
+
+
+def _write_varbit(varbit: ir.Varbit, context: Context, code: Code) -> None:
+    expressions, width = ExprEmitter(context.storage, code), varbit.value.width
+    text = code.read(_member(varbit.value, context), carrier(width))
+    array = code.name()
+    code.line(f"uint64_t {array}[{limbs(width)}];")
+    expressions.save(array, text, width)
+    bits = f"(uint32_t)p->{_member(varbit.length, context)}"
+    code.line(f"memset(out, 0, {bits} >> 3);")
+    code.line(f"ss_put_bits(out, 0, {bits}, {array});")
+    code.line(f"out += {bits} >> 3;")
+
+
+def _write(header: ir.Header, context: Context, code: Code) -> None:
+    """Copy an unchanged header from the frame that came in; pack a changed one from its fields."""
+    position = context.storage.positions.get(header.name)
+    kept = f"memcpy(out, p->frame + p->{position}, {header.size_bytes});"
+    if header.name not in context.usage.changed:
+        code.line(kept)
+    elif position is None:
+        _pack(header, context, code)
+    else:
+        code.line(f"if (p->{position} >= 0) {kept}")
+        with code.block("else"):
+            _pack(header, context, code)
+
+
+def _pack(header: ir.Header, context: Context, code: Code) -> None:
+    members = {member.name: context.storage.fields[header.name, member.name] for member in header.fields}
+    write_header(header, members, "out", code, ExprEmitter(context.storage, code))

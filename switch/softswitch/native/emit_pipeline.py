@@ -5,18 +5,13 @@
 from __future__ import annotations
 
 from softswitch.errors import placed
-from softswitch.native.emit_bounds import Expr, Temp
-from softswitch.native.emit_carrier import LIMB
-from softswitch.native.emit_code import Code, comment
-from softswitch.native.emit_context import Context
-from softswitch.native.emit_expr import ExprEmitter
-from softswitch.native.emit_hash import hash_value
-from softswitch.native.emit_stmt import StatementEmitter
-from softswitch.native.limbs import LIMB_BITS, WIDE_BITS, argument_offsets, limbs
+from softswitch.native.emit_code import Code, Context, comment
+from softswitch.native.emit_expr import Expr, ExprEmitter, Temp
+from softswitch.native.emit_stmt import StatementEmitter, hash_value
+from softswitch.native.limbs import LIMB, LIMB_BITS, WIDE_BITS, argument_offsets, limbs
 from softswitch.program import ir
-from softswitch.program.flow import successors
-from softswitch.program.graph import topological
-from softswitch.program.numbers import full
+from softswitch.program.limits import full
+from softswitch.program.traverse import successors, topological
 
 _LOOKUPS = {
     ir.MatchKind.EXACT: "ss_lookup_exact",

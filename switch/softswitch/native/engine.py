@@ -1,24 +1,246 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The native engine as the switch sees it."""
+"""The native engine as the switch sees it: the compiled program and the state that it works on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ctypes
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from nativelib import find_compiler
+from nativelib import build, find_compiler, load
 
 from softswitch.native import runtime_library
 from softswitch.native.emit import emit_c
-from softswitch.native.machine import NativeMachine
-from softswitch.native.ports import NativePortRunner
-from softswitch.native.program_lock import ProgramLock
+from softswitch.native.emit_code import Message
+from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, limbs, to_limbs
+from softswitch.native.ports import NativePortRunner, ProgramLock
+from softswitch.native.runtime_library import LogFunction, Replica, headers, present, runtime
+from softswitch.native.table import NativeRow, NativeTable, meter_numbers
 from softswitch.program import ir
-from softswitch.runtime.engine import PacketSwitch
-from softswitch.runtime.impair import ImpairmentSpec
-from softswitch.runtime.splitmix import SplitMix
-from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
+from softswitch.program.limits import FRAME_BYTES
+from softswitch.program.load.program import load_program
+from softswitch.runtime.engine import TIMESTAMP_MASK, PacketSwitch, Session, log_message
+from softswitch.runtime.entries import MeterRates
+from softswitch.runtime.impair import ImpairmentSpec, SplitMix
+from softswitch.runtime.interface import DEFAULT_TRAINS, TrainSpec
+from softswitch.runtime.tables import Pattern, RuntimeTable
+
+COUNTER_LIMBS = 2  # packets, bytes
+
+
+class NativeMachine:
+    """A :class:`softswitch.runtime.engine.Machine` whose code is compiled C.
+
+    ``address`` is that of C's ``struct ss_machine``, valid as long as this object. ``clock`` gives microseconds. Raises
+    UnsupportedProgramError, and nativelib.NativeError if the C cannot be compiled. With ``coverage`` it counts what of
+    the program packets reach.
+    """
+
+    def __init__(
+        self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int], *, coverage: bool = False
+    ) -> None:
+        self.program = load_program(program) if isinstance(program, str) else program
+        emitted = emit_c(self.program, coverage=coverage)
+        self._points = emitted.points
+        self.source = emitted.source
+        self._messages = emitted.messages
+        self._generator = generator  # C uses its memory
+        self._clock = clock
+        self._library = runtime()
+        self._compiled = compiled_program(self.source)
+        # Kept alive: C calls it.
+        self._log = LogFunction(self._log_message)
+        self.address = present(
+            self._library.ss_machine_new(
+                ctypes.addressof(ctypes.c_char.in_dll(self._compiled, "ss_program")), generator.address, self._log
+            )
+        )
+        # Not at exit: the packet loop may still run in it.
+        weakref.finalize(self, self._library.ss_machine_free, self.address).atexit = False
+        self._collector = present(self._library.ss_collector_new())
+        weakref.finalize(self, self._library.ss_collector_free, self._collector)
+        self._frames = self._library.ss_collected
+        self._collect = self._library.ss_collect
+        actions = {action.index: action for action in self.program.actions}
+        self.tables: dict[str, RuntimeTable[NativeRow]] = {
+            name: RuntimeTable(table, actions, NativeTable(self.address, number, table, actions, clock))
+            for number, (name, table) in enumerate(self.program.tables.items())
+        }
+        self.registers = self._map_registers()
+        self.counters = self._map_counters()
+        self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.sessions: dict[int, Session] = {}
+        self._digest: Callable[[str, tuple[int, ...]], None] | None = None
+
+    def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        """The frames that leave, with their ports."""
+        now_us = self._clock() & TIMESTAMP_MASK
+        count = self._collect(self.address, port, frame, len(frame), now_us, self._collector)
+        if count <= 0:
+            if count < 0:
+                present(None)
+            return []
+        frames = self._frames(self._collector)
+        return [(left.port, ctypes.string_at(left.data, left.length)) for left in frames[:count]]
+
+    def reached(self) -> dict[str, int]:
+        """How often packets of this process came to each point of the program, made with ``coverage``."""
+        counts = (ctypes.c_uint64 * len(self._points)).in_dll(self._compiled, "ss_reached")
+        return dict(zip(self._points, counts, strict=True))
+
+    # -- state -----------------------------------------------------------
+
+    def _map_registers(self) -> dict[str, NativeRegister]:
+        return {
+            name: NativeRegister(self._cells("register", number, register.size), register)
+            for number, (name, register) in enumerate(self.program.registers.items())
+        }
+
+    def _map_counters(self) -> dict[str, NativeCounter]:
+        indirect = [array for array in self.program.counters.values() if array.table is None]
+        return {
+            array.name: NativeCounter(self._cells("counter", number, array.size), array.size)
+            for number, array in enumerate(indirect)
+        }
+
+    def _cells(self, kind: str, number: int, size: int) -> int:
+        """The address of an array's cells; C and Python must agree on their number."""
+        address: int | None = getattr(self._library, f"ss_machine_{kind}")(self.address, number, size)
+        if not address:
+            raise AssertionError(f"{kind} {number} does not have {size} cells in C")
+        return address
+
+    def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
+        pairs = (Replica * len(replicas))(*(Replica(*replica) for replica in replicas))
+        if not self._library.ss_machine_set_group(self.address, group, pairs, len(replicas)):
+            present(None)
+        self.groups[group] = tuple(replicas)
+
+    @property
+    def lost_passes(self) -> int:
+        lost: int = self._library.ss_machine_lost_passes(self.address)
+        return lost
+
+    def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
+        pairs = (Replica * len(replicas))(*(Replica(*replica) for replica in replicas))
+        if not self._library.ss_machine_set_session(self.address, session, pairs, len(replicas), group, 1):
+            present(None)
+        self.sessions[session] = tuple(replicas), group
+
+    def delete_session(self, session: int) -> None:
+        """Raises KeyError if there is no such session."""
+        del self.sessions[session]
+        self._library.ss_machine_set_session(self.address, session, None, 0, 0, 0)
+
+    def delete_group(self, group: int) -> None:
+        """Raises KeyError if there is no such group."""
+        del self.groups[group]
+        self._library.ss_machine_set_group(self.address, group, None, 0)
+
+    def _log_message(self, _machine: int, number: int, values: int) -> None:
+        message = self._messages[number]
+        text, read = _read_message(message, values)
+        if not message.is_digest:
+            log_message(text, read)
+        elif self._digest is not None:
+            self._digest(text, read)
+
+    def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
+        self._digest = callback
+
+    def set_value_set(self, name: str, members: Sequence[Pattern]) -> None:
+        widths = self.program.value_sets[name].widths
+        keys = b"".join(
+            to_limbs(numbers[place], width)
+            for member in members
+            for place in (0, 1)
+            for numbers, width in zip(member, widths, strict=True)
+        )
+        number = list(self.program.value_sets).index(name)
+        count = 2 * sum(map(limbs, widths))
+        if not self._library.ss_machine_set_values(self.address, number, keys, count, len(members)):
+            present(None)
+
+    def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
+        number = [meter.name for meter in self.program.meters.values() if meter.table is None].index(name)
+        numbers = meter_numbers(rates, self._clock() & TIMESTAMP_MASK)
+        if not self._library.ss_machine_set_meter(self.address, number, index, *numbers):
+            raise AssertionError(f"there is no meter {name}[{index}] in C")
+
+
+class NativeRegister:
+    """The cells of a register array, like a list of numbers."""
+
+    def __init__(self, address: int, register: ir.Register) -> None:
+        self._register = register
+        self._stride = limbs(register.width) * LIMB_BYTES
+        self._memory = memoryview((ctypes.c_uint8 * (register.size * self._stride)).from_address(address)).cast("B")
+
+    def __len__(self) -> int:
+        return self._register.size
+
+    def __iter__(self) -> Iterator[int]:
+        """All cells as they are now. Much faster than one by one: most cells of a large array are 0."""
+        data, zero = bytes(self._memory), bytes(self._stride)
+        for start in range(0, len(data), self._stride):
+            cell = data[start : start + self._stride]
+            yield 0 if cell == zero else from_limbs(cell, self._register.width, signed=self._register.signed)
+
+    def __getitem__(self, index: int) -> int:
+        return from_limbs(self._cell(index), self._register.width, signed=self._register.signed)
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self._cell(index)[:] = to_limbs(value, self._register.width)
+
+    def _cell(self, index: int) -> memoryview:
+        if not 0 <= index < len(self):
+            raise IndexError(f"register {self._register.name} has {len(self)} cells, none is number {index}")
+        return self._memory[index * self._stride : (index + 1) * self._stride]
+
+
+class NativeCounter:
+    """The cells of an indirect counter, like a list of ``[packets, bytes]``."""
+
+    def __init__(self, address: int, size: int) -> None:
+        memory = (ctypes.c_uint64 * (size * COUNTER_LIMBS)).from_address(address)
+        self._memory = memoryview(memory).cast("B").cast("Q")
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> memoryview:
+        if not 0 <= index < self._size:
+            raise IndexError(f"a counter of {self._size} cells has none of number {index}")
+        return self._memory[index * COUNTER_LIMBS : (index + 1) * COUNTER_LIMBS]
+
+
+def compiled_program(source: str) -> ctypes.CDLL:
+    """Compile ``source``; return the library, which exports ``struct ss_program ss_program``. It stays loaded.
+
+    Raises nativelib.NativeError.
+    """
+    path = build(
+        "softswitch-program",
+        [],
+        generated={**headers(), "program.c": source},
+        flags=[f"-Wframe-larger-than={FRAME_BYTES}", "-Werror=frame-larger-than="],
+        wide_bitint=True,
+    )
+    return load(path)
+
+
+def _read_message(message: Message, address: int) -> tuple[str, tuple[int, ...]]:
+    """Format and values of a log message whose values lie at ``address``."""
+    offsets, total = argument_offsets(value.width for value in message.values)
+    data = ctypes.string_at(address, total * LIMB_BYTES)
+    values = tuple(
+        from_limbs(data[offset * LIMB_BYTES :], value.width, signed=value.signed)
+        for offset, value in zip(offsets, message.values, strict=True)
+    )
+    return message.format, values
 
 
 class NativeEngine:

@@ -3,40 +3,180 @@
 """Ports of the native engine: frames go from interface to program to interface in C, without Python.
 
 There are two threads. The packet loop runs in C and never takes the GIL. The other thread passes frames of the CPU port
-to Python; if its queue is full, frames are lost and counted.
+to Python; if its queue is full, frames are lost and counted. The program lock is between the packet loop and
+the threads that write to its program.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import logging
 import math
 import os
 import socket
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable, Mapping
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from commonlib.events import ProgramEvent
+from nativelib import build, load
 
 from softswitch.events import SwitchEvent
-from softswitch.native.ports_library import CounterStruct, ImpairmentSpecStruct, PortSpecStruct, port_library
-from softswitch.native.program_lock import ProgramLock
 from softswitch.runtime.engine import PacketSwitch
 from softswitch.runtime.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, initial_state
 from softswitch.runtime.interface import (
     CURE,
+    DEFAULT_TRAINS,
     FINISH,
     SO_RCVBUFFORCE,
     SO_SNDBUFFORCE,
     PortCounters,
     PortError,
+    TrainSpec,
     mtu_of,
     open_interface,
+    speed_mbit,
+    train_bytes,
 )
-from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec, speed_mbit, train_bytes
+
+FOLDER = Path(__file__).parent
+SOURCES = ("program_lock.c", "impair.c", "layers.c", "cut.c", "join.c", "ring.c", "send.c", "ports.c")
+
+
+class ImpairmentSpecStruct(ctypes.Structure):
+    """struct ss_impair_spec"""
+
+    _fields_ = (
+        ("drop", c_double),
+        ("dup", c_double),
+        ("reorder", c_double),
+        ("state", c_uint64),
+        ("hold_ns", c_uint64),
+        ("overtaken_by", c_uint32),
+        ("delay_ns", c_uint64),
+    )
+
+
+class ImpairmentCountersStruct(ctypes.Structure):
+    """struct ss_impair_counters"""
+
+    _fields_ = (("dropped", c_uint64), ("duplicated", c_uint64), ("reordered", c_uint64))
+
+
+class CounterStruct(ctypes.Structure):
+    """struct ss_port_counters"""
+
+    _fields_ = (
+        ("rx_frames", c_uint64),
+        ("rx_bytes", c_uint64),
+        ("tx_frames", c_uint64),
+        ("tx_bytes", c_uint64),
+        ("tx_dropped", c_uint64),
+        ("tx_refused", c_uint64),
+        ("rx_dropped", c_uint64),
+        ("rx_cut", c_uint64),
+        ("rx_refused", c_uint64),
+        ("rx_trains", c_uint64),
+        ("tx_trains", c_uint64),
+    )
+
+
+class PortSpecStruct(ctypes.Structure):
+    """struct ss_port_spec"""
+
+    _fields_ = (
+        ("mtu", c_uint32),
+        ("train_bytes", c_uint32),
+        ("unfinished", c_uint32),
+        ("ring_bytes", c_size_t),
+    )
+
+
+# ss_pass_fn: context, frame, length
+Pass = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
+
+# name -> result, arguments. Pointers to C's own structures are plain addresses.
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "ss_lock_new": (c_void_p, (c_uint64,)),
+    "ss_lock_free": (None, (c_void_p,)),
+    "ss_lock_enter": (None, (c_void_p,)),
+    "ss_lock_leave": (None, (c_void_p,)),
+    "ss_lock_run": (None, (c_void_p, c_void_p)),
+    "ss_impair_new": (c_void_p, (POINTER(ImpairmentSpecStruct),)),
+    "ss_impair_free": (None, (c_void_p,)),
+    "ss_impair_push": (None, (c_void_p, c_char_p, c_uint32, c_uint64, Pass, c_void_p)),
+    "ss_impair_poll": (None, (c_void_p, c_uint64, Pass, c_void_p)),
+    "ss_impair_deadline": (c_uint64, (c_void_p,)),
+    "ss_impair_read_counters": (None, (c_void_p, POINTER(ImpairmentCountersStruct))),
+    "ss_ports_new": (c_void_p, (c_void_p, c_uint32, c_uint32, c_int, c_int)),
+    "ss_ports_free": (None, (c_void_p,)),
+    "ss_ports_add": (c_int, (c_void_p, c_uint32, c_int, POINTER(PortSpecStruct))),
+    "ss_ports_impair": (c_int, (c_void_p, c_uint32, c_int, POINTER(ImpairmentSpecStruct))),
+    "ss_ports_run": (c_int, (c_void_p,)),
+    "ss_ports_stop": (None, (c_void_p,)),
+    "ss_ports_failed": (c_uint32, (c_void_p,)),
+    "ss_ports_send": (c_int, (c_void_p, c_uint32, c_char_p, c_uint32)),
+    "ss_ports_read_counters": (None, (c_void_p, c_uint32, POINTER(CounterStruct))),
+    "ss_ports_cpu_dropped": (c_uint64, (c_void_p,)),
+}
+
+
+def declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """``library`` with the types of its functions."""
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+@functools.cache
+def port_library() -> ctypes.CDLL:
+    """The ports' library; the first call builds and loads it. Raises nativelib.NativeError."""
+    flags = ["-D_GNU_SOURCE", "-pthread"]
+    path = build("softswitch-ports", [FOLDER / name for name in SOURCES], includes=[FOLDER], flags=flags)
+    return declared(load(path))
+
+
+class ProgramLock:
+    """A re-entrant ticket lock, used like ``threading.RLock``, that also says which program runs.
+
+    First come, first served: when another thread waits, the packet loop releases the lock after its current packet,
+    so a write waits for about one packet. ``address`` is that of C's ``struct ss_lock``. ``start_ns``: the moment of
+    the monotonic clock at which P4's timestamps are 0, now unless given. Raises nativelib.NativeError.
+    """
+
+    def __init__(self, start_ns: int | None = None) -> None:
+        library = port_library()
+        address = library.ss_lock_new(time.monotonic_ns() if start_ns is None else start_ns)
+        if not address:
+            raise MemoryError
+        self.address: int = address
+        # Not at exit: a daemon thread may still be inside.
+        weakref.finalize(self, library.ss_lock_free, address).atexit = False
+        self._enter, self._leave, self._run = library.ss_lock_enter, library.ss_lock_leave, library.ss_lock_run
+
+    def __enter__(self) -> bool:
+        self._enter(self.address)  # without the GIL while it waits
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        self._leave(self.address)
+
+    def run(self, machine: int | None) -> None:
+        """From the next packet on the loop runs the ``struct ss_machine`` at this address; None drops every frame.
+
+        When this returns, the machine that ran before is no longer used. The caller keeps the new one alive until then.
+        """
+        self._run(self.address, machine)
+
 
 _log = logging.getLogger("softswitch.ports")
 

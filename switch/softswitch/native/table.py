@@ -14,8 +14,8 @@ from typing import Any
 from softswitch.native.limbs import LIMB_BITS, LIMB_BYTES, argument_offsets, limbs, to_limbs
 from softswitch.native.runtime_library import Field, present, runtime
 from softswitch.program import ir
+from softswitch.runtime.engine import TIMESTAMP_MASK
 from softswitch.runtime.entries import CounterValue, KeyMatch, Lpm, MeterRates, Range, Ternary
-from softswitch.runtime.machine import TIMESTAMP_MASK
 from softswitch.runtime.tables import prefix_mask
 
 RANKED, HASHED, PREFIX = range(3)  # SS_RANKED, SS_EXACT, SS_PREFIX of runtime.h

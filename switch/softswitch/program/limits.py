@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a program may have at most. A program of a control plane must not take the machine's memory or time.
+"""What a program and its numbers may have at most. A program must not take the machine's memory or time.
 
 The limits are far above what a P4 program for bmv2 needs; docs/softswitch.md lists them.
 """
@@ -8,6 +8,14 @@ The limits are far above what a P4 program for bmv2 needs; docs/softswitch.md li
 from __future__ import annotations
 
 from softswitch.errors import ProgramTooLargeError
+
+MAX_SHIFT = 4096  # bits; a longer left shift leaves nothing of any field (2048 bits) once it is wrapped
+
+
+def full(width: int) -> int:
+    """The largest number of ``width`` bits: all ones."""
+    return (1 << width) - 1
+
 
 FILE_BYTES = 32 << 20  # the JSON's text
 JSON_DEPTH = 256  # arrays and objects inside each other

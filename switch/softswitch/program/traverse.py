@@ -1,10 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what expressions and statements contain."""
+"""Finds what expressions and statements contain, and orders control flow graphs.
+
+bmv2's JSON describes pipelines and action bodies as graphs: every node names the next one. Engines need nested blocks:
+a branch ends at the node where both sides join, which is its immediate postdominator.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeVar
 
 from softswitch.program import ir
 
@@ -115,3 +120,89 @@ def extracted_headers(op: ir.ParserOp) -> list[str]:
         case ir.ExtractVarbit(header, rest=rest):
             return [header, rest] if rest else [header]
     return []
+
+
+N = TypeVar("N", bound=Hashable)
+
+
+class CycleError(ValueError):
+    """The graph has a loop; ``args[0]`` is a node on it."""
+
+
+def topological(start: N | None, successors: Callable[[N], Iterable[N | None]]) -> list[N]:
+    """The nodes reachable from ``start``, each before its successors. None stands for the end of the graph.
+
+    Raises CycleError if there is a loop.
+    """
+    done: list[N] = []
+    state: dict[N, bool] = {}  # False while a node's successors are being visited
+    stack: list[tuple[N, list[N]]] = []
+
+    def enter(node: N) -> None:
+        state[node] = False
+        stack.append((node, [child for child in successors(node) if child is not None]))
+
+    if start is not None:
+        enter(start)
+    while stack:
+        node, todo = stack[-1]
+        if not todo:
+            state[node] = True
+            done.append(node)
+            stack.pop()
+            continue
+        child = todo.pop()
+        if child not in state:
+            enter(child)
+        elif not state[child]:
+            raise CycleError(child)
+    done.reverse()
+    return done
+
+
+def joins(start: N | None, successors: Callable[[N], Iterable[N | None]]) -> dict[N, N | None]:
+    """For every reachable node its immediate postdominator, None if the branches only meet at the end."""
+    order = topological(start, successors)
+    position = {node: index for index, node in enumerate(order)}
+    result: dict[N, N | None] = {}
+
+    def meet(left: N | None, right: N | None) -> N | None:
+        while left != right:
+            if left is None or right is None:
+                return None
+            if position[left] < position[right]:
+                left = result[left]
+            else:
+                right = result[right]
+        return left
+
+    for node in reversed(order):
+        children = list(dict.fromkeys(successors(node)))
+        common: N | None = children[0] if children else None
+        for child in children[1:]:
+            common = meet(common, child)
+        result[node] = common
+    return result
+
+
+def state_successors(state: ir.ParserState) -> list[str | None]:
+    """Names of the states that may follow ``state``; None accepts the packet."""
+    return [*(case.next_state for case in state.cases), state.default]
+
+
+def has_loop(parser: ir.Parser) -> bool:
+    """Return True if a packet can come to a state a second time."""
+    try:
+        topological(parser.start, lambda name: state_successors(parser.states[name]))
+    except CycleError:
+        return True
+    return False
+
+
+def successors(node: ir.Node) -> list[str | None]:
+    """Names of the nodes that may follow ``node``; None is the end of the pipeline."""
+    if isinstance(node, ir.Conditional):
+        return [node.on_true, node.on_false]
+    if node.by_hit:
+        return [node.on_hit, node.on_miss]
+    return [node.next[action] for action in node.actions]

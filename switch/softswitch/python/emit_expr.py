@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 from softswitch.errors import ProgramTooLargeError
 from softswitch.program import ir
-from softswitch.program.limits import Budget
-from softswitch.program.numbers import full
-from softswitch.python.emit_context import Context
+from softswitch.program.limits import Budget, full
+from softswitch.python.emit_code import Context
 from softswitch.python.values import ARITHMETIC, Value, constant, value_and, value_xor, wrap
 
 MAX_TEXT = 1 << 20  # characters of one expression

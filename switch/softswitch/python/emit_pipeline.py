@@ -3,7 +3,7 @@
 """A pipeline as nested Python: tables are dict look-ups, actions are written out where they run.
 
 An entry of a table is the tuple ``(position of the action in the table, counter cell or None, *action data)``. For
-specialised actions a function stands in place of the action data, see :mod:`softswitch.python.emit_specialised`. An
+specialised actions a function stands in place of the action data, see :mod:`softswitch.python.emit_stmt`. An
 entry with several actions has -1 for the position, and a tuple of entries.
 """
 
@@ -14,16 +14,11 @@ from contextlib import contextmanager
 
 from softswitch.errors import ProgramTooLargeError, placed
 from softswitch.program import ir
-from softswitch.program.flow import successors
-from softswitch.program.graph import joins
-from softswitch.program.numbers import full
-from softswitch.program.traverse import flatten
-from softswitch.python.emit_context import Context
+from softswitch.program.limits import full
+from softswitch.program.traverse import flatten, joins, successors
+from softswitch.python.emit_code import MAX_DEPTH, Context, Writer, bare
 from softswitch.python.emit_expr import ExprEmitter
-from softswitch.python.emit_hash import hash_value
-from softswitch.python.emit_specialised import call_specialised, is_specialised
-from softswitch.python.emit_stmt import StatementEmitter
-from softswitch.python.source_writer import MAX_DEPTH, Writer, bare
+from softswitch.python.emit_stmt import StatementEmitter, call_specialised, hash_value, is_specialised
 from softswitch.python.values import Value, constant
 
 MAX_NODES = 20000

@@ -1,23 +1,101 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Statements as lines of Python. Actions are written out where they run."""
+"""Statements as lines of Python, with checksums, hashes and specialised actions.
+
+Actions are written out where they run. A specialised action is a function written for one entry, with its action data
+as constants: an entry carries one if its action data is wide and its action only computes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from softswitch.errors import UnsupportedProgramError
 from softswitch.program import ir
+from softswitch.program.analysis import HASH_WIDTHS, is_word_aligned, runs_of
 from softswitch.program.emitted_text import literal
-from softswitch.program.limits import LOOP_BLOCKS
+from softswitch.program.limits import LOOP_BLOCKS, Budget
 from softswitch.program.standard import DROP_PORT, PACKET_LENGTH, STANDARD
-from softswitch.python.emit_context import Context
+from softswitch.program.traverse import FieldKey, expr_fields, flatten, operands, valid_headers, written_field
+from softswitch.python.emit_code import Context, Layout, Storage, UnitKind, Writer, bare
 from softswitch.python.emit_expr import ExprEmitter
-from softswitch.python.emit_hash import hash_value
-from softswitch.python.layout import Layout, UnitKind
-from softswitch.python.source_writer import Writer, bare
-from softswitch.python.values import Value, wrap
-from softswitch.runtime.splitmix import LIMB_BITS
+from softswitch.python.values import Value, constant, wrap
+from softswitch.runtime.impair import LIMB_BITS
+
+# Python refuses to read more than 200 parentheses within each other.
+_NESTED_MOST: Final = 64
+
+
+def hash_value(
+    calculation: ir.Calculation, storage: Storage, program: ir.Program, out: Writer, valid: str | None = None
+) -> Value:
+    """The hash over ``calculation``'s input. May write lines to ``out`` that prepare it.
+
+    ``valid``: a header known to be valid here. The fields of any other header count only if it is valid at run time.
+    """
+    if calculation.algorithm == "csum16" and is_word_aligned(calculation, program):
+        return _checksum(calculation, storage, program, valid)
+    _join(calculation, storage, program, out, valid)
+    return Value(f"hash_{calculation.algorithm}(joined, joined_bits)", 0, (1 << HASH_WIDTHS[calculation.algorithm]) - 1)
+
+
+# ---------------------------------------------------------------- the internet checksum, without joining
+
+
+def _checksum(calculation: ir.Calculation, storage: Storage, program: ir.Program, valid: str | None) -> Value:
+    """The internet checksum (RFC 1071), from sums of chunks: the ones' complement sum is a sum modulo 65535."""
+    total = sum(chunk.width for chunk in calculation.chunks)
+    end = -(-total // 16) * 16
+    sums: list[str] = []
+    for header, chunks in runs_of(calculation, program):
+        terms: list[str] = []
+        for chunk in chunks:
+            end -= chunk.width
+            term = _chunk(chunk, storage)
+            if term != "0":
+                terms.append(f"({term} << {end % 16})" if end % 16 else term)
+        text = " + ".join(terms) or "0"
+        guarded = header and header != valid
+        sums.append(f"(({text}) if {storage.valid(header)} else 0)" if guarded else text)
+    return Value(f"(checksum_of({' + '.join(sums)}))", 0, 0xFFFF)
+
+
+def _chunk(chunk: ir.Chunk, storage: Storage) -> str:
+    if isinstance(chunk.value, ir.Const):
+        return constant(chunk.value.value & ((1 << chunk.width) - 1)).text
+    local = storage.fields[chunk.value.header, chunk.value.field]
+    return f"({local} & {(1 << chunk.width) - 1:#x})" if chunk.value.signed else local
+
+
+# ---------------------------------------------------------------- hashes over joined bits
+
+
+def _join(calculation: ir.Calculation, storage: Storage, program: ir.Program, out: Writer, valid: str | None) -> None:
+    out.line("joined = joined_bits = 0")
+    for header, chunks in runs_of(calculation, program):
+        width = sum(chunk.width for chunk in chunks)
+        text = "joined"
+        lengths = str(width)
+        lines = []
+        for number, chunk in enumerate(chunks, 1):
+            shift = str(chunk.width)
+            if chunk.length is not None:
+                shift = storage.fields[chunk.length.header, chunk.length.field]
+                lengths = f"{lengths} - {chunk.width} + {shift}"
+            text = f"({text} << {shift} | {_chunk(chunk, storage)})"
+            if number % _NESTED_MOST == 0:
+                lines.append(f"joined = {text}")
+                text = "joined"
+        lines += [f"joined = {text}", f"joined_bits += {lengths}"]
+        if header and header != valid:
+            with out.block(f"if {storage.valid(header)}:"):
+                out.extend(lines)
+        else:
+            out.extend(lines)
+    if calculation.payload:
+        out.line("joined = joined << -joined_bits % 8 << 8 * (size - payload) | from_bytes(frame[payload:])")
+        out.line("joined_bits += -joined_bits % 8 + 8 * (size - payload)")
 
 
 class StatementEmitter:
@@ -238,3 +316,69 @@ def clear_fields(out: Writer, layout: Layout) -> None:
     for unit in layout.units:
         if unit.kind is UnitKind.BYTES:
             out.line(f"{unit.local} = bytes({unit.width // 8})")
+
+
+SPECIALISE_WIDTH = 64
+
+
+def is_specialised(action: ir.Action) -> bool:
+    """Return True if entries carry a function for this action: wide action data, and only assignments and ifs."""
+    wide = any(parameter.width > SPECIALISE_WIDTH for parameter in action.parameters)
+    return wide and all(isinstance(s, ir.Assign | ir.If) for s in flatten(action.body))
+
+
+def kept_by_entries(program: ir.Program) -> set[FieldKey]:
+    """Fields that a specialised function may return unchanged: its arguments, even if nothing else reads them."""
+    kept: set[FieldKey] = set()
+    for action in program.actions:
+        statements = list(flatten(action.body))
+        if is_specialised(action) and any(isinstance(statement, ir.If) for statement in statements):
+            kept.update(key for statement in statements if (key := written_field(statement)) is not None)
+    return kept
+
+
+def _interface(context: Context, action: ir.Action) -> tuple[list[str], list[str], list[str]]:
+    """The locals that the action reads, the locals that it writes, and the headers that it changes."""
+    fields = context.storage.fields
+    reads: list[str] = []
+    writes: list[str] = []
+    headers: list[str] = []
+    conditional = False
+    for statement in flatten(action.body):
+        conditional = conditional or isinstance(statement, ir.If)
+        for operand in operands(statement):
+            reads += [fields[key] for key in expr_fields(operand)]
+            reads += [context.storage.valid(header) for header in valid_headers(operand)]
+        written = written_field(statement)
+        if written is not None and written in fields:
+            writes.append(fields[written])
+            headers.append(written[0])
+    if conditional:
+        reads += writes
+    return list(dict.fromkeys(reads)), list(dict.fromkeys(writes)), list(dict.fromkeys(headers))
+
+
+def call_specialised(context: Context, action: ir.Action, out: Writer) -> None:
+    """Write the call of the entry's function."""
+    reads, writes, headers = _interface(context, action)
+    if not writes:
+        return
+    targets = ", ".join(writes)
+    out.line(f"{targets} = entry[2]({', '.join(reads)})")
+    for header in headers:
+        if context.keeps_position(header):
+            out.line(f"{context.storage.layouts[header].position} = -1")
+
+
+def specialised_source(context: Context, action: ir.Action, args: Sequence[int]) -> str:
+    """Source of a function ``specialised`` that computes ``action`` with ``args`` as constants."""
+    reads, writes, headers = _interface(context, action)
+    budget = Budget()
+    out = Writer(budget)
+    with out.block(f"def specialised({', '.join(reads)}):"):
+        expressions = ExprEmitter(context, budget=budget)
+        expressions.params = [constant(value) for value in args]
+        statements = StatementEmitter(context, out, expressions)
+        statements.body(action.body, set(headers), action.source, tail=True)
+        out.line(f"return {', '.join(writes) or 'None'}")
+    return out.text()

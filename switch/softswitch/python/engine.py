@@ -1,21 +1,163 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Python engine as the switch sees it."""
+"""The Python engine as the switch sees it: the generated function and the objects that it works on."""
 
 from __future__ import annotations
 
+import linecache
+import struct
 import threading
-from collections.abc import Callable, Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Literal
 
+from softswitch.errors import ProgramTooLargeError
 from softswitch.program import ir
-from softswitch.python.emit import emit_program
-from softswitch.python.machine import PythonMachine
+from softswitch.program.load.program import load_program
+from softswitch.python.emit import Emitted, emit_program
+from softswitch.python.emit_stmt import is_specialised, specialised_source
+from softswitch.python.lookup import RUNTIME, Cell, Compiled, Meters, PythonRow, PythonTable, ValueSet
 from softswitch.python.ports import PythonPortRunner
-from softswitch.runtime.engine import PacketSwitch
-from softswitch.runtime.impair import ImpairmentSpec
-from softswitch.runtime.splitmix import SplitMix
-from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
+from softswitch.runtime.engine import TIMESTAMP_MASK, PacketSwitch, Session, log_message
+from softswitch.runtime.entries import MeterRates
+from softswitch.runtime.impair import ImpairmentSpec, SplitMix
+from softswitch.runtime.interface import DEFAULT_TRAINS, TrainSpec
+from softswitch.runtime.tables import Pattern, RuntimeTable
+
+_numbers = count(1)
+
+Process = Callable[[int, bytes], list[tuple[int, bytes]]]
+
+
+class PythonMachine:
+    """A :class:`softswitch.runtime.engine.Machine` whose code is one Python function.
+
+    ``registers`` are lists of numbers, ``counters`` lists of cells ``[packets, bytes]``. ``clock`` gives microseconds.
+    Raises UnsupportedProgramError.
+    """
+
+    def __init__(self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int]) -> None:
+        self.program = load_program(program) if isinstance(program, str) else program
+        self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.sessions: dict[int, Session] = {}
+        self._lost_passes = [0]
+        self._value_sets = {name: ValueSet(declared.widths) for name, declared in self.program.value_sets.items()}
+        self._meters = {name: Meters(meter.counts_bytes) for name, meter in self.program.meters.items()}
+        self._clock = clock
+        self._digest: Callable[[str, tuple[int, ...]], None] | None = None
+        self.registers = {name: [0] * register.size for name, register in self.program.registers.items()}
+        self.counters: dict[str, list[Cell]] = {
+            name: [[0, 0] for _ in range(array.size)]
+            for name, array in self.program.counters.items()
+            if array.table is None
+        }
+        emitted = emit_program(self.program)
+        self.source = emitted.source
+        self._context = emitted.context
+        self._actions = {action.index: action for action in self.program.actions}
+        self._namespace = self._build_namespace(emitted, generator, clock)
+        self.tables = {name: self._build_table(table) for name, table in self.program.tables.items()}
+        _execute(emitted.source, f"<softswitch program {next(_numbers)}>", self._namespace)
+        self.process: Process = self._namespace["process"]
+
+    # -- assembly --------------------------------------------------------
+
+    def _build_namespace(self, emitted: Emitted, generator: SplitMix, clock: Callable[[], int]) -> dict[str, Any]:
+        names = emitted.context.names
+        space: dict[str, Any] = {
+            **RUNTIME,
+            "from_bytes": int.from_bytes,
+            "join_bytes": b"".join,
+            "random_integer": generator.integer,
+            "now": lambda: clock() & TIMESTAMP_MASK,
+            "log_message": log_message,
+            "groups": self.groups,
+            "sessions": self.sessions,
+            "lost_passes": self._lost_passes,
+            "learn": self._learn,
+        }
+        space |= {f"unpack_{name}": struct.Struct(text).unpack_from for name, text in emitted.unpack.items()}
+        space |= {f"pack_{name}": struct.Struct(text).pack for name, text in emitted.pack.items()}
+        space |= {names.registers[name]: cells for name, cells in self.registers.items()}
+        space |= {names.value_sets[name]: members for name, members in self._value_sets.items()}
+        space |= {names.meters[name]: meters.execute for name, meters in self._meters.items()}
+        space |= {names.counters[name]: cells for name, cells in self.counters.items()}
+        return space
+
+    def _build_table(self, table: ir.Table) -> RuntimeTable[PythonRow]:
+        name = self._context.names.tables[table.name]
+
+        def compiler(position: int, args: tuple[int, ...], cell: Cell | None) -> Compiled:
+            return self._compile_entry(self._actions[table.actions[position]], position, args, cell)
+
+        def publish(default: Compiled) -> None:
+            self._namespace[f"default_{name}"] = default
+
+        def meter_of(rates: MeterRates | None) -> Any:
+            """A function of size and time, which returns the colour."""
+            if rates is None:
+                return None
+            meters = Meters(self.program.direct_meter(table.name).counts_bytes)
+            meters.set(0, rates, self._clock() & TIMESTAMP_MASK)
+            return partial(meters.execute, 0)
+
+        rows = PythonTable(table, compiler, publish, meter_of)
+        looked_up = rows.exact if table.kind is ir.MatchKind.EXACT else rows.memo
+        self._namespace[f"get_{name}"] = looked_up.get
+        self._namespace[f"find_{name}"] = rows.find
+        return RuntimeTable(table, self._actions, rows)
+
+    def _compile_entry(self, action: ir.Action, position: int, args: tuple[int, ...], cell: Cell | None) -> Compiled:
+        if not is_specialised(action):
+            return (position, cell, *args)
+        space: dict[str, Any] = {}
+        source = specialised_source(self._context, action, args)
+        _execute(source, f"<softswitch {action.name} {next(_numbers)}>", space)
+        return (position, cell, space["specialised"])
+
+    def _learn(self, name: str, values: tuple[int, ...]) -> None:
+        if self._digest is not None:
+            self._digest(name, values)
+
+    def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
+        self._digest = callback
+
+    def set_value_set(self, name: str, members: Sequence[Pattern]) -> None:
+        self._value_sets[name].replace(members)
+
+    def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
+        self._meters[name].set(index, rates, self._clock() & TIMESTAMP_MASK)
+
+    @property
+    def lost_passes(self) -> int:
+        return self._lost_passes[0]
+
+    def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
+        self.sessions[session] = tuple(replicas), group
+
+    def delete_session(self, session: int) -> None:
+        """Raises KeyError if there is no such session."""
+        del self.sessions[session]
+
+    def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
+        self.groups[group] = tuple(replicas)
+
+    def delete_group(self, group: int) -> None:
+        """Raises KeyError if there is no such group."""
+        del self.groups[group]
+
+
+def _execute(source: str, name: str, space: dict[str, Any]) -> None:
+    """Compile and run generated code; its lines show in tracebacks and profiles."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    try:
+        code = compile(source, name, "exec")
+    except (RecursionError, MemoryError, SyntaxError) as error:  # the last one: too many parentheses
+        raise ProgramTooLargeError(
+            "the program is nested too deeply for Python; use the native engine", "the Python engine"
+        ) from error
+    exec(code, space)
 
 
 class PythonEngine:

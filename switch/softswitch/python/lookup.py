@@ -1,15 +1,138 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the Python engine: rows in dicts."""
+"""What generated Python calls: tables with rows in dicts, parser value sets, meters and hashes."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from softswitch.program import ir
 from softswitch.runtime.entries import CounterValue, Exact, KeyMatch, Lpm, MeterRates, Range, Ternary
-from softswitch.runtime.tables import prefix_mask
+from softswitch.runtime.tables import Pattern, prefix_mask
+
+
+def checksum_of(total: int) -> int:
+    """The internet checksum of 16-bit words whose plain sum is ``total``."""
+    return 65535 - (total % 65535 or (65535 if total else 0))
+
+
+def _padded(value: int, bits: int) -> bytes:
+    size = -(-bits // 8)
+    return (value << (8 * size - bits)).to_bytes(size)
+
+
+def hash_csum16(value: int, bits: int) -> int:
+    data = _padded(value, bits)
+    data += bytes(len(data) % 2)
+    return checksum_of(sum(int.from_bytes(data[i : i + 2]) for i in range(0, len(data), 2)))
+
+
+def hash_xor16(value: int, bits: int) -> int:
+    data = _padded(value, bits)
+    data += bytes(len(data) % 2)
+    result = 0
+    for i in range(0, len(data), 2):
+        result ^= int.from_bytes(data[i : i + 2])
+    return result
+
+
+def hash_crc16(value: int, bits: int) -> int:
+    """CRC-16/ARC: polynomial 0x8005, reflected, as bmv2's crc16."""
+    table = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+    remainder = 0
+    for byte in _padded(value, bits).translate(table):
+        remainder ^= byte << 8
+        for _ in range(8):
+            remainder = (remainder << 1 ^ (0x8005 if remainder & 0x8000 else 0)) & 0xFFFF
+    return int(f"{remainder:016b}"[::-1], 2)
+
+
+def hash_crc32(value: int, bits: int) -> int:
+    return zlib.crc32(_padded(value, bits))
+
+
+def hash_identity(value: int, bits: int) -> int:
+    """The first eight bytes of the input."""
+    return int.from_bytes(_padded(value, bits)[:8])
+
+
+RUNTIME = {
+    "checksum_of": checksum_of,
+    "hash_csum16": hash_csum16,
+    "hash_xor16": hash_xor16,
+    "hash_crc16": hash_crc16,
+    "hash_crc32": hash_crc32,
+    "hash_identity": hash_identity,
+}
+
+
+_US = 1e6
+RED, YELLOW, GREEN = 2, 1, 0
+
+
+class _Bucket:
+    def __init__(self, rate: float, burst: int, colour: int) -> None:
+        self.rate, self.burst, self.colour = rate / _US, burst, colour
+        self.tokens, self.last = burst, 0
+
+
+class Meters:
+    """One array. Unconfigured meters are green."""
+
+    def __init__(self, counts_bytes: bool) -> None:
+        self._counts_bytes = counts_bytes
+        self._buckets: dict[int, tuple[int, tuple[_Bucket, _Bucket]]] = {}
+
+    def set(self, index: int, rates: MeterRates | None, now_us: int) -> None:
+        if rates is None:
+            self._buckets.pop(index, None)
+            return
+        peak = _Bucket(rates.peak, rates.peak_burst, RED)
+        committed = _Bucket(rates.committed, rates.committed_burst, YELLOW)
+        self._buckets[index] = now_us, (peak, committed)
+
+    def execute(self, index: int, size: int, now_us: int) -> int:
+        """The colour of a packet of ``size`` bytes."""
+        found = self._buckets.get(index)
+        if found is None:
+            return GREEN
+        since, buckets = found
+        wanted = size if self._counts_bytes else 1
+        for bucket in buckets:
+            earned = int((now_us - since) * bucket.rate)
+            bucket.tokens = min(bucket.tokens + earned - bucket.last, bucket.burst)
+            bucket.last = earned
+            if bucket.tokens < wanted:
+                return bucket.colour
+            bucket.tokens -= wanted
+        return GREEN
+
+
+class ValueSet:
+    """Generated code asks ``key in value_set``, with a number for each field."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        self._masks = tuple((1 << width) - 1 for width in widths)
+        self._exact: set[tuple[int, ...]] = set()
+        self._masked: list[Pattern] = []
+
+    def replace(self, members: Sequence[Pattern]) -> None:
+        self._exact.clear()
+        self._masked.clear()
+        for member in members:
+            if tuple(mask for _, mask in member) == self._masks:
+                self._exact.add(tuple(value for value, _ in member))
+            else:
+                self._masked.append(member)
+
+    def __contains__(self, key: tuple[int, ...]) -> bool:
+        return key in self._exact or any(
+            all(part & mask == value for part, (value, mask) in zip(key, member, strict=True))
+            for member in self._masked
+        )
+
 
 MEMO_SIZE = 4096
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from softswitch.program.numbers import MAX_SHIFT, full
+from softswitch.program.limits import MAX_SHIFT, full
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,51 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loss, duplication, reordering and delay of frames, for tests.
+"""Random numbers, and loss, duplication, reordering and delay of frames, for tests.
 
-The state machine has neither threads nor a clock of its own. What happens to the n-th frame of one direction of one
-port depends only on the seed, the port and the direction, so the same traffic gives the same result in every run and
-with both engines: ``native/impair.c`` implements the same rules.
+Both engines draw the same sequence from the same seed. The state machine of impairments has neither threads nor a clock
+of its own: what happens to the n-th frame of one direction of one port depends only on the seed, the port and the
+direction, so that the same traffic gives the same result in every run and engine.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import os
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from softswitch.runtime.splitmix import SplitMix
+LIMB_BITS = 64
+_MASK = (1 << LIMB_BITS) - 1
+
+
+class SplitMix:
+    """SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). ``seed`` None takes one from the system.
+
+    The state lies at ``address``, so that the native engine draws from the same sequence.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        chosen = int.from_bytes(os.urandom(8), "little") if seed is None else seed
+        self._state = ctypes.c_uint64(chosen & _MASK)
+        self.address = ctypes.addressof(self._state)
+
+    def next(self) -> int:
+        """64 random bits."""
+        state = (self._state.value + 0x9E3779B97F4A7C15) & _MASK
+        self._state.value = state
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+        return state ^ (state >> 31)
+
+    def integer(self, low: int, high: int, limbs: int) -> int:
+        """A number in low..high from ``limbs`` draws of 64 bits, the least significant first."""
+        drawn = 0
+        for limb in range(limbs):
+            drawn |= self.next() << (LIMB_BITS * limb)
+        return low + ((drawn * (high - low + 1)) >> (LIMB_BITS * limbs))
+
 
 MAX_HELD_FRAMES = 3  # later frames that may overtake a held one
 HOLD_LIMIT_NS = 5_000_000  # a held frame goes out after this time at the latest

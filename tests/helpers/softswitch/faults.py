@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nativelib import build, load
-from softswitch.native import ports_library as portlib
+from softswitch.native import ports as portlib
 
 # Stands for the kernel's: refuses trains of one kind.
 _SOURCE = """

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 from helpers.softswitch.compile_programs import PROGRAMS
-from softswitch.native.machine import NativeMachine
-from softswitch.runtime.splitmix import SplitMix
+from softswitch.native.engine import NativeMachine
+from softswitch.runtime.impair import SplitMix
 
 
 class SinkFrame(ctypes.Structure):

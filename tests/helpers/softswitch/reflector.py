@@ -14,7 +14,7 @@ from ctypes import c_uint64, c_void_p
 from pathlib import Path
 
 from nativelib import build, load
-from softswitch.native import ports_library as portlib
+from softswitch.native import ports as portlib
 
 NATIVE = Path(portlib.__file__).parent
 PORT_BYTE, COPIES_BYTE, MARK_BYTE = 14, 15, 16

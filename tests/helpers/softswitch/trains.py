@@ -17,7 +17,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
-from softswitch.native import ports_library as portlib
+from softswitch.native import ports as portlib
 
 NATIVE = Path(portlib.__file__).parent
 PACKET_VNET_HDR = 15

@@ -16,12 +16,12 @@ from nativelib import CompileError, NoCompilerError
 from softswitch.cli import main
 from softswitch.errors import UnsupportedProgramError
 from softswitch.native import engine as native_engine
-from softswitch.native import machine as native_machine
+from softswitch.native import engine as native_machine
 from softswitch.native.emit import CProgram
-from softswitch.native.machine import NativeMachine
+from softswitch.native.engine import NativeMachine
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
-from softswitch.python.machine import PythonMachine
+from softswitch.python.engine import PythonMachine
 from softswitch.switch import EngineChoice, SoftSwitch
 
 ProgramText = Callable[[str], str]

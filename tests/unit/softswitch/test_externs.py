@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from softswitch.errors import InvalidEntryError, NotFoundError, TableFullError, UnsupportedProgramError
-from softswitch.runtime import tables, value_members
+from softswitch.runtime import tables
 from softswitch.runtime.entries import ActionCall, ActionSet, Entry, Exact, KeyMatch, Lpm, MeterRates, Range, Ternary
 from softswitch.switch import EngineChoice, SoftSwitch
 
@@ -78,7 +78,7 @@ def test_members_with_masks(switch: SoftSwitch, match: KeyMatch, holds: Callable
 
 def test_a_range_takes_no_more_prefixes_than_it_needs(switch: SoftSwitch, monkeypatch: pytest.MonkeyPatch) -> None:
     """1 to 254 is 14 prefixes of 8 bits, the most that a range of them can take."""
-    monkeypatch.setattr(value_members, "SET_PATTERNS", 14 * 14)
+    monkeypatch.setattr(tables, "SET_PATTERNS", 14 * 14)
     switch.set_value_set(KNOWN, [(Range(1, 254), Range(1, 254))])
     assert [ran(switch, *pair)[3] for pair in ((1, 254), (0, 1), (254, 255), (254, 1))] == [1, 0, 0, 1]
     with pytest.raises(TableFullError, match="more than 196 values"):

@@ -1,20 +1,158 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loads actions: primitives become statements, jumps become nested ifs."""
+"""Loads actions: primitives become statements, jumps become nested ifs; meters, digests and further passes.
+
+A request for a clone, a resubmit or a recirculation is an assignment to a hidden field.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from dataclasses import dataclass, field
 
 from softswitch.program import ir
-from softswitch.program.graph import CycleError, joins
-from softswitch.program.limits import CELLS, IF_DEPTH, OBJECTS, PARAMETERS, STATEMENTS, WIDTH
+from softswitch.program.limits import CELLS, IF_DEPTH, OBJECTS, PARAMETERS, SESSIONS, STATEMENTS, WIDTH
 from softswitch.program.load.expressions import ExprLoader
-from softswitch.program.load.externs import Externs, execute_meter, request_digest
 from softswitch.program.load.lowering import Lowering
-from softswitch.program.load.node import Node, shown, source_of, unsupported
-from softswitch.program.load.passes import PassLoader
+from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
 from softswitch.program.load.references import Scope
+from softswitch.program.traverse import CycleError, joins
+
+_BITS = 16
+_RATES = 2
+
+
+@dataclass
+class Externs:
+    """``set_sizes``: of value sets. ``targets``: where the colour of a table's direct meter goes. ``digest_request``:
+    None until a digest was asked for. ``selectors``: by action profile, see
+    :func:`softswitch.program.load.parser.load_selectors`."""
+
+    meters: dict[str, ir.Meter] = field(default_factory=dict)
+    targets: dict[str, ir.FieldRef] = field(default_factory=dict)
+    digests: dict[int, ir.Digest] = field(default_factory=dict)
+    digest_request: ir.FieldRef | None = None
+    set_sizes: dict[str, int] = field(default_factory=dict)
+    value_sets: dict[str, ir.ValueSet] = field(default_factory=dict)
+    selectors: dict[str, str | None] = field(default_factory=dict)
+
+
+def load_externs(root: Node, expressions: ExprLoader) -> Externs:
+    found = Externs()
+    for node in root.section("meter_arrays"):
+        _meter(node, expressions, found)
+    for node in root.section("learn_lists"):
+        number = node["id"].integer(1, OBJECTS)
+        if number in found.digests:
+            raise node["id"].wrong("is the id of two digests")
+        scope = Scope(source_of(node))
+        values = tuple(expressions.expr(part, scope) for part in node["elements"].items())
+        found.digests[number] = ir.Digest(node["name"].name(), values)
+    for node in root.section("parse_vsets"):
+        name = node["name"].name()
+        declared_once(node["name"], name, found.set_sizes)
+        size = node.get("max_size")
+        found.set_sizes[name] = OBJECTS if size is None else size.integer(0, CELLS)
+    return found
+
+
+def _meter(node: Node, expressions: ExprLoader, found: Externs) -> None:
+    name, source = node["name"].name(), source_of(node)
+    declared_once(node["name"], name, found.meters)
+    if node["rate_count"].integer(0, OBJECTS) != _RATES:
+        raise unsupported(f"meter {name!r} of other than {_RATES} rates", source)
+    kind = node["type"].value
+    if kind not in ("bytes", "packets"):
+        raise unsupported(f"meter {name!r} of {shown(kind)}", source)
+    size = node["size"].integer(0, (1 << 64) - 1)
+    if flag_of(node, "is_direct", default=False):
+        table = node["binding"].name()
+        found.targets[table] = expressions.field(node["result_target"], source)
+        found.meters[name] = ir.Meter(name, 0, kind == "bytes", table)
+        return
+    if size > CELLS >> 4:
+        raise node["size"].too_large(f"{size} meters", CELLS >> 4)
+    found.meters[name] = ir.Meter(name, size, kind == "bytes")
+
+
+def request_digest(p: Node, scope: Scope, expressions: ExprLoader, externs: Externs) -> tuple[ir.Statement, ...]:
+    """The digest leaves at the end of ingress; a later one of the same packet takes its place, as in bmv2."""
+    number = expressions.expr(p[1], scope)
+    if not isinstance(number, ir.Const):
+        raise unsupported("a digest whose number is not constant", scope.source)
+    if number.value not in externs.digests:
+        raise p[1].wrong("is no digest's id")
+    externs.digest_request = expressions.hidden.field("digest", _BITS)
+    return (ir.Assign(externs.digest_request, number),)
+
+
+def execute_meter(p: Node, scope: Scope, expressions: ExprLoader, externs: Externs) -> tuple[ir.Statement, ...]:
+    name = p[0]["value"].choice(externs.meters, "meter")
+    if externs.meters[name].table is not None:
+        raise unsupported(f"direct meter {name!r} outside its table", scope.source)
+    return (ir.ExecuteMeter(expressions.target(p[2], scope.source), name, expressions.expr(p[1], scope)),)
+
+
+Statements = tuple[ir.Statement, ...]
+
+
+class PassLoader:
+    """Translates the primitives. ``passes`` is None until one of them was translated, or a truncate in ingress."""
+
+    def __init__(self, root: Node, expressions: ExprLoader) -> None:
+        self._expressions = expressions
+        self._lists: dict[int, tuple[ir.FieldRef, ...]] = {}
+        for node in root.section("field_lists"):
+            number = node["id"].integer(0, OBJECTS)
+            if number in self._lists:
+                raise node["id"].wrong("is the id of two field lists")
+            self._lists[number] = self._fields(node)
+        self.passes: ir.Passes | None = None
+
+    def _fields(self, node: Node) -> tuple[ir.FieldRef, ...]:
+        source = source_of(node)
+        fields: list[ir.FieldRef] = []
+        for part in node["elements"].items():
+            match part["type"].value:
+                case "field":
+                    fields.append(self._expressions.field(part["value"], source))
+                case "header":
+                    fields += self._expressions.fields_of(part["value"], source)
+                case "hexstr":
+                    pass  # a constant is kept by nobody
+                case other:
+                    raise unsupported(f"a field list with a {shown(other)}", source)
+        return tuple(dict.fromkeys(fields))
+
+    def need(self) -> ir.Passes:
+        """The request fields, which from now on the program has."""
+        if self.passes is None:
+            names = ("clone", "clone list", "resubmit", "recirculate")
+            clone, number, resubmit, recirculate = (self._expressions.hidden.field(name, _BITS) for name in names)
+            self.passes = ir.Passes(clone, number, resubmit, recirculate, self._lists)
+        return self.passes
+
+    def clone(self, p: Node, scope: Scope) -> Statements:
+        passes = self.need()
+        session = self._expressions.expr(p[0], scope)
+        kept = ir.Binary("&", session, ir.Const(SESSIONS - 1))
+        request = ir.Assign(passes.clone, ir.Binary("|", kept, ir.Const(ir.CLONE_REQUESTED)))
+        return request, ir.Assign(passes.clone_list, ir.Const(self._list(p[1], scope)))
+
+    def resubmit(self, p: Node, scope: Scope) -> Statements:
+        return (ir.Assign(self.need().resubmit, ir.Const(self._list(p[0], scope))),)
+
+    def recirculate(self, p: Node, scope: Scope) -> Statements:
+        return (ir.Assign(self.need().recirculate, ir.Const(self._list(p[0], scope))),)
+
+    def _list(self, node: Node, scope: Scope) -> int:
+        number = self._expressions.expr(node, scope)
+        if not isinstance(number, ir.Const):
+            raise unsupported("a field list whose number is not constant", scope.source)
+        if number.value not in self._lists:
+            raise node.wrong("is no field list's id")
+        return number.value
+
 
 _Primitive = Callable[[Node, Scope], tuple[ir.Statement, ...]]
 _ONLY_IN_CONTROLS = frozenset(

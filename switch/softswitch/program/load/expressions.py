@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 from softswitch.errors import placed
 from softswitch.program import ir
-from softswitch.program.bounds import Bounds
+from softswitch.program.analysis import Bounds
 from softswitch.program.limits import EXPRESSION_DEPTH, STATE_BITS, VALUE_BITS, WIDTH
-from softswitch.program.load.aggregates import Aggregates, Hidden, Stack, UnionStack
 from softswitch.program.load.node import Node, shown, unsupported
 from softswitch.program.load.references import (
     HEADER_OPS,
@@ -23,7 +22,7 @@ from softswitch.program.load.references import (
     inside,
     members_of,
 )
-from softswitch.program.load.storage import VarbitHeader
+from softswitch.program.load.storage import Aggregates, Hidden, Stack, UnionStack, VarbitHeader
 
 DATA_OPS = frozenset(["+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^"])
 COMPARE_OPS = frozenset(["==", "!=", "<", "<=", ">", ">="])

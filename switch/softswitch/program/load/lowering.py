@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 from softswitch.program import ir
 from softswitch.program.limits import IF_DEPTH
-from softswitch.program.load.aggregates import Stack, Union, UnionStack
 from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.node import Node, unsupported
 from softswitch.program.load.references import Choice, Scope
+from softswitch.program.load.storage import Stack, Union, UnionStack
 
 Statements = tuple[ir.Statement, ...]
 

@@ -1,20 +1,24 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Values of bmv2's JSON with their places. The loader reads every value through a node, which checks it.
+"""From a file or a text to JSON, and from JSON to values with their places.
 
-Errors name the place, the value, the rule and the cure.
+The loader reads every value through a node, which checks it. Errors name the place, the value, the rule and the cure.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from commonlib.untrusted import InputTooLongError, UntrustedInputError, bounded_text
 
 from softswitch.errors import MalformedProgramError, ProgramTooLargeError, UnsupportedProgramError
 from softswitch.program import ir
-from softswitch.program.limits import CONSTANT_BITS, NAME_LENGTH, OBJECTS, TEXT_LENGTH
+from softswitch.program.limits import CONSTANT_BITS, FILE_BYTES, JSON_DEPTH, NAME_LENGTH, OBJECTS, TEXT_LENGTH
 
 Json = Any
 
@@ -174,3 +178,74 @@ def declared_once(node: Node, name: str, known: Mapping[str, Any]) -> None:
     """Raises MalformedProgramError if ``name``, which ``node`` declares, is declared before."""
     if name in known:
         raise node.wrong(f"declares {shown(name)} a second time")
+
+
+_BMV2_CURE = "compile the P4 program with p4c --target bmv2"
+
+
+def read_program(path: Path) -> str:
+    """The text of a program's file. Raises OSError, MalformedProgramError and ProgramTooLargeError."""
+    try:
+        return bounded_text(path, FILE_BYTES)
+    except InputTooLongError as error:
+        raise _too_long(str(path)) from error
+    except UntrustedInputError as error:
+        raise MalformedProgramError(f"the program is not JSON: it {error}; {_BMV2_CURE}", str(path)) from error
+
+
+def parse_program(text: str) -> Node:
+    """Raises MalformedProgramError and ProgramTooLargeError."""
+    if len(text) > FILE_BYTES:
+        raise _too_long("the program")
+    try:
+        root = json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise MalformedProgramError(f"the program is not JSON: {error.msg}; {_BMV2_CURE}", place) from error
+    except ValueError as error:  # a number of thousands of digits
+        raise MalformedProgramError(f"the program is not JSON: {error}; {_BMV2_CURE}", "the program") from error
+    except RecursionError as error:
+        raise _too_deep("the program") from error
+    if not isinstance(root, dict) or "pipelines" not in root:
+        raise MalformedProgramError(f"the program is not a bmv2 JSON: it has no pipelines; {_BMV2_CURE}", "the program")
+    node = Node(root)
+    if _is_deep(root):
+        raise _too_deep(_deepest(node).place)
+    return node
+
+
+def _too_long(place: str) -> ProgramTooLargeError:
+    return ProgramTooLargeError(f"the program has more than {FILE_BYTES} bytes; split it", place)
+
+
+def _too_deep(place: str) -> ProgramTooLargeError:
+    return ProgramTooLargeError(f"the JSON is nested more than {JSON_DEPTH} deep; split the expression in P4", place)
+
+
+def _is_deep(root: Json) -> bool:
+    level = [root]
+    for _ in range(JSON_DEPTH):
+        level = [child for value in level for child in _children(value)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Json) -> list[Json]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _deepest(root: Node) -> Node:
+    """A node at the limit of depth."""
+    level = [root]
+    for _ in range(JSON_DEPTH):
+        below: list[Node] = []
+        for node in level:
+            if isinstance(node.value, dict):
+                below += [Node(value, node, key) for key, value in node.value.items()]
+            elif isinstance(node.value, list):
+                below += [Node(value, node, index) for index, value in enumerate(node.value)]
+        level = below
+    return level[0]

@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 from softswitch.program import ir
-from softswitch.program.flow import successors
-from softswitch.program.graph import CycleError, topological
-from softswitch.program.limits import CELLS, KEY_FIELDS, PARAMETERS, PATTERNS, TABLE_ENTRIES
+from softswitch.program.limits import CELLS, KEY_FIELDS, PARAMETERS, PATTERNS, TABLE_ENTRIES, full
+from softswitch.program.load.actions import Externs
 from softswitch.program.load.expressions import ExprLoader
-from softswitch.program.load.externs import Externs
 from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
 from softswitch.program.load.references import Scope, chosen
-from softswitch.program.numbers import full
+from softswitch.program.traverse import CycleError, successors, topological
 
 _STRENGTH = [ir.MatchKind.EXACT, ir.MatchKind.LPM, ir.MatchKind.TERNARY, ir.MatchKind.RANGE]
 _KINDS = {"exact": "exact", "lpm": "lpm", "ternary": "ternary", "optional": "ternary", "range": "range"}

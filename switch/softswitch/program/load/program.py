@@ -14,23 +14,19 @@ import functools
 from softswitch.errors import MalformedProgramError
 from softswitch.program import ir
 from softswitch.program.limits import ENTRY_BYTES, PACKET_BYTES, TABLE_BYTES, TABLE_STATEMENTS
-from softswitch.program.load.actions import ActionLoader
-from softswitch.program.load.aggregates import load_aggregates
-from softswitch.program.load.checksums import load_calculations, load_checksum, load_selectors
+from softswitch.program.load.actions import ActionLoader, PassLoader, load_externs
 from softswitch.program.load.expressions import ExprLoader
-from softswitch.program.load.externs import load_externs
-from softswitch.program.load.node import Node, source_of, unsupported
-from softswitch.program.load.parser import load_parser
-from softswitch.program.load.passes import PassLoader
+from softswitch.program.load.node import Node, parse_program, source_of, unsupported
+from softswitch.program.load.parser import load_calculations, load_checksum, load_parser, load_selectors
 from softswitch.program.load.pipeline import load_pipeline
 from softswitch.program.load.storage import (
     check_memory,
+    load_aggregates,
     load_counters,
     load_errors,
     load_headers,
     load_registers,
 )
-from softswitch.program.load.text import parse_program
 from softswitch.program.traverse import flatten
 
 _REFUSED_SECTIONS = {

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 from softswitch.program import ir
 from softswitch.program.limits import EXPRESSION_DEPTH
-from softswitch.program.load.aggregates import Aggregates, Hidden, Stack, Union, UnionStack
 from softswitch.program.load.node import Node, shown, unsupported
-from softswitch.program.load.storage import VarbitHeader
+from softswitch.program.load.storage import Aggregates, Hidden, Stack, Union, UnionStack, VarbitHeader
 
 VALID_FIELD = "$valid$"
 HEADER_OPS = ("dereference_header_stack", "dereference_stack", "access_union_header", "dereference_union_stack")

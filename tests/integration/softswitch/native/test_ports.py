@@ -20,12 +20,10 @@ from helpers.softswitch.reflector import MARK_BYTE, ReflectingSwitch, Reflector,
 from helpers.softswitch.veths import SOL_PACKET, TIMEOUT_S, Host, ip, veth_pairs
 from helpers.waiting import until
 from softswitch.native import ports as native_ports
-from softswitch.native.ports import NativePortRunner
-from softswitch.native.program_lock import ProgramLock
-from softswitch.python.port import AUXDATA_SPACE, PACKET_AUXDATA
+from softswitch.native.ports import NativePortRunner, ProgramLock
+from softswitch.python.ports import AUXDATA_SPACE, PACKET_AUXDATA
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
-from softswitch.runtime.interface import PortError
-from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
+from softswitch.runtime.interface import DEFAULT_TRAINS, PortError, TrainSpec
 
 pytestmark = [pytest.mark.root, pytest.mark.cc]
 

@@ -15,9 +15,7 @@ import pytest
 from helpers.softswitch.reflector import MARK_BYTE, ReflectingSwitch, Reflector, frame
 from helpers.softswitch.veths import TIMEOUT_S, Host
 from helpers.waiting import until
-from softswitch.native.ports import NativePortRunner
-from softswitch.native.ports_library import port_library
-from softswitch.native.program_lock import ProgramLock
+from softswitch.native.ports import NativePortRunner, ProgramLock, port_library
 
 pytestmark = pytest.mark.cc
 

@@ -26,12 +26,10 @@ from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Raw
 from softswitch.events import SwitchEvent
 from softswitch.native import ports as native_ports
-from softswitch.native.ports import NativePortRunner
-from softswitch.native.program_lock import ProgramLock
-from softswitch.runtime import trains as train_rules
+from softswitch.native.ports import NativePortRunner, ProgramLock
+from softswitch.runtime import interface as train_rules
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
-from softswitch.runtime.interface import PortCounters
-from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
+from softswitch.runtime.interface import DEFAULT_TRAINS, PortCounters, TrainSpec
 
 pytestmark = [pytest.mark.root, pytest.mark.cc]
 

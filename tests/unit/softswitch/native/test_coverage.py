@@ -11,10 +11,10 @@ import pytest
 from fuzz.coverage import main
 from helpers.paths import ROOT
 from softswitch.native.emit import emit_c
-from softswitch.native.machine import NativeMachine
+from softswitch.native.engine import NativeMachine
 from softswitch.program.load.program import load_program
 from softswitch.runtime.entries import ActionCall, Entry, Exact
-from softswitch.runtime.splitmix import SplitMix
+from softswitch.runtime.impair import SplitMix
 
 TABLES = (ROOT / "tests/helpers/softswitch/programs/tables.json").read_text()
 PAIR = "table ingress.exact_pair: "

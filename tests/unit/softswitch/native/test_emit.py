@@ -12,14 +12,12 @@ import pytest
 from softswitch.errors import UnsupportedProgramError
 from softswitch.native.definite_assignment import unset_fields
 from softswitch.native.emit import emit_c
-from softswitch.native.emit_bounds import Bits
-from softswitch.native.emit_carrier import LIMB, Kind, carrier, carrier_of
-from softswitch.native.limbs import argument_offsets, from_limbs, limbs, to_limbs
-from softswitch.native.machine import NativeMachine
+from softswitch.native.emit_expr import Bits
+from softswitch.native.engine import NativeMachine
+from softswitch.native.limbs import LIMB, Kind, argument_offsets, carrier, carrier_of, from_limbs, limbs, to_limbs
 from softswitch.program import ir
-from softswitch.program.analysis import analyse
-from softswitch.program.bounds import Bounds
-from softswitch.runtime.splitmix import SplitMix
+from softswitch.program.analysis import Bounds, analyse
+from softswitch.runtime.impair import SplitMix
 
 STANDARD = ir.Header("standard_metadata", (ir.Field("egress_spec", 9), ir.Field("mcast_grp", 16)), metadata=True)
 ERRORS = {"NoError": 0, "PacketTooShort": 1}

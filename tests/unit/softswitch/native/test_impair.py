@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from softswitch.native.ports import spec_struct
-from softswitch.native.ports_library import ImpairmentCountersStruct, Pass, port_library
+from softswitch.native.ports import ImpairmentCountersStruct, Pass, port_library, spec_struct
 from softswitch.runtime.impair import HOLD_LIMIT_NS, Impairment, ImpairmentSpec
 
 pytestmark = pytest.mark.cc

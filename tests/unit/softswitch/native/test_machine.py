@@ -16,13 +16,13 @@ import pytest
 from helpers.logs import events_of
 from softswitch.errors import TableFullError
 from softswitch.events import SwitchEvent
-from softswitch.native import machine as native_machine
+from softswitch.native import engine as native_machine
 from softswitch.native.emit import CProgram
-from softswitch.native.emit_context import Message, MessageValue
-from softswitch.native.machine import NativeMachine
+from softswitch.native.emit_code import Message, MessageValue
+from softswitch.native.engine import NativeMachine
 from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
-from softswitch.runtime.splitmix import SplitMix
+from softswitch.runtime.impair import SplitMix
 from softswitch.switch import SoftSwitch
 
 pytestmark = pytest.mark.cc

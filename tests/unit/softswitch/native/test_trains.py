@@ -31,7 +31,7 @@ from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
-from softswitch.runtime.trains import train_bytes
+from softswitch.runtime.interface import train_bytes
 
 pytestmark = pytest.mark.cc
 

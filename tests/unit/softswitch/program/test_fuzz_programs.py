@@ -67,7 +67,7 @@ def test_it_finds_a_refusal_without_a_place(fuzzer: ProgramFuzzer, monkeypatch: 
 
 @pytest.mark.parametrize(
     ("module", "language", "changed"),
-    [("softswitch.native.emit_code", "C", "\\"), ("softswitch.python.source_writer", "Python", "\n")],
+    [("softswitch.native.emit_code", "C", "\\"), ("softswitch.python.emit_code", "Python", "\n")],
 )
 def test_it_finds_an_escape(
     program_text: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, module: str, language: str, changed: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from softswitch.program.graph import CycleError, joins, topological
+from softswitch.program.traverse import CycleError, joins, topological
 
 Graph = dict[int, list[int | None]]
 

@@ -22,17 +22,17 @@ from softswitch.errors import (
     UnsupportedProgramError,
 )
 from softswitch.native.emit import emit_c
-from softswitch.native.machine import NativeMachine
+from softswitch.native.engine import NativeMachine
 from softswitch.native.runtime_library import runtime
 from softswitch.program import ir
 from softswitch.program.emitted_text import comment_text, identifier, literal
 from softswitch.program.limits import CELLS, FILE_BYTES
+from softswitch.program.load.node import read_program
 from softswitch.program.load.program import load_program
-from softswitch.program.load.text import read_program
 from softswitch.python.emit import emit_program
-from softswitch.python.machine import PythonMachine
+from softswitch.python.engine import PythonMachine
 from softswitch.runtime.entries import CounterValue
-from softswitch.runtime.splitmix import SplitMix
+from softswitch.runtime.impair import SplitMix
 from softswitch.switch import EngineChoice, SoftSwitch
 
 Json = Any

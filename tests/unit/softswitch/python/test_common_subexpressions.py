@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from softswitch.python.common_subexpressions import eliminate_common_subexpressions
+from softswitch.python.emit_code import eliminate_common_subexpressions
 
 NAMES = ["a", "b", "c", "d"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from softswitch.runtime.splitmix import SplitMix
+from softswitch.runtime.impair import SplitMix
 
 # What the authors' own C code prints for this seed.
 SEED = 1234567
