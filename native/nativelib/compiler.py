@@ -1,12 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds a C compiler, and tests what it supports by compiling a line."""
+"""Finds a C compiler and tests what it can do, with a cache of the probes' results beside the compiled code.
+
+Only results of compilers proper are kept. A script, or a program such as ccache, may start another compiler tomorrow.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,9 +21,66 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nativelib.cache import cache_folder
 from nativelib.errors import NoCompilerError, UntrustedError
 from nativelib.programs import check_program, environment
-from nativelib.remembered import key_of, recall, remember
+from nativelib.trusted import open_file
+
+_COMPILER_NAME = re.compile(r"clang(-[\d.]+)?|([\w.-]+-)?gcc(-[\d.]+)?")
+_ELF_MAGIC = b"\x7fELF"
+_CPU_LINES = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU ")
+_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS")
+
+
+def probe_key(program: str, options: Sequence[str], tests: Sequence[str]) -> str | None:
+    """A name for the result of ``tests`` with the compiler ``program``; None if it must not be remembered.
+
+    It changes with the compiler's file, its options, the environment variables that it reads, and the CPU.
+    """
+    file = Path(program).resolve()
+    if not _COMPILER_NAME.fullmatch(file.name) or not all(option.startswith("-") for option in options):
+        return None
+    try:
+        with file.open("rb") as opened:
+            if opened.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
+                return None
+            status = os.fstat(opened.fileno())
+        cpu = _cpu()
+    except OSError:
+        return None
+    variables = [os.environ.get(name) for name in _VARIABLES]
+    known = [str(file), status.st_size, status.st_mtime_ns, program, *options, *tests, variables, cpu]
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:32]
+
+
+def _cpu() -> list[str]:
+    """What the system says of the first CPU."""
+    first, _, _ = Path("/proc/cpuinfo").read_text().partition("\n\n")
+    return [line for line in first.splitlines() if line.startswith(_CPU_LINES)]
+
+
+def recall_probe(key: str) -> Any:
+    """Return what :func:`keep_probe` wrote, or None if nothing can be read or another user could have written it."""
+    try:
+        with open_file(_probe_path(key)) as file:
+            return json.loads(file.read())
+    except (OSError, ValueError, UntrustedError):
+        return None
+
+
+def keep_probe(key: str, found: Any) -> None:
+    """Write ``found`` as JSON; where that fails, the next process tests the compiler again."""
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=cache_folder(), prefix="compiler-", delete=False) as new:
+            json.dump(found, new)
+        Path(new.name).replace(_probe_path(key))
+    except (OSError, UntrustedError):
+        return
+
+
+def _probe_path(key: str) -> Path:
+    return cache_folder() / f"compiler-{key}.json"
+
 
 # For clang and gcc alike. Sums of floats must not depend on the machine: no fused multiply-add.
 COMMON_FLAGS = ("-std=gnu2x", "-O2", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra")
@@ -82,18 +144,20 @@ def _examine(name: str, path: str) -> _Candidate:
         check_program(Path(program))
     except UntrustedError as error:
         return _Candidate(None, False, str(error))
-    key = key_of(program, words[1:], (*COMMON_FLAGS, _THIS_CPU, _PROBE, _WIDE_PROBE))
-    if key is not None and (known := _read(recall(key), (program, *words[1:]))) is not None:
+    key = probe_key(program, words[1:], (*COMMON_FLAGS, _THIS_CPU, _PROBE, _WIDE_PROBE))
+    if key is not None and (known := _read(recall_probe(key), (program, *words[1:]))) is not None:
         return known
     candidate = _test(program, words[1:])
     if key is not None and candidate.compiler is not None:
         this_cpu, identity = _THIS_CPU in candidate.compiler.command, candidate.compiler.identity
-        remember(key, {"this_cpu": this_cpu, "identity": identity, "wide": candidate.wide, "reason": candidate.reason})
+        keep_probe(
+            key, {"this_cpu": this_cpu, "identity": identity, "wide": candidate.wide, "reason": candidate.reason}
+        )
     return candidate
 
 
 def _read(known: Any, program: tuple[str, ...]) -> _Candidate | None:
-    """The candidate in what :func:`recall` returned, None if it is malformed.
+    """The candidate in what :func:`recall_probe` returned, None if it is malformed.
 
     The command is made of ``program`` here: no file says what will be run.
     """

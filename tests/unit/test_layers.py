@@ -36,7 +36,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "nativelib": (
         "native",
         set(),
-        "declarations errors | programs trusted | cache | prebuilt remembered | compiler | build",
+        "declarations errors | programs trusted | cache | prebuilt compiler | build",
     ),
     "sumwire": (
         "host",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from nativelib import NoCompilerError, compiler, find_compiler
-from nativelib.remembered import key_of
+from nativelib.compiler import probe_key
 
 Fake = Callable[[str, str], Path]
 
@@ -150,9 +150,9 @@ def test_a_remembered_command_is_never_run(cache: Path, next_process: Callable[[
 
 
 def test_options_and_environment_are_part_of_what_is_remembered(real: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = {key_of(real, [], []), key_of(real, ["-DX"], []), key_of(real, [], ["another test"])}
+    keys = {probe_key(real, [], []), probe_key(real, ["-DX"], []), probe_key(real, [], ["another test"])}
     monkeypatch.setenv("CPATH", "/somewhere")
-    keys.add(key_of(real, [], []))
+    keys.add(probe_key(real, [], []))
     assert len(keys) == 4
     assert None not in keys
 
@@ -162,7 +162,7 @@ def test_another_file_is_another_compiler(tmp_path: Path) -> None:
     keys = set()
     for content in (b"\x7fELF", b"\x7fELF, a later version"):
         file.write_bytes(content)
-        keys.add(key_of(str(file), [], []))
+        keys.add(probe_key(str(file), [], []))
     assert len(keys) == 2
     assert None not in keys
 
@@ -181,4 +181,4 @@ def test_what_may_start_another_compiler_is_not_remembered(
 ) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    assert key_of(str(tmp_path / name), options, []) is None
+    assert probe_key(str(tmp_path / name), options, []) is None
