@@ -52,7 +52,7 @@ class Expressions:
             lambda: self._wrapped(self._unary(width, signed, depth), width, signed),
             lambda: self._saturated(width, signed, depth),
             lambda: ir.Binary(">>", self.typed(width, signed=signed, depth=depth - 1), self.distance(depth - 1)),
-            lambda: ir.Ternary(self.boolean(depth - 1), self.typed(width, signed=signed, depth=depth - 1),
+            lambda: ir.Mux(self.boolean(depth - 1), self.typed(width, signed=signed, depth=depth - 1),
                                self.typed(width, signed=signed, depth=depth - 1)),
             lambda: self._converted(width, signed, depth),
         ]  # fmt: skip
@@ -192,7 +192,7 @@ class Expressions:
             case "convert":
                 return ir.Unary("d2b", ir.Unary("b2d", self.boolean(depth - 1)))
             case "ternary":
-                return ir.Ternary(self.boolean(depth - 1), self.boolean(depth - 1), self.boolean(depth - 1))
+                return ir.Mux(self.boolean(depth - 1), self.boolean(depth - 1), self.boolean(depth - 1))
         return self._simple_boolean()
 
     def _simple_boolean(self) -> ir.Expr:

@@ -450,7 +450,7 @@ class Reference:
                 return self._bits(packet, packet.position + offset, width)
             case ir.Cast(op, operand, width):
                 return _cast(op, self.value(operand, packet, args), width)
-            case ir.Ternary(condition, then, otherwise):
+            case ir.Mux(condition, then, otherwise):
                 chosen, other = (then, otherwise) if self.value(condition, packet, args) else (otherwise, then)
                 self._reach(other, packet)
                 return self.value(chosen, packet, args)
@@ -476,7 +476,7 @@ class Reference:
             case ir.Binary(_, left, right):
                 self._reach(left, packet)
                 self._reach(right, packet)
-            case ir.Ternary(condition, then, otherwise):
+            case ir.Mux(condition, then, otherwise):
                 for part in (condition, then, otherwise):
                     self._reach(part, packet)
 

@@ -17,7 +17,7 @@ from softswitch.program.traverse import successors, topological
 T = TypeVar("T")
 Fails = Callable[[ir.Program, list[Event]], bool]
 
-_EXPRESSIONS = (ir.Unary, ir.Binary, ir.Cast, ir.Ternary)
+_EXPRESSIONS = (ir.Unary, ir.Binary, ir.Cast, ir.Mux)
 _LEAVES = (ir.FieldRef, ir.Valid, ir.Param, ir.Lookahead)
 # Left as they are: other parts refer to them, or they have to fit something else.
 _KEPT = {"target", "keys", "key", "source", "value_of", "headers", "errors", "registers", "counters", "chunks",
@@ -171,7 +171,7 @@ def _text(node: Any) -> str:
             return f"({_text(left)} {op} {_text(right)})"
         case ir.Cast(op, operand, width):
             return f"{op}<{width}>({_text(operand)})"
-        case ir.Ternary(condition, then, otherwise):
+        case ir.Mux(condition, then, otherwise):
             return f"({_text(condition)} ? {_text(then)} : {_text(otherwise)})"
         case ir.If(condition, then, otherwise):
             branches = [" ".join(_text(inner) for inner in branch) for branch in (then, otherwise)]

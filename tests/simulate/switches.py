@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime import pipeline, write
-from softswitch.p4runtime.pipeline import Pipeline
-from softswitch.p4runtime.read import Reading
+from softswitch.p4runtime.pipeline import ForwardingPipeline
+from softswitch.p4runtime.read import EntityReader
 from softswitch.switch import SoftSwitch
 from sumwire_controller.deploy.operations import bring_all_about
 from sumwire_controller.deploy.p4info import Program
@@ -33,7 +33,7 @@ def program() -> Program:
 
 
 @functools.cache
-def _pipeline() -> Pipeline:
+def _pipeline() -> ForwardingPipeline:
     config = p4runtime_pb2.ForwardingPipelineConfig()
     config.p4info.CopyFrom(program().p4info)
     config.p4_device_config = program().device_config
@@ -60,8 +60,8 @@ class Switch:
     def _clock(self) -> int:
         return self.now_us()
 
-    def _new_pipeline(self) -> Pipeline:
-        return Pipeline(_pipeline().info, _pipeline().config, self.device.loads)
+    def _new_pipeline(self) -> ForwardingPipeline:
+        return ForwardingPipeline(_pipeline().info, _pipeline().config, self.device.loads)
 
     def clear(self, seed: int) -> None:
         """Without entries, all cells 0."""
@@ -108,7 +108,7 @@ class Switch:
         if request is None:
             return frozenset()
         if content not in _READ:
-            reading, found = Reading(self.device, self._pipeline, [request]), []
+            reading, found = EntityReader(self.device, self._pipeline, [request]), []
             while (piece := reading.piece()) is not None:
                 found += [wanted.from_entity(entity) for entity in piece.entities]
             _READ[content] = frozenset(entry for entry in found if entry is not None)

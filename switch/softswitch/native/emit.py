@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from softswitch.errors import ProgramTooLargeError, placed
 from softswitch.native.definite_assignment import unset_fields
-from softswitch.native.emit_code import INDENT, Context, Message, plan_storage
+from softswitch.native.emit_code import INDENT, CContext, Message, plan_storage
 from softswitch.native.emit_parser import emit_deparser, emit_parser
 from softswitch.native.emit_passes import HEAD, emit_late, emit_passes, emit_replication, emit_send
 from softswitch.native.emit_pipeline import emit_actions, emit_pipeline, emit_tables
@@ -36,7 +36,7 @@ def emit_types(text: str) -> list[str]:
     ]
 
 
-def _members(context: Context) -> tuple[list[str], list[str]]:
+def _members(context: CContext) -> tuple[list[str], list[str]]:
     """Declarations of members that start at 0, and of members that are written before they are read."""
     storage = context.storage
     wide = [key for key in storage.fields if storage.carrier(key).kind is Kind.VECTOR]
@@ -54,7 +54,7 @@ def _members(context: Context) -> tuple[list[str], list[str]]:
     return lines, [line for key, line in declared.items() if key in unset]
 
 
-def emit_state(context: Context) -> list[str]:
+def emit_state(context: CContext) -> list[str]:
     """Declaration of ``struct packet``; its members before ``machine`` start at 0."""
     zeroed, unset = _members(context)
     passes = context.program.passes is not None
@@ -136,7 +136,7 @@ def emit_c(program: ir.Program, *, coverage: bool = False) -> CProgram:
 
 def _emit(program: ir.Program, coverage: bool) -> CProgram:
     usage = analyse(program)
-    context = Context.of(program, usage, plan_storage(program, usage), coverage=coverage)
+    context = CContext.of(program, usage, plan_storage(program, usage), coverage=coverage)
     body = [
         *emit_state(context),
         *_COUNT.splitlines(),
@@ -164,13 +164,13 @@ def _emit(program: ir.Program, coverage: bool) -> CProgram:
 # ---------------------------------------------------------------- the program
 
 
-def _processing(context: Context) -> list[str]:
+def _processing(context: CContext) -> list[str]:
     if context.program.passes is not None:
         return emit_passes(context, context.program.passes)
     return [*emit_late(context), *emit_send(context), *_process(context)]
 
 
-def _process(context: Context) -> list[str]:
+def _process(context: CContext) -> list[str]:
     code = context.code()
     code.line("struct packet packet;")
     code.line("struct packet *const p = &packet;")
@@ -196,7 +196,7 @@ def _process(context: Context) -> list[str]:
     return [f"static void process({arguments},", "                    struct ss_sink *sink) {", *code.lines, "}", ""]
 
 
-def _export(context: Context) -> list[str]:
+def _export(context: CContext) -> list[str]:
     program = context.program
     registers = [_array(register.size, limbs(register.width)) for register in program.registers.values()]
     counters = [_array(program.counters[name].size, _COUNTER_LIMBS) for name in context.counter_numbers]

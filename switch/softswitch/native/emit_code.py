@@ -112,7 +112,7 @@ INTRINSIC = ("egress_spec", "mcast_grp")  # fields of standard_metadata that the
 
 
 @dataclass
-class Storage:
+class CStorage:
     """Names of members of ``struct packet``; ``fields`` has only those that are kept.
 
     A member of ``positions`` holds the offset of a header's unchanged bytes in the frame, -1 if it has changed.
@@ -130,8 +130,8 @@ class Storage:
         return [key for key in self.fields if key[0] == header]
 
 
-def plan_storage(program: ir.Program, usage: Usage) -> Storage:
-    storage = Storage()
+def plan_storage(program: ir.Program, usage: Usage) -> CStorage:
+    storage = CStorage()
     copied = {name for pair in usage.copies for name in pair}
     taken: set[str] = set()
     for header in program.headers.values():
@@ -168,7 +168,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Context:
+class CContext:
     """The program, where its fields are kept, names and numbers.
 
     ``track_length``: egress reads packet_length, so the code keeps it up to date. ``messages`` grows while
@@ -177,7 +177,7 @@ class Context:
 
     program: ir.Program
     usage: Usage
-    storage: Storage
+    storage: CStorage
     track_length: bool
     actions: dict[int, ir.Action]
     action_names: dict[int, str]
@@ -191,7 +191,7 @@ class Context:
     points: list[str] | None = None
 
     @classmethod
-    def of(cls, program: ir.Program, usage: Usage, storage: Storage, *, coverage: bool = False) -> Context:
+    def of(cls, program: ir.Program, usage: Usage, storage: CStorage, *, coverage: bool = False) -> CContext:
         taken: set[str] = set()
         indirect = [name for name, array in program.counters.items() if array.table is None]
         return cls(

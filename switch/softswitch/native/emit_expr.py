@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from softswitch.native.emit_code import Code, Storage
+from softswitch.native.emit_code import Code, CStorage
 from softswitch.native.limbs import (
     LIMB,
     LIMB_BITS,
@@ -71,7 +71,7 @@ class Bits:
                 return self.possible(left, width + distance) >> distance
             case ir.Binary("+", left, right):
                 return sum_bits(self.possible(left, width), self.possible(right, width)) & full(width)
-            case ir.Ternary(_, then, otherwise):
+            case ir.Mux(_, then, otherwise):
                 return self.possible(then, width) | self.possible(otherwise, width)
         low, high = self._bounds(expr)
         if low == high:
@@ -106,7 +106,7 @@ def borrows(certain: int, possible: int) -> int:
 LARGE_BITINT = 8  # limbs; larger products are computed in a loop: unrolled they take hundreds of instructions
 
 
-class ExprEmitter:
+class CExprEmitter:
     """Writes lines to ``code`` that compute an expression; results are names of constants, or literals.
 
     ``parameters``: widths of the enclosing action's parameters. ``lookahead``: writes a parser's lookahead.
@@ -114,7 +114,7 @@ class ExprEmitter:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: CStorage,
         code: Code,
         parameters: tuple[int, ...] = (),
         lookahead: Callable[[ir.Lookahead], str] | None = None,
@@ -177,7 +177,7 @@ class ExprEmitter:
                 return self.code.read(self._storage.valid[header], LIMB)
             case ir.Cast(op, operand, width):
                 return self._cast(op, operand, width, kind)
-            case ir.Ternary(condition, then, otherwise):
+            case ir.Mux(condition, then, otherwise):
                 test = self.boolean(condition)
                 return self.code.value(kind, f"{test} ? {self.ring(then, kind)} : {self.ring(otherwise, kind)}")
             case ir.Unary("~", operand):
@@ -284,8 +284,8 @@ class ExprEmitter:
             return self._converted(self._extended(self.wrapped(operand, width), own, width), own, kind, signed=True)
         value = self.exact(operand)
         too_low, too_high = binary("<", value, ir.Const(low)), binary(">", value, ir.Const(high))
-        at_most = ir.Ternary(too_high, ir.Const(high), cast("ir.Expr", value))
-        return self.ring(ir.Ternary(too_low, ir.Const(low), at_most), kind)
+        at_most = ir.Mux(too_high, ir.Const(high), cast("ir.Expr", value))
+        return self.ring(ir.Mux(too_low, ir.Const(low), at_most), kind)
 
     # -- arithmetic ------------------------------------------------------
 
@@ -419,7 +419,7 @@ class ExprEmitter:
                 return self.code.condition(f"!{self.boolean(operand)}")
             case ir.Unary("d2b" | "b2d", operand):
                 return self.boolean(operand)
-            case ir.Ternary(condition, then, otherwise):
+            case ir.Mux(condition, then, otherwise):
                 parts = self.boolean(condition), self.boolean(then), self.boolean(otherwise)
                 return self.code.condition(f"{parts[0]} ? {parts[1]} : {parts[2]}")
         return self._compare("!=", expr, ir.Const(0))

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from softswitch.errors import UnsupportedProgramError, placed
-from softswitch.native.emit_code import Code, Context
-from softswitch.native.emit_expr import ExprEmitter, Temp, binary
-from softswitch.native.emit_stmt import StatementEmitter
+from softswitch.native.emit_code import CContext, Code
+from softswitch.native.emit_expr import CExprEmitter, Temp, binary
+from softswitch.native.emit_stmt import CStatementEmitter
 from softswitch.native.limbs import LIMB, LIMB_BITS, Kind, carrier, carrier_of, limbs
 from softswitch.program import ir
 from softswitch.program.emitted_text import identifier
@@ -56,7 +56,7 @@ def slices(header: ir.Header) -> Iterator[tuple[ir.Field, Slice]]:
         offset += member.width
 
 
-def read_bits(part: Slice, base: str, code: Code, expressions: ExprEmitter) -> str:
+def read_bits(part: Slice, base: str, code: Code, expressions: CExprEmitter) -> str:
     """Name of a constant in carrier(part.width). ``base``: C text of the address from which ``part`` counts."""
     kind = carrier(part.width)
     at = f"{base} + {part.byte}"
@@ -82,7 +82,7 @@ def _narrow(part: Slice, at: str) -> str:
     return f"{text} & {LIMB.constant(full(part.width))}" if part.bit and part.width < LIMB_BITS else text
 
 
-def write_header(header: ir.Header, members: dict[str, str], base: str, code: Code, expressions: ExprEmitter) -> None:
+def write_header(header: ir.Header, members: dict[str, str], base: str, code: Code, expressions: CExprEmitter) -> None:
     """Write a header's bytes at ``base``, a ``uint8_t *``. ``members``: the state's member of each field."""
     group: list[tuple[str, Slice]] = []
     for member, part in slices(header):
@@ -92,7 +92,7 @@ def write_header(header: ir.Header, members: dict[str, str], base: str, code: Co
             group = []
 
 
-def _write_group(group: list[tuple[str, Slice]], base: str, code: Code, expressions: ExprEmitter) -> None:
+def _write_group(group: list[tuple[str, Slice]], base: str, code: Code, expressions: CExprEmitter) -> None:
     """Write neighbouring fields that together are whole bytes."""
     first, last = group[0][1], group[-1][1]
     end = last.offset + last.width
@@ -117,7 +117,7 @@ def _write_group(group: list[tuple[str, Slice]], base: str, code: Code, expressi
 _HEAD = "(struct packet *p, size_t at0)"
 
 
-def emit_parser(context: Context) -> list[str]:
+def emit_parser(context: CContext) -> list[str]:
     """Lines of C; ``parse(p)`` runs the parser and sets ``p->payload``."""
     parser = context.program.parser
 
@@ -133,7 +133,7 @@ def emit_parser(context: Context) -> list[str]:
     return [*lines, f"static void parse(struct packet *p) {{ {names[parser.start]}(p, 0); }}", ""]
 
 
-def _with_loops(context: Context, names: dict[str, str]) -> list[str]:
+def _with_loops(context: CContext, names: dict[str, str]) -> list[str]:
     """States return the number of the next one, or ACCEPT, and leave their position in ``p->payload``."""
     parser = context.program.parser
     numbers = {name: number for number, name in enumerate(parser.states)}
@@ -158,7 +158,7 @@ class _StateEmitter:
     """``numbers``: of the states, where the parser has loops."""
 
     def __init__(
-        self, context: Context, state: ir.ParserState, names: dict[str, str], numbers: dict[str, int] | None = None
+        self, context: CContext, state: ir.ParserState, names: dict[str, str], numbers: dict[str, int] | None = None
     ) -> None:
         self._numbers = numbers
         self._context = context
@@ -167,8 +167,8 @@ class _StateEmitter:
         self._code = context.code()
         self._at = "at0"
         self._positions = 1
-        self._expressions = ExprEmitter(context.storage, self._code, lookahead=self._peek)
-        self._statements = StatementEmitter(context, self._code, self._expressions, f"parser state {state.name}")
+        self._expressions = CExprEmitter(context.storage, self._code, lookahead=self._peek)
+        self._statements = CStatementEmitter(context, self._code, self._expressions, f"parser state {state.name}")
 
     def emit(self) -> list[str]:
         self._reached("")
@@ -369,7 +369,7 @@ class _StateEmitter:
         self._go(self._state.default, "default" if self._state.cases else "")
 
 
-def emit_deparser(context: Context) -> list[str]:
+def emit_deparser(context: CContext) -> list[str]:
     """Lines of C: ``deparse(p, port)`` sends the packet to ``port``."""
     if context.program.passes is not None:
         return _emit_apart(context)
@@ -387,7 +387,7 @@ def emit_deparser(context: Context) -> list[str]:
     return ["static void deparse(struct packet *p, uint32_t port) {", *code.lines, "}", ""]
 
 
-def _emit_apart(context: Context) -> list[str]:
+def _emit_apart(context: CContext) -> list[str]:
     """``frame_length(p)`` and ``write_frame(p, out)`` as well: a frame may go to ingress again."""
     headers = _headers(context)
     size, write, send = context.code(), context.code(), context.code()
@@ -409,20 +409,20 @@ def _emit_apart(context: Context) -> list[str]:
     ]
 
 
-def _headers(context: Context) -> list[ir.Header]:
+def _headers(context: CContext) -> list[ir.Header]:
     usage = context.usage
     order = [name for name in context.program.deparser if name in usage.extracted or name in usage.changed]
     return [context.program.headers[name] for name in order]
 
 
-def _add_lengths(headers: list[ir.Header], context: Context, code: Code) -> None:
+def _add_lengths(headers: list[ir.Header], context: CContext, code: Code) -> None:
     for header in headers:
         varbit = context.program.varbits.get(header.name)
         more = "" if varbit is None else f" + (p->{_member(varbit.length, context)} >> 3)"
         code.line(f"if (p->{context.storage.valid[header.name]}) length += {header.size_bytes}{more};")
 
 
-def _write_all(headers: list[ir.Header], context: Context, code: Code) -> None:
+def _write_all(headers: list[ir.Header], context: CContext, code: Code) -> None:
     for header in headers:
         with code.block(f"if (p->{context.storage.valid[header.name]})"):
             _write(header, context, code)
@@ -433,12 +433,12 @@ def _write_all(headers: list[ir.Header], context: Context, code: Code) -> None:
     code.line("memcpy(out, p->frame + p->payload, rest);")
 
 
-def _member(field: ir.FieldRef, context: Context) -> str:
+def _member(field: ir.FieldRef, context: CContext) -> str:
     return context.storage.fields[field.header, field.field]
 
 
-def _write_varbit(varbit: ir.Varbit, context: Context, code: Code) -> None:
-    expressions, width = ExprEmitter(context.storage, code), varbit.value.width
+def _write_varbit(varbit: ir.Varbit, context: CContext, code: Code) -> None:
+    expressions, width = CExprEmitter(context.storage, code), varbit.value.width
     text = code.read(_member(varbit.value, context), carrier(width))
     array = code.name()
     code.line(f"uint64_t {array}[{limbs(width)}];")
@@ -449,7 +449,7 @@ def _write_varbit(varbit: ir.Varbit, context: Context, code: Code) -> None:
     code.line(f"out += {bits} >> 3;")
 
 
-def _write(header: ir.Header, context: Context, code: Code) -> None:
+def _write(header: ir.Header, context: CContext, code: Code) -> None:
     """Copy an unchanged header from the frame that came in; pack a changed one from its fields."""
     position = context.storage.positions.get(header.name)
     kept = f"memcpy(out, p->frame + p->{position}, {header.size_bytes});"
@@ -463,6 +463,6 @@ def _write(header: ir.Header, context: Context, code: Code) -> None:
             _pack(header, context, code)
 
 
-def _pack(header: ir.Header, context: Context, code: Code) -> None:
+def _pack(header: ir.Header, context: CContext, code: Code) -> None:
     members = {member.name: context.storage.fields[header.name, member.name] for member in header.fields}
-    write_header(header, members, "out", code, ExprEmitter(context.storage, code))
+    write_header(header, members, "out", code, CExprEmitter(context.storage, code))

@@ -9,7 +9,7 @@ from a queue, first come, first served; a pass is a copy of the packet's state. 
 
 from __future__ import annotations
 
-from softswitch.native.emit_code import Code, Context
+from softswitch.native.emit_code import CContext, Code
 from softswitch.native.limbs import LIMB
 from softswitch.program import ir
 from softswitch.program.limits import PASSES
@@ -27,7 +27,7 @@ from softswitch.program.standard import (
 _PER_REPLICA = ("egress_spec", "egress_port", "egress_rid")  # set for every replica
 
 
-def _late_members(context: Context) -> list[tuple[str, str]]:
+def _late_members(context: CContext) -> list[tuple[str, str]]:
     """Types and names of members that egress and later stages may change: saved, so that all replicas start alike."""
     usage, storage = context.usage, context.storage
     headers = sorted(header for header in usage.late_headers if header in storage.valid)
@@ -44,7 +44,7 @@ def _reset() -> set[tuple[str, str]]:
     return {(STANDARD, name) for name in _PER_REPLICA}
 
 
-def emit_late(context: Context) -> list[str]:
+def emit_late(context: CContext) -> list[str]:
     """Lines of C: ``keep`` saves these members, and ``restore`` restores them."""
     found = _late_members(context)
     return [
@@ -64,7 +64,7 @@ def emit_late(context: Context) -> list[str]:
     ]
 
 
-def emit_send(context: Context) -> list[str]:
+def emit_send(context: CContext) -> list[str]:
     """Lines of C: ``send(p, port, instance)`` runs egress and the later stages for one replica."""
     code = context.code()
     code.write("exited", "0")
@@ -85,7 +85,7 @@ def emit_send(context: Context) -> list[str]:
     return ["static void send(struct packet *p, uint32_t port, uint32_t instance) {", *code.lines, "}", ""]
 
 
-def emit_replication(context: Context, code: Code) -> None:
+def emit_replication(context: CContext, code: Code) -> None:
     """Write what follows ingress: drop the packet, or send its replicas."""
     fields = context.storage.fields
     spec = f"p->{fields[STANDARD, 'egress_spec']}"
@@ -228,7 +228,7 @@ FIRST
 
 
 class _Emitter:
-    def __init__(self, context: Context, passes: ir.Passes) -> None:
+    def __init__(self, context: CContext, passes: ir.Passes) -> None:
         self._context = context
         self._passes = passes
         fields = context.storage.fields
@@ -402,6 +402,6 @@ class _Emitter:
         return ["static void recirculate(struct packet *p) {", *code.lines, "}", ""]
 
 
-def emit_passes(context: Context, passes: ir.Passes) -> list[str]:
+def emit_passes(context: CContext, passes: ir.Passes) -> list[str]:
     """Lines of C: ``process`` of a program with ``passes``."""
     return _Emitter(context, passes).emit()

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from softswitch.errors import placed
-from softswitch.native.emit_code import Code, Context, comment
-from softswitch.native.emit_expr import Expr, ExprEmitter, Temp
-from softswitch.native.emit_stmt import StatementEmitter, hash_value
+from softswitch.native.emit_code import CContext, Code, comment
+from softswitch.native.emit_expr import CExprEmitter, Expr, Temp
+from softswitch.native.emit_stmt import CStatementEmitter, hash_value
 from softswitch.native.limbs import LIMB, LIMB_BITS, WIDE_BITS, argument_offsets, limbs
 from softswitch.program import ir
 from softswitch.program.limits import full
@@ -24,7 +24,7 @@ _LOOKUPS = {
 # ---------------------------------------------------------------- actions
 
 
-def emit_actions(context: Context) -> list[str]:
+def emit_actions(context: CContext) -> list[str]:
     used = {index for table in context.program.tables.values() for index in table.actions}
     lines: list[str] = []
     for action in context.program.actions:
@@ -33,11 +33,11 @@ def emit_actions(context: Context) -> list[str]:
     return lines
 
 
-def _action(context: Context, action: ir.Action) -> list[str]:
+def _action(context: CContext, action: ir.Action) -> list[str]:
     code = context.code()
-    expressions = ExprEmitter(context.storage, code, tuple(parameter.width for parameter in action.parameters))
+    expressions = CExprEmitter(context.storage, code, tuple(parameter.width for parameter in action.parameters))
     with placed(action.source):
-        StatementEmitter(context, code, expressions, f"{action.source}, action {action.name}").body(action.body)
+        CStatementEmitter(context, code, expressions, f"{action.source}, action {action.name}").body(action.body)
     head = f"static void {context.action_names[action.index]}(struct packet *p, const uint64_t *args) {{"
     return [comment(str(action.source)), head, *code.lines, "}", ""]
 
@@ -63,15 +63,15 @@ def is_call(table: ir.Table) -> bool:
     return not table.keys and table.default_const
 
 
-def emit_tables(context: Context) -> list[str]:
+def emit_tables(context: CContext) -> list[str]:
     return [line for table in context.program.tables.values() if not is_call(table) for line in _table(context, table)]
 
 
-def _table_name(context: Context, table: ir.Table) -> str:
+def _table_name(context: CContext, table: ir.Table) -> str:
     return f"table_{context.table_numbers[table.name]}"
 
 
-def _table(context: Context, table: ir.Table) -> list[str]:
+def _table(context: CContext, table: ir.Table) -> list[str]:
     code = context.code()
     number = context.table_numbers[table.name]
     code.line(f"const struct ss_table *table = p->machine->tables[{number}];")
@@ -85,11 +85,11 @@ def _table(context: Context, table: ir.Table) -> list[str]:
         code.lines_of(_either(context, "entry->hit", f"{place}: hit", f"{place}: miss"))
     if table.meter_target is not None:
         with code.block("if (entry->hit)"):
-            expressions = ExprEmitter(context.storage, code)
+            expressions = CExprEmitter(context.storage, code)
             wanted = "p->size" if context.program.direct_meter(table.name).counts_bytes else "1"
             colour = f"entry->meter ? ss_execute_meter(entry->meter, {wanted}, p->now) : 0"
             code.line(f"const uint64_t colour = {colour};")
-            StatementEmitter(context, code, expressions, place).store(table.meter_target, Temp("colour", LIMB, 0, 2))
+            CStatementEmitter(context, code, expressions, place).store(table.meter_target, Temp("colour", LIMB, 0, 2))
     if table.has_counter:
         code.line("if (entry->cell) count_packet(p, entry->cell);")
     if table.selector is not None:
@@ -107,25 +107,25 @@ def _table(context: Context, table: ir.Table) -> list[str]:
     return [comment(f"{table.name}, {table.source}"), head, *code.lines, "}", ""]
 
 
-def _choose(context: Context, selector: str, code: Code) -> None:
+def _choose(context: CContext, selector: str, code: Code) -> None:
     """Of an entry with several actions take the one that the hash names."""
     with code.block("if (entry->action == SS_SET)"):
-        expressions = ExprEmitter(context.storage, code)
+        expressions = CExprEmitter(context.storage, code)
         chosen = hash_value(context.program.calculations[selector], context, code, expressions)
         number = f"(uint32_t){chosen.text} % entry->args[0]"
         code.line(f"entry = (const struct ss_entry *)(uintptr_t)entry->args[1 + {number}];")
 
 
-def _either(context: Context, condition: str, then: str, otherwise: str) -> str:
+def _either(context: CContext, condition: str, then: str, otherwise: str) -> str:
     """Counts one of two points."""
     first, second = context.reached(then), context.reached(otherwise)
     return f"if ({condition}) {first} else {second}" if first else ""
 
 
-def _key(context: Context, table: ir.Table, code: Code) -> int:
+def _key(context: CContext, table: ir.Table, code: Code) -> int:
     """Write the array ``key``; return its size in limbs."""
     words = sum(limbs(key.width) for key in table.keys)
-    expressions = ExprEmitter(context.storage, code)
+    expressions = CExprEmitter(context.storage, code)
     code.line(f"uint64_t key[{words}];")
     offset = 0
     for key in table.keys:
@@ -140,13 +140,13 @@ def _key(context: Context, table: ir.Table, code: Code) -> int:
 # ---------------------------------------------------------------- pipelines
 
 
-def emit_pipeline(context: Context, pipeline: ir.Pipeline) -> list[str]:
+def emit_pipeline(context: CContext, pipeline: ir.Pipeline) -> list[str]:
     """Lines of C: ``NAME(p)`` runs the pipeline."""
     return _PipelineEmitter(context, pipeline).emit()
 
 
 class _PipelineEmitter:
-    def __init__(self, context: Context, pipeline: ir.Pipeline) -> None:
+    def __init__(self, context: CContext, pipeline: ir.Pipeline) -> None:
         self._context = context
         self._pipeline = pipeline
         order = topological(pipeline.start, lambda name: successors(pipeline.nodes[name]))
@@ -167,7 +167,7 @@ class _PipelineEmitter:
     def _conditional(self, node: ir.Conditional) -> list[str]:
         code = self._context.code()
         with placed(node.source):
-            test = ExprEmitter(self._context.storage, code).boolean(node.condition)
+            test = CExprEmitter(self._context.storage, code).boolean(node.condition)
         place = f"{node.source}, {self._pipeline.name} {node.name}"
         code.lines_of(_either(self._context, test, f"{place}: true", f"{place}: false"))
         code.line(f"if ({test}) {self._go(node.on_true)}")

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import cast
 
-from softswitch.native.emit_code import Code, Context, Message, MessageValue
-from softswitch.native.emit_expr import Expr, ExprEmitter, Temp, binary
+from softswitch.native.emit_code import CContext, Code, Message, MessageValue
+from softswitch.native.emit_expr import CExprEmitter, Expr, Temp, binary
 from softswitch.native.limbs import LIMB, LIMB_BITS, argument_offsets, carrier, limbs
 from softswitch.program import ir
 from softswitch.program.analysis import HASH_WIDTHS, is_word_aligned, runs_of
@@ -21,7 +21,7 @@ _PLAIN = 32  # bits of a chunk up to which its terms cannot overflow a sum of 64
 Runs = list[tuple[str, list[ir.Chunk]]]
 
 
-def hash_value(calculation: ir.Calculation, context: Context, code: Code, expressions: ExprEmitter) -> Temp:
+def hash_value(calculation: ir.Calculation, context: CContext, code: Code, expressions: CExprEmitter) -> Temp:
     """The hash over ``calculation``'s input; chunks of an invalid header are skipped at run time."""
     name = code.name()
     code.line(f"uint64_t {name};")
@@ -35,7 +35,7 @@ def hash_value(calculation: ir.Calculation, context: Context, code: Code, expres
 
 
 class _HashEmitter:
-    def __init__(self, runs: Runs, context: Context, code: Code, expressions: ExprEmitter) -> None:
+    def __init__(self, runs: Runs, context: CContext, code: Code, expressions: CExprEmitter) -> None:
         self._runs = runs
         self._valid = context.storage.valid
         self._fields = context.storage.fields
@@ -111,10 +111,10 @@ class _HashEmitter:
         return array
 
 
-class StatementEmitter:
+class CStatementEmitter:
     """``place``: what the statements are a part of, for coverage."""
 
-    def __init__(self, context: Context, code: Code, expressions: ExprEmitter, place: str) -> None:
+    def __init__(self, context: CContext, code: Code, expressions: CExprEmitter, place: str) -> None:
         self._context = context
         self._code = code
         self._expressions = expressions
@@ -333,10 +333,10 @@ def limbs_drawn(width: int) -> int:
     return max(1, -(-width // LIMB_BITS))
 
 
-def emit_verify(context: Context) -> list[str]:
+def emit_verify(context: CContext) -> list[str]:
     """Lines of C: ``verify_checksums(p)`` sets checksum_error if a checksum is wrong."""
     code = context.code()
-    expressions = ExprEmitter(context.storage, code)
+    expressions = CExprEmitter(context.storage, code)
     error = context.storage.fields.get((STANDARD, "checksum_error"))
     for checksum in context.program.checksums:
         if not checksum.verify or error is None:
@@ -352,11 +352,11 @@ def emit_verify(context: Context) -> list[str]:
     return ["static void verify_checksums(struct packet *p) {", *code.lines, "}", ""]
 
 
-def emit_update(context: Context) -> list[str]:
+def emit_update(context: CContext) -> list[str]:
     """Lines of C: ``update_checksums(p)`` writes the checksums."""
     code = context.code()
-    expressions = ExprEmitter(context.storage, code)
-    statements = StatementEmitter(context, code, expressions, "update of checksums")
+    expressions = CExprEmitter(context.storage, code)
+    statements = CStatementEmitter(context, code, expressions, "update of checksums")
     for checksum in context.program.checksums:
         if not checksum.update:
             continue
@@ -367,13 +367,13 @@ def emit_update(context: Context) -> list[str]:
     return ["static void update_checksums(struct packet *p) {", *code.lines, "}", ""]
 
 
-def emit_learn(context: Context) -> list[str]:
+def emit_learn(context: CContext) -> list[str]:
     """Lines of C: ``learn(p)`` sends the digest that was asked for. None for a program without digests."""
     request = context.program.digest_request
     if request is None:
         return []
     code = context.code()
-    statements = StatementEmitter(context, code, ExprEmitter(context.storage, code), "digests")
+    statements = CStatementEmitter(context, code, CExprEmitter(context.storage, code), "digests")
     asked = code.read(context.storage.fields[request.header, request.field], carrier(request.width))
     for number, digest in context.program.digests.items():
         with code.block(f"if ({asked} == {number})"):

@@ -16,7 +16,7 @@ from softswitch.native.emit import emit_c
 from softswitch.native.emit_code import Message
 from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, limbs, to_limbs
 from softswitch.native.ports import NativePortRunner, ProgramLock
-from softswitch.native.runtime_library import LogFunction, Replica, headers, present, runtime
+from softswitch.native.runtime_library import LogFunction, ReplicaStruct, headers, present, runtime
 from softswitch.native.table import NativeRow, NativeTable, meter_numbers
 from softswitch.program import ir
 from softswitch.program.limits import FRAME_BYTES
@@ -113,7 +113,7 @@ class NativeMachine:
         return address
 
     def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
-        pairs = (Replica * len(replicas))(*(Replica(*replica) for replica in replicas))
+        pairs = (ReplicaStruct * len(replicas))(*(ReplicaStruct(*replica) for replica in replicas))
         if not self._library.ss_machine_set_group(self.address, group, pairs, len(replicas)):
             present(None)
         self.groups[group] = tuple(replicas)
@@ -124,7 +124,7 @@ class NativeMachine:
         return lost
 
     def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
-        pairs = (Replica * len(replicas))(*(Replica(*replica) for replica in replicas))
+        pairs = (ReplicaStruct * len(replicas))(*(ReplicaStruct(*replica) for replica in replicas))
         if not self._library.ss_machine_set_session(self.address, session, pairs, len(replicas), group, 1):
             present(None)
         self.sessions[session] = tuple(replicas), group

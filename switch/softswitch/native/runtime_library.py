@@ -22,13 +22,13 @@ class Frame(ctypes.Structure):
     _fields_ = (("port", c_uint32), ("length", c_uint32), ("data", c_void_p))
 
 
-class Field(ctypes.Structure):
+class FieldStruct(ctypes.Structure):
     """``struct ss_field`` of runtime.h."""
 
     _fields_ = (("limbs", c_uint32), ("range", c_uint32))
 
 
-class Replica(ctypes.Structure):
+class ReplicaStruct(ctypes.Structure):
     """``struct ss_replica`` of engine.h."""
 
     _fields_ = (("port", c_uint32), ("instance", c_uint32))
@@ -47,17 +47,17 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_row_free": (None, (c_void_p,)),
     "ss_row_cell": (ctypes.POINTER(c_uint64), (c_void_p,)),
     "ss_row_set_meter": (c_int, (c_void_p, c_double, c_uint64, c_double, c_uint64, c_uint64, c_uint32)),
-    "ss_table_new": (c_void_p, (ctypes.POINTER(Field), c_uint32, c_uint32, c_void_p, c_size_t, c_void_p)),
+    "ss_table_new": (c_void_p, (ctypes.POINTER(FieldStruct), c_uint32, c_uint32, c_void_p, c_size_t, c_void_p)),
     "ss_table_change": (c_int, (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)),
     "ss_machine_new": (c_void_p, (c_void_p, c_void_p, LogFunction)),
     "ss_machine_free": (None, (c_void_p,)),
     "ss_machine_publish": (c_int, (c_void_p, c_uint32, c_void_p)),
     "ss_machine_register": (c_void_p, (c_void_p, c_uint32, c_uint64)),
     "ss_machine_counter": (c_void_p, (c_void_p, c_uint32, c_uint64)),
-    "ss_machine_set_group": (c_int, (c_void_p, c_uint32, ctypes.POINTER(Replica), c_uint32)),
+    "ss_machine_set_group": (c_int, (c_void_p, c_uint32, ctypes.POINTER(ReplicaStruct), c_uint32)),
     "ss_machine_set_session": (
         c_int,
-        (c_void_p, c_uint32, ctypes.POINTER(Replica), c_uint32, c_uint32, c_uint32),
+        (c_void_p, c_uint32, ctypes.POINTER(ReplicaStruct), c_uint32, c_uint32, c_uint32),
     ),
     "ss_machine_set_values": (c_int, (c_void_p, c_uint32, c_char_p, c_uint32, c_uint32)),
     "ss_machine_set_meter": (

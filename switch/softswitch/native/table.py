@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from softswitch.native.limbs import LIMB_BITS, LIMB_BYTES, argument_offsets, limbs, to_limbs
-from softswitch.native.runtime_library import Field, present, runtime
+from softswitch.native.runtime_library import FieldStruct, present, runtime
 from softswitch.program import ir
 from softswitch.runtime.engine import TIMESTAMP_MASK
 from softswitch.runtime.entries import CounterValue, KeyMatch, Lpm, MeterRates, Range, Ternary
@@ -62,8 +62,8 @@ class NativeTable:
         widths = [[parameter.width for parameter in actions[index].parameters] for index in table.actions]
         self._arguments = [Packing(each) for each in widths]
         self._key = KeyPacking(table)
-        ranges = [Field(limbs(key.width), key.kind is ir.MatchKind.RANGE) for key in table.keys]
-        self._fields = (Field * len(ranges))(*ranges)
+        ranges = [FieldStruct(limbs(key.width), key.kind is ir.MatchKind.RANGE) for key in table.keys]
+        self._fields = (FieldStruct * len(ranges))(*ranges)
         self._address = 0
         # What packets use. Rows of the other kinds of tables are kept by who changes them.
         self._ranked: Sequence[NativeRow] = ()

@@ -19,7 +19,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.p4runtime import wire
 from softswitch.p4runtime.errors import InvalidArgumentError
-from softswitch.p4runtime.wire import ExactMatch, LpmMatch, Param, PlainUpdate, plain_update
+from softswitch.p4runtime.wire import ExactMatch, LpmMatch, PlainParam, PlainUpdate, plain_update
 
 #: So many updates of a layout there are on average, else it is not worth the effort.
 FEWEST: Final = 16
@@ -136,7 +136,7 @@ def _match(match: ExactMatch | LpmMatch) -> list[_Part]:
     return [_number_part(wire.MATCH_FIELD_ID, match.field_id), *_message(kind, value)]
 
 
-def _param(param: Param) -> list[_Part]:
+def _param(param: PlainParam) -> list[_Part]:
     return [_number_part(wire.PARAM_ID, param.param_id), *_value(wire.PARAM_VALUE, param.value)]
 
 

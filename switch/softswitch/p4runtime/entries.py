@@ -13,7 +13,7 @@ from typing import Any
 from p4.v1 import p4runtime_pb2
 
 from softswitch.p4runtime.errors import InternalError, InvalidArgumentError, PermissionDeniedError
-from softswitch.p4runtime.p4info import Action, KeyField, MatchKind, P4Info, Scope, Table
+from softswitch.p4runtime.p4info import ActionInfo, ActionScope, KeyField, MatchType, P4Info, TableInfo
 from softswitch.runtime.entries import ActionCall, Exact, KeyMatch, Lpm, Range, Ternary
 
 
@@ -39,7 +39,7 @@ def encode_value(value: int) -> bytes:
 _OMIT = 'a "don\'t care" match must be left out'
 
 
-def decode_key(table: Table, matches: Iterable[Any]) -> tuple[KeyMatch, ...]:
+def decode_key(table: TableInfo, matches: Iterable[Any]) -> tuple[KeyMatch, ...]:
     """One device match per key field, in key order, from ``FieldMatch`` messages in any order.
 
     Raises InvalidArgumentError naming table, field, value and rule.
@@ -62,7 +62,7 @@ def decode_match(field: KeyField, match: Any | None, what: str) -> KeyMatch:
     Raises InvalidArgumentError.
     """
     if match is None:
-        if field.kind is MatchKind.EXACT:
+        if field.kind is MatchType.EXACT:
             raise InvalidArgumentError(f"{what}: an exact match cannot be left out")
         return _dont_care(field)
     kind = match.WhichOneof("field_match_type")
@@ -74,9 +74,9 @@ def decode_match(field: KeyField, match: Any | None, what: str) -> KeyMatch:
 
 def _dont_care(field: KeyField) -> KeyMatch:
     match field.kind:
-        case MatchKind.LPM:
+        case MatchType.LPM:
             return Lpm(0, 0)
-        case MatchKind.RANGE:
+        case MatchType.RANGE:
             return Range(0, _ones(field.width))
         case _:
             return Ternary(0, 0)
@@ -123,12 +123,12 @@ def _decode_range(match: Any, width: int, what: str) -> KeyMatch:
 
 
 # By kind: its name in a ``FieldMatch``, and its decoder.
-_DECODERS: dict[MatchKind, tuple[str, Callable[[Any, int, str], KeyMatch]]] = {
-    MatchKind.EXACT: ("exact", _decode_exact),
-    MatchKind.LPM: ("lpm", _decode_lpm),
-    MatchKind.TERNARY: ("ternary", _decode_ternary),
-    MatchKind.RANGE: ("range", _decode_range),
-    MatchKind.OPTIONAL: ("optional", _decode_optional),
+_DECODERS: dict[MatchType, tuple[str, Callable[[Any, int, str], KeyMatch]]] = {
+    MatchType.EXACT: ("exact", _decode_exact),
+    MatchType.LPM: ("lpm", _decode_lpm),
+    MatchType.TERNARY: ("ternary", _decode_ternary),
+    MatchType.RANGE: ("range", _decode_range),
+    MatchType.OPTIONAL: ("optional", _decode_optional),
 }
 
 
@@ -136,7 +136,7 @@ def _ones(width: int) -> int:
     return (1 << width) - 1
 
 
-def encode_key(table: Table, key: Sequence[KeyMatch]) -> list[Any]:
+def encode_key(table: TableInfo, key: Sequence[KeyMatch]) -> list[Any]:
     """``FieldMatch`` messages of a device key, "don't care" left out, values canonical."""
     pairs = zip(table.fields, key, strict=True)
     return [_encode_match(field, match) for field, match in pairs if match != _dont_care(field)]
@@ -150,7 +150,7 @@ def _encode_match(field: KeyField, match: KeyMatch) -> Any:
         case Lpm(value, prefix_len):
             message.lpm.value = encode_value(value)
             message.lpm.prefix_len = prefix_len
-        case Ternary(value, _) if field.kind is MatchKind.OPTIONAL:
+        case Ternary(value, _) if field.kind is MatchType.OPTIONAL:
             message.optional.value = encode_value(value)
         case Ternary(value, mask):
             message.ternary.value = encode_value(value)
@@ -161,7 +161,7 @@ def _encode_match(field: KeyField, match: KeyMatch) -> Any:
     return message
 
 
-def decode_priority(table: Table, priority: int) -> int:
+def decode_priority(table: TableInfo, priority: int) -> int:
     """Raises InvalidArgumentError: above 0 where the key has a ternary, range or optional field, else 0."""
     if table.needs_priority and priority <= 0:
         raise InvalidArgumentError(f"table {table.name!r}: priority {priority}, its key needs one above 0")
@@ -170,7 +170,7 @@ def decode_priority(table: Table, priority: int) -> int:
     return priority
 
 
-def decode_action(info: P4Info, table: Table, action: Any, *, is_default: bool) -> ActionCall:
+def decode_action(info: P4Info, table: TableInfo, action: Any, *, is_default: bool) -> ActionCall:
     """The call in a ``TableAction``. Raises InvalidArgumentError, or PermissionDeniedError for a wrong scope."""
     kind = action.WhichOneof("type")
     if kind != "action":
@@ -178,13 +178,13 @@ def decode_action(info: P4Info, table: Table, action: Any, *, is_default: bool) 
     return decode_call(info, table, action.action, is_default=is_default)
 
 
-def decode_call(info: P4Info, table: Table, call: Any, *, is_default: bool) -> ActionCall:
-    """The call in an ``Action``. Raises as :func:`decode_action`."""
+def decode_call(info: P4Info, table: TableInfo, call: Any, *, is_default: bool) -> ActionCall:
+    """The call in an ``ActionInfo``. Raises as :func:`decode_action`."""
     scope = table.scopes.get(call.action_id)
     if scope is None:
         raise InvalidArgumentError(f"table {table.name!r} has no action id {call.action_id:#010x}")
     action = info.actions[call.action_id]
-    if scope is (Scope.ENTRY_ONLY if is_default else Scope.DEFAULT_ONLY):
+    if scope is (ActionScope.ENTRY_ONLY if is_default else ActionScope.DEFAULT_ONLY):
         use = "the default action" if is_default else "an entry"
         raise PermissionDeniedError(f"table {table.name!r}: action {action.name!r} may not be {use}'s")
     given = _params_by_id(action, call.params)
@@ -199,7 +199,7 @@ def decode_call(info: P4Info, table: Table, call: Any, *, is_default: bool) -> A
     return ActionCall(action.name, tuple(args))
 
 
-def _params_by_id(action: Action, params: Iterable[Any]) -> dict[int, bytes]:
+def _params_by_id(action: ActionInfo, params: Iterable[Any]) -> dict[int, bytes]:
     given: dict[int, bytes] = {}
     for param in params:
         if param.param_id in given:

@@ -19,7 +19,7 @@ from softswitch.p4runtime.errors import (
     ResourceExhaustedError,
     UnimplementedError,
 )
-from softswitch.p4runtime.p4info import Counter, P4Info, ValueSet
+from softswitch.p4runtime.p4info import Counter, P4Info, ValueSetInfo
 from softswitch.runtime.entries import CounterValue, KeyMatch, MeterRates
 
 
@@ -169,7 +169,7 @@ def value_set_entities(info: P4Info, kept: Mapping[int, list[Any]], asked: Any) 
         yield entity
 
 
-def _member(found: ValueSet, member: Any) -> tuple[KeyMatch, ...]:
+def _member(found: ValueSetInfo, member: Any) -> tuple[KeyMatch, ...]:
     what = f"value set {found.name!r}"
     given = {match.field_id: match for match in member.match}
     if len(given) != len(member.match) or not given.keys() <= {field.id for field in found.fields}:

@@ -22,7 +22,7 @@ _MATCH_TYPES = p4info_pb2.MatchField.MatchType
 _WIDEST_BITS = 4096
 
 
-class MatchKind(enum.Enum):
+class MatchType(enum.Enum):
     EXACT = _MATCH_TYPES.Value("EXACT")
     LPM = _MATCH_TYPES.Value("LPM")
     TERNARY = _MATCH_TYPES.Value("TERNARY")
@@ -30,7 +30,7 @@ class MatchKind(enum.Enum):
     OPTIONAL = _MATCH_TYPES.Value("OPTIONAL")
 
 
-class Scope(enum.Enum):
+class ActionScope(enum.Enum):
     """Where a table may use an action."""
 
     ENTRY_AND_DEFAULT = p4info_pb2.ActionRef.Scope.Value("TABLE_AND_DEFAULT")
@@ -39,7 +39,7 @@ class Scope(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Value:
+class ValueInfo:
     """A named unsigned integer of ``width`` bits: an action parameter or a packet metadata field. Where it is of a
     translated type, the width is the controller's (``@p4runtime_translation``)."""
 
@@ -50,30 +50,30 @@ class Value:
 
 
 @dataclass(frozen=True)
-class KeyField(Value):
-    kind: MatchKind
+class KeyField(ValueInfo):
+    kind: MatchType
 
 
 @dataclass(frozen=True)
-class Action:
+class ActionInfo:
     id: int
     name: str
-    params: tuple[Value, ...]
+    params: tuple[ValueInfo, ...]
 
     @cached_property
-    def named_params(self) -> dict[int, tuple[Value, str]]:
+    def named_params(self) -> dict[int, tuple[ValueInfo, str]]:
         """By id in their order: each parameter, and what errors call it."""
         return {each.id: (each, f"action {self.name!r}, parameter {each.name!r}") for each in self.params}
 
 
 @dataclass(frozen=True)
-class Table:
+class TableInfo:
     """``fields`` in key order; ``scopes`` by action id; ``size``: entries that it holds."""
 
     id: int
     name: str
     fields: tuple[KeyField, ...]
-    scopes: Mapping[int, Scope]
+    scopes: Mapping[int, ActionScope]
     is_const: bool
     has_initial_entries: bool
     has_const_default: bool
@@ -99,7 +99,7 @@ class Table:
         return bool(self.fields) and not (kept or self.is_const or self.has_initial_entries)
 
 
-_PRIORITISED = frozenset({MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL})
+_PRIORITISED = frozenset({MatchType.TERNARY, MatchType.RANGE, MatchType.OPTIONAL})
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class ValueSet:
+class ValueSetInfo:
     id: int
     name: str
     fields: tuple[KeyField, ...]
@@ -131,7 +131,7 @@ class ValueSet:
 
 
 @dataclass(frozen=True)
-class Digest:
+class DigestInfo:
     """``type_spec``: a ``P4DataTypeSpec``."""
 
     id: int
@@ -141,24 +141,24 @@ class Digest:
 
 @dataclass(frozen=True)
 class P4Info:
-    tables: Mapping[int, Table]
-    actions: Mapping[int, Action]
-    actions_by_name: Mapping[str, Action]
+    tables: Mapping[int, TableInfo]
+    actions: Mapping[int, ActionInfo]
+    actions_by_name: Mapping[str, ActionInfo]
     counters: Mapping[int, Counter]
     #: Indirect ones; they are arrays, as counters are.
     meters: Mapping[int, Counter]
-    digests: Mapping[int, Digest]
-    value_sets: Mapping[int, ValueSet]
+    digests: Mapping[int, DigestInfo]
+    value_sets: Mapping[int, ValueSetInfo]
     profiles: Mapping[int, Profile]
     #: A ``P4TypeInfo``.
     types: Any
     #: Fields of the headers annotated @controller_header; None where the program has none.
-    packet_in: tuple[Value, ...] | None
-    packet_out: tuple[Value, ...] | None
+    packet_in: tuple[ValueInfo, ...] | None
+    packet_out: tuple[ValueInfo, ...] | None
     #: Ids of other objects, by the kind of entity that is about them.
     others: Mapping[str, frozenset[int]]
 
-    def table(self, table_id: int) -> Table:
+    def table(self, table_id: int) -> TableInfo:
         return _find(self.tables, table_id, "table")
 
     def counter(self, counter_id: int) -> Counter:
@@ -170,10 +170,10 @@ class P4Info:
     def profile(self, profile_id: int) -> Profile:
         return _find(self.profiles, profile_id, "action profile")
 
-    def value_set(self, value_set_id: int) -> ValueSet:
+    def value_set(self, value_set_id: int) -> ValueSetInfo:
         return _find(self.value_sets, value_set_id, "value set")
 
-    def digest(self, digest_id: int) -> Digest:
+    def digest(self, digest_id: int) -> DigestInfo:
         return _find(self.digests, digest_id, "digest")
 
 
@@ -217,7 +217,7 @@ def parse(message: Any) -> P4Info:
         actions_by_name={action.name: action for action in actions.values()},
         counters=counters,
         meters=_by_id((Counter(m.preamble.id, m.preamble.name, m.size) for m in message.meters), "meter"),
-        digests=_by_id((Digest(d.preamble.id, d.preamble.name, d.type_spec) for d in message.digests), "digest"),
+        digests=_by_id((DigestInfo(d.preamble.id, d.preamble.name, d.type_spec) for d in message.digests), "digest"),
         value_sets=_by_id(map(_value_set, message.value_sets), "value set"),
         profiles=_profiles(message, tables),
         types=message.type_info,
@@ -227,7 +227,7 @@ def parse(message: Any) -> P4Info:
     )
 
 
-def _profiles(message: Any, tables: Mapping[int, Table]) -> dict[int, Profile]:
+def _profiles(message: Any, tables: Mapping[int, TableInfo]) -> dict[int, Profile]:
     profiles = _by_id(
         (
             Profile(p.preamble.id, p.preamble.name, tuple(p.table_ids), p.with_selector, p.size, p.max_group_size)
@@ -269,7 +269,7 @@ def _by_id(objects: Iterable[_I], kind: str) -> dict[int, _I]:
     return index
 
 
-def _value(message: Any, owner: str) -> Value:
+def _value(message: Any, owner: str) -> ValueInfo:
     if message.bitwidth > _WIDEST_BITS:
         rule = f"{message.bitwidth} bits, and {_WIDEST_BITS} are the most"
         raise InvalidArgumentError(f"P4Info: {owner}, {message.name!r} has {rule}")
@@ -278,16 +278,16 @@ def _value(message: Any, owner: str) -> Value:
             f"P4Info: {owner}, {message.name!r} has no bit width; translated types are not offered"
         )
     translated = message.HasField("type_name") and bool(message.type_name.name)
-    return Value(message.id, message.name, message.bitwidth, is_translated=translated)
+    return ValueInfo(message.id, message.name, message.bitwidth, is_translated=translated)
 
 
-def _action(message: Any) -> Action:
+def _action(message: Any) -> ActionInfo:
     name = message.preamble.name
     params = _by_id((_value(param, f"action {name!r}") for param in message.params), "parameter")
-    return Action(message.preamble.id, name, tuple(params.values()))
+    return ActionInfo(message.preamble.id, name, tuple(params.values()))
 
 
-def _header(message: Any) -> tuple[Value, ...]:
+def _header(message: Any) -> tuple[ValueInfo, ...]:
     owner = f"header {message.preamble.name!r}"
     return tuple(_by_id((_value(field, owner) for field in message.metadata), "packet metadata").values())
 
@@ -295,7 +295,7 @@ def _header(message: Any) -> tuple[Value, ...]:
 def _key_field(message: Any, table: str) -> KeyField:
     value = _value(message, f"table {table!r}")
     try:
-        kind = MatchKind(message.match_type)
+        kind = MatchType(message.match_type)
     except ValueError:
         shown = message.other_match_type or message.match_type
         raise InvalidArgumentError(
@@ -304,20 +304,22 @@ def _key_field(message: Any, table: str) -> KeyField:
     return KeyField(value.id, value.name, value.width, kind, is_translated=value.is_translated)
 
 
-def _value_set(message: Any) -> ValueSet:
+def _value_set(message: Any) -> ValueSetInfo:
     name = message.preamble.name
     fields = _by_id((_key_field(field, name) for field in message.match), "match field")
-    return ValueSet(message.preamble.id, name, tuple(fields.values()), message.size)
+    return ValueSetInfo(message.preamble.id, name, tuple(fields.values()), message.size)
 
 
-def _scope(ref: Any, table: str) -> Scope:
+def _scope(ref: Any, table: str) -> ActionScope:
     try:
-        return Scope(ref.scope)
+        return ActionScope(ref.scope)
     except ValueError:
         raise InvalidArgumentError(f"P4Info: table {table!r}: action scope {ref.scope} is unknown") from None
 
 
-def _table(message: Any, actions: Mapping[int, Action], counted: frozenset[int], metered: frozenset[int]) -> Table:
+def _table(
+    message: Any, actions: Mapping[int, ActionInfo], counted: frozenset[int], metered: frozenset[int]
+) -> TableInfo:
     name = message.preamble.name
     fields = _by_id((_key_field(field, name) for field in message.match_fields), "match field")
     scopes = {ref.id: _scope(ref, name) for ref in message.action_refs}
@@ -326,7 +328,7 @@ def _table(message: Any, actions: Mapping[int, Action], counted: frozenset[int],
         raise InvalidArgumentError(
             f"P4Info: table {name!r} refers to action id {min(unknown):#010x}, which is not there"
         )
-    return Table(
+    return TableInfo(
         id=message.preamble.id,
         name=name,
         fields=tuple(fields.values()),

@@ -70,7 +70,7 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class ForwardingPipeline:
     """``loads`` is the device's, once it runs this pipeline, and ``digests`` and ``idle`` are there then."""
 
     info: p4info.P4Info
@@ -81,7 +81,7 @@ class Pipeline:
     idle: IdleTimeouts | None = None
 
 
-def parse_pipeline(config: Any) -> tuple[Pipeline, ir.Program]:
+def parse_pipeline(config: Any) -> tuple[ForwardingPipeline, ir.Program]:
     """The pipeline of a ``ForwardingPipelineConfig`` and its program, not yet given to the device.
 
     Raises InvalidArgumentError where a part is missing or malformed, where the program is outside of what the switch
@@ -102,7 +102,7 @@ def parse_pipeline(config: Any) -> tuple[Pipeline, ir.Program]:
         program = load_program(bmv2_json)
     except DeviceError as error:
         raise InvalidArgumentError(str(error)) from error
-    return Pipeline(info, kept), fitted(program, info)
+    return ForwardingPipeline(info, kept), fitted(program, info)
 
 
 def select_config(config: Any, response_type: int) -> Any:

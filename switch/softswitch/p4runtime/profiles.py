@@ -21,7 +21,7 @@ from softswitch.p4runtime.errors import (
     ResourceExhaustedError,
     UnimplementedError,
 )
-from softswitch.p4runtime.p4info import P4Info, Profile, Table
+from softswitch.p4runtime.p4info import P4Info, Profile, TableInfo
 from softswitch.program.limits import ACTION_SET
 from softswitch.runtime.entries import ActionCall, ActionSet, Entry, KeyMatch
 
@@ -85,7 +85,7 @@ def in_order(weights: Mapping[int, int], handles: Mapping[int, list[int]]) -> li
     return [member for _, member in sorted(shares)]
 
 
-#: Table name, key, priority.
+#: TableInfo name, key, priority.
 EntryKey = tuple[str, tuple[KeyMatch, ...], int]
 _UPDATE = p4runtime_pb2.Update
 _Place = tuple[int, int]  # a profile's id, and that of one of its members or groups
@@ -121,7 +121,7 @@ class Profiles:
     references: dict[EntryKey, Any] = field(default_factory=dict)
     handles: dict[int, Handles] = field(default_factory=dict)
 
-    def resolve(self, info: P4Info, table: Table, action: Any) -> ActionCall | ActionSet:
+    def resolve(self, info: P4Info, table: TableInfo, action: Any) -> ActionCall | ActionSet:
         """What an entry runs by its reference. Raises NotThereError for a member or group that is not there."""
         profile = info.profile(table.implementation_id)
         kind = action.WhichOneof("type")
@@ -139,7 +139,7 @@ class Profiles:
                 return self._of_group(profile, action.action_profile_group_id, what)
         raise InvalidArgumentError(f"{what} has an action profile and takes a member of it, the request has {kind}")
 
-    def _of_set(self, info: P4Info, table: Table, profile: Profile, action_set: Any) -> ActionCall | ActionSet:
+    def _of_set(self, info: P4Info, table: TableInfo, profile: Profile, action_set: Any) -> ActionCall | ActionSet:
         what = f"table {table.name!r}"
         if any(number == profile.id for number, _ in self.members):
             raise InvalidArgumentError(f"{what}: a one-shot set, but selector {profile.name!r} has members; use them")
@@ -164,7 +164,7 @@ class Profiles:
         handles = {member: self.members[profile, member].handles for member in group.weights}
         return ActionSet(tuple(self.members[profile, each].call for each in in_order(group.weights, handles)))
 
-    def refer(self, table: Table, where: EntryKey, action: Any | None) -> None:
+    def refer(self, table: TableInfo, where: EntryKey, action: Any | None) -> None:
         """Keep what an entry was written with; None: it is deleted."""
         before = self.references.pop(where, None)
         if before is not None:

@@ -25,11 +25,11 @@ from softswitch.p4runtime.errors import (
     UnimplementedError,
     from_device,
 )
-from softswitch.p4runtime.p4info import P4Info, Table
-from softswitch.p4runtime.pipeline import EntryNote, Pipeline
+from softswitch.p4runtime.p4info import P4Info, TableInfo
+from softswitch.p4runtime.pipeline import EntryNote, ForwardingPipeline
 from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.roles import FULL, Access, entity_id
-from softswitch.p4runtime.tables import Row
+from softswitch.p4runtime.tables import TableRow
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
 
 
@@ -63,7 +63,7 @@ class Snapshot:
             self._by_key[table] = index
         return self._by_key[table].get(key, [])
 
-    def row(self, wanted: Row) -> Entry:
+    def row(self, wanted: TableRow) -> Entry:
         """Raises NotThereError."""
         return wanted.among(self.rows_of(wanted.table.name, wanted.key))
 
@@ -106,11 +106,13 @@ class Part:
     entities: Callable[[], Iterable[Any | None]]
 
 
-class Reading:
+class EntityReader:
     """The answer to a ReadRequest: what the role that asks is about (``allowed``). A refused request adds no entity and
     does not stop the others."""
 
-    def __init__(self, device: Device, pipeline: Pipeline, requests: Iterable[Any], allowed: Access = FULL) -> None:
+    def __init__(
+        self, device: Device, pipeline: ForwardingPipeline, requests: Iterable[Any], allowed: Access = FULL
+    ) -> None:
         self._device = device
         self._pipeline = pipeline
         self._outcomes: list[P4RuntimeError | None] = []
@@ -187,7 +189,7 @@ class Reading:
             raise AbortedError("the program was replaced during the read: read again")
 
 
-def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
+def _parts(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[Part]:
     """Check one request and say what it reads."""
     kind = request.WhichOneof("entity")
     match kind:
@@ -214,7 +216,7 @@ def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
             return _extern_parts(pipeline, kind, getattr(request, kind))
 
 
-def _extern_parts(pipeline: Pipeline, kind: str, asked: Any) -> list[Part]:
+def _extern_parts(pipeline: ForwardingPipeline, kind: str, asked: Any) -> list[Part]:
     if kind == "meter_entry":
         return [
             Part(len(indices), partial(externs.meter_entities, meter, indices, pipeline.notes.meters))
@@ -236,13 +238,13 @@ def _extern_parts(pipeline: Pipeline, kind: str, asked: Any) -> list[Part]:
     return []
 
 
-def _clone_sessions(snapshot: Snapshot, pipeline: Pipeline, asked: Any) -> list[Part]:
+def _clone_sessions(snapshot: Snapshot, pipeline: ForwardingPipeline, asked: Any) -> list[Part]:
     found = replication.wanted_sessions(snapshot.sessions, asked)
     steps = sum(1 + len(replicas) for replicas, _ in found.values())
     return [Part(steps, partial(replication.session_entities, found, pipeline.notes.sessions))]
 
 
-def _table_entries(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
+def _table_entries(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[Part]:
     timed = request.HasField("time_since_last_hit")
     if timed and (request.is_default_action or not any(t.has_idle_timeout for t in _tables(pipeline, request))):
         raise InvalidArgumentError("time_since_last_hit is set, but what is asked for has no idle timeout")
@@ -258,7 +260,7 @@ def _table_entries(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list
     return parts
 
 
-def _tables(pipeline: Pipeline, request: Any) -> list[Table]:
+def _tables(pipeline: ForwardingPipeline, request: Any) -> list[TableInfo]:
     if request.table_id:
         return [pipeline.info.table(request.table_id)]
     if request.match:
@@ -278,14 +280,14 @@ def _passes(message: Any, request: Any) -> bool:
     return True
 
 
-def _entries(snapshot: Snapshot, pipeline: Pipeline, table: Table, request: Any) -> Part:
+def _entries(snapshot: Snapshot, pipeline: ForwardingPipeline, table: TableInfo, request: Any) -> Part:
     rows = snapshot.rows(table.name)
     if request.match:
         rows = snapshot.rows_of(table.name, decode_key(table, request.match))
     return Part(len(rows), lambda: (_entry(pipeline, table, row, request) for row in rows))
 
 
-def _entry(pipeline: Pipeline, table: Table, entry: Entry, request: Any) -> Any | None:
+def _entry(pipeline: ForwardingPipeline, table: TableInfo, entry: Entry, request: Any) -> Any | None:
     message = _key_message(table, entry)
     reference = pipeline.notes.profiles.references.get((table.name, entry.key, entry.priority))
     if reference is not None:
@@ -307,7 +309,7 @@ def _entry(pipeline: Pipeline, table: Table, entry: Entry, request: Any) -> Any 
     return p4runtime_pb2.Entity(table_entry=message) if _passes(message, request) else None
 
 
-def idle_entry(pipeline: Pipeline, where: EntryKey) -> Any:
+def idle_entry(pipeline: ForwardingPipeline, where: EntryKey) -> Any:
     """The ``TableEntry`` of a notification."""
     name, key, priority = where
     table = next(each for each in pipeline.info.tables.values() if each.name == name)
@@ -320,7 +322,7 @@ def idle_entry(pipeline: Pipeline, where: EntryKey) -> Any:
     return message
 
 
-def _default_entry(snapshot: Snapshot, pipeline: Pipeline, table: Table, request: Any) -> Part:
+def _default_entry(snapshot: Snapshot, pipeline: ForwardingPipeline, table: TableInfo, request: Any) -> Part:
     if request.match or request.priority:
         raise InvalidArgumentError(f"table {table.name!r}: a default entry has neither match fields nor a priority")
     message = p4runtime_pb2.TableEntry(table_id=table.id, is_default_action=True)
@@ -332,7 +334,7 @@ def _default_entry(snapshot: Snapshot, pipeline: Pipeline, table: Table, request
     return Part(1, lambda: [entity])
 
 
-def _key_message(table: Table, entry: Entry) -> Any:
+def _key_message(table: TableInfo, entry: Entry) -> Any:
     return p4runtime_pb2.TableEntry(
         table_id=table.id, match=encode_key(table, entry.key), priority=entry.priority if table.needs_priority else 0
     )
@@ -344,7 +346,7 @@ def _add_note(message: Any, note: EntryNote | None) -> None:
         message.controller_metadata = note.controller_metadata
 
 
-def _direct_counters(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
+def _direct_counters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[Part]:
     entry = request.table_entry
     if entry.table_id:
         wanted = [tables.direct_counter_table(pipeline, entry)]
@@ -359,7 +361,7 @@ def _direct_counters(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> li
     return parts
 
 
-def _counted(table: Table, rows: Iterable[Entry]) -> Iterator[Any]:
+def _counted(table: TableInfo, rows: Iterable[Entry]) -> Iterator[Any]:
     for row in rows:
         entity = p4runtime_pb2.Entity()
         entity.direct_counter_entry.table_entry.CopyFrom(_key_message(table, row))
@@ -367,14 +369,14 @@ def _counted(table: Table, rows: Iterable[Entry]) -> Iterator[Any]:
         yield entity
 
 
-def _add_rates(config: Any, pipeline: Pipeline, table: Table, entry: Entry) -> None:
+def _add_rates(config: Any, pipeline: ForwardingPipeline, table: TableInfo, entry: Entry) -> None:
     """Nothing where the meter is not configured."""
     found = pipeline.notes.direct_meters.get((table.name, entry.key, entry.priority))
     if found is not None:
         config.CopyFrom(found)
 
 
-def _direct_meters(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
+def _direct_meters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[Part]:
     entry = request.table_entry
     if request.HasField("counter_data"):
         raise UnimplementedError("counter_data of direct meters is not offered")
@@ -391,7 +393,7 @@ def _direct_meters(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list
     return parts
 
 
-def _metered(pipeline: Pipeline, table: Table, rows: Iterable[Entry]) -> Iterator[Any]:
+def _metered(pipeline: ForwardingPipeline, table: TableInfo, rows: Iterable[Entry]) -> Iterator[Any]:
     for row in rows:
         entity = p4runtime_pb2.Entity()
         entity.direct_meter_entry.table_entry.CopyFrom(_key_message(table, row))

@@ -28,7 +28,7 @@ from softswitch.p4runtime.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from softswitch.p4runtime.read import Reading
+from softswitch.p4runtime.read import EntityReader
 from softswitch.p4runtime.roles import MAX_CONTROLLERS
 from softswitch.p4runtime.service import API_VERSION, Service
 
@@ -226,7 +226,7 @@ class Rpcs:
                     break
                 piece = await self._turns.run(call, lambda: _serialised(reading))
 
-    def _begin(self, raw: bytes) -> tuple[Reading, bytes | None]:
+    def _begin(self, raw: bytes) -> tuple[EntityReader, bytes | None]:
         """A reading and its first piece."""
         if len(raw) > _READ_REQUEST_BYTES:
             rule = f"a ReadRequest has at most {_READ_REQUEST_BYTES} bytes, this one has {len(raw)}"
@@ -278,7 +278,7 @@ async def _open(context: Any) -> None:
     await context.send_initial_metadata(())
 
 
-def _serialised(reading: Reading) -> bytes | None:
+def _serialised(reading: EntityReader) -> bytes | None:
     response = reading.piece()
     return None if response is None else bytes(response.SerializeToString())
 

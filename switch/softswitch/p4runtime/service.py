@@ -34,14 +34,14 @@ from softswitch.p4runtime.errors import (
     from_device,
 )
 from softswitch.p4runtime.idle import IdleTimeouts
-from softswitch.p4runtime.p4info import Value
-from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.p4info import ValueInfo
+from softswitch.p4runtime.pipeline import ForwardingPipeline
 from softswitch.p4runtime.profiles import EntryKey
-from softswitch.p4runtime.read import Reading, idle_entry
+from softswitch.p4runtime.read import EntityReader, idle_entry
 from softswitch.p4runtime.roles import Access, Roles, election_id_of
 from softswitch.program import ir
 
-Header = tuple[Value, ...]
+Header = tuple[ValueInfo, ...]
 
 
 def _header_bytes(header: Header) -> int:
@@ -122,7 +122,7 @@ class Service:
         self._cpu_port = cpu_port
         self._verify = verify
         self._write_lock = threading.Lock()
-        self._pipeline: Pipeline | None = None
+        self._pipeline: ForwardingPipeline | None = None
         self.roles = Roles(device_id, self._write_lock)
 
     def set_pipeline(self, request: Any) -> None:
@@ -190,10 +190,10 @@ class Service:
         if _LOG.isEnabledFor(logging.DEBUG):
             _LOG.debug("a controller has written %d updates", count, extra=SwitchEvent.ROWS_WRITTEN(updates=count))
 
-    def read(self, request: Any) -> Reading:
+    def read(self, request: Any) -> EntityReader:
         self._check_target(request)
         allowed = self.roles.access_of(request.role)
-        return Reading(self._device, self._require_pipeline(), request.entities, allowed)
+        return EntityReader(self._device, self._require_pipeline(), request.entities, allowed)
 
     def stream_message(self, stream: Stream, message: Any) -> None:
         """Handle one message of a controller. An error it raises must terminate the stream."""
@@ -273,7 +273,7 @@ class Service:
         if device_id != self._device_id:
             raise NotThereError(f"device id {device_id} is not this device's, {self._device_id}")
 
-    def _require_pipeline(self) -> Pipeline:
+    def _require_pipeline(self) -> ForwardingPipeline:
         if self._pipeline is None:
             raise FailedPreconditionError("no forwarding pipeline config is set")
         return self._pipeline

@@ -21,8 +21,7 @@ from softswitch.p4runtime.errors import (
     PermissionDeniedError,
     UnimplementedError,
 )
-from softswitch.p4runtime.p4info import Table
-from softswitch.p4runtime.pipeline import EntryNote, Pipeline, check_metadata
+from softswitch.p4runtime.pipeline import EntryNote, check_metadata
 from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.wire import PlainUpdate
 from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch, MeterRates
@@ -33,10 +32,10 @@ _DELETE = p4runtime_pb2.Update.DELETE
 _NO_NOTE = EntryNote()
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """Where an entry is: the part of a ``TableEntry`` that is its identity."""
 
-    table: Table
+    table: TableInfo
     key: tuple[KeyMatch, ...]
     priority: int
 
@@ -59,14 +58,14 @@ class Row(NamedTuple):
         return entry
 
 
-def decode_row(table: Table, message: Any) -> Row:
+def decode_row(table: TableInfo, message: Any) -> TableRow:
     """Raises InvalidArgumentError where match fields or priority break a rule."""
     if not table.fields:
         raise InvalidArgumentError(f"table {table.name!r} has no key, so no entry but the default one")
-    return Row(table, decode_key(table, message.match), decode_priority(table, message.priority))
+    return TableRow(table, decode_key(table, message.match), decode_priority(table, message.priority))
 
 
-def write(device: Device, pipeline: Pipeline, update_type: int, message: Any) -> None:
+def write(device: Device, pipeline: ForwardingPipeline, update_type: int, message: Any) -> None:
     """Apply one update of a ``TableEntry``."""
     table = pipeline.info.table(message.table_id)
     check_metadata(f"table {table.name!r}", message.metadata)
@@ -91,7 +90,7 @@ def write(device: Device, pipeline: Pipeline, update_type: int, message: Any) ->
     _put(device, pipeline, row, update_type, message)
 
 
-def write_plain(device: Device, pipeline: Pipeline, update: PlainUpdate) -> None:
+def write_plain(device: Device, pipeline: ForwardingPipeline, update: PlainUpdate) -> None:
     """As :func:`write`, and faster for what a batch is mostly made of: inserts into tables with plain entries."""
     table = pipeline.info.table(update.table_id)
     if update.type != INSERT or update.action is None or not table.has_plain_entries:
@@ -101,7 +100,7 @@ def write_plain(device: Device, pipeline: Pipeline, update: PlainUpdate) -> None
     device.insert(table.name, Entry(key, decode_call(pipeline.info, table, update.action, is_default=False), priority))
 
 
-def write_direct_counter(device: Device, pipeline: Pipeline, message: Any) -> None:
+def write_direct_counter(device: Device, pipeline: ForwardingPipeline, message: Any) -> None:
     """Set the counter of one entry (``DirectCounterEntry``). Without ``data`` nothing changes."""
     table = direct_counter_table(pipeline, message.table_entry)
     row = decode_row(table, message.table_entry)
@@ -111,7 +110,7 @@ def write_direct_counter(device: Device, pipeline: Pipeline, message: Any) -> No
         device.write_direct_counter(table.name, row.key, row.priority, value)
 
 
-def write_direct_meter(device: Device, pipeline: Pipeline, message: Any) -> None:
+def write_direct_meter(device: Device, pipeline: ForwardingPipeline, message: Any) -> None:
     """Configure the meter of one entry (``DirectMeterEntry``); without ``config`` its packets are green."""
     table = direct_meter_table(pipeline, message.table_entry)
     row = decode_row(table, message.table_entry)
@@ -122,7 +121,7 @@ def write_direct_meter(device: Device, pipeline: Pipeline, message: Any) -> None
     _configure(device, pipeline, row, rates, message.config)
 
 
-def direct_meter_table(pipeline: Pipeline, entry: Any) -> Table:
+def direct_meter_table(pipeline: ForwardingPipeline, entry: Any) -> TableInfo:
     """The metered table that a request names. Raises as :func:`direct_counter_table`."""
     table = pipeline.info.table(entry.table_id)
     if not table.has_direct_meter:
@@ -132,13 +131,15 @@ def direct_meter_table(pipeline: Pipeline, entry: Any) -> Table:
     return table
 
 
-def _decode_rates(table: Table, message: Any, name: str) -> MeterRates | None:
+def _decode_rates(table: TableInfo, message: Any, name: str) -> MeterRates | None:
     if not message.HasField(name):
         return None
     return externs.decode_meter(f"direct meter of table {table.name!r}", getattr(message, name))
 
 
-def _configure(device: Device, pipeline: Pipeline, row: Row, rates: MeterRates | None, config: Any) -> None:
+def _configure(
+    device: Device, pipeline: ForwardingPipeline, row: TableRow, rates: MeterRates | None, config: Any
+) -> None:
     if rates is not None:
         device.set_direct_meter(row.table.name, row.key, row.priority, rates)
         pipeline.notes.direct_meters[row.where] = p4runtime_pb2.MeterConfig.FromString(config.SerializeToString())
@@ -146,7 +147,7 @@ def _configure(device: Device, pipeline: Pipeline, row: Row, rates: MeterRates |
         device.set_direct_meter(row.table.name, row.key, row.priority, None)
 
 
-def direct_counter_table(pipeline: Pipeline, entry: Any) -> Table:
+def direct_counter_table(pipeline: ForwardingPipeline, entry: Any) -> TableInfo:
     """The counted table a request names. Raises InvalidArgumentError, UnimplementedError for a default entry."""
     table = pipeline.info.table(entry.table_id)
     if not table.has_direct_counter:
@@ -156,7 +157,9 @@ def direct_counter_table(pipeline: Pipeline, entry: Any) -> Table:
     return table
 
 
-def _write_default(device: Device, pipeline: Pipeline, table: Table, update_type: int, message: Any) -> None:
+def _write_default(
+    device: Device, pipeline: ForwardingPipeline, table: TableInfo, update_type: int, message: Any
+) -> None:
     what = f"table {table.name!r}, default entry"
     if update_type != _MODIFY:
         raise InvalidArgumentError(f"{what}: always exists, so the only update is MODIFY")
@@ -178,7 +181,7 @@ def _write_default(device: Device, pipeline: Pipeline, table: Table, update_type
     pipeline.notes.defaults[table.name] = _note_of(message)
 
 
-def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message: Any) -> None:
+def _put(device: Device, pipeline: ForwardingPipeline, row: TableRow, update_type: int, message: Any) -> None:
     """INSERT or MODIFY. Everything is decoded before the device sees anything."""
     table = row.table
     _refuse_absent(table, message)
@@ -205,13 +208,13 @@ def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message
         pipeline.idle.write(row.where, message.idle_timeout_ns)
 
 
-def _decode_action(pipeline: Pipeline, table: Table, action: Any) -> ActionCall | ActionSet:
+def _decode_action(pipeline: ForwardingPipeline, table: TableInfo, action: Any) -> ActionCall | ActionSet:
     if table.implementation_id:
         return pipeline.notes.profiles.resolve(pipeline.info, table, action)
     return decode_action(pipeline.info, table, action, is_default=False)
 
 
-def _check_not_const(device: Device, row: Row) -> None:
+def _check_not_const(device: Device, row: TableRow) -> None:
     """Raises PermissionDeniedError for a const table and for a const entry of a preinitialised one."""
     table = row.table
     if table.is_const:
@@ -223,7 +226,7 @@ def _check_not_const(device: Device, row: Row) -> None:
         raise PermissionDeniedError(f"table {table.name!r}: entry {row.key} is const")
 
 
-def _refuse_absent(table: Table, message: Any) -> None:
+def _refuse_absent(table: TableInfo, message: Any) -> None:
     metered = table.has_direct_meter
     if message.HasField("meter_counter_data") and metered:
         raise UnimplementedError(f"table {table.name!r}: meter_counter_data is not offered")
@@ -241,7 +244,7 @@ def _refuse_absent(table: Table, message: Any) -> None:
         raise InvalidArgumentError(f"table {table.name!r} has no idle timeout")
 
 
-def _decode_counter(table: Table, message: Any) -> CounterValue | None:
+def _decode_counter(table: TableInfo, message: Any) -> CounterValue | None:
     if not message.HasField("counter_data"):
         return None
     if not table.has_direct_counter:
@@ -255,7 +258,7 @@ def _note_of(message: Any) -> EntryNote:
     return EntryNote(message.metadata, message.controller_metadata)
 
 
-def _note_entry(pipeline: Pipeline, row: Row, note: EntryNote) -> None:
+def _note_entry(pipeline: ForwardingPipeline, row: TableRow, note: EntryNote) -> None:
     notes = pipeline.notes.entries
     if note != _NO_NOTE:
         notes[row.where] = note

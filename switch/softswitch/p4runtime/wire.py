@@ -111,7 +111,7 @@ class RangeMatch(NamedTuple):
 Match = ExactMatch | OptionalMatch | LpmMatch | TernaryMatch | RangeMatch
 
 
-class Param(NamedTuple):
+class PlainParam(NamedTuple):
     param_id: int
     value: bytes
 
@@ -120,7 +120,7 @@ class PlainAction(NamedTuple):
     """A ``TableAction`` and its ``Action`` in one. ``raw``: the bytes of the former."""
 
     action_id: int
-    params: tuple[Param, ...]
+    params: tuple[PlainParam, ...]
     raw: bytes
 
     @property
@@ -244,7 +244,7 @@ def _action(raw: bytes, start: int, end: int) -> PlainAction:
         value, at = _bytes(raw, at, PARAM_VALUE)
         if at != after:
             raise _NotPlainError
-        params.append(Param(param_id, value))
+        params.append(PlainParam(param_id, value))
     if at != end:
         raise _NotPlainError
     return PlainAction(action_id, tuple(params), raw[start:end])

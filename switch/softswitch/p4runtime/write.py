@@ -22,8 +22,8 @@ from softswitch.p4runtime.errors import (
     UnimplementedError,
     from_device,
 )
-from softswitch.p4runtime.p4info import KeyField, MatchKind, P4Info, Table
-from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.p4info import KeyField, MatchType, P4Info, TableInfo
+from softswitch.p4runtime.pipeline import ForwardingPipeline
 from softswitch.p4runtime.roles import FULL, Access, entity_id
 from softswitch.p4runtime.tables import INSERT
 from softswitch.p4runtime.wire import LpmMatch, PlainUpdate
@@ -33,7 +33,7 @@ Columns = tuple[Sequence[int], ...]
 
 
 def insert_batch(
-    device: Device, pipeline: Pipeline, updates: BatchedUpdates, allowed: Access
+    device: Device, pipeline: ForwardingPipeline, updates: BatchedUpdates, allowed: Access
 ) -> list[P4RuntimeError | None] | None:
     """What became of each, as if they were written one after the other. None, and nothing has changed, where one breaks
     a rule before the device sees it, or is no insert_batch into a table with plain entries."""
@@ -62,12 +62,12 @@ def _inserted(device: Device, table: str, numbered: Sequence[tuple[int, Entry]])
         return [error] * len(numbered)
 
 
-def _is_simple(table: Table, layout: Batch, allowed: Access) -> bool:
+def _is_simple(table: TableInfo, layout: Batch, allowed: Access) -> bool:
     plain = table.has_plain_entries and not table.needs_priority
     return plain and layout.first.type == INSERT and allowed.has(table.id)
 
 
-def _batch_entries(info: P4Info, table: Table, layout: Batch) -> Iterable[Entry] | None:
+def _batch_entries(info: P4Info, table: TableInfo, layout: Batch) -> Iterable[Entry] | None:
     """None where a value breaks a rule, or all of the layout do."""
     update = layout.first
     assert update.action is not None, "layouts have an action"
@@ -100,7 +100,7 @@ def _matches(field: KeyField, columns: Columns) -> Sequence[KeyMatch] | None:
     """None where one breaks a rule of :func:`softswitch.p4runtime.entries.decode_match`."""
     if not _fit(columns[0], field.width):
         return None
-    if field.kind is MatchKind.EXACT:
+    if field.kind is MatchType.EXACT:
         return list(map(Exact, columns[0]))
     values, lengths = columns
     if min(lengths) < 1 or max(lengths) > field.width:
@@ -128,7 +128,7 @@ def check_atomicity(atomicity: int) -> None:
         raise UnimplementedError(f"atomicity {name} is not offered; CONTINUE_ON_ERROR is")
 
 
-def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any], allowed: Access = FULL) -> int:
+def apply(device: Device, pipeline: ForwardingPipeline, updates: Iterable[Any], allowed: Access = FULL) -> int:
     """Attempt every update in order; ``allowed``: to the role that asks. Returns how many they were.
 
     Raises BatchError if any failed; the others have been done. A table is changed once for all of them.
@@ -142,7 +142,7 @@ def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any], allowed: A
     return len(outcomes)
 
 
-def _outcome(device: Device, pipeline: Pipeline, allowed: Access, update: Any) -> P4RuntimeError | None:
+def _outcome(device: Device, pipeline: ForwardingPipeline, allowed: Access, update: Any) -> P4RuntimeError | None:
     try:
         if allowed is not FULL:
             allowed.require(entity_id(update.entity), f"what the {update.entity.WhichOneof('entity')} is about")
@@ -157,7 +157,7 @@ def _outcome(device: Device, pipeline: Pipeline, allowed: Access, update: Any) -
     return None
 
 
-def _apply_one(device: Device, pipeline: Pipeline, update: Any) -> None:
+def _apply_one(device: Device, pipeline: ForwardingPipeline, update: Any) -> None:
     kind = update.entity.WhichOneof("entity")
     if update.type not in (_UPDATE.INSERT, _UPDATE.MODIFY, _UPDATE.DELETE):
         raise InvalidArgumentError(f"update type {update.type} is not INSERT, MODIFY or DELETE")
@@ -185,7 +185,7 @@ def _apply_one(device: Device, pipeline: Pipeline, update: Any) -> None:
             _apply_extern(device, pipeline, kind, update)
 
 
-def _apply_extern(device: Device, pipeline: Pipeline, kind: str, update: Any) -> None:
+def _apply_extern(device: Device, pipeline: ForwardingPipeline, kind: str, update: Any) -> None:
     match kind:
         case "meter_entry":
             _require_modify(update, "meter entries")

@@ -27,7 +27,7 @@ from softswitch.program.traverse import (
 )
 
 Interval = tuple[int, int]
-_CACHED = (ir.Unary, ir.Binary, ir.Cast, ir.Ternary)
+_CACHED = (ir.Unary, ir.Binary, ir.Cast, ir.Mux)
 
 
 class Known:
@@ -59,14 +59,14 @@ class Bounds:
         low, high = self(expr)
         return low if low == high else None
 
-    def _compute(self, expr: ir.Unary | ir.Binary | ir.Cast | ir.Ternary) -> Interval:
+    def _compute(self, expr: ir.Unary | ir.Binary | ir.Cast | ir.Mux) -> Interval:
         match expr:
             case ir.Unary("~" | "-" as op, operand):
                 low, high = self(operand)
                 return (~high, ~low) if op == "~" else (-high, -low)
             case ir.Cast(op, operand, width):
                 return _cast(op, self(operand), width)
-            case ir.Ternary(_, then, otherwise):
+            case ir.Mux(_, then, otherwise):
                 return _hull(self(then), self(otherwise))
             case ir.Binary("&" | "|" | "^" as op, left, right) if self._are_constant(left, right):
                 value = _bitwise(op, self(left)[0], self(right)[0])

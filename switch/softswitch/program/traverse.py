@@ -26,7 +26,7 @@ def expr_fields(expr: ir.Expr) -> Iterator[FieldKey]:
         case ir.Binary(_, left, right):
             yield from expr_fields(left)
             yield from expr_fields(right)
-        case ir.Ternary(condition, then, otherwise):
+        case ir.Mux(condition, then, otherwise):
             for part in (condition, then, otherwise):
                 yield from expr_fields(part)
 
@@ -84,7 +84,7 @@ def lookaheads(expr: ir.Expr) -> Iterator[ir.Lookahead]:
         case ir.Binary(_, left, right):
             yield from lookaheads(left)
             yield from lookaheads(right)
-        case ir.Ternary(condition, then, otherwise):
+        case ir.Mux(condition, then, otherwise):
             for part in (condition, then, otherwise):
                 yield from lookaheads(part)
 
@@ -98,7 +98,7 @@ def valid_headers(expr: ir.Expr) -> list[str]:
             return valid_headers(operand)
         case ir.Binary(_, left, right):
             return valid_headers(left) + valid_headers(right)
-        case ir.Ternary(condition, then, otherwise):
+        case ir.Mux(condition, then, otherwise):
             return valid_headers(condition) + valid_headers(then) + valid_headers(otherwise)
     return []
 

@@ -31,18 +31,18 @@ from softswitch.program.standard import (
     STANDARD,
 )
 from softswitch.program.traverse import FieldKey
-from softswitch.python.emit_code import Context, Names, UnitKind, Writer, bare, plan_storage
-from softswitch.python.emit_expr import ExprEmitter
+from softswitch.python.emit_code import Names, PyContext, UnitKind, Writer, bare, plan_storage
+from softswitch.python.emit_expr import PyExprEmitter
 from softswitch.python.emit_parser import DeparserEmitter, ParserEmitter
 from softswitch.python.emit_pipeline import PipelineEmitter
-from softswitch.python.emit_stmt import StatementEmitter, hash_value, kept_by_entries
+from softswitch.python.emit_stmt import PyStatementEmitter, hash_value, kept_by_entries
 
 # Longer than any frame.
 NO_LIMIT = 1 << 32
 
 
 class ProcessEmitter:
-    def __init__(self, context: Context, out: Writer) -> None:
+    def __init__(self, context: PyContext, out: Writer) -> None:
         self._context = context
         self._out = out
         self._program = context.program
@@ -112,7 +112,7 @@ class ProcessEmitter:
         request = self._program.digest_request
         if request is None:
             return
-        expressions = ExprEmitter(self._context)
+        expressions = PyExprEmitter(self._context)
         local = self._fields[request.header, request.field]
         for number, digest in self._program.digests.items():
             with self._out.block(f"if {local} == {number}:"):
@@ -125,7 +125,7 @@ class ProcessEmitter:
         error = self._fields.get((STANDARD, "checksum_error"))
         if error is None:
             return
-        expressions = ExprEmitter(self._context)
+        expressions = PyExprEmitter(self._context)
         for checksum in self._program.checksums:
             if not checksum.verify:
                 continue
@@ -139,8 +139,8 @@ class ProcessEmitter:
                     self._out.line(f"{error} = 1")
 
     def _update(self) -> None:
-        expressions = ExprEmitter(self._context)
-        statements = StatementEmitter(self._context, self._out, expressions)
+        expressions = PyExprEmitter(self._context)
+        statements = PyStatementEmitter(self._context, self._out, expressions)
         for checksum in self._program.checksums:
             if not checksum.update:
                 continue
@@ -259,7 +259,7 @@ def copies(session):
 
 
 class PassesEmitter(ProcessEmitter):
-    def __init__(self, context: Context, out: Writer, passes: ir.Passes) -> None:
+    def __init__(self, context: PyContext, out: Writer, passes: ir.Passes) -> None:
         super().__init__(context, out)
         self._passes = passes
         self._clone, self._clone_list, self._resubmit, self._recirculate = (
@@ -452,7 +452,7 @@ class Emitted:
     """
 
     source: str
-    context: Context
+    context: PyContext
     unpack: dict[str, str]
     pack: dict[str, str]
 
@@ -469,7 +469,7 @@ def _emit(program: ir.Program) -> Emitted:
     intrinsic: set[FieldKey] = {(STANDARD, name) for name in ("egress_spec", "mcast_grp") if name in standard}
     storage = plan_storage(program, usage, intrinsic)
     track_length = (STANDARD, "packet_length") in usage.egress_reads
-    context = Context(program, usage, storage, Names.of(program), track_length)
+    context = PyContext(program, usage, storage, Names.of(program), track_length)
     out = Writer(context.budget)
     emitter = ProcessEmitter(context, out) if program.passes is None else PassesEmitter(context, out, program.passes)
     emitter.emit()

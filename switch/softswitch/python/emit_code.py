@@ -253,7 +253,7 @@ class Layout:
 
 
 @dataclass
-class Storage:
+class PyStorage:
     """Names of local variables. Fields that the program never reads have none."""
 
     fields: dict[FieldKey, str] = field(default_factory=dict)
@@ -263,9 +263,9 @@ class Storage:
         return self.layouts[header].valid
 
 
-def plan_storage(program: ir.Program, usage: Usage, intrinsic: set[FieldKey]) -> Storage:
+def plan_storage(program: ir.Program, usage: Usage, intrinsic: set[FieldKey]) -> PyStorage:
     """Choose the local variables. ``intrinsic``: fields that the engine itself reads."""
-    storage = Storage()
+    storage = PyStorage()
     copied = {name for pair in usage.copies for name in pair}
     taken: set[str] = set()
     for header in program.headers.values():
@@ -453,7 +453,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Context:
+class PyContext:
     """The program, where its fields are kept, and names.
 
     ``track_length``: egress reads packet_length, so the code keeps it up to date. ``budget``: what the
@@ -462,7 +462,7 @@ class Context:
 
     program: ir.Program
     usage: Usage
-    storage: Storage
+    storage: PyStorage
     names: Names
     track_length: bool
     budget: Budget = field(default_factory=Budget)

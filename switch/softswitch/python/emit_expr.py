@@ -13,18 +13,18 @@ from collections.abc import Callable
 from softswitch.errors import ProgramTooLargeError
 from softswitch.program import ir
 from softswitch.program.limits import Budget, full
-from softswitch.python.emit_code import Context
-from softswitch.python.values import ARITHMETIC, Value, constant, value_and, value_xor, wrap
+from softswitch.python.emit_code import PyContext
+from softswitch.python.values import ARITHMETIC, PyValue, constant, value_and, value_xor, wrap
 
 MAX_TEXT = 1 << 20  # characters of one expression
 
 
-class ExprEmitter:
+class PyExprEmitter:
     """``params`` gives the value of each action parameter: a local name, or a constant in specialised code."""
 
     def __init__(
         self,
-        context: Context,
+        context: PyContext,
         lookahead: Callable[[ir.Lookahead], str] | None = None,
         *,
         budget: Budget | None = None,
@@ -32,11 +32,11 @@ class ExprEmitter:
         self._storage = context.storage
         self._lookahead = lookahead
         self._budget = budget or context.budget
-        self.params: list[Value] = []
+        self.params: list[PyValue] = []
 
     # -- data ------------------------------------------------------------
 
-    def data(self, expr: ir.Expr) -> Value:
+    def data(self, expr: ir.Expr) -> PyValue:
         """An expression that is an integer."""
         self._budget.step()
         value = self._data(expr)
@@ -46,60 +46,60 @@ class ExprEmitter:
             )
         return value
 
-    def _data(self, expr: ir.Expr) -> Value:  # noqa: PLR0911, PLR0912 - one case per expression
+    def _data(self, expr: ir.Expr) -> PyValue:  # noqa: PLR0911, PLR0912 - one case per expression
         match expr:
             case ir.Const(value):
                 return constant(value)
             case ir.FieldRef(header, name, width, signed):
                 return self._field(self._storage.fields[header, name], width, signed)
             case ir.Valid(header):
-                return Value(self._storage.valid(header), 0, 1)
+                return PyValue(self._storage.valid(header), 0, 1)
             case ir.Param(index, _):
                 return self.params[index]
             case ir.Lookahead(_, width):
                 if self._lookahead is None:
                     raise AssertionError("lookahead outside the parser")
-                return Value(self._lookahead(expr), 0, full(width))
+                return PyValue(self._lookahead(expr), 0, full(width))
             case ir.Cast(op, operand, width):
                 return self._cast(op, self.data(operand), width)
-            case ir.Ternary(condition, then, otherwise):
+            case ir.Mux(condition, then, otherwise):
                 yes, no = self.data(then), self.data(otherwise)
                 text = f"({yes.text} if {self.boolean(condition)} else {no.text})"
-                return Value(text, min(yes.low, no.low), max(yes.high, no.high))
+                return PyValue(text, min(yes.low, no.low), max(yes.high, no.high))
             case ir.Unary("~", operand):
                 return _inverted(self.data(operand))
             case ir.Unary("-", operand):
                 inner = self.data(operand)
                 if inner.constant is not None:
                     return constant(-inner.constant)
-                return Value(f"(-{inner.text})", -inner.high, -inner.low)
+                return PyValue(f"(-{inner.text})", -inner.high, -inner.low)
             case ir.Unary("b2d", ir.Const(value)):
                 return constant(int(value != 0))
             case ir.Unary("b2d", ir.Unary("d2b", ir.Valid(header))):
-                return Value(self._storage.valid(header), 0, 1)
+                return PyValue(self._storage.valid(header), 0, 1)
             case ir.Binary("&", left, right):
                 return self._and(left, right)
             case ir.Binary(op, left, right) if op in ARITHMETIC:
                 return ARITHMETIC[op](self.data(left), self.data(right))
-        return Value(f"(1 if {self.boolean(expr)} else 0)", 0, 1)
+        return PyValue(f"(1 if {self.boolean(expr)} else 0)", 0, 1)
 
-    def _field(self, name: str, width: int, signed: bool) -> Value:
+    def _field(self, name: str, width: int, signed: bool) -> PyValue:
         if signed:
             half = 1 << (width - 1)
-            return Value(name, -half, half - 1)
-        return Value(name, 0, full(width))
+            return PyValue(name, -half, half - 1)
+        return PyValue(name, 0, full(width))
 
-    def _cast(self, op: str, value: Value, width: int) -> Value:
+    def _cast(self, op: str, value: PyValue, width: int) -> PyValue:
         half = 1 << (width - 1)
         low, high = (0, full(width)) if op == "usat_cast" else (-half, half - 1)
         if value.low >= low and value.high <= high:
             return value
         if op == "two_comp_mod":
-            return Value(wrap(value, width, signed=True), low, high)
+            return PyValue(wrap(value, width, signed=True), low, high)
         ends = [min(max(end, low), high) for end in (value.low, value.high)]
-        return Value(f"min(max({value.text}, {low:#x}), {high:#x})", *ends)
+        return PyValue(f"min(max({value.text}, {low:#x}), {high:#x})", *ends)
 
-    def _and(self, left: ir.Expr, right: ir.Expr) -> Value:
+    def _and(self, left: ir.Expr, right: ir.Expr) -> PyValue:
         """``&``, most often p4c's mask to a type's width."""
         if isinstance(left, ir.Const):
             left, right = right, left
@@ -128,15 +128,15 @@ class ExprEmitter:
                 return self.boolean(operand) if _is_boolean(operand) else self.data(operand).text
             case ir.Unary("b2d", operand):
                 return self.boolean(operand)
-            case ir.Ternary(condition, then, otherwise):
+            case ir.Mux(condition, then, otherwise):
                 return f"({self.boolean(then)} if {self.boolean(condition)} else {self.boolean(otherwise)})"
         return self.data(expr).text
 
 
-def _inverted(inner: Value) -> Value:
+def _inverted(inner: PyValue) -> PyValue:
     if inner.constant is not None:
         return constant(~inner.constant)
-    return Value(f"(~{inner.text})", ~inner.high, ~inner.low)
+    return PyValue(f"(~{inner.text})", ~inner.high, ~inner.low)
 
 
 def _is_boolean(expr: ir.Expr) -> bool:

@@ -16,7 +16,7 @@ from softswitch.program.limits import PARSER_STEPS, full
 from softswitch.program.standard import STANDARD, STANDARD_WIDTHS
 from softswitch.program.traverse import FieldKey, has_loop, lookaheads
 from softswitch.python.emit_code import (
-    Context,
+    PyContext,
     UnitKind,
     Writer,
     group_width,
@@ -24,9 +24,9 @@ from softswitch.python.emit_code import (
     struct_codes,
     unpack_targets,
 )
-from softswitch.python.emit_expr import ExprEmitter
-from softswitch.python.emit_stmt import StatementEmitter
-from softswitch.python.values import Value, wrap
+from softswitch.python.emit_expr import PyExprEmitter
+from softswitch.python.emit_stmt import PyStatementEmitter
+from softswitch.python.values import PyValue, wrap
 
 MAX_STATES = 2000
 
@@ -54,12 +54,12 @@ class ParserEmitter:
     ``break`` leaves it, with ``payload`` set to the number of bytes consumed.
     """
 
-    def __init__(self, context: Context, out: Writer) -> None:
+    def __init__(self, context: PyContext, out: Writer) -> None:
         self._context = context
         self._out = out
         self._at = Position()
-        self._expressions = ExprEmitter(context, self._peek)
-        self._statements = StatementEmitter(context, out, self._expressions)
+        self._expressions = PyExprEmitter(context, self._peek)
+        self._statements = PyStatementEmitter(context, out, self._expressions)
         self._written = 0
         self._numbers: dict[str, int] = {}  # of states, in a parser with loops
 
@@ -186,9 +186,9 @@ class ParserEmitter:
             self._leave(at, str(errors["HeaderTooShort"]))
         behind = self._extract(op.header, at)
         end = f"{behind.text()} + (step >> 3)"
-        value = Value(f"from_bytes(frame[{behind.text()}:{end}])", 0, full(op.value.width))
+        value = PyValue(f"from_bytes(frame[{behind.text()}:{end}])", 0, full(op.value.width))
         self._statements.store(op.value, value, set())
-        self._statements.store(op.length, Value("step", 0, op.value.width), set())
+        self._statements.store(op.length, PyValue("step", 0, op.value.width), set())
         self._out.line(f"base = {end}")
         at = Position(0, "base")
         return self._extract(op.rest, at) if op.rest else at
@@ -278,7 +278,7 @@ def _place(state: ir.ParserState) -> str:
 
 
 class DeparserEmitter:
-    def __init__(self, context: Context, out: Writer) -> None:
+    def __init__(self, context: PyContext, out: Writer) -> None:
         self._context = context
         self._out = out
         usage = context.usage

@@ -16,24 +16,24 @@ from softswitch.errors import ProgramTooLargeError, placed
 from softswitch.program import ir
 from softswitch.program.limits import full
 from softswitch.program.traverse import flatten, joins, successors
-from softswitch.python.emit_code import MAX_DEPTH, Context, Writer, bare
-from softswitch.python.emit_expr import ExprEmitter
-from softswitch.python.emit_stmt import StatementEmitter, call_specialised, hash_value, is_specialised
-from softswitch.python.values import Value, constant
+from softswitch.python.emit_code import MAX_DEPTH, PyContext, Writer, bare
+from softswitch.python.emit_expr import PyExprEmitter
+from softswitch.python.emit_stmt import PyStatementEmitter, call_specialised, hash_value, is_specialised
+from softswitch.python.values import PyValue, constant
 
 MAX_NODES = 20000
 _HASH_MASK = full(32)  # bmv2 chooses by so many bits
 
 
 class PipelineEmitter:
-    def __init__(self, context: Context, out: Writer, pipeline: ir.Pipeline) -> None:
+    def __init__(self, context: PyContext, out: Writer, pipeline: ir.Pipeline) -> None:
         self._context = context
         self._out = out
         self._pipeline = pipeline
         self._joins = joins(pipeline.start, lambda name: successors(pipeline.nodes[name]))
         self._actions = {action.index: action for action in context.program.actions}
-        self._expressions = ExprEmitter(context)
-        self._statements = StatementEmitter(context, out, self._expressions)
+        self._expressions = PyExprEmitter(context)
+        self._statements = PyStatementEmitter(context, out, self._expressions)
         self._written = 0
         self._nesting = 0
 
@@ -120,7 +120,7 @@ class PipelineEmitter:
             with self._out.block(f"if entry is not default_{name}:"):
                 self._out.line("meter = entry[1][2]")
                 self._out.line("colour = meter(size, now()) if meter else 0")
-                self._statements.store(table.meter_target, Value("colour", 0, 2), set())
+                self._statements.store(table.meter_target, PyValue("colour", 0, 2), set())
         if table.has_counter:
             self._out.line("cell = entry[1]")
             with self._out.block("if cell:"):
@@ -210,13 +210,13 @@ class PipelineEmitter:
         if nested:
             self._block(follow[action.index], join)
 
-    def _arguments(self, action: ir.Action) -> list[Value]:
+    def _arguments(self, action: ir.Action) -> list[PyValue]:
         names = [f"p{i}" for i in range(len(action.parameters))]
         if len(names) == 1:
             self._out.line("p0 = entry[2]")
         elif names:
             self._out.line(f"_, _, {', '.join(names)} = entry")
-        return [Value(name, 0, full(p.width)) for name, p in zip(names, action.parameters, strict=True)]
+        return [PyValue(name, 0, full(p.width)) for name, p in zip(names, action.parameters, strict=True)]
 
     def _follow(self, name: str, table: ir.Table, follow: dict[int, str | None], join: str | None) -> None:
         targets: dict[str | None, list[int]] = {}

@@ -18,9 +18,9 @@ from softswitch.program.emitted_text import literal
 from softswitch.program.limits import LOOP_BLOCKS, Budget
 from softswitch.program.standard import DROP_PORT, PACKET_LENGTH, STANDARD
 from softswitch.program.traverse import FieldKey, expr_fields, flatten, operands, valid_headers, written_field
-from softswitch.python.emit_code import Context, Layout, Storage, UnitKind, Writer, bare
-from softswitch.python.emit_expr import ExprEmitter
-from softswitch.python.values import Value, constant, wrap
+from softswitch.python.emit_code import Layout, PyContext, PyStorage, UnitKind, Writer, bare
+from softswitch.python.emit_expr import PyExprEmitter
+from softswitch.python.values import PyValue, constant, wrap
 from softswitch.runtime.impair import LIMB_BITS
 
 # Python refuses to read more than 200 parentheses within each other.
@@ -28,8 +28,8 @@ _NESTED_MOST: Final = 64
 
 
 def hash_value(
-    calculation: ir.Calculation, storage: Storage, program: ir.Program, out: Writer, valid: str | None = None
-) -> Value:
+    calculation: ir.Calculation, storage: PyStorage, program: ir.Program, out: Writer, valid: str | None = None
+) -> PyValue:
     """The hash over ``calculation``'s input. May write lines to ``out`` that prepare it.
 
     ``valid``: a header known to be valid here. The fields of any other header count only if it is valid at run time.
@@ -37,13 +37,15 @@ def hash_value(
     if calculation.algorithm == "csum16" and is_word_aligned(calculation, program):
         return _checksum(calculation, storage, program, valid)
     _join(calculation, storage, program, out, valid)
-    return Value(f"hash_{calculation.algorithm}(joined, joined_bits)", 0, (1 << HASH_WIDTHS[calculation.algorithm]) - 1)
+    return PyValue(
+        f"hash_{calculation.algorithm}(joined, joined_bits)", 0, (1 << HASH_WIDTHS[calculation.algorithm]) - 1
+    )
 
 
 # ---------------------------------------------------------------- the internet checksum, without joining
 
 
-def _checksum(calculation: ir.Calculation, storage: Storage, program: ir.Program, valid: str | None) -> Value:
+def _checksum(calculation: ir.Calculation, storage: PyStorage, program: ir.Program, valid: str | None) -> PyValue:
     """The internet checksum (RFC 1071), from sums of chunks: the ones' complement sum is a sum modulo 65535."""
     total = sum(chunk.width for chunk in calculation.chunks)
     end = -(-total // 16) * 16
@@ -58,10 +60,10 @@ def _checksum(calculation: ir.Calculation, storage: Storage, program: ir.Program
         text = " + ".join(terms) or "0"
         guarded = header and header != valid
         sums.append(f"(({text}) if {storage.valid(header)} else 0)" if guarded else text)
-    return Value(f"(checksum_of({' + '.join(sums)}))", 0, 0xFFFF)
+    return PyValue(f"(checksum_of({' + '.join(sums)}))", 0, 0xFFFF)
 
 
-def _chunk(chunk: ir.Chunk, storage: Storage) -> str:
+def _chunk(chunk: ir.Chunk, storage: PyStorage) -> str:
     if isinstance(chunk.value, ir.Const):
         return constant(chunk.value.value & ((1 << chunk.width) - 1)).text
     local = storage.fields[chunk.value.header, chunk.value.field]
@@ -71,7 +73,7 @@ def _chunk(chunk: ir.Chunk, storage: Storage) -> str:
 # ---------------------------------------------------------------- hashes over joined bits
 
 
-def _join(calculation: ir.Calculation, storage: Storage, program: ir.Program, out: Writer, valid: str | None) -> None:
+def _join(calculation: ir.Calculation, storage: PyStorage, program: ir.Program, out: Writer, valid: str | None) -> None:
     out.line("joined = joined_bits = 0")
     for header, chunks in runs_of(calculation, program):
         width = sum(chunk.width for chunk in chunks)
@@ -98,15 +100,15 @@ def _join(calculation: ir.Calculation, storage: Storage, program: ir.Program, ou
         out.line("joined_bits += -joined_bits % 8 + 8 * (size - payload)")
 
 
-class StatementEmitter:
+class PyStatementEmitter:
     """Writes statements to ``out``. ``params`` are the values of the enclosing action's parameters."""
 
-    def __init__(self, context: Context, out: Writer, expressions: ExprEmitter) -> None:
+    def __init__(self, context: PyContext, out: Writer, expressions: PyExprEmitter) -> None:
         self._context = context
         self._out = out
         self._expressions = expressions
 
-    def action(self, action: ir.Action, params: Sequence[Value]) -> None:
+    def action(self, action: ir.Action, params: Sequence[PyValue]) -> None:
         """Write the body of one action; ``exit`` becomes ``break``."""
         self._expressions.params = list(params)
         self.body(action.body, set(), action.source, tail=True)
@@ -181,7 +183,7 @@ class StatementEmitter:
                 texts = "".join(self._expressions.data(value).text + ", " for value in values)
                 self._out.line(f"log_message({literal(text)}, ({texts}))")
 
-    def store(self, target: ir.FieldRef, value: Value, changed: set[str]) -> None:
+    def store(self, target: ir.FieldRef, value: PyValue, changed: set[str]) -> None:
         """Write ``target = value``, wrapped. Writes nothing for a field that the program never reads."""
         local = self._context.storage.fields.get((target.header, target.field))
         if local is None:
@@ -231,7 +233,7 @@ class StatementEmitter:
 
     # -- stateful objects ------------------------------------------------
 
-    def _index(self, index: Value, size: int) -> tuple[str, str]:
+    def _index(self, index: PyValue, size: int) -> tuple[str, str]:
         """Index text, and an ``if`` line that checks it against ``size`` (empty if it is always inside)."""
         if index.low >= 0 and index.high < size:
             return index.text, ""
@@ -253,7 +255,7 @@ class StatementEmitter:
         where, guard = self._index(self._expressions.data(index), declared.size)
         cell = f"{self._context.names.registers[register]}[{bare(where)}]"
         low = -(1 << (declared.width - 1)) if declared.signed else 0
-        value = Value(cell, low, (1 << declared.width) - 1)
+        value = PyValue(cell, low, (1 << declared.width) - 1)
         self._guarded(guard, [f"{local} = {bare(wrap(value, target.width, signed=target.signed))}"])
         self._mark(target.header, changed)
 
@@ -272,7 +274,7 @@ class StatementEmitter:
     def _meter(self, target: ir.FieldRef, meter: str, index: ir.Expr, changed: set[str]) -> None:
         where, guard = self._index(self._expressions.data(index), self._context.program.meters[meter].size)
         local = self._context.storage.fields.get((target.header, target.field), "unused")
-        colour = Value(f"{self._context.names.meters[meter]}({bare(where)}, size, now())", 0, 2)
+        colour = PyValue(f"{self._context.names.meters[meter]}({bare(where)}, size, now())", 0, 2)
         # Executed even if the target is never read: it takes tokens.
         self._guarded(guard, [f"{local} = {bare(wrap(colour, target.width, signed=target.signed))}"])
         self._mark(target.header, changed)
@@ -289,7 +291,7 @@ class StatementEmitter:
         bottom, top = self._expressions.data(low), self._expressions.data(high)
         with self._out.block(f"if {bottom.text} <= {top.text}:"):
             limbs = max(1, -(-target.width // LIMB_BITS))
-            drawn = Value(f"random_integer({bare(bottom.text)}, {bare(top.text)}, {limbs})", bottom.low, top.high)
+            drawn = PyValue(f"random_integer({bare(bottom.text)}, {bare(top.text)}, {limbs})", bottom.low, top.high)
             local = self._context.storage.fields.get((target.header, target.field))
             # Drawn even if the target is never read: the sequence must not depend on what is read.
             self._out.line(f"{local or 'unused'} = {bare(wrap(drawn, target.width, signed=target.signed))}")
@@ -302,11 +304,11 @@ class StatementEmitter:
         text = digest.text
         if divisor.constant is None:
             text = f"{text} % ({divisor.text} or 1)"
-            digest = Value(text, 0, digest.high)
+            digest = PyValue(text, 0, digest.high)
         elif digest.high >= max(divisor.constant, 1):
             text = f"{text} % {max(divisor.constant, 1)}"
-            digest = Value(text, 0, max(divisor.constant, 1) - 1)
-        total = Value(f"({text} + {start.text})", start.low, digest.high + start.high)
+            digest = PyValue(text, 0, max(divisor.constant, 1) - 1)
+        total = PyValue(f"({text} + {start.text})", start.low, digest.high + start.high)
         self.store(target, digest if start.constant == 0 else total, changed)
 
 
@@ -337,7 +339,7 @@ def kept_by_entries(program: ir.Program) -> set[FieldKey]:
     return kept
 
 
-def _interface(context: Context, action: ir.Action) -> tuple[list[str], list[str], list[str]]:
+def _interface(context: PyContext, action: ir.Action) -> tuple[list[str], list[str], list[str]]:
     """The locals that the action reads, the locals that it writes, and the headers that it changes."""
     fields = context.storage.fields
     reads: list[str] = []
@@ -358,7 +360,7 @@ def _interface(context: Context, action: ir.Action) -> tuple[list[str], list[str
     return list(dict.fromkeys(reads)), list(dict.fromkeys(writes)), list(dict.fromkeys(headers))
 
 
-def call_specialised(context: Context, action: ir.Action, out: Writer) -> None:
+def call_specialised(context: PyContext, action: ir.Action, out: Writer) -> None:
     """Write the call of the entry's function."""
     reads, writes, headers = _interface(context, action)
     if not writes:
@@ -370,15 +372,15 @@ def call_specialised(context: Context, action: ir.Action, out: Writer) -> None:
             out.line(f"{context.storage.layouts[header].position} = -1")
 
 
-def specialised_source(context: Context, action: ir.Action, args: Sequence[int]) -> str:
+def specialised_source(context: PyContext, action: ir.Action, args: Sequence[int]) -> str:
     """Source of a function ``specialised`` that computes ``action`` with ``args`` as constants."""
     reads, writes, headers = _interface(context, action)
     budget = Budget()
     out = Writer(budget)
     with out.block(f"def specialised({', '.join(reads)}):"):
-        expressions = ExprEmitter(context, budget=budget)
+        expressions = PyExprEmitter(context, budget=budget)
         expressions.params = [constant(value) for value in args]
-        statements = StatementEmitter(context, out, expressions)
+        statements = PyStatementEmitter(context, out, expressions)
         statements.body(action.body, set(headers), action.source, tail=True)
         out.line(f"return {', '.join(writes) or 'None'}")
     return out.text()

@@ -17,7 +17,7 @@ from softswitch.program import ir
 from softswitch.program.load.program import load_program
 from softswitch.python.emit import Emitted, emit_program
 from softswitch.python.emit_stmt import is_specialised, specialised_source
-from softswitch.python.lookup import RUNTIME, Cell, Compiled, Meters, PythonRow, PythonTable, ValueSet
+from softswitch.python.lookup import RUNTIME, Cell, Compiled, Meters, PythonRow, PythonTable, ValueSetLookup
 from softswitch.python.ports import PythonPortRunner
 from softswitch.runtime.engine import TIMESTAMP_MASK, PacketSwitch, Session, log_message
 from softswitch.runtime.entries import MeterRates
@@ -42,7 +42,7 @@ class PythonMachine:
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
         self.sessions: dict[int, Session] = {}
         self._lost_passes = [0]
-        self._value_sets = {name: ValueSet(declared.widths) for name, declared in self.program.value_sets.items()}
+        self._value_sets = {name: ValueSetLookup(declared.widths) for name, declared in self.program.value_sets.items()}
         self._meters = {name: Meters(meter.counts_bytes) for name, meter in self.program.meters.items()}
         self._clock = clock
         self._digest: Callable[[str, tuple[int, ...]], None] | None = None

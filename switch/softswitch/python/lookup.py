@@ -110,7 +110,7 @@ class Meters:
         return GREEN
 
 
-class ValueSet:
+class ValueSetLookup:
     """Generated code asks ``key in value_set``, with a number for each field."""
 
     def __init__(self, widths: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ from softswitch.program.limits import MAX_SHIFT, full
 
 
 @dataclass(frozen=True)
-class Value:
+class PyValue:
     """Python text, parenthesised where needed, of an integer in [low, high]."""
 
     text: str
@@ -23,16 +23,16 @@ class Value:
         return self.low if self.low == self.high else None
 
 
-def constant(value: int) -> Value:
+def constant(value: int) -> PyValue:
     text = str(value) if abs(value) < 10 else f"{value:#x}"
-    return Value(text if value >= 0 else f"({text})", value, value)
+    return PyValue(text if value >= 0 else f"({text})", value, value)
 
 
-def _bits(value: Value) -> int:
+def _bits(value: PyValue) -> int:
     return max(value.low.bit_length(), value.high.bit_length())
 
 
-def wrap(value: Value, width: int, *, signed: bool) -> str:
+def wrap(value: PyValue, width: int, *, signed: bool) -> str:
     """Text of ``value`` modulo 2^width, as it is stored in a field of ``width`` bits."""
     if signed:
         half = 1 << (width - 1)
@@ -51,20 +51,20 @@ def wrap(value: Value, width: int, *, signed: bool) -> str:
 # ---------------------------------------------------------------- operators on values with ranges
 
 
-def _add(left: Value, right: Value) -> Value:
+def _add(left: PyValue, right: PyValue) -> PyValue:
     return _folded("+", left, right, left.low + right.low, left.high + right.high)
 
 
-def _sub(left: Value, right: Value) -> Value:
+def _sub(left: PyValue, right: PyValue) -> PyValue:
     return _folded("-", left, right, left.low - right.high, left.high - right.low)
 
 
-def _mul(left: Value, right: Value) -> Value:
+def _mul(left: PyValue, right: PyValue) -> PyValue:
     corners = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
     return _folded("*", left, right, min(corners), max(corners))
 
 
-def _folded(op: str, left: Value, right: Value, low: int, high: int) -> Value:
+def _folded(op: str, left: PyValue, right: PyValue, low: int, high: int) -> PyValue:
     if low == high:
         return constant(low)
     if op != "*":
@@ -74,10 +74,10 @@ def _folded(op: str, left: Value, right: Value, low: int, high: int) -> Value:
             return right
     elif 1 in (left.constant, right.constant):
         return right if left.constant == 1 else left
-    return Value(f"({left.text} {op} {right.text})", low, high)
+    return PyValue(f"({left.text} {op} {right.text})", low, high)
 
 
-def value_and(left: Value, right: Value) -> Value:
+def value_and(left: PyValue, right: PyValue) -> PyValue:
     if left.constant is not None and right.constant is not None:
         return constant(left.constant & right.constant)
     if left.constant is not None:
@@ -90,20 +90,20 @@ def value_and(left: Value, right: Value) -> Value:
     text = f"({left.text} & {right.text})"
     highs = [value.high for value in (left, right) if value.low >= 0]
     if highs:
-        return Value(text, 0, min(highs))
+        return PyValue(text, 0, min(highs))
     bits = max(_bits(left), _bits(right))
-    return Value(text, -(1 << bits), full(bits))
+    return PyValue(text, -(1 << bits), full(bits))
 
 
-def _or(left: Value, right: Value) -> Value:
+def _or(left: PyValue, right: PyValue) -> PyValue:
     return _union("|", left, right)
 
 
-def value_xor(left: Value, right: Value) -> Value:
+def value_xor(left: PyValue, right: PyValue) -> PyValue:
     return _union("^", left, right)
 
 
-def _union(op: str, left: Value, right: Value) -> Value:
+def _union(op: str, left: PyValue, right: PyValue) -> PyValue:
     if left.constant is not None and right.constant is not None:
         return constant(left.constant | right.constant if op == "|" else left.constant ^ right.constant)
     if left.constant == 0:
@@ -112,10 +112,10 @@ def _union(op: str, left: Value, right: Value) -> Value:
         return left
     bits = max(_bits(left), _bits(right))
     low = 0 if left.low >= 0 and right.low >= 0 else -(1 << bits)
-    return Value(f"({left.text} {op} {right.text})", low, full(bits))
+    return PyValue(f"({left.text} {op} {right.text})", low, full(bits))
 
 
-def _shift_left(left: Value, right: Value) -> Value:
+def _shift_left(left: PyValue, right: PyValue) -> PyValue:
     if right.constant == 0:
         return left
     distance = min(max(right.high, 0), MAX_SHIFT)
@@ -128,10 +128,10 @@ def _shift_left(left: Value, right: Value) -> Value:
     text = f"({left.text} << {right.text})"
     if right.high > MAX_SHIFT and right.constant is None:
         text = f"({left.text} << {right.text} if {right.text} <= {MAX_SHIFT} else 0)"
-    return Value(text, low, high)
+    return PyValue(text, low, high)
 
 
-def _shift_right(left: Value, right: Value) -> Value:
+def _shift_right(left: PyValue, right: PyValue) -> PyValue:
     if right.constant == 0:
         return left
     if left.constant is not None and right.constant is not None:
@@ -139,22 +139,22 @@ def _shift_right(left: Value, right: Value) -> Value:
     least = min(max(right.low, 0), MAX_SHIFT)
     low = left.low >> least if left.low >= 0 and right.constant is not None else min(left.low >> least, 0)
     high = left.high >> least if left.high >= 0 else -1
-    return Value(f"({left.text} >> {right.text})", low, high)
+    return PyValue(f"({left.text} >> {right.text})", low, high)
 
 
-def _divide(left: Value, right: Value) -> Value:
+def _divide(left: PyValue, right: PyValue) -> PyValue:
     if right.constant:
-        return Value(f"({left.text} // {right.text})", 0, max(left.high, 0))
-    return Value(f"({left.text} // {right.text} if {right.text} else 0)", 0, max(left.high, 0))
+        return PyValue(f"({left.text} // {right.text})", 0, max(left.high, 0))
+    return PyValue(f"({left.text} // {right.text} if {right.text} else 0)", 0, max(left.high, 0))
 
 
-def _modulo(left: Value, right: Value) -> Value:
+def _modulo(left: PyValue, right: PyValue) -> PyValue:
     if right.constant:
-        return Value(f"({left.text} % {right.text})", 0, right.constant - 1)
-    return Value(f"({left.text} % {right.text} if {right.text} else 0)", 0, max(right.high - 1, 0))
+        return PyValue(f"({left.text} % {right.text})", 0, right.constant - 1)
+    return PyValue(f"({left.text} % {right.text} if {right.text} else 0)", 0, max(right.high - 1, 0))
 
 
-ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {
+ARITHMETIC: dict[str, Callable[[PyValue, PyValue], PyValue]] = {
     "+": _add,
     "-": _sub,
     "*": _mul,

@@ -78,7 +78,7 @@ class Backend(Protocol[R]):
 
 
 @dataclass(slots=True)
-class Row(Generic[R]):
+class StoredRow(Generic[R]):
     """``counting`` has the counter: until the row is published that is the one whose place it takes. The lowest
     ``rank`` wins. ``rates``: of the direct meter, None where it is not configured."""
 
@@ -104,13 +104,13 @@ class RuntimeTable(Generic[R]):
         self.table = table
         self._actions = actions
         self._backend = backend
-        self._rows: dict[Identity, Row[R]] = {}
+        self._rows: dict[Identity, StoredRow[R]] = {}
         self._checks = EntryChecks(table, actions)
         self._ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
         self._holding = self._held = False
         self._choices = 0
         # What packets have in the place of what was written since: None where they have nothing.
-        self._waiting: dict[Identity, Row[R] | None] = {}
+        self._waiting: dict[Identity, StoredRow[R] | None] = {}
         self.default: ActionCall
         self._made_default: R
         self._set_default(None)
@@ -228,7 +228,7 @@ class RuntimeTable(Generic[R]):
         row.rates = rates
         self._backend.set_meter(row.made, rates)
 
-    def _row(self, identity: Identity) -> Row[R]:
+    def _row(self, identity: Identity) -> StoredRow[R]:
         row = self._rows.get(identity)
         if row is None:
             raise NotFoundError(f"table {self.table.name}: there is no entry {self._describe(identity)}")
@@ -250,16 +250,16 @@ class RuntimeTable(Generic[R]):
 
     # -- rows ------------------------------------------------------------
 
-    def _make(self, entry: Entry) -> Row[R]:
+    def _make(self, entry: Entry) -> StoredRow[R]:
         counter = (entry.counter or CounterValue()) if self.table.has_counter else None
         if isinstance(entry.action, ActionSet):
             calls = [(self._position(call), call.args) for call in entry.action.calls]
             made = self._backend.row_of_set(entry.key, calls, counter)
         else:
             made = self._backend.row(entry.key, self._position(entry.action), entry.action.args, counter)
-        return Row(entry, made, made, -entry.priority)
+        return StoredRow(entry, made, made, -entry.priority)
 
-    def _make_all(self, entries: Sequence[Entry], calls: Sequence[ActionCall]) -> list[Row[R]]:
+    def _make_all(self, entries: Sequence[Entry], calls: Sequence[ActionCall]) -> list[StoredRow[R]]:
         """Of entries that fit, and the call of each."""
         by_action: dict[str, list[int]] = {}
         for number, call in enumerate(calls):
@@ -270,16 +270,16 @@ class RuntimeTable(Generic[R]):
             keys, args = [entries[number].key for number in numbers], [calls[number].args for number in numbers]
             rows = self._backend.rows(keys, position, args, counts=self.table.has_counter)
             made.update(zip(numbers, rows, strict=True))
-        return [Row(entry, made[number], made[number], 0) for number, entry in enumerate(entries)]
+        return [StoredRow(entry, made[number], made[number], 0) for number, entry in enumerate(entries)]
 
     def _position(self, call: ActionCall) -> int:
         return self.table.actions.index(self._checks.action_index(call))
 
-    def _read(self, row: Row[R]) -> Entry:
+    def _read(self, row: StoredRow[R]) -> Entry:
         counter = self._backend.read_counter(row.counting)
         return row.entry if counter is None else row.entry._replace(counter=counter)
 
-    def _replace(self, identity: Identity, after: Row[R] | None) -> None:
+    def _replace(self, identity: Identity, after: StoredRow[R] | None) -> None:
         before = self._rows.get(identity)
         self._waiting.setdefault(identity, before)
         if after is None:
@@ -304,7 +304,7 @@ class RuntimeTable(Generic[R]):
         self._backend.change(removed, put, self._made_default)
         self._waiting.clear()
 
-    def _carry_counter(self, row: Row[R]) -> None:
+    def _carry_counter(self, row: StoredRow[R]) -> None:
         counter = self._backend.read_counter(row.counting)
         if counter is not None:
             self._backend.write_counter(row.made, counter)
@@ -335,7 +335,7 @@ class RuntimeTable(Generic[R]):
         return entries
 
 
-_RANK: Callable[[Row[Any]], int] = attrgetter("rank")
+_RANK: Callable[[StoredRow[Any]], int] = attrgetter("rank")
 
 
 def _choices(entry: Entry | None) -> int:

@@ -85,13 +85,13 @@ class Cast:
 
 
 @dataclass(frozen=True)
-class Ternary:
+class Mux:
     condition: Expr
     then: Expr
     otherwise: Expr
 
 
-Expr = Const | FieldRef | Valid | Param | Lookahead | Unary | Binary | Cast | Ternary
+Expr = Const | FieldRef | Valid | Param | Lookahead | Unary | Binary | Cast | Mux
 
 
 @dataclass(frozen=True)

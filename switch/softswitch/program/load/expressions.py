@@ -127,7 +127,7 @@ class ExprLoader(References):
             return ir.Cast(op, self.expr(node["left"], scope), self._cast_width(op, node["right"], scope))
         if op == "?":
             parts = (self.expr(node[key], scope) for key in ("cond", "left", "right"))
-            return ir.Ternary(*parts)
+            return ir.Mux(*parts)
         if op == "valid":
             return ir.Unary(
                 "d2b", chosen([(when, ir.Valid(name)) for when, name in self.choices(node["right"], scope)])

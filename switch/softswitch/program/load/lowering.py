@@ -130,7 +130,7 @@ class Lowering:
         if count == 0:
             return ()
         moved = stack.next, ir.Binary("+", stack.next, ir.Const(count))
-        following = ir.Ternary(ir.Binary(">", moved[1], ir.Const(size)), ir.Const(size), moved[1])
+        following = ir.Mux(ir.Binary(">", moved[1], ir.Const(size)), ir.Const(size), moved[1])
         pairs = [(number, number - count) for number in range(size - 1, count - 1, -1)]
         return self._shift(stack, pairs, range(count), following, place)
 
@@ -141,7 +141,7 @@ class Lowering:
         if count == 0:
             return ()
         less = ir.Binary("-", stack.next, ir.Const(count))
-        following = ir.Ternary(ir.Binary("<", stack.next, ir.Const(count)), ir.Const(0), less)
+        following = ir.Mux(ir.Binary("<", stack.next, ir.Const(count)), ir.Const(0), less)
         pairs = [(number, number + count) for number in range(size - count)]
         return self._shift(stack, pairs, range(size - count, size), following, place)
 

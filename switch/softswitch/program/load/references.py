@@ -234,7 +234,7 @@ class References:
         for number, own in reversed(list(enumerate(fields, 1))):
             if own is None:
                 raise unsupported(f"field {shown(name)} of a header stack", source)
-            value, width = ir.Ternary(ir.Binary("==", following, ir.Const(number)), own, value), own.width
+            value, width = ir.Mux(ir.Binary("==", following, ir.Const(number)), own, value), own.width
         return value, width
 
     def readable(self, node: Node, source: ir.Source) -> ir.FieldRef | ir.Valid:
@@ -266,7 +266,7 @@ def chosen(parts: Sequence[tuple[ir.Expr | None, ir.Expr]]) -> ir.Expr:
     """The part whose condition holds; 0 if none does, which is an index past the end of a stack."""
     value: ir.Expr = ir.Const(0)
     for condition, part in reversed(parts):
-        value = part if condition is None else ir.Ternary(condition, part, value)
+        value = part if condition is None else ir.Mux(condition, part, value)
     return value
 
 

@@ -18,13 +18,13 @@ from softswitch.errors import DeviceError
 from softswitch.events import SwitchEvent
 from softswitch.p4runtime import service
 from softswitch.p4runtime.errors import InvalidArgumentError
-from softswitch.p4runtime.p4info import Value
+from softswitch.p4runtime.p4info import ValueInfo
 from softswitch.p4runtime.rpcs import PACKET_IN_QUEUE
 from softswitch.p4runtime.server import Server, serve
 
 Connect = Callable[[], Controller]
-PORT_AND_TAG = (Value(1, "egress_port", 9), Value(2, "tag", 7))
-PORT_ONLY = (Value(4, "egress_port", 9),)
+PORT_AND_TAG = (ValueInfo(1, "egress_port", 9), ValueInfo(2, "tag", 7))
+PORT_ONLY = (ValueInfo(4, "egress_port", 9),)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from google.rpc import code_pb2
 from helpers.p4runtime.client import Controller, Program, code_of, insert
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.p4runtime import rpcs
-from softswitch.p4runtime.read import Reading
+from softswitch.p4runtime.read import EntityReader
 
 
 def keyed(entry: Any) -> bytes:
@@ -193,7 +193,7 @@ def test_a_read_of_little_takes_one_turn(
     pieces: list[bytes | None] = []
     serialised = rpcs._serialised
 
-    def counted(reading: Reading) -> bytes | None:
+    def counted(reading: EntityReader) -> bytes | None:
         pieces.append(serialised(reading))
         return pieces[-1]
 

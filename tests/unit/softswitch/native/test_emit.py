@@ -120,7 +120,7 @@ def arithmetic(a: ir.Expr, b: ir.Expr, width: int) -> list[Known]:
         (ir.Cast("sat_cast", difference, 7), lambda a, b: max(-64, min(a - b, 63))),
         (ir.Cast("two_comp_mod", binary("+", a, b), width), lambda a, b: signed(a + b, width)),
         (ir.Cast("two_comp_mod", a, 5), lambda a, b: signed(a, 5)),
-        (ir.Ternary(ir.Unary("d2b", difference), a, b), lambda a, b: a if a != b else b),
+        (ir.Mux(ir.Unary("d2b", difference), a, b), lambda a, b: a if a != b else b),
         # Parts of 32 bits: whether carries and borrows cross from one 64-bit limb into the next.
         (
             binary("&", binary("+", binary("&", a, low), binary("&", b, low)), low),

@@ -15,7 +15,7 @@ from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime import pipeline, write
 from softswitch.p4runtime.batching import FEWEST, MOST_LAYOUTS, Batch, BatchedUpdates, batched
 from softswitch.p4runtime.errors import BatchError
-from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.pipeline import ForwardingPipeline
 from softswitch.p4runtime.roles import FULL, Access
 from softswitch.p4runtime.wire import ExactMatch, LpmMatch
 from softswitch.switch import EngineChoice, SoftSwitch
@@ -160,7 +160,7 @@ def test_many_layouts_are_not_sought() -> None:
 # ------------------------------------------------------------ entries
 
 
-Loaded = tuple[SoftSwitch, Pipeline]
+Loaded = tuple[SoftSwitch, ForwardingPipeline]
 
 
 def _loaded(program: Program, engine: EngineChoice) -> Loaded:
