@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The run over a checkout of p4c, with a program of this project in its place."""
+"""p4c's samples in both engines, and the programs of the tests against their sources."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from fuzz.samples import __main__ as samples
 from fuzz.samples.programs import COMPILER
-from helpers.softswitch.compile_programs import PROGRAMS
+from helpers.softswitch.compile_programs import MANIFEST, PROGRAMS, compile_program, names, source_hash
 
 PASSES = """
 packet 5 0100 0021 00 ee 00
@@ -40,3 +41,21 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "stacks, python" in found["wrong"]
     assert found["served"] == [] and "InvalidArgumentError" in found["unserved"]["stacks"]
     assert samples.main([str(tmp_path), "--work", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("name", names())
+def test_source_hash(name: str) -> None:
+    recorded = json.loads(MANIFEST.read_text())
+    assert recorded[name] == source_hash(name), f"{name}.p4 changed: run compile_programs.py"
+
+
+def test_the_hash_is_of_the_source() -> None:
+    assert source_hash("cpu") == hashlib.sha256((PROGRAMS / "cpu.p4").read_bytes()).hexdigest()
+
+
+@pytest.mark.p4c
+@pytest.mark.parametrize("name", names())
+def test_recompilation_is_byte_equal(name: str, tmp_path: Path) -> None:
+    compile_program(name, tmp_path)
+    for suffix in (".json", ".p4info.txtpb"):
+        assert (tmp_path / f"{name}{suffix}").read_bytes() == (PROGRAMS / f"{name}{suffix}").read_bytes()

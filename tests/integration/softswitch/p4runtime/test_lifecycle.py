@@ -1,16 +1,83 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Starting and stopping a server, and a controller that goes away at a bad moment."""
+"""The server from its start to its end: programs, calls, threads."""
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+import subprocess
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from google.rpc import code_pb2
-from helpers.p4runtime.client import DEVICE_ID, Controller, Program, code_of
+from helpers.p4runtime.client import DEVICE_ID, PROGRAMS, Controller, Program, code_of
 from helpers.p4runtime.fake_device import FakeDevice
+from softswitch.p4runtime.calls import Call, Turns
 from softswitch.p4runtime.server import BindError, serve
+
+
+@pytest.mark.p4c
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROGRAMS.glob("*.json")))
+def test_compiled_program_is_current(tmp_path: Path, name: str) -> None:
+    for source in PROGRAMS.glob("*.p4"):
+        shutil.copy(source, tmp_path)
+    command = ["p4c-bm2-ss", "--std", "p4-16", "-o", f"{name}.json", "--p4runtime-files", f"{name}.p4info.txtpb"]
+    subprocess.run([*command, f"{name}.p4"], cwd=tmp_path, check=True, timeout=60)
+    for made in (f"{name}.json", f"{name}.p4info.txtpb"):
+        assert (tmp_path / made).read_bytes() == (PROGRAMS / made).read_bytes(), made
+
+
+NEWCOMERS = 5
+MOST = 1000
+
+
+async def pieces(turns: Turns, count: int, work: Callable[[], None]) -> None:
+    call = Call()
+    with turns.taking_part(call):
+        for _ in range(count):
+            await turns.run(call, work)
+
+
+def test_a_long_call_goes_on_however_many_short_ones_come() -> None:
+    done: list[str] = []
+
+    async def newcomers(turns: Turns, long: asyncio.Task[None]) -> None:
+        while not long.done() and len(done) < MOST:
+            await asyncio.create_task(pieces(turns, 1, lambda: done.append("short")))
+
+    async def run() -> None:
+        with ThreadPoolExecutor(1) as threads:
+            turns = Turns(threads, 64)
+            long = asyncio.create_task(pieces(turns, 6, lambda: done.append("long")))
+            await asyncio.gather(long, *(newcomers(turns, long) for _ in range(NEWCOMERS)))
+
+    asyncio.run(run())
+    places = [place for place, kind in enumerate(done) if kind == "long"]
+    assert len(places) == 6
+    for had, (before, after) in enumerate(pairwise(places), 1):
+        assert after - before <= NEWCOMERS + had + 1
+
+
+def test_a_short_call_goes_before_long_ones() -> None:
+    done: list[str] = []
+
+    async def run() -> None:
+        with ThreadPoolExecutor(1) as threads:
+            turns = Turns(threads, 64)
+            long = [asyncio.create_task(pieces(turns, 100, lambda: done.append("long"))) for _ in range(10)]
+            while len(done) < 500:
+                await asyncio.sleep(0)
+            begun = len(done)
+            await asyncio.create_task(pieces(turns, 3, lambda: done.append("short")))
+            assert len(done) - begun <= 8  # of all ten long ones three pieces each would be thirty
+            await asyncio.gather(*long)
+
+    asyncio.run(run())
 
 
 def server_threads() -> set[threading.Thread]:

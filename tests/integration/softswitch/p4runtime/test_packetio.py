@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packet-out and packet-in, as bits and over a stream."""
+"""Packets to and from the CPU port, also cloned ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from google.rpc import code_pb2
 from helpers.logs import lines_of, of
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program
 from helpers.p4runtime.fake_device import FakeDevice
-from helpers.p4runtime.messages import FRAME, TO_CPU, packet, packet_out
+from helpers.p4runtime.messages import FRAME, TO_CPU, packet, packet_out, update
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.errors import DeviceError
 from softswitch.events import SwitchEvent
@@ -21,6 +21,39 @@ from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.p4info import ValueInfo
 from softswitch.p4runtime.rpcs import PACKET_IN_QUEUE
 from softswitch.p4runtime.server import Server, serve
+from softswitch.switch import EngineChoice, SoftSwitch
+
+
+@pytest.fixture(params=["python", pytest.param("native", marks=pytest.mark.cc)])
+def controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
+    engine: EngineChoice = request.param
+    server = serve(SoftSwitch(engine=engine, cpu_port=CPU_PORT), "127.0.0.1:0", DEVICE_ID, CPU_PORT)
+    controller = Controller(server.port)
+    controller.become(1)
+    controller.set_pipeline(Program("clone").config())
+    yield controller
+    controller.close()
+    server.stop()
+
+
+def test_clones_come_to_the_controller_as_long_as_their_session_is_there(controller: Controller) -> None:
+    entity = p4rt.Entity()
+    session = entity.packet_replication_engine_entry.clone_session_entry
+    session.session_id = 5
+    session.replicas.add(egress_port=CPU_PORT)
+    cloned = packet_out((1, b"\x07"), (2, b"\x01"))  # leaves by port 7, task 1
+    controller.send(cloned)
+    assert controller.is_quiet()
+    controller.write(update(p4rt.Update.INSERT, entity))
+    controller.send(cloned)
+    packet = controller.receive().packet
+    # A clone keeps no metadata, and so no ingress port.
+    assert [(each.metadata_id, each.value) for each in packet.metadata] == [(1, b"\x00"), (2, b"\x01")]
+    assert packet.payload == FRAME
+    controller.write(update(p4rt.Update.DELETE, entity))
+    controller.send(cloned)
+    assert controller.is_quiet()
+
 
 Connect = Callable[[], Controller]
 PORT_AND_TAG = (ValueInfo(1, "egress_port", 9), ValueInfo(2, "tag", 7))

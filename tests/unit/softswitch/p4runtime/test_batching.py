@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of inserts that are read by columns: as protobuf reads them, and written as one after the other."""
+"""Batches of updates that differ in values alone are read and written as one by one."""
 
 from __future__ import annotations
 
