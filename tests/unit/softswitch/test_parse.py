@@ -104,7 +104,7 @@ MIDDLE, LAST = "0010", "0021"
 OPTIONS = "02 aabb ee"
 SHORT, LONG = "01 5a", "02 112233"
 MANY = "03 77 04 445566"
-ENDED, TOO_SHORT, STACK_FULL, TOO_LONG = 0, 1, 2, 3
+ENDED, STACK_TOO_SHORT, STACK_FULL, TOO_LONG = 0, 1, 2, 3
 
 
 def frame(*parts: str) -> bytes:
@@ -127,7 +127,7 @@ def test_what_is_parsed_leaves_as_it_came(switch_for: SwitchFor, labels: str) ->
 def test_a_stack_that_is_full_ends_the_parser_before_the_frame_does(switch_for: SwitchFor) -> None:
     parts = ("0000", MIDDLE * 3)
     assert ran(switch_for("stacks"), *parts) == [(STACK_FULL, frame(*parts))]
-    assert ran(switch_for("stacks"), "0000", MIDDLE * 2) == [(TOO_SHORT, frame("0000", MIDDLE * 2))]
+    assert ran(switch_for("stacks"), "0000", MIDDLE * 2) == [(STACK_TOO_SHORT, frame("0000", MIDDLE * 2))]
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_a_stack_that_is_full_ends_the_parser_before_the_frame_does(switch_for: 
         ("00 ee", ENDED),
         ("08 0102030405060708 ee", ENDED),
         ("09 010203040506070809 ee", TOO_LONG),
-        ("08 01020304050607", TOO_SHORT),
-        ("", TOO_SHORT),
+        ("08 01020304050607", STACK_TOO_SHORT),
+        ("", STACK_TOO_SHORT),
     ],
 )
 def test_the_length_of_a_varbit_field(switch_for: SwitchFor, options: str, port: int) -> None:
