@@ -71,7 +71,7 @@ BLIND: Final = ("tests/integration/host/job/test_blind.py", "tests/unit/host/bli
 ATTACKS: Final[Mapping[str, Sequence[str]]] = {
     "P4Runtime from another user; text of a P4 JSON in generated code; a program with root's rights": (
         f"{_SWITCH}/p4runtime/test_doors.py",
-        f"{_SWITCH}/test_user.py",
+        f"{_SWITCH}/test_ports.py",
         "tests/unit/softswitch/program/test_hostile.py",
         "tests/unit/softswitch/program/test_fuzz_programs.py",
     ),
