@@ -15,10 +15,22 @@ import pytest
 from helpers.paths import ROOT
 from nativelib import UntrustedError, programs
 
-PACKAGES = ("host", "controller", "switch", "mininet", "native", "protocol", "packaging", "p4src", "models", "examples")
+PACKAGES = (
+    "host",
+    "controller",
+    "switch",
+    "mininet",
+    "native",
+    "common",
+    "protocol",
+    "packaging",
+    "p4src",
+    "models",
+    "examples",
+)
 PROGRAMS, LOADER = Path("native/nativelib/programs.py"), Path("native/nativelib/build.py")
 # Their commands are run with an environment that `close_environment` has made at their entry.
-CLOSED = ("mininet/", "switch/softswitch/fuzz/")
+CLOSED = ("mininet/",)
 # No packages: they have no `nativelib` to import when they run, or show what a user writes.
 ALONE = ("examples/", "p4src/", "packaging/")
 STARTS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
