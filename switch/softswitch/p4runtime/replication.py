@@ -10,8 +10,10 @@ from typing import Any
 from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
-from softswitch.p4runtime.errors import AlreadyExistsError, InvalidArgumentError, NotThereError
-from softswitch.p4runtime.pipeline import GroupNote, check_metadata
+from softswitch.p4runtime import entries
+from softswitch.p4runtime.errors import AlreadyExistsError, InvalidArgumentError, NotThereError, UnimplementedError
+from softswitch.p4runtime.pipeline import GroupNote, SessionNote, check_metadata
+from softswitch.program.limits import SESSIONS
 from softswitch.runtime.entries import Replica
 
 #: Widths of v1model's standard_metadata fields mcast_grp, egress_rid and egress_port.
@@ -25,7 +27,7 @@ _UPDATE = p4runtime_pb2.Update
 def write_group(device: Device, notes: dict[int, GroupNote], update_type: int, entry: Any) -> None:
     """Apply one update of a ``PacketReplicationEngineEntry``."""
     group = _group_of(entry)
-    group_id = _decode_id(group.multicast_group_id)
+    group_id = _decode_group_id(group.multicast_group_id)
     check_metadata(f"multicast group {group_id}", group.metadata)
     exists = group_id in device.groups()
     if update_type == _UPDATE.INSERT and exists:

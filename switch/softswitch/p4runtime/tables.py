@@ -21,7 +21,8 @@ from softswitch.p4runtime.errors import (
     PermissionDeniedError,
     UnimplementedError,
 )
-from softswitch.p4runtime.pipeline import EntryNote, check_metadata
+from softswitch.p4runtime.p4info import TableInfo
+from softswitch.p4runtime.pipeline import EntryNote, ForwardingPipeline, check_metadata
 from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.wire import PlainUpdate
 from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch, MeterRates
