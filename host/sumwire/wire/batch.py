@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import socket
 import struct
@@ -146,10 +147,9 @@ class BatchSocket:
         # Datagrams of the longest train of late.
         self.longest_in = 1
         self._kernels = kernels()
-        # Structures for C, and what other C needs to do as :meth:`send` and :meth:`collect`; None if Python does it.
+        # Structures for C.
         self._cut_rows: Any = None
         self._messages_in: Any = None
-        self.compiled: Compiled | None = None
         if self._kernels is not None:
             self._prepare(self._kernels)
         self._rows = np.zeros((0, 0), np.uint8)
@@ -174,8 +174,15 @@ class BatchSocket:
             room=self.batch,
             filled=self.batch,
         )
+
+    @functools.cached_property
+    def compiled(self) -> Compiled | None:
+        """What other C needs to send and receive as :meth:`send` and :meth:`collect` do; None if Python does it."""
+        kernels, out = self._kernels, self._out
+        if kernels is None:
+            return None
         at = ctypes.addressof(self._messages_in)
-        self.compiled = Compiled(
+        return Compiled(
             collect=ctypes.cast(kernels.arrivals_collect, ctypes.c_void_p).value or 0,
             arrivals=at,
             filled=at + kernels.arrivals_in.filled.offset,
