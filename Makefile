@@ -144,7 +144,7 @@ test: $(READY)
 
 # What people write; .cache and results are machines' own.
 SPELLED := README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md Makefile mkdocs.yml pyproject.toml common controller docs examples host \
-  mininet models native p4src protocol scripts switch tests
+  mininet models native p4src packaging protocol records scripts switch tests
 
 lint: $(READY)
 	$(PYTHON) -m ruff check .

@@ -59,4 +59,4 @@ for module in pkgutil.walk_packages(sumwire_lab.__path__, "sumwire_lab."):
     except ImportError:
         print(module.name)
 """
-    assert set(run(code).split()) == {"sumwire_lab.network.topology"}
+    assert set(run(code).split()) == {"sumwire_lab.network.mininet_nodes"}

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import IO, Any, Final
 
 from commonlib.events import ProgramEvent
-from mininet.node import Switch
 
 from sumwire_lab.errors import LabError, MissingToolError
 from sumwire_lab.network.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
@@ -263,57 +262,9 @@ def run_in(node: Any, command: Sequence[str]) -> str:
     return str(out)
 
 
-class BridgeNode(Switch):  # type: ignore[misc]
-    """A kernel bridge. It forwards at almost no cost, so that the baseline is at its best."""
-
-    def __init__(self, name: str, bridge: str = "", leave_out: frozenset[str] = frozenset(), **params: Any) -> None:
-        super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
-        self.bridge = bridge
-        self._leave_out = leave_out | {"lo"}
-
-    def start(self, controllers: object) -> None:
-        run_in(self, ["ip", "link", "add", self.bridge, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])
-        run_in(self, no_ipv6_command(self.bridge))
-        for interface in self.intfList():
-            if interface.name not in self._leave_out:
-                run_in(self, ["ip", "link", "set", interface.name, "master", self.bridge])
-        run_in(self, ["ip", "link", "set", self.bridge, "up"])
-
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
-        # It may not exist if the run was interrupted early.
-        subprocess.run(["ip", "link", "delete", self.bridge], capture_output=True, check=False)
-        super().stop(deleteIntfs)
-
-
-class P4Node(Switch):  # type: ignore[misc]
-    """A Mininet node for the process of a P4 switch."""
-
-    def __init__(self, name: str, p4: P4Process | None = None, **params: Any) -> None:
-        if p4 is None:
-            raise TypeError("P4Node needs its process: addSwitch(..., p4=P4Process(...))")
-        super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
-        self._p4 = p4
-
-    @property
-    def grpc(self) -> str:
-        return self._p4.grpc
-
-    @property
-    def process(self) -> subprocess.Popen[bytes] | None:
-        return self._p4.process
-
-    def start(self, controllers: object) -> None:
-        self._p4.start(sorted((self.ports[i], i.name) for i in self.intfList() if i.name != "lo"))
-
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
-        self._p4.stop()
-        super().stop(deleteIntfs)
-
-
 def bridge() -> SwitchFactory:
     """A factory of kernel bridges, for the baseline."""
-
-    from sumwire_lab.network.topology import BridgeNode
+    from sumwire_lab.network.mininet_nodes import BridgeNode
 
     def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
         spare = frozenset(name for t in fabric.trunks if t.spare for name in (t.lower_interface, t.upper_interface))
@@ -325,8 +276,7 @@ def bridge() -> SwitchFactory:
 
 def p4(processes: Mapping[str, P4Process]) -> SwitchFactory:
     """A factory of P4 switches. `processes`: by switch name."""
-
-    from sumwire_lab.network.topology import P4Node
+    from sumwire_lab.network.mininet_nodes import P4Node
 
     def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
         return net.addSwitch(switch.name, cls=P4Node, p4=processes[switch.name])

@@ -68,7 +68,7 @@ def test_every_row_of_the_options_has_its_experiment() -> None:
         assert tuple(commands.BY_ROW[topic]) == rows
         assert set(rows) - set(commands.chosen(topic, VerifyOptions(topic))) <= {"attacks"}
     assert list(commands.chosen("see", VerifyOptions("see", ("scapy", "tshark")))) == ["scapy", "tshark"]
-    assert list(commands.chosen("trust", VerifyOptions("trust", ("attacks",)))) == [f"attack {k}" for k in range(1, 10)]
+    assert list(commands.chosen("trust", VerifyOptions("trust", ("attacks",)))) == [f"attack {k}" for k in range(1, 11)]
 
 
 def test_options_of_trust() -> None:
