@@ -40,7 +40,7 @@ def main() -> None:
 
 def version() -> str:
     """The version, from the one file that has it."""
-    text = (ROOT / "protocol" / "sumwire_protocol" / "version.py").read_text()
+    text = (ROOT / "common" / "commonlib" / "version.py").read_text()
     [found] = re.findall(r'^__version__ = "(.*)"$', text, re.MULTILINE)
     return str(found)
 

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 from mininet.node import Switch
 
+from sumwire_lab.network.fabric import Fabric, SwitchPlan
 from sumwire_lab.network.switches import P4Process
-from sumwire_lab.network.topology import no_ipv6_command, run_in
+from sumwire_lab.network.topology import SwitchFactory, no_ipv6_command, run_in
 
 
 class BridgeNode(Switch):  # type: ignore[misc]
@@ -58,3 +60,23 @@ class P4Node(Switch):  # type: ignore[misc]
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
         self._p4.stop()
         super().stop(deleteIntfs)
+
+
+def bridge() -> SwitchFactory:
+    """A factory of kernel bridges, for the baseline."""
+
+    def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
+        spare = frozenset(name for t in fabric.trunks if t.spare for name in (t.lower_interface, t.upper_interface))
+        name = f"{fabric.token}-br{switch.device_id}"
+        return net.addSwitch(switch.name, cls=BridgeNode, bridge=name, leave_out=spare)
+
+    return make
+
+
+def p4(processes: Mapping[str, P4Process]) -> SwitchFactory:
+    """A factory of P4 switches. `processes`: by switch name."""
+
+    def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
+        return net.addSwitch(switch.name, cls=P4Node, p4=processes[switch.name])
+
+    return make

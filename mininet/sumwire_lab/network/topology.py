@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -20,7 +20,6 @@ from sumwire_lab.errors import LabError, MissingToolError
 from sumwire_lab.network.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
 from sumwire_lab.network.offloads import off_command
 from sumwire_lab.network.shaping import drops_by_priority, shaping_commands
-from sumwire_lab.network.switches import P4Process
 from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.system import counters
 from sumwire_lab.system.leftovers import Ledger
@@ -260,25 +259,3 @@ def run_in(node: Any, command: Sequence[str]) -> str:
     if code != 0:
         raise LabError(f"{node.name}: {' '.join(command)} ended with {code}: {err.strip() or out.strip()}")
     return str(out)
-
-
-def bridge() -> SwitchFactory:
-    """A factory of kernel bridges, for the baseline."""
-    from sumwire_lab.network.mininet_nodes import BridgeNode
-
-    def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
-        spare = frozenset(name for t in fabric.trunks if t.spare for name in (t.lower_interface, t.upper_interface))
-        name = f"{fabric.token}-br{switch.device_id}"
-        return net.addSwitch(switch.name, cls=BridgeNode, bridge=name, leave_out=spare)
-
-    return make
-
-
-def p4(processes: Mapping[str, P4Process]) -> SwitchFactory:
-    """A factory of P4 switches. `processes`: by switch name."""
-    from sumwire_lab.network.mininet_nodes import P4Node
-
-    def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
-        return net.addSwitch(switch.name, cls=P4Node, p4=processes[switch.name])
-
-    return make

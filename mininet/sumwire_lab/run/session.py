@@ -14,7 +14,7 @@ from typing import Any
 
 from nativelib import programs
 
-from sumwire_lab.network import control_plane, switches, topology
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, HostPlan, plan
 from sumwire_lab.network.offloads import kept
 from sumwire_lab.network.switches import fitted
@@ -176,6 +176,9 @@ def open_session(
     `kind`: `soft`, `bmv2`, `aggregator`, or None for kernel bridges. `queues`: virtual queues of the P4 switches.
     On bmv2 the jobs have fewer slots (:mod:`sumwire_lab.network.switches`).
     """
+    # The one module that needs Mininet to be imported.
+    from sumwire_lab.network import mininet_nodes
+
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         ledger = Ledger.create()
@@ -210,7 +213,7 @@ def open_session(
                 )
                 for s in fabric.switches
             }
-        factory = topology.p4(processes) if processes else topology.bridge()
+        factory = mininet_nodes.p4(processes) if processes else mininet_nodes.bridge()
         network = stack.enter_context(Network(fabric, ledger, factory, offloads=offloads))
         session = Session(fabric, network, ledger, folder, {}, metrics=metrics, link_mbit=options.link.known_mbit)
         session.trace = folder / "trace-{worker}.json" if options.trace else None
