@@ -306,9 +306,10 @@ def test_readers_that_do_not_read(
 def test_a_read_that_is_ended_in_its_first_part(server: Server, primary: Controller, program: Program) -> None:
     """Its caller has not taken that part yet, and is told all the same why it ends."""
     entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
-    entry.metadata = bytes(400_000)
+    entry.metadata = bytes(1000)
     primary.write(insert(entry))
-    request = p4rt.ReadRequest(device_id=DEVICE_ID, entities=[p4rt.Entity(table_entry=program.entry("exact_t"))])
+    entity = p4rt.Entity(table_entry=program.entry("exact_t"))
+    request = p4rt.ReadRequest(device_id=DEVICE_ID, entities=[entity] * 400)
     with grpc.insecure_channel(f"127.0.0.1:{server.port}", options=TAKES_LITTLE) as channel:
         read = channel.unary_stream(READ)
         call = read(request.SerializeToString(), timeout=TIMEOUT_SECONDS)
