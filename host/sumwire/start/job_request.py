@@ -19,7 +19,6 @@ from sumwire.config.jobfile import DEFAULT_OPS, DEFAULT_SLOTS, addresses, tree_o
 from sumwire.config.jobfile import complete as all_fields
 from sumwire.errors import ConfigError, UsageError
 from sumwire.start.errors import ServiceError
-from sumwire.wire.packets import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 
 DEFAULT_GBIT: Final = 10.0
 DEFAULT_RTT_MS: Final = 0.2
@@ -27,7 +26,9 @@ DEFAULT_NAME: Final = "sumwire"
 DEFAULT_NUMBER: Final = 1
 # A worker keeps half of the slots under way. Slots come in whole trains.
 _SLOT_STEP: Final = 64
-_RESULT_BITS: Final = 8 * (LOWER_HEADER_BYTES + HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
+# By the P4 constants alone, since `sumwire doctor` has no time to load numpy.
+_HEADERS_BYTES: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES + p4.SUMWIRE_BYTES
+_RESULT_BITS: Final = 8 * (_HEADERS_BYTES + p4.SLOT_WORDS * p4.WORD_BYTES)
 # Fields that everybody may read. Any other could be a secret.
 _PUBLIC: Final = frozenset(
     {
