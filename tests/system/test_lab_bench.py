@@ -45,7 +45,7 @@ def test_sum32_over_links_without_a_limit(tmp_path: Path) -> None:
     (result,) = run_in_network(command, tmp_path, lambda line: None)
     (row,) = result.rows
     assert 0 < row.seconds < 2 and row.bound_s == 0
-    stats = json.loads(next(tmp_path.glob("*/sum32-inf/worker0.json")).read_text())["stats"]
+    stats = json.loads(next(tmp_path.glob("*/sum32-inf/answer0.json")).read_text())["stats"]
     # A packet of SUM32 and of MAX32 has 24 + 1024 bytes, a contribution of THC half as many, HELLO next to none.
     assert stats["bytes_sent"] > 1000 * stats["packets_sent"] > 0
     assert result.lost.switch == 0
