@@ -101,6 +101,6 @@ control SumwireDeparser(packet_out packet, in headers_t hdr) {
     }
 }
 
-@pkginfo(name="sumwire", version="0.1.0")
+@pkginfo(name="sumwire", version="0.2.0")
 V1Switch(SumwireParser(), VerifyIpv4Checksum(), ingress(), egress(), ComputeIpv4Checksum(),
          SumwireDeparser()) main;

@@ -4,8 +4,9 @@
 
     python packaging/release.py --out dist
 
-Checks that version, CHANGELOG and pages agree, builds the sdist and the wheel with compiled kernels, and installs each
-extra of a wheel made from the sdist's own sources into an empty environment. Publishing is left to a person.
+Checks that the version has its entry in CHANGELOG, builds the sdist and the wheel with compiled kernels, and installs
+the sdist, and each extra of a plain wheel, into empty environments. That pages are current is for `make test`, and
+publishing is left to a person.
 """
 
 from __future__ import annotations

@@ -108,6 +108,10 @@ def test_a_doctor_wants_no_compiler_where_kernels_came_compiled(monkeypatch: pyt
     assert machine._compiler().state == NOTE
 
 
+def test_the_version_is_that_of_the_newest_entry_of_the_changelog() -> None:
+    assert release.disagreements(release.version(), (ROOT / "CHANGELOG.md").read_text()) == []
+
+
 @pytest.mark.parametrize(
     ("changelog", "said"),
     [

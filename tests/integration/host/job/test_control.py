@@ -345,6 +345,6 @@ def test_who_has_not_come_is_named_after_10_s(ranks: Ranks) -> None:
     mapping = job_mapping(RANKS, 8)
     with Bridge(mapping, golden_switch(mapping)):
         waited, *_ = ranks.run(control_cases.late_job, mapping)
-    (line,) = [line for line in waited if line["event"] == Event.RANKS_AWAITED.word]
+    (line,) = waited
     assert (line["event"], line["ranks"], line["name"]) == (Event.RANKS_AWAITED.word, [2], "test")
     assert line["message"] == "job test: waits 10 s for ranks [2] to make it"
