@@ -20,6 +20,7 @@ from sumwire.multihop.statistics import Signs
 from sumwire.wire.packets import unpack
 from sumwire_controller.deploy.operations import apply
 from sumwire_controller.parse.files import parse_config
+from sumwire_lab.network.switches import free_tcp_port
 from sumwire_protocol import constants as p4
 
 from .networks import LOWER_BYTES, PAYLOAD_AT, SLOTS, Node, seats_of, star_config
@@ -78,7 +79,7 @@ class Wired:
 @contextlib.contextmanager
 def wired(trees: Sequence[Node], log: Path) -> Iterator[Wired]:
     """Start bmv2, give it its entries, end it afterwards."""
-    address = f"127.0.0.1:{rigs.free_port()}"
+    address = f"127.0.0.1:{free_tcp_port()}"
     with contextlib.ExitStack() as stack:
         ours, theirs = stack.enter_context(rigs.veth_pair(f"sgn{os.getpid() % 10000}"))
         output = stack.enter_context(log.open("wb"))

@@ -36,7 +36,7 @@ _NETWORK: Final = f"127.{64 + os.getpid() // 250 % 64}.{os.getpid() % 250}"
 AGGREGATOR: Final = f"{_NETWORK}.250"
 """Address that the aggregator listens on."""
 _JOB: Final = 1
-_ANSWER_S: Final = 0.05
+_ANSWER_S: Final = 5.0
 
 
 def job_mapping(workers: int) -> dict[str, Any]:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import random
 import shutil
 import socket
 import subprocess
@@ -63,10 +65,24 @@ def choose_engine(wanted: str) -> str:
 
 
 def free_tcp_port() -> int:
-    """A TCP port of the loopback address on which no process listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of the loopback address on which no process listens now.
+
+    It lies below those that the kernel gives to connections, so that none of them takes it before it is listened on.
+    """
+    # Of the system's randomness: test workers with one seed would draw the same ports.
+    draw = random.SystemRandom()
+    while True:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", draw.randrange(10_000, 32_768))) as probe:
+            return int(probe.getsockname()[1])
+
+
+def thrift_option() -> list[str]:
+    """bmv2's option for a free port of Thrift: every bmv2 needs its own, and one built without Thrift refuses it.
+
+    The lab does not use Thrift.
+    """
+    text = subprocess.run([BMV2, "--help"], capture_output=True, text=True, check=False)
+    return ["--thrift-port", str(free_tcp_port())] if "--thrift-port" in text.stdout + text.stderr else []
 
 
 def soft_command(
@@ -106,18 +122,12 @@ def unprivileged() -> list[str]:
 
 
 def bmv2_command(
-    interfaces: list[tuple[int, str]], grpc: str, notices: Path, thrift_port: int | None, *, device_id: int = 1
+    interfaces: list[tuple[int, str]], grpc: str, notices: Path, thrift: Sequence[str], *, device_id: int = 1
 ) -> list[str]:
-    """bmv2's command line. `notices`: socket of its notifications; every switch needs its own.
-
-    `thrift_port`: None if bmv2 was built without Thrift. The lab does not use Thrift, but a bmv2 built with it needs a
-    port of its own.
-    """
+    """bmv2's command line. `notices`: socket of its notifications, its own; `thrift`: of `thrift_option`."""
     command = [BMV2, "--no-p4", *_ports(interfaces), "--device-id", str(device_id), "--log-level", "warn"]
     command += ["--log-console", "--notifications-addr", f"ipc://{notices}"]
-    if thrift_port is not None:
-        command += ["--thrift-port", str(thrift_port)]
-    return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
+    return [*command, *thrift, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
 
 
 def seeded(impair: str, device_id: int) -> str:
@@ -129,11 +139,6 @@ def seeded(impair: str, device_id: int) -> str:
     seed = sum(int(part.partition("=")[2]) for part in parts if part.startswith("seed="))
     others = [part for part in parts if not part.startswith("seed=")]
     return ",".join([*others, f"seed={seed + (device_id - 1) * _SEED_STEP}"])
-
-
-def _has_thrift() -> bool:
-    text = subprocess.run([BMV2, "--help"], capture_output=True, text=True, check=False)
-    return "--thrift-port" in text.stdout + text.stderr
 
 
 def _ports(interfaces: list[tuple[int, str]]) -> list[str]:
@@ -178,9 +183,8 @@ class P4Process:
         Raises what `wait_listening` raises.
         """
         if self.kind == "bmv2":
-            thrift_port = free_tcp_port() if _has_thrift() else None
             notices = self._ledger.socket(str(self.device_id))
-            command = bmv2_command(interfaces, self.grpc, notices, thrift_port, device_id=self.device_id)
+            command = bmv2_command(interfaces, self.grpc, notices, thrift_option(), device_id=self.device_id)
         else:
             command = soft_command(
                 interfaces,

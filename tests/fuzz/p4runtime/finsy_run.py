@@ -10,7 +10,6 @@ wrong; or under "absent" why finsy cannot be installed.
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from nativelib import programs
+from sumwire_lab.network.switches import free_tcp_port
 
 from fuzz.p4runtime.target import Target, TargetError, folder
 
@@ -72,9 +72,7 @@ def checks(python: Path, programs: Sequence[Path], log: Path) -> dict[str, str]:
 
 
 def _switch(where: Path) -> Target:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_tcp_port()}"
     ports = ["--device-id", str(DEVICE_ID), "--cpu-port", str(CPU_PORT), "--insecure"]
 
     def command(at: str, _folder: Path) -> list[str]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import grpc
 from nativelib import programs
+from sumwire_lab.network.switches import free_tcp_port, thrift_option
 
 DEVICE_ID = 7
 CPU_PORT = 510
@@ -78,19 +78,13 @@ def bmv2(folder: Path, device_id: int = DEVICE_ID, cpu_port: int = CPU_PORT) -> 
         raise TargetError("simple_switch_grpc is not on PATH: install bmv2")
 
     def command(address: str, folder: Path) -> list[str]:
-        own = ["--no-p4", "--device-id", str(device_id), "--thrift-port", str(_free_port())]
+        own = ["--no-p4", "--device-id", str(device_id), *thrift_option()]
         own += ["--notifications-addr", f"ipc://{folder}/notifications.ipc"]
         return ["simple_switch_grpc", *own, "--", "--grpc-server-addr", address, "--cpu-port", str(cpu_port)]
 
-    return Target(command, f"127.0.0.1:{_free_port()}", folder)
+    return Target(command, f"127.0.0.1:{free_tcp_port()}", folder)
 
 
 def folder() -> tempfile.TemporaryDirectory[str]:
     """With a short name: the path of a Unix socket has little room."""
     return tempfile.TemporaryDirectory(prefix="p4rt-")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

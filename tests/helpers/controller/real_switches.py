@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 from softswitch.p4runtime.server import Tls as ServerTls
@@ -18,6 +16,7 @@ from softswitch.switch import SoftSwitch
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.errors import SwitchUnreachableError
 from sumwire_controller.model import Switch, Tls
+from sumwire_lab.network.switches import free_tcp_port, thrift_option
 
 READY_S = 60.0
 
@@ -42,11 +41,10 @@ def bmv2(
 
     `options` are more of its own, `tls` is the controller's.
     """
-    address = address or f"127.0.0.1:{_free_port()}"
-    thrift = ["--thrift-port", str(_free_port())] if _has_thrift() else []
+    address = address or f"127.0.0.1:{free_tcp_port()}"
     command = [
         "simple_switch_grpc",
-        *thrift,
+        *thrift_option(),
         "--no-p4",
         "--device-id",
         str(device_id),
@@ -61,18 +59,6 @@ def bmv2(
             yield address
         finally:
             process.terminate()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-@cache
-def _has_thrift() -> bool:
-    """bmv2 built without Thrift refuses the option; with Thrift every process needs a port of its own."""
-    text = subprocess.run(["simple_switch_grpc", "--help"], capture_output=True, text=True, check=False)
-    return "--thrift-port" in text.stdout + text.stderr
 
 
 def _until_it_answers(switch: Switch, process: subprocess.Popen[bytes], log: Path) -> None:

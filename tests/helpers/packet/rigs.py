@@ -38,6 +38,7 @@ from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import Entry, TableEntry, admissions, last_generation
 from sumwire_controller.model import Config
 from sumwire_controller.parse.files import parse_config
+from sumwire_lab.network.switches import free_tcp_port, thrift_option
 from sumwire_protocol import constants as _p4
 
 Answer = TypeVar("Answer")
@@ -314,12 +315,6 @@ def soft_in_process(engine: EngineChoice, clock: Clock, coverage: Path | None = 
             (coverage / f"{os.getpid()}.json").write_text(json.dumps(device.loaded.reached()))  # type: ignore[attr-defined]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def soft_command(interfaces: list[str], address: str) -> list[str]:
     ports = itertools.chain.from_iterable(("-i", f"{k}@{name}") for k, name in enumerate(interfaces, 1))
     return [sys.executable, "-m", "softswitch.cli", "--no-p4", "--device-id", "1", *ports, "--",
@@ -328,18 +323,12 @@ def soft_command(interfaces: list[str], address: str) -> list[str]:
 
 def bmv2_command(interfaces: list[str], address: str) -> list[str]:
     command = soft_command(interfaces, address)
-    return ["simple_switch_grpc", *thrift_port(), *command[3:-1]]
-
-
-def thrift_port() -> list[str]:
-    """bmv2's option for a free port. A bmv2 that was built without Thrift refuses it."""
-    text = subprocess.run(["simple_switch_grpc", "--help"], capture_output=True, text=True, check=False)
-    return ["--thrift-port", str(free_port())] if "--thrift-port" in text.stdout + text.stderr else []
+    return ["simple_switch_grpc", *thrift_option(), *command[3:-1]]
 
 
 @contextlib.contextmanager
 def over_veth(name: str, make_command: Callable[[list[str], str], list[str]], log: Path) -> Iterator[VethRig]:
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_tcp_port()}"
     with contextlib.ExitStack() as stack:
         pairs = [stack.enter_context(veth_pair(f"swt{os.getpid() % 10000}p{k}")) for k in range(1, len(HOSTS) + 1)]
         output = stack.enter_context(log.open("wb"))

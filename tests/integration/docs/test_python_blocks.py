@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.state import State
+from sumwire_lab.network.switches import free_tcp_port
 
 BLOCKS = {block.name: block for block in pages.blocks("python")}
 # Blocks about switches and packets, each with a test of its own; all others run on ranks.
@@ -61,11 +61,6 @@ def aggregator(mapping: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @pytest.mark.parametrize("name", SETTINGS)
 def test_block_runs_on_ranks(name: str, ranks: Ranks, tmp_path: Path) -> None:
     block, setting = BLOCKS[name], SETTINGS[name]
@@ -74,7 +69,7 @@ def test_block_runs_on_ranks(name: str, ranks: Ranks, tmp_path: Path) -> None:
     with ExitStack() as stack:
         if setting.ops:
             stack.enter_context(aggregator(mapping))
-        results = ranks.run(run_block, name, block.text, place(block), str(tmp_path), free_port())
+        results = ranks.run(run_block, name, block.text, place(block), str(tmp_path), free_tcp_port())
     assert all(result == results[0] for result in results)
 
 

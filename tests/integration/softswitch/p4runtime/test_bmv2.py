@@ -8,7 +8,6 @@ controller that must run on both can look it up.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +19,7 @@ from helpers.p4runtime import table_entries
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program, insert, items_of
 from helpers.p4runtime.messages import FRAME, TO_CPU, cell, counts, group, packet, update
 from p4.v1 import p4runtime_pb2 as p4rt
+from sumwire_lab.network.switches import free_tcp_port, thrift_option
 
 pytestmark = pytest.mark.bmv2
 
@@ -39,16 +39,10 @@ DEVIATIONS = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def bmv2_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    port, folder = free_port(), tmp_path_factory.mktemp("bmv2")
-    command = ["simple_switch_grpc", "--no-p4", "--device-id", str(DEVICE_ID), "--thrift-port", str(free_port())]
+    port, folder = free_tcp_port(), tmp_path_factory.mktemp("bmv2")
+    command = ["simple_switch_grpc", "--no-p4", "--device-id", str(DEVICE_ID), *thrift_option()]
     command += ["--notifications-addr", f"ipc://{folder}/notifications.ipc", "--"]
     command += ["--grpc-server-addr", f"127.0.0.1:{port}", "--cpu-port", str(CPU_PORT)]
     with (folder / "log").open("wb") as log:

@@ -181,14 +181,14 @@ def test_every_switch_impairs_with_a_seed_of_its_own() -> None:
 def test_switch_command_lines_have_the_same_shape() -> None:
     ports = [(1, "sw12af-p1"), (2, "sw12af-p2")]
     soft = switches.soft_command(ports, "127.0.0.1:1234", "drop=0.1")
-    bmv2 = switches.bmv2_command(ports, "127.0.0.1:1234", Path("/run/x.ipc"), 9999)
+    bmv2 = switches.bmv2_command(ports, "127.0.0.1:1234", Path("/run/x.ipc"), ["--thrift-port", "9999"])
     for command in (soft, bmv2):
         text = " ".join(command)
         assert "-i 1@sw12af-p1 -i 2@sw12af-p2" in text
         assert text.endswith("-- --grpc-server-addr 127.0.0.1:1234 --cpu-port 510")
     assert "--thrift-port 9999" in " ".join(bmv2)
     assert ("--user" in soft, "--user" in bmv2, "--insecure" in soft) == (True, False, False)
-    without = " ".join(switches.bmv2_command(ports, "127.0.0.1:1234", Path("/run/x.ipc"), None))
+    without = " ".join(switches.bmv2_command(ports, "127.0.0.1:1234", Path("/run/x.ipc"), []))
     assert "thrift" not in without
     assert "--notifications-addr ipc:///run/x.ipc" in without
     assert "--impair drop=0.1" in " ".join(soft)
