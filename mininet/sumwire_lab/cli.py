@@ -21,10 +21,10 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.options import arguments as options
 from sumwire_lab.options import recorded, run_options
 from sumwire_lab.options.bench_options import (
-    AcpOptions,
+    AcpBenchOptions,
     AggregatorOptions,
     BenchOptions,
-    CodecOptions,
+    CodecBenchOptions,
     RatesOptions,
     thc_options,
 )
@@ -203,7 +203,7 @@ def _bench_switch(arguments: argparse.Namespace) -> int:
 
 
 def _bench_codec(arguments: argparse.Namespace) -> int:
-    chosen = from_arguments(CodecOptions, arguments)
+    chosen = from_arguments(CodecBenchOptions, arguments)
     from sumwire_lab.bench.codec_time import CodecCommand
 
     return _alone(CodecCommand(chosen), arguments)
@@ -211,9 +211,9 @@ def _bench_codec(arguments: argparse.Namespace) -> int:
 
 def _bench_aggregator(arguments: argparse.Namespace) -> int:
     chosen = from_arguments(AggregatorOptions, arguments)
-    from sumwire_lab.bench.aggregator import AggregatorCommand
+    from sumwire_lab.bench.aggregator import AggregatorBench
 
-    return _alone(AggregatorCommand(chosen), arguments)
+    return _alone(AggregatorBench(chosen), arguments)
 
 
 def _bench_rates(arguments: argparse.Namespace) -> int:
@@ -234,7 +234,7 @@ def _bench_thc(arguments: argparse.Namespace) -> int:
 
 
 def _bench_acp(arguments: argparse.Namespace) -> int:
-    chosen = from_arguments(AcpOptions, arguments)
+    chosen = from_arguments(AcpBenchOptions, arguments)
     from sumwire_lab.bench.acp import AcpCommand
 
     return _in_network(AcpCommand(chosen), arguments)

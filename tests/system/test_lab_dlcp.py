@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from sumwire_lab.options.conditions import Conditions, OfHost
-from sumwire_lab.options.priority_lanes import Degrade, LanedOptions
+from sumwire_lab.options.priority_lanes import DegradeOptions, LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run.training_run import run
 
@@ -72,7 +72,7 @@ def test_a_quorum_does_not_wait_for_a_slow_worker(tmp_path: Path) -> None:
 
 
 def test_the_switch_cuts_packets_on_purpose(tmp_path: Path) -> None:
-    laned = LanedOptions(degrade=Degrade("trim", 0.2))
+    laned = LanedOptions(degrade=DegradeOptions("trim", 0.2))
     entry, _ = train(tmp_path, switch="soft", laned=laned)
     assert entry["trimmed"] > 0
 

@@ -17,7 +17,7 @@ from sumwire_lab.bench.benchmark import BenchCommand, BenchContext, Chart, PageT
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, BENCHED, TASKS, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.results import Follower
+from sumwire_lab.run.results import RecordFollower
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.experiment import Say
 
@@ -74,7 +74,7 @@ def train_in_network(
         deadline_s=DEADLINE_S,
     )
     summary, where = run(options, folder / task, say)
-    follower = Follower(where / system / "worker0.jsonl")
+    follower = RecordFollower(where / system / "worker0.jsonl")
     follower.poll()
     curve = tuple((step.clock_s, step.accuracy) for step in follower.record.steps if step.accuracy is not None)
     return NetworkTraining(summary["systems"][system], TASKS[task].target, curve)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
-from sumwire_lab.options.bench_options import AcpCase, AcpOptions
+from sumwire_lab.options.bench_options import AcpBenchOptions, AcpCase
 from sumwire_lab.run.training_run import run
 
 
@@ -32,7 +32,7 @@ class AcpCommand(BenchCommand[AcpCase, AcpRow]):
 
     name: ClassVar = "bench-acp"
 
-    def __init__(self, options: AcpOptions) -> None:
+    def __init__(self, options: AcpBenchOptions) -> None:
         self._options = options
 
     def plan(self) -> list[AcpCase]:

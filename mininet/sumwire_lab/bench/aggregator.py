@@ -155,7 +155,7 @@ class AggregatorRun:
         return self.cpu_s / self.contributions * 1e6
 
 
-class AggregatorCommand(BenchCommand[AggregatorCase, AggregatorRun]):
+class AggregatorBench(BenchCommand[AggregatorCase, AggregatorRun]):
     """One row per run."""
 
     name: ClassVar = "bench-aggregator"

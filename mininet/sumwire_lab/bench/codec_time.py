@@ -34,7 +34,7 @@ from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
 
 from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options.bench_options import CodecOptions
+from sumwire_lab.options.bench_options import CodecBenchOptions
 
 STAGES: Final = ("feedback add", "begin", "encode", "decode", "residual")
 CPU: Final = "cpu"
@@ -172,7 +172,7 @@ class CodecCommand(BenchCommand[CodecCase, CodecTime]):
 
     name: ClassVar = "bench-codec"
 
-    def __init__(self, options: CodecOptions) -> None:
+    def __init__(self, options: CodecBenchOptions) -> None:
         self._options = options
         self._block = (BLOCK_VALUES if options.block is None else options.block) or None
         self._pinned = False

@@ -29,7 +29,7 @@ from sumwire_lab.network.fabric import Fabric, HostPlan
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.study.workers import Call, Rank, answer_in, command_of, name_of
+from sumwire_lab.study.workers import Rank, WorkerCall, answer_in, command_of, name_of
 from sumwire_lab.system.processes import killed_after, stop_process
 
 
@@ -236,5 +236,5 @@ def _workers(
 ) -> dict[str, tuple[HostPlan, list[str]]]:
     """Host and command of each worker of a job, by name."""
     interfaces = tuple(host.host_interface for host in hosts)
-    call = Call(name_of(add), steps, str(session.folder / job), interfaces, job_file=str(session.job_files[job]))
+    call = WorkerCall(name_of(add), steps, str(session.folder / job), interfaces, job_file=str(session.job_files[job]))
     return {f"{job}{rank}": (host, command_of(call, rank)) for rank, host in enumerate(hosts)}

@@ -33,7 +33,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.network.switches import free_tcp_port
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.results import Follower, StepRecord
+from sumwire_lab.run.results import RecordFollower, StepRecord
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.experiment import Say
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, stop_process
@@ -84,7 +84,7 @@ def scraped(results: Path, folder: Path, say: Say, *, steps: int) -> dict[str, A
             raise LabError("the run ended before sumwire top could be started; give it more steps")
         cost = tops[0].cost()
         values = _values(place)
-    followers = [Follower(path) for path in sorted((made / SYSTEM).glob("worker*.jsonl"))]
+    followers = [RecordFollower(path) for path in sorted((made / SYSTEM).glob("worker*.jsonl"))]
     for follower in followers:
         follower.poll()
     return {
@@ -280,6 +280,6 @@ def _options(steps: int, targets: Path | None) -> RunOptions:
 def _trained(results: Path, options: RunOptions, say: Say) -> list[StepRecord]:
     """The steps of the first worker; all workers' begin and end together."""
     _, made = run(options, results, say)
-    follower = Follower(made / _SYSTEM / "worker0.jsonl")
+    follower = RecordFollower(made / _SYSTEM / "worker0.jsonl")
     follower.poll()
     return follower.record.steps[_COLD:]

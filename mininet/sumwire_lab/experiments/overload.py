@@ -27,7 +27,7 @@ from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.study.workers import Call, Rank, answer_in, command_of, name_of
+from sumwire_lab.study.workers import Rank, WorkerCall, answer_in, command_of, name_of
 from sumwire_lab.system.processes import killed_after, wait_all, wait_said
 
 PAYLOAD_BYTES: Final = 1000
@@ -170,7 +170,7 @@ def _offer(session: Session) -> tuple[list[int], list[int]]:
         "mbit": MBIT * LOAD / _SENDERS,
         "shares": SHARES,
     }
-    call = Call(name_of(end), spec, str(session.folder), tuple(host.host_interface for host in hosts))
+    call = WorkerCall(name_of(end), spec, str(session.folder), tuple(host.host_interface for host in hosts))
     with killed_after() as working:
         for number, host in enumerate(hosts):
             name = f"sender{number}" if number else "receiver"

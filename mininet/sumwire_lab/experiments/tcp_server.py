@@ -28,7 +28,7 @@ from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.conditions import apply_conditions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study.experiment import Say
-from sumwire_lab.study.workers import Call, Rank, command_of, name_of
+from sumwire_lab.study.workers import Rank, WorkerCall, command_of, name_of
 from sumwire_lab.system.processes import killed_after, wait_said
 
 READY: Final = "ready:"
@@ -169,7 +169,7 @@ def _steps(job: TcpServer, session: Session, deadline_s: float) -> list[float]:
     }
     name = "tcp-server"
     with killed_after() as serving:
-        command = command_of(Call(name_of(serve), spec, str(session.folder / name)))
+        command = command_of(WorkerCall(name_of(serve), spec, str(session.folder / name)))
         serving[name] = session.start(name, server, command)
         wait_said(serving[name], READY, session.log(name))
         # The server ends with the last worker, so only the switches must go on.

@@ -28,7 +28,7 @@ from sumwire_lab.faults.programs import HostProgram, Programs, programs_in
 from sumwire_lab.faults.training_worker import RankTrainingSpec
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, HostPlan
-from sumwire_lab.network.topology import Network, no_ipv6_command
+from sumwire_lab.network.topology import MininetNetwork, no_ipv6_command
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.system.processes import family, last_lines
@@ -77,7 +77,7 @@ class SwitchFault:
 
 
 @contextmanager
-def link_down(network: Network, host: HostPlan, *, at_host: bool) -> Iterator[None]:
+def link_down(network: MininetNetwork, host: HostPlan, *, at_host: bool) -> Iterator[None]:
     """Within the block the host's link carries nothing. `at_host`: its own end is set down, otherwise the switch's."""
     _set(network, host, "down", at_host)
     try:
@@ -86,7 +86,7 @@ def link_down(network: Network, host: HostPlan, *, at_host: bool) -> Iterator[No
         _set(network, host, "up", at_host)
 
 
-def _set(network: Network, host: HostPlan, state: str, at_host: bool) -> None:
+def _set(network: MininetNetwork, host: HostPlan, state: str, at_host: bool) -> None:
     interface = host.host_interface if at_host else host.switch_interface
     command = ["ip", "link", "set", interface, state]
     if at_host:

@@ -48,7 +48,7 @@ _UDP_TRAIN: Final = 5
 _MOST_BYTES: Final = 65536 + _TOLD.size
 
 
-class Link(Protocol):
+class FrameSender(Protocol):
     """Sends a worker's frames of some slots."""
 
     def send(self, first: int, last: int) -> None:
@@ -57,7 +57,7 @@ class Link(Protocol):
     def close(self) -> None: ...
 
 
-class Results(Protocol):
+class ResultReceiver(Protocol):
     """Receives on an interface."""
 
     def fileno(self) -> int: ...
@@ -224,7 +224,7 @@ class LoadSpec:
 
 
 @dataclass
-class Count:
+class LoadCount:
     """Packets sent, results received (repeated ones not counted), slots sent again."""
 
     sent: int = 0
@@ -297,7 +297,7 @@ class OpenSlots:
         return np.flatnonzero(self._open)
 
 
-def _links(spec: LoadSpec, rows: NDArray[np.uint8]) -> list[Link]:
+def _links(spec: LoadSpec, rows: NDArray[np.uint8]) -> list[FrameSender]:
     """One for each worker, for its rows of whole frames, or of UDP payloads in trains."""
     if spec.train == 1:
         return [SingleLink(name, mine, spec.batch) for name, mine in zip(spec.interfaces, rows, strict=True)]
@@ -315,16 +315,16 @@ class Generator:
         self._rounds = rows[:, :, malformed.ROUND_OFFSET - heads :][:, :, :4]
         self._links = _links(spec, rows)
         first = spec.interfaces[0]
-        self._results: Results = SingleResults(first) if spec.train == 1 else TrainResults(first)
+        self._results: ResultReceiver = SingleResults(first) if spec.train == 1 else TrainResults(first)
         self._open = OpenSlots(spec.slots, spec.window, spec.batch)
-        self.count = Count()
+        self.count = LoadCount()
 
     def close(self) -> None:
         for link in self._links:
             link.close()
         self._results.close()
 
-    def run(self) -> Count:
+    def run(self) -> LoadCount:
         """Send for the given time. Then, not timed, receive the results of the slots that are still open."""
         step = self._step if self._spec.listen else self._step_blindly
         poll = select.poll()

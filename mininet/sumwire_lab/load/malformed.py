@@ -102,7 +102,7 @@ _OTHER_PROGRAMS: Final = (1024, 9999, p4.SUMWIRE_PORT - 1)
 
 
 @dataclass(frozen=True)
-class Sender:
+class ForgedSender:
     """The worker whose packets these pretend to be, and the number of workers in its job."""
 
     ends: Endpoints
@@ -110,10 +110,10 @@ class Sender:
     workers: int
 
 
-Build = Callable[[Sender, random.Random], bytes]
+Build = Callable[[ForgedSender, random.Random], bytes]
 
 
-def _max32(sender: Sender, rng: random.Random, **changes: Any) -> tuple[Header, bytes]:
+def _max32(sender: ForgedSender, rng: random.Random, **changes: Any) -> tuple[Header, bytes]:
     """A valid MAX32 contribution with these changes. Its round is far ahead, so that accepting it would do harm."""
     header = Header(
         kind=p4.KIND_CONTRIBUTE,
@@ -128,115 +128,115 @@ def _max32(sender: Sender, rng: random.Random, **changes: Any) -> tuple[Header, 
     return replace(header, **changes), rng.randbytes(WORD_BYTES)
 
 
-def _frame(sender: Sender, message: tuple[Header, bytes]) -> bytes:
+def _frame(sender: ForgedSender, message: tuple[Header, bytes]) -> bytes:
     return frame(sender.ends, *message)
 
 
 def _changed(**choices: tuple[int, ...]) -> Build:
     """Builds contributions in which each named field has one of its values."""
 
-    def build(sender: Sender, rng: random.Random) -> bytes:
+    def build(sender: ForgedSender, rng: random.Random) -> bytes:
         return _frame(sender, _max32(sender, rng, **{name: rng.choice(values) for name, values in choices.items()}))
 
     return build
 
 
-def _version(sender: Sender, rng: random.Random) -> bytes:
+def _version(sender: ForgedSender, rng: random.Random) -> bytes:
     version = rng.choice([v for v in range(16) if v != p4.SUMWIRE_VERSION])
     body = sumwire(*_max32(sender, rng), version=version)
     return ethernet(sender.ends, ipv4(sender.ends, udp(body)))
 
 
-def _truncated(sender: Sender, rng: random.Random) -> bytes:
+def _truncated(sender: ForgedSender, rng: random.Random) -> bytes:
     """A frame shorter than its IPv4 header says, with a complete UDP header."""
     whole = _frame(sender, _max32(sender, rng))
     return whole[: rng.randrange(p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES, len(whole))]
 
 
-def _overlong(sender: Sender, rng: random.Random) -> bytes:
+def _overlong(sender: ForgedSender, rng: random.Random) -> bytes:
     return _frame(sender, _max32(sender, rng)) + rng.randbytes(rng.randrange(1, 400))
 
 
-def _payload_missing(sender: Sender, rng: random.Random) -> bytes:
+def _payload_missing(sender: ForgedSender, rng: random.Random) -> bytes:
     """The lengths agree, but the payload is shorter than `words` says."""
     header, payload = _max32(sender, rng)
     return _frame(sender, (header, payload[: rng.randrange(len(payload))]))
 
 
-def _payload_excess(sender: Sender, rng: random.Random) -> bytes:
+def _payload_excess(sender: ForgedSender, rng: random.Random) -> bytes:
     header, payload = _max32(sender, rng)
     # 8 bytes more would be an authentication tag.
     excess = rng.choice([size for size in range(1, 300) if size != p4.TAG_BYTES])
     return _frame(sender, (header, payload + rng.randbytes(excess)))
 
 
-def _with_tag(sender: Sender, rng: random.Random) -> bytes:
+def _with_tag(sender: ForgedSender, rng: random.Random) -> bytes:
     """With an authentication tag, for a job without a key."""
     header, payload = _max32(sender, rng)
     return _frame(sender, (header, payload + rng.randbytes(p4.TAG_BYTES)))
 
 
-def _udp_length(sender: Sender, rng: random.Random) -> bytes:
+def _udp_length(sender: ForgedSender, rng: random.Random) -> bytes:
     body = udp(sumwire(*_max32(sender, rng)), length_error=rng.choice((-8, -1, 1, 500)))
     return ethernet(sender.ends, ipv4(sender.ends, body))
 
 
-def _ipv4_length(sender: Sender, rng: random.Random) -> bytes:
+def _ipv4_length(sender: ForgedSender, rng: random.Random) -> bytes:
     body = udp(sumwire(*_max32(sender, rng)))
     return ethernet(sender.ends, ipv4(sender.ends, body, length_error=rng.choice((-40, -1, 1, 700))))
 
 
-def _no_header(sender: Sender, rng: random.Random) -> bytes:
+def _no_header(sender: ForgedSender, rng: random.Random) -> bytes:
     """A datagram too short for a Sumwire header."""
     body = udp(rng.randbytes(rng.randrange(p4.SUMWIRE_BYTES)))
     return ethernet(sender.ends, ipv4(sender.ends, body))
 
 
-def _checksum(sender: Sender, rng: random.Random) -> bytes:
+def _checksum(sender: ForgedSender, rng: random.Random) -> bytes:
     body = udp(sumwire(*_max32(sender, rng)))
     return ethernet(sender.ends, ipv4(sender.ends, body, sum_error=rng.randrange(1, 0xFFFE)))
 
 
-def _foreign_worker(sender: Sender, rng: random.Random) -> bytes:
+def _foreign_worker(sender: ForgedSender, rng: random.Random) -> bytes:
     """Another worker's number in a packet from this worker's port."""
     other = (sender.worker + rng.randrange(1, sender.workers)) % sender.workers
     return _frame(sender, _max32(sender, rng, worker=other))
 
 
-def _foreign_address(sender: Sender, rng: random.Random) -> bytes:
+def _foreign_address(sender: ForgedSender, rng: random.Random) -> bytes:
     ends = replace(sender.ends, src_ip=f"10.{rng.randrange(1, 255)}.0.{rng.randrange(1, 255)}")
     return frame(ends, *_max32(sender, rng))
 
 
-def _thc_words(sender: Sender, rng: random.Random) -> bytes:
+def _thc_words(sender: ForgedSender, rng: random.Random) -> bytes:
     words = rng.choice([n for n in range(p4.SLOT_WORDS + 1) if n != THC_WORDS])
     header, _ = _max32(sender, rng, op=p4.OP_THC, words=words)
     return _frame(sender, (header, rng.randbytes(words * WORD_BYTES)))
 
 
-def _other_port(sender: Sender, rng: random.Random) -> bytes:
+def _other_port(sender: ForgedSender, rng: random.Random) -> bytes:
     body = udp(sumwire(*_max32(sender, rng)), port=rng.choice((53, p4.SUMWIRE_PORT - 1, 65535)))
     return ethernet(sender.ends, ipv4(sender.ends, body))
 
 
-def _other_program(sender: Sender, rng: random.Random) -> bytes:
+def _other_program(sender: ForgedSender, rng: random.Random) -> bytes:
     """What a user without rights may send from the worker's host: the worker has its UDP port."""
     body = udp(sumwire(*_max32(sender, rng)), source=rng.choice(_OTHER_PROGRAMS))
     return ethernet(sender.ends, ipv4(sender.ends, body))
 
 
-def _forged_result(sender: Sender, rng: random.Random) -> bytes:
+def _forged_result(sender: ForgedSender, rng: random.Random) -> bytes:
     """As the aggregator would send it to this worker."""
     ends = sender.ends
     forged = Endpoints(rng.choice((ends.src_mac, ends.dst_mac)), ends.src_mac, ends.dst_ip, ends.src_ip)
     return frame(forged, *_max32(sender, rng, kind=p4.KIND_RESULT, count=sender.workers))
 
 
-def _ping(sender: Sender, rng: random.Random) -> bytes:
+def _ping(sender: ForgedSender, rng: random.Random) -> bytes:
     return ethernet(sender.ends, ipv4(sender.ends, rng.randbytes(64), protocol=_ICMP))
 
 
-def _no_udp_header(sender: Sender, rng: random.Random) -> bytes:
+def _no_udp_header(sender: ForgedSender, rng: random.Random) -> bytes:
     """An IPv4 packet with protocol UDP that ends within the UDP header."""
     body = rng.randbytes(rng.randrange(p4.UDP_BYTES))
     return ethernet(sender.ends, ipv4(sender.ends, body))
@@ -282,13 +282,13 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
 """By name: the reject reason that must be counted, and how a packet is built."""
 
 
-def opener(sender: Sender) -> bytes:
+def opener(sender: ForgedSender) -> bytes:
     """A valid packet that opens slot 0 of job ODD in round 1. One worker alone never completes it."""
     header = Header(p4.KIND_CONTRIBUTE, p4.OP_THC, ODD_ID, slot=0, worker=sender.worker, round=1, words=THC_WORDS)
     return frame(sender.ends, header, bytes(THC_WORDS * WORD_BYTES))
 
 
-def packets(sender: Sender, count: int, seed: int) -> Iterator[tuple[int, bytes]]:
+def packets(sender: ForgedSender, count: int, seed: int) -> Iterator[tuple[int, bytes]]:
     """(reason, frame) of `count` packets, all kinds in turn; with one worker, without those from another's port."""
     rng = random.Random(seed)
     kinds = [kind for name, kind in KINDS.items() if sender.workers > 1 or name != "port"]
@@ -302,7 +302,7 @@ class MalformedSpec:
     """What one host sends. `result`: file for the number of packets sent by reason."""
 
     interface: str
-    sender: Sender
+    sender: ForgedSender
     count: int
     per_second: float
     seed: int
@@ -315,7 +315,7 @@ class MalformedSpec:
     def load(cls, path: Path) -> MalformedSpec:
         raw = json.loads(path.read_text())
         sender = raw.pop("sender")
-        return cls(sender=Sender(Endpoints(**sender.pop("ends")), **sender), **raw)
+        return cls(sender=ForgedSender(Endpoints(**sender.pop("ends")), **sender), **raw)
 
 
 def send_all(spec: MalformedSpec) -> dict[int, int]:

@@ -62,7 +62,7 @@ class TrafficSpec:
         return cls(**json.loads(path.read_text()))
 
 
-class Sink:
+class TrafficSink:
     """Receives and counts what other hosts send."""
 
     def __init__(self, address: str) -> None:
@@ -126,9 +126,9 @@ def burst_for_ever(flow: socket.socket, size: int) -> None:
         flow.close()
 
 
-def start(spec: TrafficSpec) -> Sink:
+def start(spec: TrafficSpec) -> TrafficSink:
     """Connect and start sending, on threads that end with the process."""
-    sink = Sink(spec.address)
+    sink = TrafficSink(spec.address)
     barrier = Participant(Path(spec.barrier))
     barrier.wait()
     jobs: list[threading.Thread] = []

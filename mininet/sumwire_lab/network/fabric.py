@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options.layout import SHAPES, HostEntry, Layout, SwitchEntry, leaves_of
+from sumwire_lab.options.layout import SHAPES, HostEntry, NetworkLayout, SwitchEntry, leaves_of
 from sumwire_lab.options.run_options import WORKERS_MAX, LinkOptions
 
 PREFIX_LEN: Final = 24
@@ -125,7 +125,7 @@ def plan(
     *,
     server: bool = False,
     server_behind: bool = False,
-    layout: Layout | None = None,
+    layout: NetworkLayout | None = None,
 ) -> Fabric:
     """Hosts h1..hN with 10.0.0.k and 00:00:00:00:00:k, in order and evenly over the lowest switches.
 
@@ -158,7 +158,7 @@ def plan(
     return Fabric(token, link, switches, trunks, hosts, host, server_behind)
 
 
-def layout_of(topology: str, workers: int) -> Layout:
+def layout_of(topology: str, workers: int) -> NetworkLayout:
     """A known topology with so many hosts. Raises OptionError."""
     if topology not in SHAPES:
         raise OptionError(f"topology={topology}: known are {', '.join(SHAPES)}")
@@ -166,7 +166,7 @@ def layout_of(topology: str, workers: int) -> Layout:
     if not len(leaves) <= workers <= WORKERS_MAX:
         raise OptionError(f"workers={workers}: topology {topology} takes {len(leaves)} to {WORKERS_MAX} workers")
     switches = tuple(SwitchEntry(name, above) for name, above in SHAPES[topology].items())
-    return Layout(topology, switches, tuple(map(HostEntry, _spread(workers, leaves))))
+    return NetworkLayout(topology, switches, tuple(map(HostEntry, _spread(workers, leaves))))
 
 
 def _spread(workers: int, leaves: Sequence[str]) -> list[str]:
@@ -200,7 +200,7 @@ def _server(switch: SwitchPlan, port: int, token: str) -> HostPlan:
     )
 
 
-def _trunks(layout: Layout, port: Callable[[str], int], token: str) -> tuple[TrunkPlan, ...]:
+def _trunks(layout: NetworkLayout, port: Callable[[str], int], token: str) -> tuple[TrunkPlan, ...]:
     """Links between switches. Ports to lower switches are numbered before uplinks."""
     pairs = [(lower, upper, way) for lower in layout.switches for way, upper in enumerate(lower.above)]
     upper_ports = [port(upper) for _, upper, _ in pairs]

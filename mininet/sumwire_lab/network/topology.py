@@ -66,7 +66,7 @@ class LimitedEnd:
     host: HostPlan | None
 
 
-class Network:
+class MininetNetwork:
     """A network that exists for the time of the `with` block. Its switches run in the root namespace.
 
     `offloads`: whether its interfaces keep their segmentation and checksum offloads.
@@ -82,7 +82,7 @@ class Network:
         self._ends: list[tuple[_End, _End]] = []
         self.switches: dict[str, Any] = {}
 
-    def __enter__(self) -> Network:
+    def __enter__(self) -> MininetNetwork:
         try:
             self._build()
         except BaseException:

@@ -15,10 +15,10 @@ from commonlib.version import __version__
 
 from sumwire_lab.options.bench_options import (
     ABLATIONS,
-    AcpOptions,
+    AcpBenchOptions,
     AggregatorOptions,
     BenchOptions,
-    CodecOptions,
+    CodecBenchOptions,
     RatesOptions,
     SwitchOptions,
     ThcOptions,
@@ -130,7 +130,7 @@ def _switch_options(switch: argparse.ArgumentParser) -> None:
 
 
 def _codec_options(codec: argparse.ArgumentParser) -> None:
-    add_flags(codec, CodecOptions)
+    add_flags(codec, CodecBenchOptions)
     _json_option(codec)
 
 
@@ -146,7 +146,7 @@ def _rates_options(rates: argparse.ArgumentParser) -> None:
 
 
 def _acp_options(acp: argparse.ArgumentParser) -> None:
-    add_flags(acp, AcpOptions)
+    add_flags(acp, AcpBenchOptions)
     _results_option(acp)
 
 

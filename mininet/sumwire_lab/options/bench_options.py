@@ -86,7 +86,7 @@ AGGREGATOR_SLOTS: Final = 512
 
 
 @dataclass(frozen=True)
-class CodecOptions(Checked):
+class CodecBenchOptions(Checked):
     """What `bench codec` times."""
 
     codec: str = option("thc", f"of {', '.join(CODECS)}", rule=one_of(CODECS))
@@ -160,7 +160,7 @@ class AcpCase:
 
 
 @dataclass(frozen=True)
-class AcpOptions(Checked):
+class AcpBenchOptions(Checked):
     """What `bench acp` measures. Swept are buffer sizes and ranks of ACP-SGD, everything else left as it is."""
 
     parts: tuple[str, ...] = option(PARTS, f"with commas, of {', '.join(PARTS)}")

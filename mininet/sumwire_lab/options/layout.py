@@ -82,7 +82,7 @@ class HostEntry:
 
 
 @dataclass(frozen=True)
-class Layout:
+class NetworkLayout:
     """A network of switches and hosts. Raises OptionError if the lab cannot make it."""
 
     source: str
@@ -156,7 +156,7 @@ class Layout:
         raise OptionError(f"{self.source}: {where}={shown(value)}: {rule}")
 
 
-def load(path: Path) -> Layout:
+def load(path: Path) -> NetworkLayout:
     """Read a file. Raises OptionError.
 
     ```yaml
@@ -170,19 +170,19 @@ def load(path: Path) -> Layout:
         raise OptionError(str(error)) from error
 
 
-def parse(text: str, source: str) -> Layout:
+def parse(text: str, source: str) -> NetworkLayout:
     """Read a file's text. Raises OptionError and the controller's ConfigError."""
     tree, problems = load_tree(text, source)
     if problems:
         raise ConfigError(source, problems)
-    reader = _Reader(source)
+    reader = _LayoutReader(source)
     top = reader.mapping(tree, "file", {"switches", "hosts"})
     switches = [reader.switch(node) for node in reader.items(top.get("switches"), "switches", SWITCHES_MOST)]
     hosts = [one for node in reader.items(top.get("hosts"), "hosts", HOSTS_MOST) for one in reader.hosts(node)]
-    return Layout(source, tuple(switches), tuple(hosts))
+    return NetworkLayout(source, tuple(switches), tuple(hosts))
 
 
-class _Reader:
+class _LayoutReader:
     """Takes values out of a tree, and says where one is of another kind."""
 
     def __init__(self, source: str) -> None:

@@ -23,7 +23,7 @@ TAGGED: Final = frozenset({"priorities"})
 
 
 @dataclass(frozen=True)
-class Degrade:
+class DegradeOptions:
     """The switch trims or drops a share of the job's packets on purpose, chosen by a hash with `seed`."""
 
     mode: str
@@ -37,7 +37,7 @@ class Degrade:
             raise OptionError(f"degrade={self.mode}:{self.share:g}: a share is 0 to 1")
 
     @classmethod
-    def parse(cls, text: str, seed: int = 1) -> Degrade:
+    def parse(cls, text: str, seed: int = 1) -> DegradeOptions:
         """`trim:0.2`. Raises OptionError."""
         mode, colon, share = text.partition(":")
         try:
@@ -75,11 +75,11 @@ class LanedOptions(Checked):
         False, "dlcp: with virtual queues that cut contributions instead of dropping them by class", flag="trim"
     )
     priorities: bool = option(True, "dlcp, dlcp-ring, udp-ring: links with one queue for all priorities")
-    degrade: Degrade | None = option(
+    degrade: DegradeOptions | None = option(
         None,
         f"dlcp: what the switch does to a share of packets on purpose: {', '.join(DEGRADE_MODES)}",
         metavar="MODE:SHARE",
-        read=Degrade.parse,
+        read=DegradeOptions.parse,
     )
 
     def __post_init__(self) -> None:

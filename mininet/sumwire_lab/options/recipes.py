@@ -30,7 +30,7 @@ from sumwire_lab.options.priority_lanes import BOUNDED, TAGGED, flags
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainingTask:
     """The defaults of one task; `TrainOptions` explains the fields that a run can change."""
 
     name: str
@@ -53,7 +53,7 @@ class Task:
     """Steps between two evaluations of the test accuracy."""
 
 
-DIGITS: Final = Task(
+DIGITS: Final = TrainingTask(
     "digits",
     "MLP on handwritten digits",
     target=0.95,
@@ -66,7 +66,7 @@ DIGITS: Final = Task(
     weight_decay=1e-4,
     rank=4,
 )
-DIGITS_CNN: Final = Task(
+DIGITS_CNN: Final = TrainingTask(
     "digits-cnn",
     "convolutional network on handwritten digits",
     target=0.96,
@@ -79,7 +79,7 @@ DIGITS_CNN: Final = Task(
     weight_decay=1e-4,
     rank=4,
 )
-TEXT: Final = Task(
+TEXT: Final = TrainingTask(
     "text",
     "character transformer on Python's own help texts",
     target=0.42,
@@ -93,7 +93,7 @@ TEXT: Final = Task(
     rank=16,
     evaluate_every=10,
 )
-TASKS: Final[Mapping[str, Task]] = {task.name: task for task in (DIGITS, DIGITS_CNN, TEXT)}
+TASKS: Final[Mapping[str, TrainingTask]] = {task.name: task for task in (DIGITS, DIGITS_CNN, TEXT)}
 DEFAULT_TASK: Final = DIGITS.name
 
 

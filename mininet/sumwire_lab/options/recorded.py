@@ -16,7 +16,7 @@ from commonlib.untrusted import UntrustedInputError, bounded_text, json_of, show
 from commonlib.version import __version__
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options.layout import Layout
+from sumwire_lab.options.layout import NetworkLayout
 from sumwire_lab.options.run_options import RunOptions
 
 SETTINGS: Final = "settings.json"
@@ -39,7 +39,7 @@ def recorded(arguments: argparse.Namespace, options: RunOptions) -> dict[str, An
     return {"format": FORMAT, "version": __version__, "settings": settings}
 
 
-def save(folder: Path, record: Mapping[str, Any], layout: Layout | None = None) -> None:
+def save(folder: Path, record: Mapping[str, Any], layout: NetworkLayout | None = None) -> None:
     """Write `settings.json`, and `topology.yaml` if the network is one of the user's own."""
     (folder / SETTINGS).write_text(json.dumps(record, indent=1) + "\n")
     if layout is not None:

@@ -29,7 +29,7 @@ from sumwire_lab.options.fields import (
     one_of,
     option,
 )
-from sumwire_lab.options.layout import TOPOLOGIES, Layout, leaves_of
+from sumwire_lab.options.layout import TOPOLOGIES, NetworkLayout, leaves_of
 from sumwire_lab.options.priority_lanes import BOUNDED, LanedOptions
 from sumwire_lab.options.priority_lanes import flags as laned_flags
 from sumwire_lab.options.recipes import (
@@ -41,7 +41,7 @@ from sumwire_lab.options.recipes import (
     SYSTEMS,
     TASKS,
     Chosen,
-    Task,
+    TrainingTask,
     check_settings,
     named,
     parse,
@@ -139,7 +139,7 @@ class TrainOptions(Checked):
         if task not in TASKS:
             raise OptionError(f"task={task}: known are {', '.join(TASKS)}")
         own = {f.name for f in fields(cls)}
-        defaults = {f.name: getattr(TASKS[task], f.name) for f in fields(Task) if f.name in own}
+        defaults = {f.name: getattr(TASKS[task], f.name) for f in fields(TrainingTask) if f.name in own}
         named = {name: one for name, one in given.items() if one is not None}
         system = {**named.pop("system", {}), **{name: named.pop(name) for name in set(named) - own}}
         return cls(**{"task": task, **defaults, **named, "system": system})
@@ -176,7 +176,7 @@ class RunOptions(Checked):
         read=named,
     )
     topology: str = option("star", f"one of {', '.join(TOPOLOGIES)}, or a YAML file with switches and hosts")
-    layout: Layout | None = None
+    layout: NetworkLayout | None = None
     """A topology from a file, in the place of a known one."""
     switch: str = option(
         "soft",

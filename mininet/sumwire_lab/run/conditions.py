@@ -19,12 +19,12 @@ from nativelib import programs
 from sumwire_protocol.metrics import REJECT_NAMES
 
 from sumwire_lab.load import traffic
-from sumwire_lab.load.malformed import Endpoints, MalformedSpec, Sender
+from sumwire_lab.load.malformed import Endpoints, ForgedSender, MalformedSpec
 from sumwire_lab.load.traffic import TrafficSpec
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import Fabric, HostPlan
 from sumwire_lab.network.random_loss import RandomLoss
-from sumwire_lab.network.topology import Network
+from sumwire_lab.network.topology import MininetNetwork
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.results import StepRecord
@@ -89,7 +89,7 @@ def apply_conditions(session: Session, conditions: Conditions) -> Iterator[Appli
         yield applied
 
 
-def random_losses(network: Network, conditions: Conditions) -> Iterator[RandomLoss]:
+def random_losses(network: MininetNetwork, conditions: Conditions) -> Iterator[RandomLoss]:
     """A RandomLoss for each end of each limited link that has loss. Each acts on packets coming in, so that every
     direction of a link loses packets once."""
     numbers = {host.name: number for number, host in enumerate(network.fabric.hosts, start=1)}
@@ -188,7 +188,7 @@ class MalformedSenders:
         ends = Endpoints(host.mac, switch.aggregator_mac, host.ip, switch.aggregator_ip)
         return MalformedSpec(
             interface=host.host_interface,
-            sender=Sender(ends, rank, hosts),
+            sender=ForgedSender(ends, rank, hosts),
             count=self._count // hosts + (rank < self._count % hosts),
             per_second=PACKETS_PER_SECOND / hosts,
             seed=self._seed * hosts + rank,

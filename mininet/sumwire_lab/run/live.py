@@ -75,11 +75,11 @@ class LivePage:
     def __init__(self, port: int) -> None:
         page = self
 
-        class Handler(_Handler):
+        class LivePageHandler(_RequestHandler):
             live = page
 
         try:
-            self._server = GuardedServer((ADDRESS, port), Handler, places=_BROWSERS_MOST, call_s=_CALL_S)
+            self._server = GuardedServer((ADDRESS, port), LivePageHandler, places=_BROWSERS_MOST, call_s=_CALL_S)
         except (OSError, OverflowError) as error:
             raise OptionError(f"live={port}: {error}: name another port, or none for any free one") from error
         self.address = f"http://{ADDRESS}:{self._server.server_address[1]}/"
@@ -144,7 +144,7 @@ class LivePage:
         self._server.serve_forever(poll_interval=0.1)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _RequestHandler(BaseHTTPRequestHandler):
     server: GuardedServer
     live: LivePage
     timeout = 60

@@ -20,7 +20,7 @@ from nativelib import programs
 
 from sumwire_lab.network import switches
 from sumwire_lab.network.fabric import HostPlan
-from sumwire_lab.network.topology import Network, require_tools
+from sumwire_lab.network.topology import MininetNetwork, require_tools
 from sumwire_lab.options.run_options import RunOptions, ScriptOptions
 from sumwire_lab.run.conditions import LinkMeter, apply_conditions
 from sumwire_lab.run.session import Session, open_session
@@ -138,7 +138,7 @@ def doors(hosts: Iterable[HostPlan], pid_of: Callable[[HostPlan], int]) -> list[
 _TERMINATED: Final = 143
 
 
-def prompt(network: Network) -> None:
+def prompt(network: MininetNetwork) -> None:
     """Read commands, as `h1 ping h2`, until `exit` or the end of the input. Ctrl-C ends a command, not the lab."""
     from mininet.cli import CLI
     from mininet.log import lg, setLogLevel

@@ -15,7 +15,7 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.options.recipes import BASELINE, TASKS, Task, parse
+from sumwire_lab.options.recipes import BASELINE, TASKS, TrainingTask, parse
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.study.study import Column
 
@@ -100,7 +100,7 @@ class WorkerRecord:
             raise LabError(f"a worker wrote a line of unknown kind {kind!r}")
 
 
-class Follower:
+class RecordFollower:
     """Reads a worker's file while it grows."""
 
     def __init__(self, path: Path) -> None:
@@ -162,7 +162,7 @@ def warm_up_of(system: str) -> int:
     return parse(system).recipe.warm_up_steps
 
 
-def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
+def system_summary(result: SystemResult, task: TrainingTask) -> dict[str, Any]:
     """One entry of `systems`. Numbers per step are means over all workers and all measured steps. Bytes are those of
     one worker's link, both directions together. Raises LabError if workers have no steps, or not equally many."""
     counts = {len(w.steps) for w in result.workers}

@@ -18,9 +18,9 @@ from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, HostPlan, plan
 from sumwire_lab.network.offloads import kept
 from sumwire_lab.network.switches import fitted
-from sumwire_lab.network.topology import Network
+from sumwire_lab.network.topology import MininetNetwork
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
-from sumwire_lab.study.workers import AGGREGATOR_READY, Call, Worker, call_ranks, name_of
+from sumwire_lab.study.workers import AGGREGATOR_READY, Worker, WorkerCall, call_ranks, name_of
 from sumwire_lab.system import counters
 from sumwire_lab.system.counters import Counted
 from sumwire_lab.system.leftovers import Ledger
@@ -33,7 +33,7 @@ class Session:
     """A network that is up, with its switches ready and, for a system that uses them, the jobs admitted."""
 
     fabric: Fabric
-    network: Network
+    network: MininetNetwork
     ledger: Ledger
     folder: Path
     job_files: dict[str, Path]
@@ -126,7 +126,7 @@ class Session:
         workers are told and answer; default: the session's. Raises what `wait_all` raises. No worker outlives the call.
         """
         hosts = self.fabric.hosts
-        call = Call(
+        call = WorkerCall(
             name_of(function),
             argument,
             str(self.folder if folder is None else folder),
@@ -214,7 +214,7 @@ def open_session(
                 for s in fabric.switches
             }
         factory = mininet_nodes.p4(processes) if processes else mininet_nodes.bridge()
-        network = stack.enter_context(Network(fabric, ledger, factory, offloads=offloads))
+        network = stack.enter_context(MininetNetwork(fabric, ledger, factory, offloads=offloads))
         session = Session(fabric, network, ledger, folder, {}, metrics=metrics, link_mbit=options.link.known_mbit)
         session.trace = folder / "trace-{worker}.json" if options.trace else None
         if processes:

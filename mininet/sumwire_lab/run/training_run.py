@@ -27,7 +27,7 @@ from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 from sumwire_lab.run.conditions import LinkMeter, MalformedSenders, apply_conditions
 from sumwire_lab.run.live import LivePage, Moment
 from sumwire_lab.run.page import render
-from sumwire_lab.run.results import COLUMNS, Follower, SystemResult, WorkerRecord, run_summary
+from sumwire_lab.run.results import COLUMNS, RecordFollower, SystemResult, WorkerRecord, run_summary
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.study import study
 from sumwire_lab.study.experiment import Say, new_folder
@@ -212,7 +212,7 @@ def train(
     """Train on the session's hosts. `on_first_step` is called after the first step, `on_tick` a few times a second with
     the workers' records so far. Raises what `wait_all` raises."""
     fabric, folder = session.fabric, session.folder
-    followers = [Follower(folder / f"worker{rank}.jsonl") for rank in range(len(fabric.hosts))]
+    followers = [RecordFollower(folder / f"worker{rank}.jsonl") for rank in range(len(fabric.hosts))]
     recipe = parse(system).recipe
     spec = WorkerSpec(
         system=system,
@@ -228,7 +228,7 @@ def train(
     )
     spec_path = folder / "spec.json"
     spec.save(spec_path)
-    progress = Progress(system, followers, say, on_first_step)
+    progress = TrainingProgress(system, followers, say, on_first_step)
 
     def tick() -> None:
         progress.tick()
@@ -263,13 +263,13 @@ def line(system: str, record: WorkerRecord, elapsed_s: float) -> str:
     )
 
 
-class Progress:
+class TrainingProgress:
     """Follows the workers' records and reports new steps, at most every two seconds."""
 
     def __init__(
         self,
         system: str,
-        followers: Sequence[Follower],
+        followers: Sequence[RecordFollower],
         say: Callable[[str], None],
         on_first_step: Callable[[], None] = lambda: None,
     ) -> None:

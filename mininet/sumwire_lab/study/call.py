@@ -18,7 +18,7 @@ from typing import Any
 from commonlib import logs
 
 from sumwire_lab.options.plain import from_json, to_json
-from sumwire_lab.study.workers import Call, Rank, at_place
+from sumwire_lab.study.workers import Rank, WorkerCall, at_place
 from sumwire_lab.system.processes import end_with_parent, leave
 
 
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     end_with_parent()
     if os.environ.get(logs.VARIABLE) == logs.Form.JSON:
         logs.uncaught_to_stderr()
-    call = from_json(Call, json.loads(Path(arguments[0]).read_text()))
+    call = from_json(WorkerCall, json.loads(Path(arguments[0]).read_text()))
     rank: Rank = at_place(call, int(arguments[1]))
     function = function_of(call.function)
     parameters = list(inspect.signature(function).parameters)

@@ -103,7 +103,7 @@ class Study:
     cases: Sequence[Any]
     worker: Callable[..., Any]
     columns: Sequence[Column] = ()
-    bounds: Callable[[Results], Sequence[Check]] | None = None
+    bounds: Callable[[StudyResults], Sequence[Check]] | None = None
     """From all results to checks with targets."""
     figures: Sequence[Figure] = ()
     place: Literal["here", "child", "alone"] = "here"
@@ -154,7 +154,7 @@ def grid(**options: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 @dataclass
-class Results:
+class StudyResults:
     """The records of a study's cases so far, in the order of the cases."""
 
     study: Study
@@ -203,9 +203,9 @@ def run(
     say: Say,
     *,
     again: bool | None = False,
-    after_each: Callable[[Results], None] = lambda _: None,
+    after_each: Callable[[StudyResults], None] = lambda _: None,
     folder: Path | None = None,
-) -> Results:
+) -> StudyResults:
     """Measure the cases that have no record of this program yet; with ``again`` all of them. ``again=None``: all of
     them if none is left, so that a study that was stopped goes on and one that has ended is measured anew.
 
@@ -225,8 +225,8 @@ def run(
     progress = Progress(study.name, len(todo), say)
     measure = _here if study.place == "here" else _in_children
 
-    def done() -> Results:
-        return Results(study, [found[key_of(case)] for case in study.cases if key_of(case) in found])
+    def done() -> StudyResults:
+        return StudyResults(study, [found[key_of(case)] for case in study.cases if key_of(case) in found])
 
     try:
         with interruptible():
@@ -249,7 +249,7 @@ def _recorded(study: Study, book: Book, version: tuple[str, str]) -> dict[str, R
     return {key: record for key, record in latest if record is not None}
 
 
-def _show(done: Results, folder: Path) -> None:
+def _show(done: StudyResults, folder: Path) -> None:
     """Write the table and the figures of what there is."""
     (folder / TABLE).write_text(done.table() + "\n")
     for number, figure in enumerate(done.study.figures, start=1):
@@ -279,7 +279,7 @@ class Progress:
         """A case has run for so long."""
         self.say(f"{self._name}: {label_of(case)}: {seconds:.0f} s so far")
 
-    def done(self, case: Any, outcome: Outcome) -> None:
+    def done(self, case: Any, outcome: CaseOutcome) -> None:
         """A case has ended."""
         self._done += 1
         if outcome.error is not None:
@@ -287,7 +287,7 @@ class Progress:
 
 
 @dataclass
-class Outcome:
+class CaseOutcome:
     """What came of a case."""
 
     rows: list[dict[str, Any]]
@@ -315,14 +315,14 @@ class _Stopwatch:
     def seconds(self) -> float:
         return time.monotonic() - self.began
 
-    def outcome(self, study: Study, answer: Any = None, error: str | None = None) -> Outcome:
+    def outcome(self, study: Study, answer: Any = None, error: str | None = None) -> CaseOutcome:
         rows: list[dict[str, Any]] = []
         if error is None:
             try:
                 rows = _rows(study, answer)
             except (LabError, TypeError) as wrong:
                 error = str(wrong)
-        return Outcome(rows, error, self.seconds, self.at, self._meter.load())
+        return CaseOutcome(rows, error, self.seconds, self.at, self._meter.load())
 
 
 def _rows(study: Study, answer: Any) -> list[dict[str, Any]]:
@@ -337,7 +337,7 @@ def _rows(study: Study, answer: Any) -> list[dict[str, Any]]:
     return rows
 
 
-Measured = Iterator[tuple[Any, Outcome]]
+Measured = Iterator[tuple[Any, CaseOutcome]]
 
 
 def _place_of(folder: Path, case: Any) -> Path:
@@ -375,7 +375,7 @@ class _Running:
     def log(self) -> Path:
         return self.folder / "worker.log"
 
-    def ended(self, study: Study) -> Outcome:
+    def ended(self, study: Study) -> CaseOutcome:
         """After its end."""
         code = self.process.wait()
         if code == 0:
@@ -411,7 +411,7 @@ def _in_children(study: Study, cases: Sequence[Any], folder: Path, progress: Pro
 
 
 def _started(study: Study, case: Any, folder: Path) -> _Running:
-    call = workers.Call(workers.name_of(study.worker), to_json(case), str(folder))
+    call = workers.WorkerCall(workers.name_of(study.worker), to_json(case), str(folder))
     command = workers.command_of(call)
     (folder / "answer0.json").unlink(missing_ok=True)
     watch = _Stopwatch()

@@ -13,7 +13,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.study.check import Check, failed, table
 from sumwire_lab.study.experiment import Say
 from sumwire_lab.study.records import Record
-from sumwire_lab.study.study import Column, Results, Study, run
+from sumwire_lab.study.study import Column, Study, StudyResults, run
 
 Experiment = Callable[[], list[Check]]
 """Measures something and returns its checks."""
@@ -36,7 +36,7 @@ def carry_out(
         say(table(fresh))
         return {"checks": [check.as_dict() for check in fresh]}
 
-    def write(done: Results) -> None:
+    def write(done: StudyResults) -> None:
         text = json.dumps([check.as_dict() for check in checks_of(done)], indent=1)
         (results / f"verify-{topic}.json").write_text(text + "\n")
 
@@ -52,7 +52,7 @@ def carry_out(
     return checks_of(done)
 
 
-def checks_of(done: Results) -> list[Check]:
+def checks_of(done: StudyResults) -> list[Check]:
     """The checks of all experiments, in their order."""
     return [check for record in done.records for check in _checks(record)]
 

@@ -48,7 +48,7 @@ Start = Callable[[str, int, list[str]], "subprocess.Popen[bytes]"]
 
 
 @dataclass(frozen=True)
-class Call:
+class WorkerCall:
     """What the children of one call are told. ``master``: address of the first rank; None on one machine, where ranks
     meet in a file."""
 
@@ -113,7 +113,7 @@ class Rank:
         return sumwire.Job(self.config(), **options)
 
 
-def at_place(call: Call, number: int) -> Rank:
+def at_place(call: WorkerCall, number: int) -> Rank:
     """The rank of a child."""
     job_file = None if call.job_file is None else Path(call.job_file)
     return Rank(number, len(call.interfaces), Path(call.folder), call.interfaces[number], call.master, job_file)
@@ -131,7 +131,7 @@ def name_of(function: Worker) -> str:
     return f"{module if own else Path(function.__code__.co_filename).resolve()}:{name}"
 
 
-def command_of(call: Call, rank: int = 0) -> list[str]:
+def command_of(call: WorkerCall, rank: int = 0) -> list[str]:
     """The command of one child. The first call for a folder writes its `call.json`."""
     path = Path(call.folder) / "call.json"
     if rank == 0:
@@ -146,7 +146,7 @@ def answer_in(folder: Path, rank: int = 0) -> Any:
 
 
 def call_ranks(
-    call: Call,
+    call: WorkerCall,
     start: Start,
     deadline_s: float,
     *,
@@ -188,7 +188,7 @@ def on_loopback(
         job_file = loopback_job(place, ranks, ops) if ops else None
         serving = {} if job_file is None else stack.enter_context(aggregator(job_file))
         told = None if job_file is None else str(job_file)
-        call = Call(name_of(function), argument, str(place), ("lo",) * ranks, job_file=told)
+        call = WorkerCall(name_of(function), argument, str(place), ("lo",) * ranks, job_file=told)
         return call_ranks(
             call,
             lambda name, _rank, command: started(command, place / f"{name}.log"),

@@ -124,7 +124,7 @@ _COUNTS: Final = tuple(f"{what}_{way}" for way in ("sent", "received") for what 
 
 
 @dataclass(frozen=True)
-class Carried:
+class PacketBytes:
     """Bytes in one direction: of all, and of their headers."""
 
     total: int
@@ -136,7 +136,7 @@ def job_counts(stats: Mapping[str, Any]) -> dict[str, int]:
     return {name: int(stats.get(name, 0)) for name in _COUNTS}
 
 
-def on_wire(used: LinkBytes, before: Mapping[str, int], after: Mapping[str, int]) -> tuple[Carried, Carried]:
+def on_wire(used: LinkBytes, before: Mapping[str, int], after: Mapping[str, int]) -> tuple[PacketBytes, PacketBytes]:
     """What a link carried up and down. `used`: by the interface's counters; `before`, `after`: `job_counts`."""
     job = {name: after[name] - before[name] for name in _COUNTS}
     up = _carried(used.tx, used.tx_packets, job["packets_sent"], job["messages_sent"], job["bytes_sent"])
@@ -144,7 +144,7 @@ def on_wire(used: LinkBytes, before: Mapping[str, int], after: Mapping[str, int]
     return up, down
 
 
-def _carried(counted: int, pieces: int, packets: int, messages: int, job_bytes: int) -> Carried:
+def _carried(counted: int, pieces: int, packets: int, messages: int, job_bytes: int) -> PacketBytes:
     """`counted` bytes in so many pieces, packets or trains. `messages` of them are a job's, and hold `packets`, which
     have `job_bytes` with all their headers. The rest is TCP."""
     others = max(pieces - messages, 0)
@@ -152,4 +152,4 @@ def _carried(counted: int, pieces: int, packets: int, messages: int, job_bytes: 
     payload = max(counted - in_trains - TCP_HEADER_BYTES * others, 0)
     segments = max(others, -(-payload // TCP_SEGMENT_BYTES))
     headers = (LOWER_HEADER_BYTES + HEADER_BYTES) * packets + TCP_HEADER_BYTES * segments
-    return Carried(job_bytes + payload + TCP_HEADER_BYTES * segments, headers)
+    return PacketBytes(job_bytes + payload + TCP_HEADER_BYTES * segments, headers)

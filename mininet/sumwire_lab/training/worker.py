@@ -36,7 +36,7 @@ from sumwire_lab.system.barrier import WAIT_SECONDS, Participant
 from sumwire_lab.system.counters import LinkBytes, link_bytes
 from sumwire_lab.system.processes import end_with_parent, leave
 from sumwire_lab.training import digits_data, workload
-from sumwire_lab.training.timing import Carried, aggregate_error, job_counts, on_wire
+from sumwire_lab.training.timing import PacketBytes, aggregate_error, job_counts, on_wire
 from sumwire_lab.training.trainer import Trainer, delivery, make_lanes_trainer, make_optimizer, make_trainer
 
 MASTER_PORT: Final = 29500
@@ -88,7 +88,7 @@ def sampled_steps(steps: int, samples: int) -> frozenset[int]:
     return frozenset(2 + (steps - 2) * k // samples for k in range(samples))
 
 
-class Worker:
+class TrainingWorker:
     """The training of one worker."""
 
     def __init__(self, spec: WorkerSpec, rank: int, out: TextIO) -> None:
@@ -208,7 +208,7 @@ class Worker:
     def _used(self) -> tuple[LinkBytes, dict[str, int]]:
         return link_bytes(self._interface), job_counts(self._trainer.stats())
 
-    def _carried_since(self, before: tuple[LinkBytes, dict[str, int]]) -> tuple[Carried, Carried]:
+    def _carried_since(self, before: tuple[LinkBytes, dict[str, int]]) -> tuple[PacketBytes, PacketBytes]:
         link, counts = self._used()
         return on_wire(link - before[0], before[1], counts)
 
@@ -227,7 +227,13 @@ class Worker:
         return clock + seconds
 
     def _write_step(
-        self, step: int, loss: float | None, clock: float, seconds: float, carried: tuple[Carried, Carried], **more: Any
+        self,
+        step: int,
+        loss: float | None,
+        clock: float,
+        seconds: float,
+        carried: tuple[PacketBytes, PacketBytes],
+        **more: Any,
     ) -> None:
         up, down = carried
         self.write(
@@ -269,7 +275,7 @@ def main(arguments: list[str]) -> None:
         timeout=GROUP_TIMEOUT,
     )
     with Path(spec.results[rank]).open("w") as out:
-        Worker(spec, rank, out).run()
+        TrainingWorker(spec, rank, out).run()
     dist.destroy_process_group()
     leave()
 

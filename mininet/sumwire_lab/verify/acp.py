@@ -26,7 +26,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, TASKS, TEXT, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.results import Follower, StepRecord
+from sumwire_lab.run.results import RecordFollower, StepRecord
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
 from sumwire_lab.verify.plan import Experiments, Verification
@@ -221,7 +221,7 @@ def _steps(v: Verification) -> list[Check]:
 
 
 def _mean_step(folder: Path, workers: int, system: str) -> float | None:
-    followers = [Follower(folder / f"worker{rank}.jsonl") for rank in range(workers)]
+    followers = [RecordFollower(folder / f"worker{rank}.jsonl") for rank in range(workers)]
     for follower in followers:
         follower.poll()
     # Power-SGD has the longest warm-up. The same steps are compared for all systems.

@@ -24,7 +24,7 @@ from sumwire_lab.experiments.spines import HASH, ONE, SLOT, Failover, Spread, ru
 from sumwire_lab.network import control_plane
 from sumwire_lab.network import fabric as fabrics
 from sumwire_lab.options.conditions import Conditions, OfHost
-from sumwire_lab.options.priority_lanes import Degrade, LanedOptions
+from sumwire_lab.options.priority_lanes import DegradeOptions, LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
 from sumwire_lab.verify.plan import Experiments, Verification, needs_bmv2
@@ -254,7 +254,9 @@ def _degraded(mode: str, v: Verification) -> list[dict[str, Any]]:
     """Summary entries, one per seed. Missing packets count as zeros, and the loss bound allows for all of them."""
     entries = []
     for seed in TRIM_SEEDS:
-        laned = LanedOptions(loss_bound=TRIM_SHARE + 0.1, divisor="workers", degrade=Degrade(mode, TRIM_SHARE, seed))
+        laned = LanedOptions(
+            loss_bound=TRIM_SHARE + 0.1, divisor="workers", degrade=DegradeOptions(mode, TRIM_SHARE, seed)
+        )
         train = replace(TRIM_TRAIN, seed=seed)
         entries.append(v.entry(RunOptions(switch="soft", systems=DLCP, link=TRIM_LINK, train=train, laned=laned)))
     return entries

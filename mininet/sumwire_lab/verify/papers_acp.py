@@ -11,7 +11,7 @@ from typing import Final
 from sumwire_lab.experiments import acp_modelled, digits_accuracy
 from sumwire_lab.experiments.digits_accuracy import EPOCHS
 from sumwire_lab.options import bench_options
-from sumwire_lab.options.bench_options import ACP, FUSION, NO_WFBP, WFBP, AcpOptions
+from sumwire_lab.options.bench_options import ACP, FUSION, NO_WFBP, WFBP, AcpBenchOptions
 from sumwire_lab.options.recipes import TEXT
 from sumwire_lab.study.check import Check, at_least, at_most, reported
 from sumwire_lab.verify.plan import Experiments, Verification
@@ -104,8 +104,8 @@ QUICK_STEPS: Final = 4
 QUICK_EPOCHS: Final = 2
 # What the row compares; bench-acp has all. Overlap needs some computing; against Power-SGD what counts
 # is communication, so its steps have the task's own smaller batch.
-ABLATED: Final = AcpOptions()
-AGAINST: Final = AcpOptions(batch=TEXT.batch)
+ABLATED: Final = AcpBenchOptions()
+AGAINST: Final = AcpBenchOptions(batch=TEXT.batch)
 COMPARED: Final = {
     USUAL: ABLATED.case(ACP, FUSION),
     LATE: ABLATED.case(ACP, NO_WFBP),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from helpers.gloo.ranks import fork_context
 from helpers.lab import preloaded
-from sumwire_lab.network.topology import Network
+from sumwire_lab.network.topology import MininetNetwork
 
 PACKAGE = "sumwire_lab."
 # Needs no torch, and starts as fast by itself.
@@ -51,9 +51,9 @@ class Server:
 def forked_workers(folder: Path) -> Iterator[None]:
     """Within the block, modules of the lab that are started on hosts are forked."""
     server = Server(str(folder / "server"))
-    popen = Network.popen
+    popen = MininetNetwork.popen
 
-    def start(self: Network, host: Any, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    def start(self: MininetNetwork, host: Any, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         at = list(command).index("-m") if "-m" in command[:3] else 0
         if at and command[0] == sys.executable and is_forked(command[at + 1]):
             command = server.command(command[at:])
@@ -61,7 +61,7 @@ def forked_workers(folder: Path) -> Iterator[None]:
 
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Network, "popen", start)
+            patch.setattr(MininetNetwork, "popen", start)
             yield
     finally:
         server.close()

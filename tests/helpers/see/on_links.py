@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from simulate.capture import Capture, Crossing, Seen
-from sumwire_lab.network.topology import Network
+from sumwire_lab.network.topology import MininetNetwork
 
 PATIENCE_S = 60
 _HEAD, _RECORD = 24, struct.Struct("<IIII")
@@ -48,7 +48,7 @@ with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
 
 
 @contextmanager
-def captured(network: Network, folder: Path) -> Iterator[None]:
+def captured(network: MininetNetwork, folder: Path) -> Iterator[None]:
     """For the time of the block, into a file for each end. AssertionError if a capture has dropped packets."""
     started, last = [], []
     for end in network.limited_ends():

@@ -177,7 +177,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Lane:
+class WorkerTimeline:
     """One worker: what it computes, and its communication, which goes on at the same time."""
 
     worker: int
@@ -191,7 +191,7 @@ class Timeline:
 
     system: str
     step: int
-    lanes: tuple[Lane, ...]
+    lanes: tuple[WorkerTimeline, ...]
     ticks: tuple[tuple[str, float], ...]
     """Words below the axis, and their places on it in percent."""
 
@@ -238,7 +238,7 @@ def _ends(steps: Sequence[StepRecord]) -> float:
     return max((step.at_s or 0.0) + step.step_s for step in steps) - _begin(steps)
 
 
-def _lane(worker: int, step: StepRecord, begin: float, axis: float) -> Lane:
+def _lane(worker: int, step: StepRecord, begin: float, axis: float) -> WorkerTimeline:
     offset = (step.at_s or 0.0) - begin
     forward, backward = step.forward_s or 0.0, step.backward_s or 0.0
     under_way = communication(step)
@@ -256,7 +256,7 @@ def _lane(worker: int, step: StepRecord, begin: float, axis: float) -> Lane:
         span("optimizer", backward, step.step_s, "optimizer's step"),
     ]
     sends = [span("sending", start, start + length, what) for start, length, what in under_way]
-    return Lane(worker, tuple(one for one in computes if one.width > 0), tuple(sends))
+    return WorkerTimeline(worker, tuple(one for one in computes if one.width > 0), tuple(sends))
 
 
 def communication(step: StepRecord) -> list[tuple[float, float, str]]:

@@ -22,7 +22,7 @@ _ROWS: Final = ((8, 34), (16, 26), (32, 20))
 
 
 @dataclass(frozen=True)
-class Node:
+class DrawnNode:
     """A switch or a host, at its middle."""
 
     name: str
@@ -42,7 +42,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Link:
+class DrawnLink:
     """A link with both directions, and the words beside it."""
 
     ways: tuple[Way, ...]
@@ -61,8 +61,8 @@ class Drawing:
 
     system: str
     height: float
-    nodes: tuple[Node, ...]
-    links: tuple[Link, ...]
+    nodes: tuple[DrawnNode, ...]
+    links: tuple[DrawnLink, ...]
 
 
 def drawing(system: str, links: Sequence[Mapping[str, Any]]) -> Drawing | None:
@@ -75,7 +75,7 @@ def drawing(system: str, links: Sequence[Mapping[str, Any]]) -> Drawing | None:
     leaves = [name for name in above if name not in {upper for uppers in above.values() for upper in uppers}]
     row = next((height for most, height in _ROWS if len(leaves) <= most), _ROWS[-1][1])
     places = _places(above, leaves, row)
-    nodes = tuple(Node(name, x, y, switch=name not in leaves) for name, (x, y) in places.items())
+    nodes = tuple(DrawnNode(name, x, y, switch=name not in leaves) for name, (x, y) in places.items())
     height = max(y for _, y in places.values()) + _TOP
     drawn = []
     for link in links:
@@ -116,7 +116,7 @@ def _apart(
     return found
 
 
-def _link(link: Mapping[str, Any], places: Mapping[str, tuple[float, float]], order: int | None) -> Link:
+def _link(link: Mapping[str, Any], places: Mapping[str, tuple[float, float]], order: int | None) -> DrawnLink:
     """`order`: which uplink of its switch it is; None for a host's link."""
     (x2, y2), (x1, y1) = places[link["lower"]], places[link["upper"]]
     ways = tuple(
@@ -133,7 +133,7 @@ def _link(link: Mapping[str, Any], places: Mapping[str, tuple[float, float]], or
     # A switch's words are on the side where its uplink does not come from; a second uplink's on the other one.
     below = (y2 > y1) == ((order or 0) % 2 == 0)
     x, y = (x2 + 24, y2) if order is None else (x2 + _SWITCH / 2, y2 + (_WORDS if below else -_WORDS))
-    return Link(ways, words, f"{lost} lost" if lost else "", x, y, order is None, _tip(link))
+    return DrawnLink(ways, words, f"{lost} lost" if lost else "", x, y, order is None, _tip(link))
 
 
 def _curve(x1: float, y1: float, x2: float, y2: float) -> str:

@@ -14,7 +14,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from sumwire.wire.packets import Header, pack
 from sumwire_lab.load import malformed
-from sumwire_lab.load.malformed import KINDS, Endpoints, MalformedSpec, Sender, opener, packets
+from sumwire_lab.load.malformed import KINDS, Endpoints, ForgedSender, MalformedSpec, opener, packets
 from sumwire_protocol import constants as p4
 
 MAC = "02:53:57:00:00:64"
@@ -61,7 +61,7 @@ def test_every_kind_is_rejected_for_its_reason(name: str) -> None:
     rng = random.Random(3)
     for worker in (0, 3):
         switch = golden_switch()
-        sender = Sender(ends(worker), worker, 4)
+        sender = ForgedSender(ends(worker), worker, 4)
         switch.receive(worker + 1, opener(sender))
         assert switch.verdicts == {"FIRST": 1}
         for _ in range(200):
@@ -77,21 +77,21 @@ def test_the_kinds_cover_every_reason_of_the_program() -> None:
 
 def test_a_flood_takes_all_kinds_in_turn() -> None:
     count = 2 * len(KINDS)
-    sent = list(packets(Sender(ends(0), 0, 4), count, seed=1))
+    sent = list(packets(ForgedSender(ends(0), 0, 4), count, seed=1))
     assert Counter(reason for reason, _ in sent) == Counter(reason for reason, _ in KINDS.values() for _ in range(2))
     assert len({data for _, data in sent}) == count, "no two alike"
-    assert list(packets(Sender(ends(0), 0, 4), count, seed=1)) == sent
+    assert list(packets(ForgedSender(ends(0), 0, 4), count, seed=1)) == sent
     assert all(len(data) + 8 >= 42 and len(data) <= 1514 for _, data in sent)
 
 
 def test_a_lone_worker_sends_no_foreign_number() -> None:
-    assert p4.REJECT_PORT not in {reason for reason, _ in packets(Sender(ends(0), 0, 1), 100, seed=1)}
+    assert p4.REJECT_PORT not in {reason for reason, _ in packets(ForgedSender(ends(0), 0, 1), 100, seed=1)}
 
 
 def test_a_flood_specification_survives_its_file(tmp_path: object) -> None:
     from pathlib import Path
 
-    spec = MalformedSpec("sw12af-h1", Sender(ends(1), 1, 4), 10, 5.0, 3, "sent.json")
+    spec = MalformedSpec("sw12af-h1", ForgedSender(ends(1), 1, 4), 10, 5.0, 3, "sent.json")
     path = Path(str(tmp_path)) / "spec.json"
     spec.save(path)
     assert MalformedSpec.load(path) == spec

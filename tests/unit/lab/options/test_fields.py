@@ -29,7 +29,7 @@ from sumwire_lab.options.fields import (
     option,
     table,
 )
-from sumwire_lab.options.priority_lanes import Degrade, LanedOptions
+from sumwire_lab.options.priority_lanes import DegradeOptions, LanedOptions
 from sumwire_lab.options.recipes import SYSTEMS, parse, settings_class
 from sumwire_lab.options.run_options import RunOptions, run_options, takers_by_flag
 from sumwire_lab.training.trainer import system_options
@@ -105,7 +105,9 @@ def test_help_and_tables_say_the_defaults() -> None:
     "value",
     [
         RunOptions(),
-        replace(RunOptions(), systems=("gloo", "dlcp"), laned=LanedOptions(quorum=3, degrade=Degrade("trim", 0.2, 7))),
+        replace(
+            RunOptions(), systems=("gloo", "dlcp"), laned=LanedOptions(quorum=3, degrade=DegradeOptions("trim", 0.2, 7))
+        ),
         Outer(Inner(2.5), (3, 4), ("b",), False, True, "two", 7, Path("x")),
     ],
 )

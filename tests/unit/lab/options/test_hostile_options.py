@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments, run_options
 from sumwire_lab.options.bench_options import (
-    AcpOptions,
+    AcpBenchOptions,
     AggregatorOptions,
     BenchOptions,
-    CodecOptions,
+    CodecBenchOptions,
     RatesOptions,
     thc_options,
 )
@@ -30,9 +30,9 @@ Read = Callable[[argparse.Namespace], object]
 COMMANDS: dict[str, Read] = {
     "run": run_options.run_options,
     "bench page": partial(from_arguments, BenchOptions),
-    "bench codec": partial(from_arguments, CodecOptions),
+    "bench codec": partial(from_arguments, CodecBenchOptions),
     "bench thc": thc_options,
-    "bench acp": partial(from_arguments, AcpOptions),
+    "bench acp": partial(from_arguments, AcpBenchOptions),
     "bench rates": partial(from_arguments, RatesOptions),
     "bench aggregator": partial(from_arguments, AggregatorOptions),
     **{f"verify {topic}": arguments.verify_options for topic in TOPICS},

@@ -10,7 +10,7 @@ import pytest
 from sumwire_lab.errors import OptionError
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options import arguments, run_options
-from sumwire_lab.options.layout import Layout, load
+from sumwire_lab.options.layout import NetworkLayout, load
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 
 TREE = """
@@ -24,7 +24,7 @@ hosts:
 """
 
 
-def loaded(folder: Path, text: str) -> Layout:
+def loaded(folder: Path, text: str) -> NetworkLayout:
     path = folder / "net.yaml"
     path.write_text(text)
     return load(path)

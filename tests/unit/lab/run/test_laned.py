@@ -19,7 +19,7 @@ from sumwire_lab.network import control_plane as queues
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.arguments import parser
 from sumwire_lab.options.conditions import Conditions
-from sumwire_lab.options.priority_lanes import SLOTS, Degrade, LanedOptions
+from sumwire_lab.options.priority_lanes import SLOTS, DegradeOptions, LanedOptions
 from sumwire_lab.options.recipes import DIGITS, RECIPES
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions, run_options
 from sumwire_lab.run import report
@@ -37,17 +37,25 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: LanedOptions(divisor="quorum"), "divisor=quorum"),
     (lambda: LanedOptions(trims=True, drops=False), "trim: cuts what"),
     (lambda: LanedOptions(trims=True, queues=False), "trim: cuts what"),
-    (lambda: Degrade.parse("trim"), "degrade=trim"),
-    (lambda: Degrade.parse("burn:0.1"), "degrade=burn:0.1"),
-    (lambda: Degrade.parse("trim:2"), "degrade=trim:2"),
+    (lambda: DegradeOptions.parse("trim"), "degrade=trim"),
+    (lambda: DegradeOptions.parse("burn:0.1"), "degrade=burn:0.1"),
+    (lambda: DegradeOptions.parse("trim:2"), "degrade=trim:2"),
     (lambda: RunOptions(systems=DLCP, laned=LanedOptions(quorum=5)), "quorum=5"),
     (lambda: RunOptions(systems=DLCP, laned=LanedOptions(quorum=0)), "quorum=0"),
     (lambda: RunOptions(systems=DLCP, topology="leaf-spine", laned=LanedOptions(quorum=3)), "quorum=3"),
     (lambda: RunOptions(laned=LanedOptions(quorum=3)), "systems=gloo,thc"),
-    (lambda: RunOptions(systems=DLCP, topology="leaf-spine", laned=LanedOptions(degrade=Degrade("trim", 0.1))), "deg"),
+    (
+        lambda: RunOptions(
+            systems=DLCP, topology="leaf-spine", laned=LanedOptions(degrade=DegradeOptions("trim", 0.1))
+        ),
+        "deg",
+    ),
     (lambda: RunOptions(server=True, switch="aggregator"), "server: only"),
     (lambda: RunOptions(server=True, topology="leaf-spine"), "server: only"),
-    (lambda: RunOptions(systems=DLCP, switch="aggregator", laned=LanedOptions(degrade=Degrade("drop", 0.1))), "deg"),
+    (
+        lambda: RunOptions(systems=DLCP, switch="aggregator", laned=LanedOptions(degrade=DegradeOptions("drop", 0.1))),
+        "deg",
+    ),
     (lambda: RunOptions(systems=DLCP, malformed=10), "malformed=10"),
     (lambda: RunOptions(systems=("thc", "thc-bounded"), malformed=10), "malformed=10: not with system thc-bounded"),
     *(
@@ -57,7 +65,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         )
         for laned, flag, takers in (
             (LanedOptions(lanes=2), "lanes", "dlcp:"),
-            (LanedOptions(degrade=Degrade("trim", 0.1)), "degrade", "dlcp:"),
+            (LanedOptions(degrade=DegradeOptions("trim", 0.1)), "degrade", "dlcp:"),
             (LanedOptions(trims=True), "trim", "dlcp:"),
             (LanedOptions(queues=False), "no-queues", "dlcp:"),
             (LanedOptions(drops=False), "no-drops", "dlcp:"),
@@ -87,7 +95,7 @@ def test_the_command_line_makes_them() -> None:
     )
     options = run_options(parser().parse_args(text.split()))
     assert options.laned == LanedOptions(
-        2, 3, 0.03, "workers", drops=False, priorities=False, degrade=Degrade("trim", 0.2, 5)
+        2, 3, 0.03, "workers", drops=False, priorities=False, degrade=DegradeOptions("trim", 0.2, 5)
     )
     assert options.needs_barrier
     assert run_options(parser().parse_args(["run", "--systems", "dlcp", "--trim"])).laned == LanedOptions(trims=True)
@@ -117,7 +125,7 @@ def test_the_bound_is_the_librarys_own() -> None:
 def test_the_controller_takes_job_and_queues(topology: str) -> None:
     fabric = plan(4, LinkOptions(20, 100, trunk_mbit=5), "sw12af", topology)
     star = topology == "star"
-    options = LanedOptions(quorum=3 if star else None, degrade=Degrade("trim", 0.2) if star else None)
+    options = LanedOptions(quorum=3 if star else None, degrade=DegradeOptions("trim", 0.2) if star else None)
     jobs = control_plane.laned_job(fabric, options, RECIPES["dlcp"])
     grpc = {switch.name: "127.0.0.1:1" for switch in fabric.switches}
     virtual = queues.virtual_queues(fabric)
@@ -156,7 +164,7 @@ def test_decisions_are_summed_by_class() -> None:
 
 
 def test_workers_get_the_options(tmp_path: Path) -> None:
-    laned = LanedOptions(quorum=3, degrade=Degrade("drop", 0.1))
+    laned = LanedOptions(quorum=3, degrade=DegradeOptions("drop", 0.1))
     spec = WorkerSpec("dlcp", 4, TrainOptions(), "10.0.0.1", ["a"], ["b"], laned=laned, slowness=[1.0, 3.0])
     spec.save(tmp_path / "spec.json")
     assert WorkerSpec.load(tmp_path / "spec.json") == spec

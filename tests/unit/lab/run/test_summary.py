@@ -16,7 +16,7 @@ from sumwire_lab.options.recipes import DIGITS, TEXT
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run import report
 from sumwire_lab.run.results import (
-    Follower,
+    RecordFollower,
     StepRecord,
     SystemResult,
     WorkerRecord,
@@ -28,7 +28,7 @@ from sumwire_lab.run.results import (
     system_summary,
     time_to_target,
 )
-from sumwire_lab.run.training_run import Progress, line
+from sumwire_lab.run.training_run import TrainingProgress, line
 
 
 def step(number: int, **changes: Any) -> StepRecord:
@@ -203,7 +203,7 @@ def test_bits_per_value_count_every_step_and_can_leave_headers_out() -> None:
 
 def test_a_line_half_written_waits_for_its_end(tmp_path: Path) -> None:
     path = tmp_path / "w.jsonl"
-    follower = Follower(path)
+    follower = RecordFollower(path)
     assert follower.poll() is False
     whole = json.dumps({"kind": "start", "rank": 2, "steps": 9, "parameters": 5}) + "\n"
     path.write_text(whole + '{"kind": "end", "fin')
@@ -232,7 +232,7 @@ def test_progress_speaks_of_the_last_step_and_calls_back_once(tmp_path: Path) ->
     path = tmp_path / "w.jsonl"
     said: list[str] = []
     calls: list[int] = []
-    progress = Progress("thc", [Follower(path)], said.append, lambda: calls.append(1))
+    progress = TrainingProgress("thc", [RecordFollower(path)], said.append, lambda: calls.append(1))
     progress.tick()
     assert (said, calls) == ([], [])
     record = {"kind": "step", "loss": 1, "clock_s": 1, "step_s": 1, "comm_s": 1, "tx_bytes": 1, "rx_bytes": 1}

@@ -23,7 +23,7 @@ from sumwire_lab.experiments.acp_modelled import (
     PowerSgd,
 )
 from sumwire_lab.options import bench_options
-from sumwire_lab.options.bench_options import AcpOptions
+from sumwire_lab.options.bench_options import AcpBenchOptions
 from sumwire_lab.training.timing import LateHook
 from sumwire_lab.verify import papers_acp
 from torch import Tensor
@@ -163,7 +163,7 @@ def test_row_over_the_group() -> None:
 
 
 def test_cases_of_the_benchmark() -> None:
-    options = AcpOptions(systems=("gloo", case_acp := bench_options.ACP), buffers=(0.5,), ranks=(2, 3))
+    options = AcpBenchOptions(systems=("gloo", case_acp := bench_options.ACP), buffers=(0.5,), ranks=(2, 3))
     cases = list(options.cases())
     assert len(cases) == 2 * 4 + 1 + 2 and len({case.label for case in cases}) == len(cases)
     by_label = {case.label: case.options.train for case in cases}
@@ -186,7 +186,7 @@ def test_cases_of_the_benchmark() -> None:
 )
 def test_wrong_options_of_the_benchmark(given: dict[str, Any], words: str) -> None:
     with pytest.raises(OptionError, match=words):
-        AcpOptions(**given)
+        AcpBenchOptions(**given)
 
 
 class Bucket:
