@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nativelib.build import Recipe
+    from nativelib.build import LibraryRecipe
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -86,7 +86,7 @@ def compiled(folder: Path, machine: str, cc: str | None) -> list[Path]:
     return files
 
 
-def _recipes() -> list[Recipe]:
+def _recipes() -> list[LibraryRecipe]:
     """What the modules of the kernels compile: found by loading them."""
     import importlib
 

@@ -50,7 +50,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregator:
+class AggregatorAddress:
     """The address that workers send to. No host has it; the switch answers ARP requests for it."""
 
     ip: IPv4Address
@@ -213,7 +213,7 @@ class Config:
     """Everything that the control plane brings to one switch."""
 
     switch: Switch
-    aggregator: Aggregator
+    aggregator: AggregatorAddress
     ports: tuple[int, ...]
     workers: tuple[Worker, ...]
     jobs: tuple[Job, ...]
@@ -238,11 +238,11 @@ def mac_text(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SwitchNode:
     """A switch of the network, with the address that its workers send to."""
 
     switch: Switch
-    aggregator: Aggregator
+    aggregator: AggregatorAddress
 
     @property
     def name(self) -> str:
@@ -250,7 +250,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SwitchLink:
     """A cable between two switches. `lower` sends partial results over it, `upper` sends results."""
 
     lower: str
@@ -284,7 +284,7 @@ class QueueAt:
     queue: VirtualQueue
 
 
-_Named = TypeVar("_Named", Node, Host)
+_Named = TypeVar("_Named", SwitchNode, Host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,13 +295,13 @@ class Topology:
     and has the even slots.
     """
 
-    switches: tuple[Node, ...]
-    links: tuple[Link, ...]
+    switches: tuple[SwitchNode, ...]
+    links: tuple[SwitchLink, ...]
     hosts: tuple[Host, ...]
     jobs: tuple[Job, ...]
     queues: tuple[QueueAt, ...] = ()
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> SwitchNode:
         """:raises KeyError: no switch of that name."""
         return _named(self.switches, name)
 
@@ -309,7 +309,7 @@ class Topology:
         """:raises KeyError: no host of that name."""
         return _named(self.hosts, name)
 
-    def link(self, lower: str, upper: str) -> Link:
+    def link(self, lower: str, upper: str) -> SwitchLink:
         """:raises KeyError: these two have no link in this direction."""
         for link in self.links:
             if (link.lower, link.upper) == (lower, upper):

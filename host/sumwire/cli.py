@@ -242,11 +242,11 @@ def _add_others(commands: Commands) -> None:
 
 def _doctor(options: argparse.Namespace) -> int:
     from sumwire.doctor import findings
-    from sumwire.doctor.controller import Status
+    from sumwire.doctor.controller import ControllerStatus
 
     with contextlib.ExitStack() as stack:
         # Begun before the examination is imported: on a busy machine each takes seconds.
-        status = stack.enter_context(Status(options.config, options.p4)) if options.config else None
+        status = stack.enter_context(ControllerStatus(options.config, options.p4)) if options.config else None
         from sumwire.doctor.examination import examine
 
         found = list(examine(options.job_file, options.worker, status=status))
@@ -317,7 +317,7 @@ def _profile_loss(options: argparse.Namespace) -> int:
     if options.json:
         _check_writable(options.json)
     places: list[str] = options.of or [packet_loss.ALL]
-    profiles: dict[str, packet_loss.Profile] = {}
+    profiles: dict[str, packet_loss.LossProfile] = {}
     for place in places:
         profiles[place] = packet_loss.profile(
             packet_loss.Script(options.script, tuple(options.arguments), options.timeout, place),

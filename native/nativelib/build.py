@@ -28,7 +28,7 @@ _log = logging.getLogger("nativelib")
 _STDERR_LINES = 20
 _NOTHING: Mapping[str, str] = {}
 _ANY: Final = Compiler((), "any")
-_recorders: list[list[Recipe]] = []
+_recorders: list[list[LibraryRecipe]] = []
 
 
 def build(
@@ -48,7 +48,7 @@ def build(
     from the same text (:mod:`nativelib.prebuilt`), or a result built before from the same text by the same compiler,
     is used again. Raises NoCompilerError and CompileError.
     """
-    recipe = Recipe(name, tuple(sources), generated, tuple(includes), tuple(flags))
+    recipe = LibraryRecipe(name, tuple(sources), generated, tuple(includes), tuple(flags))
     for recipes in _recorders:
         recipes.append(recipe)
     if shared and (ready := prebuilt.find(name, recipe.key())) is not None:
@@ -71,7 +71,7 @@ def build(
 
 
 @dataclass(frozen=True)
-class Recipe:
+class LibraryRecipe:
     """What a shared library is made of, as :func:`build` takes it."""
 
     name: str
@@ -96,9 +96,9 @@ class Recipe:
 
 
 @contextmanager
-def recorded() -> Iterator[list[Recipe]]:
+def recorded() -> Iterator[list[LibraryRecipe]]:
     """What :func:`build` is asked for in the block."""
-    recipes: list[Recipe] = []
+    recipes: list[LibraryRecipe] = []
     _recorders.append(recipes)
     try:
         yield recipes

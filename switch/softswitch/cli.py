@@ -212,7 +212,7 @@ def _becoming(user: str | None) -> Callable[[], object]:
 
 def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[], object]) -> int:
     try:
-        from softswitch.p4runtime.server import Tls, allow_connections, serve
+        from softswitch.p4runtime.server import ServerTls, allow_connections, serve
     except ImportError as error:
         told = ProgramEvent.FAILED(reason=str(error))
         _log.error("P4Runtime needs the packages p4runtime and grpcio: %s", error, extra=told)
@@ -233,7 +233,7 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
         stack.enter_context(runner)
         address, tls = arguments.grpc_server_addr, None
         if arguments.grpc_server_ssl:
-            tls = Tls(
+            tls = ServerTls(
                 arguments.grpc_server_cert,
                 arguments.grpc_server_key,
                 arguments.grpc_server_cacert,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from softswitch.native.limbs import LIMB_BYTES, limbs
-from softswitch.native.table import KeyPacking, Packing, kind_of
+from softswitch.native.table import ActionDataPacking, KeyPacking, kind_of
 from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, MeterRates, Range, Ternary
 from softswitch.runtime.tables import RuntimeTable
@@ -76,7 +76,7 @@ class _Recorder:
     ) -> bytes:
         words = _Words()
         action = self.actions[self.table.actions[position]]
-        data = Packing([parameter.width for parameter in action.parameters]).pack(args)
+        data = ActionDataPacking([parameter.width for parameter in action.parameters]).pack(args)
         exact = self.table.kind is ir.MatchKind.EXACT
         key_limbs = 0 if key is None else sum(limbs(part.width) for part in self.table.keys)
         words.numbers(position, key is not None, not exact, counter is not None, len(data) // LIMB_BYTES, key_limbs)

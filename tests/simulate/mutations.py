@@ -21,7 +21,7 @@ from softswitch.runtime.tables import RuntimeTable
 from sumwire.job import codec_operation, handshake
 from sumwire.job.codec_operation import CodecOperation
 from sumwire.job.control import Control
-from sumwire.job.coordination import Coordinator, Decision, FallBack, OwnRank, Phase, Return
+from sumwire.job.coordination import CoordinationPhase, Coordinator, Decision, FallBack, OwnRank, Return
 from sumwire.job.gloo import Fallback
 from sumwire.job.handshake import Greeting
 from sumwire.job.heartbeat import RankStatus
@@ -30,7 +30,7 @@ from sumwire.transport import udp
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.recovery import Recovery
 from sumwire.transport.retransmission import Timers
-from sumwire.transport.scheduling import Turns
+from sumwire.transport.scheduling import SendSchedule
 from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import NOTHING, Window
 from sumwire.wire.authentication import Tags
@@ -109,7 +109,7 @@ def _early_quorum(original: Callable[..., Any]) -> Callable[..., Any]:
 def _whole_window(original: Callable[..., None]) -> Callable[..., None]:
     """S chunks in flight: the next chunk of a slot follows as soon as the last one has its result here."""
 
-    def begin(turns: Turns, chunks: int, slots: int, flight: Any) -> None:
+    def begin(turns: SendSchedule, chunks: int, slots: int, flight: Any) -> None:
         original(turns, chunks, 2 * slots, flight)
 
     return begin
@@ -148,7 +148,7 @@ def _without_holding(original: Callable[..., Any]) -> Callable[..., Any]:
     def fallback(agreement: Coordinator, vector: Any) -> Any:
         if original(agreement, vector) is None:
             return None
-        agreement.phase = Phase.NETWORK
+        agreement.phase = CoordinationPhase.NETWORK
         return Return(max(rank.started for rank in vector))
 
     return fallback
@@ -242,7 +242,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "switch-relays-nothing": _action(_RELAY, "known"),
     "questions-count-as-contributions": _mask(_ADD, 0x0001),
     "controller-writes-one-worker-less": _method(desired, "_admission", _early_quorum),
-    "window-of-all-slots": _method(Turns, "__init__", _whole_window),
+    "window-of-all-slots": _method(SendSchedule, "__init__", _whole_window),
     "results-of-any-round": _method(Window, "find", _any_round),
     "newer-rounds-are-ignored": _all_of(_method(Window, "on_stale", _nothing), _method(Waiting, "stale", _nothing)),
     "nothing-is-sent-again": _method(Timers, "expiry", lambda _: lambda *_, **__: math.inf),

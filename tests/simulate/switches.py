@@ -16,7 +16,7 @@ from softswitch.p4runtime.read import EntityReader
 from softswitch.switch import SoftSwitch
 from sumwire_controller.deploy.operations import bring_all_about
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import Change
+from sumwire_controller.deploy.reconcile import EntryChange
 from sumwire_controller.deploy.switch import Loaded
 from sumwire_controller.derive import entries as derived
 from sumwire_controller.model import Config
@@ -114,7 +114,7 @@ class Switch:
             _READ[content] = frozenset(entry for entry in found if entry is not None)
         return _READ[content]
 
-    def write(self, wanted: Program, change: Change) -> None:
+    def write(self, wanted: Program, change: EntryChange) -> None:
         """As P4Runtime's code writes this change the first time."""
         known = _CHANGES.get((change.write.name, change.entry))
         if known is not None:

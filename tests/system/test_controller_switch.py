@@ -24,7 +24,7 @@ from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
 from sumwire_controller.deploy.operations import apply, bring_about, read_status
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.reconcile import EntryChange, Write
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.deploy.watch import SwitchesMetrics
 from sumwire_controller.derive.entries import MulticastGroup, TableEntry
@@ -167,10 +167,10 @@ def test_differences_are_seen_and_mended(address: str) -> None:
     apply(wanted)
     with P4Switch(wanted.switch) as switch:
         route = next(entry for entry in switch.entries(PROGRAM) if str(entry).startswith("forward[dst=10.0.0.4"))
-        switch.write(PROGRAM, Change(Write.DELETE, route))
-        switch.write(PROGRAM, Change(Write.INSERT, TableEntry("forward", (0x0A010000, 16), (2,))))
-        switch.write(PROGRAM, Change(Write.INSERT, MulticastGroup(40, frozenset({(1, 1), (2, 7)}))))
-        switch.write(PROGRAM, Change(Write.MODIFY, MulticastGroup(40, frozenset({(3, 9)}))))
+        switch.write(PROGRAM, EntryChange(Write.DELETE, route))
+        switch.write(PROGRAM, EntryChange(Write.INSERT, TableEntry("forward", (0x0A010000, 16), (2,))))
+        switch.write(PROGRAM, EntryChange(Write.INSERT, MulticastGroup(40, frozenset({(1, 1), (2, 7)}))))
+        switch.write(PROGRAM, EntryChange(Write.MODIFY, MulticastGroup(40, frozenset({(3, 9)}))))
     assert read_status(wanted).differences == (
         "foreign: forward[dst=10.1.0.0, prefix=16] to_port(port=2)",
         "foreign: group 40: 3#9",
@@ -188,7 +188,7 @@ def test_the_switchs_reason_is_named(address: str) -> None:
         P4Switch(wanted.switch) as switch,
         pytest.raises(SwitchRefusedError, match=r"insert forward\[dst=10.0.0.1, prefix=32\].*: ALREADY_EXISTS"),
     ):
-        switch.write(PROGRAM, Change(Write.INSERT, route))
+        switch.write(PROGRAM, EntryChange(Write.INSERT, route))
 
 
 def test_a_connected_primary_is_outranked_only_on_demand(address: str) -> None:
@@ -199,13 +199,13 @@ def test_a_connected_primary_is_outranked_only_on_demand(address: str) -> None:
         read_status(wanted)
         with pytest.raises(NotPrimaryError, match=r"take over: sumwire-controller apply CONFIG --take-over$"):
             apply(wanted)
-        earlier.write(PROGRAM, Change(Write.DELETE, row))
+        earlier.write(PROGRAM, EntryChange(Write.DELETE, row))
         assert apply(wanted, take_over=True).changed
         with (
             P4Switch(wanted.switch, take_over=True),
             pytest.raises(NotPrimaryError, match="another controller has become the primary"),
         ):
-            earlier.write(PROGRAM, Change(Write.DELETE, row))
+            earlier.write(PROGRAM, EntryChange(Write.DELETE, row))
     assert not apply(wanted).changed
 
 

@@ -16,9 +16,9 @@ from sumwire_protocol.events import Event
 
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import (
-    Change,
+    EntryChange,
     Generations,
-    Part,
+    SwitchChanges,
     Write,
     choose_generations_together,
     desired_state,
@@ -69,14 +69,14 @@ class Steps:
     found: Found
     generations: Generations
     desired: frozenset[Entry]
-    changes: list[Change]
+    changes: list[EntryChange]
 
-    def part(self) -> Part:
+    def part(self) -> SwitchChanges:
         """What `running_jobs_changed` must know. Counters are only read if a job would be withdrawn."""
         replaced = "" if self.found.loaded is None or self.found.runs_wanted else self.found.loaded.name
         withdraws = any(change.write is Write.DELETE and admits(change.entry) for change in self.changes)
         packets = self._packets(bool(replaced)) if replaced or withdraws else {}
-        return Part(self.config, self.found.entries, self.generations, packets, replaced)
+        return SwitchChanges(self.config, self.found.entries, self.generations, packets, replaced)
 
     def _packets(self, other_program: bool) -> dict[int, int]:
         """Packets by job. A program whose counters cannot be read is broken, so no job runs on it."""
@@ -95,7 +95,7 @@ class Steps:
         if self.switch.entries(program):
             raise ReadBackError(f"switch {self.config.switch.name}: has entries right after loading; {_AGAIN}")
 
-    def write(self, changes: list[Change], program: Program) -> None:
+    def write(self, changes: list[EntryChange], program: Program) -> None:
         for change in changes:
             self.switch.write(program, change)
 
@@ -115,7 +115,7 @@ class Report:
 
     switch: str
     program_loaded: bool
-    changes: tuple[Change, ...]
+    changes: tuple[EntryChange, ...]
     generations: dict[str, int]
 
     @property

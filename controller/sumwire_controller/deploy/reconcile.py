@@ -48,7 +48,7 @@ class Write(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EntryChange:
     """One write. `entry` is the present entry for DELETE, and the new one for INSERT and MODIFY."""
 
     write: Write
@@ -133,21 +133,21 @@ def desired_state(config: Config, generations: Generations) -> frozenset[Entry]:
     return desired_entries(config, generations.by_job, generations.last)
 
 
-def plan(desired: Collection[Entry], actual: Collection[Entry]) -> list[Change]:
+def plan(desired: Collection[Entry], actual: Collection[Entry]) -> list[EntryChange]:
     """The writes that turn `actual` into `desired`, in a safe order; empty if they are equal."""
     wanted = {entry.identity: entry for entry in desired}
     held = {entry.identity: entry for entry in actual}
     before, after = admissions(actual), admissions(desired)
     admitted = {job for job, row in after.items() if before.get(job) != row}
-    changes: list[Change] = []
+    changes: list[EntryChange] = []
     for identity, entry in held.items():
         if identity not in wanted or _comes_anew(entry, admitted):
-            changes.append(Change(Write.DELETE, entry))
+            changes.append(EntryChange(Write.DELETE, entry))
     for identity, entry in wanted.items():
         if identity not in held or _comes_anew(entry, admitted):
-            changes.append(Change(Write.INSERT, entry))
+            changes.append(EntryChange(Write.INSERT, entry))
         elif held[identity] != entry:
-            changes.append(Change(Write.MODIFY, entry))
+            changes.append(EntryChange(Write.MODIFY, entry))
     return sorted(changes, key=_order)
 
 
@@ -156,7 +156,7 @@ def _comes_anew(entry: Entry, admitted: Collection[int]) -> bool:
     return (admits(entry) or counts(entry)) and job_of(entry) in admitted
 
 
-def _order(change: Change) -> tuple[int, str]:
+def _order(change: EntryChange) -> tuple[int, str]:
     """Sort key: the ledger first, before a new generation is used. Within a step by text: plans are repeatable."""
     if is_ledger(change.entry):
         step = 0
@@ -167,7 +167,7 @@ def _order(change: Change) -> tuple[int, str]:
     return (step, str(change))
 
 
-def prepares(change: Change) -> bool:
+def prepares(change: EntryChange) -> bool:
     """Does the write update the ledger or withdraw a job? Such writes come first in a plan."""
     return _order(change)[0] <= _WITHDRAWAL
 
@@ -195,7 +195,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SwitchChanges:
     """What an apply would do to one switch.
 
     `config` has a job for each lane, `generations` are those it would have, `held` are the present entries. `packets`
@@ -210,7 +210,7 @@ class Part:
     other_program: str = ""
 
 
-def running_jobs_changed(parts: Sequence[Part], renewed: Collection[str]) -> list[JobChange]:
+def running_jobs_changed(parts: Sequence[SwitchChanges], renewed: Collection[str]) -> list[JobChange]:
     """A line for each switch and job that has run and would change or leave.
 
     :param renewed: names of jobs (of their lanes) that are to be renewed in any case; they are not listed.
@@ -221,7 +221,7 @@ def running_jobs_changed(parts: Sequence[Part], renewed: Collection[str]) -> lis
     return [change for change, _ in found if change.job in altered and not (change.name and change.name in renewed)]
 
 
-def _changes(part: Part) -> Iterator[tuple[JobChange, bool]]:
+def _changes(part: SwitchChanges) -> Iterator[tuple[JobChange, bool]]:
     """Each job that would be withdrawn, and whether more of it would change than its generation."""
     switch, jobs = part.config.switch.name, {job.id: job for job in part.config.jobs}
     if part.other_program:
@@ -237,7 +237,7 @@ def _changes(part: Part) -> Iterator[tuple[JobChange, bool]]:
             yield JobChange(switch, number, job.name, packets, words), len(words) > 1
 
 
-def _differing(part: Part, job: Job, held: set[Entry]) -> tuple[str, ...]:
+def _differing(part: SwitchChanges, job: Job, held: set[Entry]) -> tuple[str, ...]:
     """What of a job would change, in words, its generation last; empty if nothing would."""
     wanted = set(job_entries(part.config, job, part.generations.by_job[job.id]))
     before, after = admissions(held)[job.id], admissions(wanted)[job.id]

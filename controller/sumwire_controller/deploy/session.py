@@ -115,7 +115,7 @@ def _start(switch: Switch) -> str:
     return f"correct `grpc` in the configuration, or start the switch: {started} -i PORT@INTERFACE"
 
 
-class Session(P4RuntimeClient):  # type: ignore[misc]  # the library has no types
+class SwitchSession(P4RuntimeClient):  # type: ignore[misc]  # the library has no types
     """A channel to one switch and, unless it only reads, the stream that makes this controller its primary.
 
     :param timeout_s: seconds the handshake may take.

@@ -16,7 +16,7 @@ from sumwire_controller.model import Config
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class CountedCell:
     """A cell of a counter."""
 
     packets: int
@@ -73,8 +73,8 @@ class Status:
     program_runs: bool
     program: str = ""
     jobs: tuple[JobStatus, ...] = ()
-    verdicts: dict[str, Count] = field(default_factory=dict)
-    rejects: dict[str, Count] = field(default_factory=dict)
+    verdicts: dict[str, CountedCell] = field(default_factory=dict)
+    rejects: dict[str, CountedCell] = field(default_factory=dict)
     workers: tuple[WorkerStatus, ...] = ()
     queues: tuple[QueueStatus, ...] = ()
     entries: tuple[str, ...] = ()
@@ -148,10 +148,12 @@ def _jobs(config: Config, actual: Collection[Entry]) -> Iterator[JobStatus]:
         yield JobStatus(job, names.get(job, ""), generation, base, slots, quorum)
 
 
-def _named(cells: Mapping[int, tuple[int, int]], names: Mapping[int, str]) -> dict[str, Count]:
+def _named(cells: Mapping[int, tuple[int, int]], names: Mapping[int, str]) -> dict[str, CountedCell]:
     """Every cell that has a name, and the others only if they are not zero."""
-    known = {name: Count(*cells.get(index, (0, 0))) for index, name in names.items()}
-    return known | {str(index): Count(*count) for index, count in cells.items() if index not in names and count[0]}
+    known = {name: CountedCell(*cells.get(index, (0, 0))) for index, name in names.items()}
+    return known | {
+        str(index): CountedCell(*count) for index, count in cells.items() if index not in names and count[0]
+    }
 
 
 def _worker_name(workers: tuple[str, ...], number: int) -> str:
@@ -184,7 +186,7 @@ def _lines(status: Status) -> Iterator[str]:
     yield from (f"  {entry}" for entry in status.entries)
 
 
-def _counts(title: str, counts: Mapping[str, Count]) -> Iterator[str]:
+def _counts(title: str, counts: Mapping[str, CountedCell]) -> Iterator[str]:
     yield f"{title} (packets, bytes):"
     for name, count in counts.items():
         yield f"  {name:<12} {count.packets:>12} {count.bytes:>15}"

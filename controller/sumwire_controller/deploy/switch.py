@@ -15,8 +15,8 @@ from p4.v1 import p4runtime_pb2
 
 from sumwire_controller.deploy.channel import why_closed
 from sumwire_controller.deploy.p4info import Program, name_of, worker_counter_ids
-from sumwire_controller.deploy.reconcile import Change, Write
-from sumwire_controller.deploy.session import Session, is_silent, rpc_error
+from sumwire_controller.deploy.reconcile import EntryChange, Write
+from sumwire_controller.deploy.session import SwitchSession, is_silent, rpc_error
 from sumwire_controller.derive.entries import WORKER, Entry
 from sumwire_controller.errors import SwitchError
 from sumwire_controller.model import Switch
@@ -52,7 +52,7 @@ class SwitchControl(Protocol):
 
     def entries(self, program: Program) -> frozenset[Entry]: ...
 
-    def write(self, program: Program, change: Change) -> None: ...
+    def write(self, program: Program, change: EntryChange) -> None: ...
 
 
 class P4Switch:
@@ -74,7 +74,7 @@ class P4Switch:
     ) -> None:
         self._switch = switch
         self._timeout_s = timeout_s
-        self._session = Session(switch, timeout_s, read_only=read_only, take_over=take_over)
+        self._session = SwitchSession(switch, timeout_s, read_only=read_only, take_over=take_over)
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +130,7 @@ class P4Switch:
         patience_s = max(self._timeout_s, LOADING_TIMEOUT_S)
         self._call("loading the program", self._session.stub.SetForwardingPipelineConfig, request, patience_s)
 
-    def write(self, program: Program, change: Change) -> None:
+    def write(self, program: Program, change: EntryChange) -> None:
         """Write one change. A request has only one update, so that a refusal is known to be this one's."""
         request = p4runtime_pb2.WriteRequest(device_id=self._switch.device_id)
         request.election_id.high, request.election_id.low = self._session.election_id

@@ -23,7 +23,7 @@ from sumwire_protocol.metrics import QueueLabels
 from sumwire_controller.deploy.channel import Pulse, credentials_of
 from sumwire_controller.deploy.operations import read_status
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.reconcile import EntryChange, Write
 from sumwire_controller.deploy.status import Status
 from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S, P4Switch
 from sumwire_controller.derive.desired import uplinks
@@ -52,7 +52,7 @@ def _with_several_roots(config: Config) -> list[Job]:
 
 def redirections(
     config: Config, held: Iterable[Entry], dead: Collection[IPv4Address], returned: Collection[IPv4Address] = ()
-) -> list[Change]:
+) -> list[EntryChange]:
     """The writes that move the slots of failed roots to the roots that are left.
 
     A job without any root left keeps its rows. A row that the switch does not have is not written.
@@ -70,7 +70,7 @@ def redirections(
         if (left_out := _left_out(job, dead, returned)) is not None
         for row in uplinks(job, left_out)
     ]
-    return [Change(Write.MODIFY, row) for row in wanted if rows.get(row.identity, row) != row]
+    return [EntryChange(Write.MODIFY, row) for row in wanted if rows.get(row.identity, row) != row]
 
 
 def stranded(config: Config, dead: Collection[IPv4Address]) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TypeAlias
 
-from sumwire_controller.model import Config, Host, Job, Link, Node, Parent, Topology, WholeJob, Worker
+from sumwire_controller.model import Config, Host, Job, Parent, SwitchLink, SwitchNode, Topology, WholeJob, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def configs_of(topology: Topology) -> tuple[Config, ...]:
 
 
 def _config(
-    topology: Topology, node: Node, trees: list[tuple[Job, JobTree]], ports: NextPorts, ports_in: EntryPorts
+    topology: Topology, node: SwitchNode, trees: list[tuple[Job, JobTree]], ports: NextPorts, ports_in: EntryPorts
 ) -> Config:
     own = [(job, tree) for job, tree in trees if node.name in tree.seats]
     hosts = [_host(host, node.name, ports, ports_in) for host in topology.hosts]
@@ -181,6 +181,6 @@ def _job(topology: Topology, switch: str, job: Job, tree: JobTree, workers: dict
     )
 
 
-def _parent(topology: Topology, link: Link, tree: JobTree) -> Parent:
+def _parent(topology: Topology, link: SwitchLink, tree: JobTree) -> Parent:
     aggregator = topology.node(link.upper).aggregator
     return Parent(link.lower_port, aggregator.ip, aggregator.mac, tree.seat(link.upper, link.lower))

@@ -10,7 +10,7 @@ from typing import Final
 
 from sumwire_protocol.constants import SUMWIRE_PORT
 
-from sumwire_controller.model import Config, Host, Link, Node, QueueAt, Switch, Topology
+from sumwire_controller.model import Config, Host, QueueAt, Switch, SwitchLink, SwitchNode, Topology
 from sumwire_controller.parse.sections import (
     QUEUE_KEYS,
     each,
@@ -133,7 +133,7 @@ def _topology_draft(tree: YamlNode, log: Log) -> TopologyDraft:
     )
 
 
-def _node(node: YamlNode, path: str, log: Log) -> Node | None:
+def _node(node: YamlNode, path: str, log: Log) -> SwitchNode | None:
     read = MappingReader(node, path, log)
     name, grpc, device_id = read.text("name"), read.text("grpc"), read.integer("device_id")
     below = read.node("aggregator")
@@ -141,17 +141,17 @@ def _node(node: YamlNode, path: str, log: Log) -> Node | None:
     read.finish(_NODE_KEYS)
     if name is None or grpc is None or device_id is None or aggregator is None:
         return None
-    return Node(Switch(name, grpc, device_id), aggregator)
+    return SwitchNode(Switch(name, grpc, device_id), aggregator)
 
 
-def _link(node: YamlNode, path: str, log: Log) -> Link | None:
+def _link(node: YamlNode, path: str, log: Log) -> SwitchLink | None:
     read = MappingReader(node, path, log)
     lower, lower_port = read.text("from"), read.integer("from_port")
     upper, upper_port = read.text("to"), read.integer("to_port")
     read.finish(_LINK_KEYS)
     if lower is None or lower_port is None or upper is None or upper_port is None:
         return None
-    return Link(lower, lower_port, upper, upper_port)
+    return SwitchLink(lower, lower_port, upper, upper_port)
 
 
 def _host(node: YamlNode, path: str, log: Log) -> Host | None:

@@ -15,7 +15,7 @@ from sumwire_protocol.constants import SUMWIRE_PORT, THC_INDEX_PLANES
 
 from sumwire_controller.model import (
     SPRAYS,
-    Aggregator,
+    AggregatorAddress,
     Degrade,
     Job,
     Parent,
@@ -63,11 +63,11 @@ def read_switch(node: YamlNode, path: str, log: Log) -> Switch | None:
     return Switch(name, grpc, device_id)
 
 
-def read_aggregator(node: YamlNode, path: str, log: Log) -> Aggregator | None:
+def read_aggregator(node: YamlNode, path: str, log: Log) -> AggregatorAddress | None:
     read = MappingReader(node, path, log)
     ip, mac = read.ipv4("ip"), read.mac("mac")
     read.finish(_AGGREGATOR_KEYS)
-    return None if ip is None or mac is None else Aggregator(ip, mac)
+    return None if ip is None or mac is None else AggregatorAddress(ip, mac)
 
 
 def read_worker(node: YamlNode, path: str, log: Log) -> Worker | None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sumwire_controller.model import (
-    Aggregator,
+    AggregatorAddress,
     Config,
     Host,
     Job,
-    Link,
-    Node,
     QueueAt,
     Switch,
+    SwitchLink,
+    SwitchNode,
     Topology,
     VirtualQueue,
     Worker,
@@ -29,7 +29,7 @@ class Draft:
     """A `Config` in which parts that could not be read are None. Indices are those of the YAML text."""
 
     switch: Switch | None
-    aggregator: Aggregator | None
+    aggregator: AggregatorAddress | None
     ports: tuple[int, ...] | None
     workers: tuple[Worker | None, ...]
     jobs: tuple[Job | None, ...]
@@ -55,8 +55,8 @@ def draft_of(config: Config) -> Draft:
 class TopologyDraft:
     """A `Topology` in which parts that could not be read are None. Indices are those of the YAML text."""
 
-    switches: tuple[Node | None, ...]
-    links: tuple[Link | None, ...]
+    switches: tuple[SwitchNode | None, ...]
+    links: tuple[SwitchLink | None, ...]
     hosts: tuple[Host | None, ...]
     jobs: tuple[Job | None, ...]
     switches_unparsed: frozenset[str] = frozenset()
@@ -73,10 +73,10 @@ class TopologyDraft:
             tuple(filter(None, self.queues)),
         )
 
-    def switches_at(self) -> list[tuple[str, Node]]:
+    def switches_at(self) -> list[tuple[str, SwitchNode]]:
         return [(f"switches[{i}]", node) for i, node in enumerate(self.switches) if node is not None]
 
-    def links_at(self) -> list[tuple[str, Link]]:
+    def links_at(self) -> list[tuple[str, SwitchLink]]:
         return [(f"links[{i}]", link) for i, link in enumerate(self.links) if link is not None]
 
     def hosts_at(self) -> list[tuple[str, Host]]:

@@ -46,7 +46,7 @@ _KINDS[[p4.VERDICT_STALE, p4.VERDICT_INFORM]] = p4.KIND_STALE, p4.KIND_INFORM
 _CHUNK_BITS = dict(p4.SUMWIRE_FIELDS)["chunk"]
 
 
-class Answers:
+class ReferenceReplies:
     """Collects the replies to one batch. Each turn is noted on its own, because later turns change the slots again."""
 
     def __init__(self, state: State, batch: Batch, index: NDArray[np.int32]) -> None:
@@ -196,11 +196,11 @@ def process(state: State, batch: Batch, replies: Replies) -> None:
     admitted = np.flatnonzero(reasons == p4.REJECT_NONE)
     verdicts = np.full(batch.count, p4.VERDICT_REJECT, np.uint8)
     records = headers(batch.rows)
-    answers = Answers(state, batch, index)
+    answers = ReferenceReplies(state, batch, index)
     slots = state.jobs["first_slot"][index[admitted]] + records["slot"][admitted]
     for turn in _turns(slots):
         rows = admitted[turn]
-        step = _Step(state, batch, rows, index[rows])
+        step = _SlotTurn(state, batch, rows, index[rows])
         step.run()
         verdicts[rows] = step.verdicts
         reasons[rows] = step.reasons
@@ -226,7 +226,7 @@ def _turns(slots: NDArray[Any]) -> Iterator[Numbers]:
         yield np.flatnonzero(number == turn)
 
 
-class _Step:
+class _SlotTurn:
     """One turn: n packets of n different slots. Arrays are of shape (n,)."""
 
     def __init__(self, state: State, batch: Batch, rows: Numbers, index: NDArray[np.int32]) -> None:

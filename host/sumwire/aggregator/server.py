@@ -19,7 +19,7 @@ from sumwire.aggregator.core import BATCH, Aggregator
 from sumwire.aggregator.kernels import Served, SocketArrays, kernels
 from sumwire.aggregator.refusals import RefusalLog
 from sumwire.aggregator.sharing import HandOver, HandOverReceiver, owners
-from sumwire.aggregator.sockets import Datagrams, Sender, UdpReceiver
+from sumwire.aggregator.sockets import Datagrams, ReplySender, UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
 
 
@@ -35,7 +35,7 @@ class OneCall:
         receiver: UdpReceiver,
         datagrams: Datagrams,
         aggregator: Aggregator,
-        sender: Sender,
+        sender: ReplySender,
     ) -> None:
         self._serve = library.aggregator_serve
         self._datagrams, self._aggregator, self._sender = datagrams, aggregator, sender
@@ -87,7 +87,7 @@ class Server:
     def __init__(self, udp: socket.socket, state: State, inboxes: Sequence[HandOver] = (), process: int = 0) -> None:
         self._state = state
         self._aggregator, self._log = Aggregator(state), RefusalLog(state)
-        self._sender = Sender(udp, state.places, self._aggregator.replies, kernels())
+        self._sender = ReplySender(udp, state.places, self._aggregator.replies, kernels())
         self._udp = UdpReceiver(udp, _MESSAGES, kernels())
         self._inboxes, self._process = inboxes, process
         self._one_call = self._in_one_call()

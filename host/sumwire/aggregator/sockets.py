@@ -155,7 +155,7 @@ _MESSAGES_MAX: Final = 1024
 _SEND_TIMEOUT_S: Final = 0.1
 
 
-class Sender:
+class ReplySender:
     """Sends replies. Consecutive replies of one size and TOS to one receiver form one message, which the kernel cuts
     into datagrams (GSO).
 

@@ -64,11 +64,11 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         found = importlib.util.find_spec(fullname)
         if found is not None and found.loader is not None:
-            found.loader = _Loader(found.loader)
+            found.loader = _PatchingLoader(found.loader)
         return found
 
 
-class _Loader(importlib.abc.Loader):
+class _PatchingLoader(importlib.abc.Loader):
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 

@@ -9,8 +9,8 @@ the masks cancel in the sum of all workers, and in no sum of fewer.
 A chunk's place in the streams is used once: places only rise. A retransmission is the same packet, masked already; what
 is encoded anew has a sequence number of its own; a new run has keys of its own.
 
-:class:`Lanes` let packets of THC and VOTE travel as packets of SUM32, which alone can be masked. C does the work;
-without a compiler, or with SUMWIRE_NATIVE=0, numpy does.
+:class:`MaskedPackets` sends packets of THC and VOTE as packets of SUM32, the only op that can be masked. C does the
+work; without a compiler, or with SUMWIRE_NATIVE=0, numpy does.
 
 Example: workers 0 and 1, one element each, 5 and 7, and their stream's number is 100. They send 105 and -93; the sum is
 12.
@@ -61,7 +61,7 @@ class Masks:
     """``pairs``: a key of 32 bytes for every other worker. The others: keys that all workers have."""
 
     def __init__(self, worker: int, pairs: Mapping[int, bytes], *, common: bytes, tags: bytes, sums: bytes) -> None:
-        self._streams = [(Stream(key), worker < other) for other, key in pairs.items()]
+        self._streams = [(KeyStream(key), worker < other) for other, key in pairs.items()]
         self._common = common
         self._tags = tags
         self._sums = AES256(sums)
@@ -90,7 +90,7 @@ class Masks:
 
         Every place of them may hide one value of one worker. They are not part of the masks that :meth:`hide` adds.
         """
-        return Stream(self._common).chunks(sequence, chunks).view("<u4").astype(np.uint32)
+        return KeyStream(self._common).chunks(sequence, chunks).view("<u4").astype(np.uint32)
 
     def tag(self, content: bytes) -> bytes:
         """16 bytes that only this run's workers can make of the content, so that they notice changes."""
@@ -108,7 +108,7 @@ class Masks:
         return np.ascontiguousarray(drawn, np.uint64)
 
 
-class Stream:
+class KeyStream:
     """The key stream of one key. What :meth:`chunks` returns lies in memory of its own until the next call."""
 
     def __init__(self, key: bytes) -> None:
@@ -150,7 +150,7 @@ _INDICES: Final = 1 << p4.THC_INDEX_PLANES
 _COUNTER_BITS: Final = 4
 
 
-class Lanes(ABC):
+class MaskedPackets(ABC):
     """The packets of one op as packets of SUM32. ``op``: of whose words they take the place, with as many values."""
 
     op: Op
@@ -166,7 +166,7 @@ class Lanes(ABC):
         workers, uint8 (chunks, 8, 128)."""
 
 
-class TableLanes(Lanes):
+class TableLanes(MaskedPackets):
     """THC's. ``table``: at most 16 values of at most 255."""
 
     op = THC
@@ -194,7 +194,7 @@ class TableLanes(Lanes):
         return planes
 
 
-class VoteLanes(Lanes):
+class VoteLanes(MaskedPackets):
     """VOTE's."""
 
     op = VOTE

@@ -40,7 +40,7 @@ from sumwire.numeric import is_whole
 
 
 @dataclass(frozen=True, slots=True)
-class NativeForm:
+class NativeFixedPoint:
     """``most``: the largest magnitude in units of fixed point. Units are powers of two by chunk: their exponents,
     int64 of shape (chunks, 1)."""
 
@@ -154,7 +154,7 @@ class _Sum32Round(CodecRound):
         self._scale_bits = scale_bits(codec.workers)
         self._clamp = codec.clamp
         native = kernels(x)
-        self._native = None if native is None else NativeForm(native, float(1 << self._scale_bits))
+        self._native = None if native is None else NativeFixedPoint(native, float(1 << self._scale_bits))
         self._own = self._found_exponents()
         self._clear(self._own == NOT_FINITE)
         self._exponents = np.zeros((self.chunks, 1), np.int64)

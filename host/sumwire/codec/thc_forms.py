@@ -41,7 +41,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tile:
+class _BlockTile:
     """Whole blocks of one size that are processed together, few enough to stay in cache."""
 
     first_block: int
@@ -70,13 +70,13 @@ class _Tile:
         return slice(self.values.start // CHUNK_VALUES - first, self.values.stop // CHUNK_VALUES - first)
 
 
-def _tiles(groups: Iterable[BlockGroup]) -> Iterator[_Tile]:
+def _tiles(groups: Iterable[BlockGroup]) -> Iterator[_BlockTile]:
     for group in groups:
         step = tile_rows(group.block_values)
         for first in range(0, group.blocks, step):
             blocks = min(step, group.blocks - first)
             first_value = group.first_value + first * group.block_values
-            yield _Tile(group.first_block + first, blocks, group.block_values, first_value)
+            yield _BlockTile(group.first_block + first, blocks, group.block_values, first_value)
 
 
 class TorchForm:
@@ -146,7 +146,7 @@ class TorchForm:
         parts = [layout.unpack_sum_planes(words[i : i + step]).max(axis=1) for i in range(0, len(words), step)]
         return np.concatenate(parts)
 
-    def _rotate(self, hadamard: Hadamard, x: Tensor, tile: _Tile, rotated: Tensor) -> None:
+    def _rotate(self, hadamard: Hadamard, x: Tensor, tile: _BlockTile, rotated: Tensor) -> None:
         """H D x, not normalised, of blocks padded with 0."""
         signs = self._signs.signs(tile.first_block, *tile.shape).view(-1)
         here = x[tile.values]
@@ -155,13 +155,13 @@ class TorchForm:
         flipped[len(here) :] = 0.0
         hadamard(rotated, rotated)
 
-    def _unrotate(self, hadamard: Hadamard, y: Tensor, tile: _Tile, target: Tensor) -> None:
+    def _unrotate(self, hadamard: Hadamard, y: Tensor, tile: _BlockTile, target: Tensor) -> None:
         """Write D H y, not normalised, to `target`, which ends where the tensor does. Overwrites y."""
         hadamard(y.view(tile.shape), y.view(tile.shape), upwards=True)
         signs = self._signs.signs(tile.first_block, *tile.shape).view(-1)
         torch.mul(y[: len(target)], signs[: len(target)], out=target)
 
-    def _round(self, v: Tensor, to_grid: Tensor, tile: _Tile) -> Tensor:
+    def _round(self, v: Tensor, to_grid: Tensor, tile: _BlockTile) -> Tensor:
         """Indices of one tile, uint8, flat: each real index plus a random number, rounded down."""
         g = self._granularity
         w = v.mul_(to_grid).add_(g / 2).clamp_(0, g).view(-1)

@@ -79,7 +79,7 @@ _TAIL_LINES: Final = 15
 _LAST_LINE: Final = "end the script with print(f'accuracy: {accuracy}')"
 
 Say = Callable[[str], None]
-Train = Callable[[float, str], "list[Run]"]
+Train = Callable[[float, str], "list[LossRun]"]
 
 
 class PacketLoss:
@@ -205,7 +205,7 @@ class ProfileError(SumwireError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LossRun:
     """One training: the loss asked for, the share that was lost, and the accuracy."""
 
     share: float
@@ -217,12 +217,12 @@ class Run:
 
 
 @dataclass
-class Profile:
+class LossProfile:
     """All runs, and ``bound``, the largest share that holds; 0 if only the run without loss does."""
 
     target: float
     baseline: float
-    runs: list[Run] = field(default_factory=list)
+    runs: list[LossRun] = field(default_factory=list)
     bound: float = 0.0
 
     def mean(self, share: float, pattern: str) -> float:
@@ -249,7 +249,7 @@ class Script:
             cure = "name one that is there: sumwire profile-loss SCRIPT.py"
             raise ConfigError("script", str(self.path), "must be a Python file", where="profile-loss", cure=cure)
 
-    def run(self, share: float, pattern: str, seed: int) -> Run:
+    def run(self, share: float, pattern: str, seed: int) -> LossRun:
         """Train once. Raises ProfileError for a script that fails, prints no accuracy or never drops packets."""
         with tempfile.TemporaryDirectory(prefix="sumwire-profile-") as folder:
             report = Path(folder) / "lost"
@@ -268,7 +268,7 @@ class Script:
         if share and not packets:
             cure = "let it call sumwire.dlcp.packet_loss.from_environment().drop on its gradients"
             raise ProfileError(f"{self.path}: lost nothing: {cure}")
-        return Run(share, pattern, seed, lost / packets if packets else 0.0, accuracy, seconds)
+        return LossRun(share, pattern, seed, lost / packets if packets else 0.0, accuracy, seconds)
 
     def _output(self, environment: dict[str, str]) -> str:
         command = programs.script(self.path, *self.arguments)
@@ -305,7 +305,7 @@ def profile(
     patterns: Sequence[str] = PATTERNS,
     seeds: int = 3,
     say: Say = lambda _: None,
-) -> Profile:
+) -> LossProfile:
     """Find the largest share of ``grid`` that holds.
 
     ``target`` is the accuracy to reach; None is the accuracy without loss minus ``within``. ``say`` gets a line for
@@ -316,12 +316,12 @@ def profile(
     """
     _check(grid, patterns, seeds)
 
-    def train(share: float, pattern: str) -> list[Run]:
+    def train(share: float, pattern: str) -> list[LossRun]:
         return [_told(script.run(share, pattern, seed), say) for seed in range(seeds)]
 
     runs = train(0.0, IID)
     baseline = fmean(run.accuracy for run in runs)
-    found = Profile(baseline - within if target is None else target, baseline, runs)
+    found = LossProfile(baseline - within if target is None else target, baseline, runs)
     if baseline < found.target:
         reached = f"{script.path}: reaches {baseline:.4f} without loss, the target is {found.target:.4f}"
         raise ProfileError(f"{reached}: lower --target, or train longer")
@@ -337,7 +337,7 @@ def profile(
     return found
 
 
-def _holds(found: Profile, share: float, patterns: Sequence[str], train: Train, say: Say) -> bool:
+def _holds(found: LossProfile, share: float, patterns: Sequence[str], train: Train, say: Say) -> bool:
     """Return whether a share reaches the target in all patterns; stops at the first that does not."""
     for pattern in patterns:
         found.runs += train(share, pattern)
@@ -349,7 +349,7 @@ def _holds(found: Profile, share: float, patterns: Sequence[str], train: Train, 
     return True
 
 
-def _told(run: Run, say: Say) -> Run:
+def _told(run: LossRun, say: Say) -> LossRun:
     lost = f"{100 * run.lost_share:.2f} % lost"
     say(f"p = {run.share:g} {run.pattern} seed {run.seed}: accuracy {run.accuracy:.4f}, {lost}, {run.seconds:.1f} s")
     return run

@@ -42,7 +42,7 @@ Parts = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Operation:
+class _BucketOperation:
     """One bucket of a step."""
 
     index: int
@@ -79,8 +79,8 @@ class LaneState(DdpState):
         # A number says where in the model a parameter is.
         self._ends = list(accumulate(p.numel() for p in self._parameters.all))
         # Buckets of the current step, in the order of hand-over; and those of the latest complete step.
-        self._now: list[_Operation] = []
-        self._step: list[_Operation] = []
+        self._now: list[_BucketOperation] = []
+        self._step: list[_BucketOperation] = []
         if not self._ends or not self._ends[-1]:
             raise UsageError("no parameters: nothing to reduce; give some that need gradients")
 
@@ -93,7 +93,7 @@ class LaneState(DdpState):
                 # A bucket waits for the residuals of the step before. They are made in the lanes' threads too, once the
                 # means are there, so must be queued before it.
                 self.early.await_means()
-        self._now.append(_Operation(bucket.index(), parts, self.position(parts)))
+        self._now.append(_BucketOperation(bucket.index(), parts, self.position(parts)))
         future = super()._submit(bucket) if self.early is None else self._submit_early(bucket, self.early)
         if bucket.is_last():
             self._step, self._now = self._now, []
@@ -146,7 +146,7 @@ class LaneState(DdpState):
             self._write(operation, self._checked(wait_for(future), operation.index))
 
     @torch.no_grad()
-    def _write(self, operation: _Operation, mean: Tensor) -> None:
+    def _write(self, operation: _BucketOperation, mean: Tensor) -> None:
         for (number, numel), piece in zip(
             operation.parts, torch.split(mean, [numel for _, numel in operation.parts]), strict=True
         ):
@@ -275,7 +275,7 @@ def _buckets(state: LaneState) -> list[Bucket]:
     return [_bucket_of(number, tuple(by_lane[lane]), last=lane == lanes[-1]) for number, lane in enumerate(lanes)]
 
 
-def _following(lanes: Lanes, operation: _Operation) -> Any:
+def _following(lanes: Lanes, operation: _BucketOperation) -> Any:
     return lambda: lanes.follow(operation.values, operation.index, operation.position)
 
 

@@ -24,7 +24,7 @@ _DIFFERENCES_SHOWN: Final = 3
 _WORDS_MOST: Final = 600
 
 
-class Status:
+class ControllerStatus:
     """`sumwire-controller status` under way, as a context manager. It runs while the host is examined.
 
     ``config``: the switches' YAML file. Asking needs the way to their P4Runtime servers. ``p4``: the compiled program

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sumwire.config import JobConfig, load_job
 from sumwire.doctor import machine
-from sumwire.doctor.controller import Status
+from sumwire.doctor.controller import ControllerStatus
 from sumwire.doctor.findings import Finding, bad, good, unknown
 from sumwire.doctor.switch import ask, judged
 from sumwire.errors import ConfigError, SumwireError
@@ -19,7 +19,7 @@ def examine(
     job_file: Path | None = None,
     worker: int | None = None,
     *,
-    status: Status | None = None,
+    status: ControllerStatus | None = None,
 ) -> Iterator[Finding]:
     """All findings, as they are made; within some 3 s.
 

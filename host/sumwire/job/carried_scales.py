@@ -23,7 +23,7 @@ from sumwire.codec.values import not_finite
 _KEYS_MOST: Final = 1024
 
 
-class Key(NamedTuple):
+class ScalesKey(NamedTuple):
     """What tells one tensor of a job from others. ``blocks``: its scales."""
 
     codec: str
@@ -33,7 +33,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _ScalesEntry:
     scales: NDArray[np.uint32]
     trusted: bool
 
@@ -43,23 +43,23 @@ class CarriedScales:
     since workers may then differ by an operation."""
 
     def __init__(self) -> None:
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[ScalesKey, _ScalesEntry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def of(self, key: Key) -> NDArray[np.uint32] | None:
+    def of(self, key: ScalesKey) -> NDArray[np.uint32] | None:
         """The scales to encode the tensor with; None if its norms must be asked for."""
         entry = self._entries.get(key)
         return entry.scales if entry is not None and entry.trusted else None
 
-    def learn(self, key: Key, form: Scales, agreed: NDArray[np.uint32]) -> None:
+    def learn(self, key: ScalesKey, form: Scales, agreed: NDArray[np.uint32]) -> None:
         """The tensor's operation has agreed on these scales."""
         before = self._entries.pop(key, None)
         if not_finite(agreed).any():
             return
         trusted = before is None or form.fit(before.scales, agreed)
-        self._entries[key] = _Entry(form.carried(agreed), trusted)
+        self._entries[key] = _ScalesEntry(form.carried(agreed), trusted)
         if len(self._entries) > _KEYS_MOST:
             del self._entries[next(iter(self._entries))]
 
@@ -77,6 +77,6 @@ class CarriedScales:
     def restore(self, kept: Iterable[Any]) -> None:
         """Go on from :meth:`kept`."""
         self._entries = {
-            Key(codec, bucket, length, blocks): _Entry(scales.numpy().view(np.uint32).copy(), trusted)
+            ScalesKey(codec, bucket, length, blocks): _ScalesEntry(scales.numpy().view(np.uint32).copy(), trusted)
             for codec, bucket, length, blocks, trusted, scales in kept
         }

@@ -37,7 +37,7 @@ from sumwire.job.heartbeat import Failure, RankStatus, Vector
 _SEEN_MOST: Final = 8
 
 
-class Phase(Enum):
+class CoordinationPhase(Enum):
     """See the module."""
 
     NETWORK = auto()
@@ -109,7 +109,7 @@ class Coordinator:
     cannot reach the switch at the start falls back too, instead of ending the job."""
 
     def __init__(self, job: str, quorum: int, *, always: bool = False) -> None:
-        self.phase = Phase.NETWORK
+        self.phase = CoordinationPhase.NETWORK
         self._job = job
         self._quorum = quorum
         self._always = always
@@ -125,30 +125,30 @@ class Coordinator:
     @property
     def urgent(self) -> bool:
         """Whether the next round should follow soon, because something is being decided."""
-        return self.phase not in (Phase.NETWORK, Phase.FALLBACK)
+        return self.phase not in (CoordinationPhase.NETWORK, CoordinationPhase.FALLBACK)
 
     def step(self, vector: Vector) -> Decision | None:
         """The decision of one round, None if nothing changes. ``vector``: the statuses by rank."""
         ending = self._ending(vector)
         if ending is not None:
-            self.phase = Phase.ENDED
+            self.phase = CoordinationPhase.ENDED
             return ending
         return self._decide(vector)
 
     def _decide(self, vector: Vector) -> Decision | None:
         match self.phase:
-            case Phase.NETWORK:
+            case CoordinationPhase.NETWORK:
                 decision: Decision | None = self._network(vector)
-            case Phase.HALTING:
+            case CoordinationPhase.HALTING:
                 decision = self._halting(vector)
-            case Phase.FALLBACK:
+            case CoordinationPhase.FALLBACK:
                 decision = self._fallback(vector)
-            case Phase.HOLDING:
-                self.phase = Phase.RETURNING
+            case CoordinationPhase.HOLDING:
+                self.phase = CoordinationPhase.RETURNING
                 decision = Limit(max(rank.started for rank in vector))
-            case Phase.RETURNING:
+            case CoordinationPhase.RETURNING:
                 decision = self._returning(vector)
-            case Phase.ENDED:
+            case CoordinationPhase.ENDED:
                 decision = None
         return decision
 
@@ -165,7 +165,7 @@ class Coordinator:
 
     def _needed(self, vector: Vector) -> int:
         """Ranks without which no operation can be completed."""
-        return self._quorum if self.phase in (Phase.NETWORK, Phase.HALTING) else len(vector)
+        return self._quorum if self.phase in (CoordinationPhase.NETWORK, CoordinationPhase.HALTING) else len(vector)
 
     def _network(self, vector: Vector) -> Halt | None:
         losers = [rank for rank in vector if rank.lost]
@@ -176,7 +176,7 @@ class Coordinator:
         else:
             self._reason = "all workers have sent, and no result comes"
         self._stalls = not losers
-        self.phase = Phase.HALTING
+        self.phase = CoordinationPhase.HALTING
         return Halt()
 
     def _stalled(self, vector: Vector) -> bool:
@@ -194,19 +194,19 @@ class Coordinator:
             return None
         # Only now: a greeting may have ended after the round in which its ranks told that they wait for it.
         if self._stalls and not self._always and not all(rank.greeted for rank in vector):
-            self.phase = Phase.ENDED
+            self.phase = CoordinationPhase.ENDED
             return Fail(_never_answered(self._job))
         first = max(rank.completed for rank in vector)
         hand_outs = []
         for operation in range(min(rank.completed for rank in vector), first):
             giver = _giver(vector, operation)
             if giver is None:
-                self.phase = Phase.ENDED
+                self.phase = CoordinationPhase.ENDED
                 return Fail(_too_far_apart(self._job, vector, operation))
             hand_outs.append(HandOut(operation, giver))
         self._seen = 0
         self._seen_needed = min(2 * self._seen_needed, _SEEN_MOST) if first == self._returned_at else 1
-        self.phase = Phase.FALLBACK
+        self.phase = CoordinationPhase.FALLBACK
         return FallBack(first, self._reason, tuple(hand_outs))
 
     def _fallback(self, vector: Vector) -> Hold | None:
@@ -214,14 +214,14 @@ class Coordinator:
         self._seen = self._seen + 1 if seen else 0
         if self._seen < self._seen_needed:
             return None
-        self.phase = Phase.HOLDING
+        self.phase = CoordinationPhase.HOLDING
         return Hold()
 
     def _returning(self, vector: Vector) -> Return | None:
         first = max(rank.started for rank in vector)
         if any(rank.completed < first for rank in vector):
             return None
-        self.phase = Phase.NETWORK
+        self.phase = CoordinationPhase.NETWORK
         self._returned_at = first
         return Return(first)
 

@@ -237,7 +237,7 @@ def taking_part(job: str, ranks: Ranks | None = None) -> Iterator[None]:
     if ranks is None and not (available() and MeetingGroup.has_gloo()):
         yield
         return
-    meeting = _Meeting(job, MeetingGroup(ranks))
+    meeting = _Rendezvous(job, MeetingGroup(ranks))
     try:
         yield
     except Exception as error:
@@ -246,7 +246,7 @@ def taking_part(job: str, ranks: Ranks | None = None) -> Iterator[None]:
     meeting.come()
 
 
-class _Meeting:
+class _Rendezvous:
     def __init__(self, job: str, group: MeetingGroup) -> None:
         self._job = job
         self._number = next(_NUMBERS)

@@ -255,7 +255,7 @@ _UNLIKE_MOST: Final = 2
 
 
 @dataclass(frozen=True)
-class Run:
+class JoinedRun:
     """A run that a worker has joined: its first round, the number that each worker's process drew for it, and the job's
     generation at the switch."""
 
@@ -264,7 +264,7 @@ class Run:
     generation: int = 0
 
 
-def join(transport: Transport, config: JobConfig, settings: Mapping[str, object], *, patience: Patience) -> Run:
+def join(transport: Transport, config: JobConfig, settings: Mapping[str, object], *, patience: Patience) -> JoinedRun:
     """Join the run of the other workers, or begin it, and greet them. The transport then continues in the run's rounds.
 
     ``settings``: JSON values that must be equal on all workers. An exchange under way is dropped. Raises MismatchError
@@ -298,7 +298,7 @@ class _Joining:
         self._step = 0
         self._place: Place = (0, 0)
 
-    def run(self) -> Run:
+    def run(self) -> JoinedRun:
         newest = self._transport.newest_round
         least = None if newest is None else _later(newest)
         spoiled = unlike = 0
@@ -334,7 +334,7 @@ class _Joining:
                     ) from error
                 least = self._next()
             else:
-                return Run(self._first, self._greeting.nonces, self._generation)
+                return JoinedRun(self._first, self._greeting.nonces, self._generation)
             _LOG.debug(
                 "job %s: greeting in round %d given up", self._config.name, self._first,
                 extra=Event.GREETING_REPEATED(**_place(self._config), round=self._first),

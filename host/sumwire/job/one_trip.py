@@ -24,7 +24,7 @@ from torch import Tensor
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.scales import Scales
 from sumwire.config import JobConfig
-from sumwire.job.carried_scales import CarriedScales, Key
+from sumwire.job.carried_scales import CarriedScales, ScalesKey
 from sumwire.job.packing import Packing
 from sumwire.trace import span
 from sumwire.transport.buffers import Results, protected
@@ -38,11 +38,11 @@ _DEGRADED: Final = p4.FLAG_MISSING | p4.FLAG_INCOMPLETE | p4.FLAG_TRIMMED
 
 
 @dataclass(frozen=True)
-class Carried:
+class TensorScales:
     """One tensor's place among a job's carried scales. ``form``: how its codec carries them."""
 
     kept: CarriedScales
-    key: Key
+    key: ScalesKey
     form: Scales
 
     @property
@@ -57,7 +57,7 @@ class Carried:
 
 def carried_for(
     kept: CarriedScales | None, codec: GradientCodec, x: Tensor, bucket: int, *, scales: int, workers: int
-) -> Carried | None:
+) -> TensorScales | None:
     """The place of a tensor with so many scales; None if it always takes two round trips.
 
     In a blind job all do, ``kept`` is None: a worker that left its values out of the first of two sums would be known
@@ -69,7 +69,7 @@ def carried_for(
     # Fixed point with carried exponents would lose what float64 is there for.
     if x.dtype == torch.float64:
         return None
-    return Carried(kept, Key(codec.info.name, bucket, len(x), scales), form)
+    return TensorScales(kept, ScalesKey(codec.info.name, bucket, len(x), scales), form)
 
 
 @dataclass(frozen=True)

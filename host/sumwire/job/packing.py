@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.blind.masks import Lanes, Places, TableLanes, VoteLanes
+from sumwire.blind.masks import MaskedPackets, Places, TableLanes, VoteLanes
 from sumwire.codec.errors import CodecError
 from sumwire.config import OP_NAMES, JobConfig
 from sumwire.errors import ConfigError
@@ -78,7 +78,7 @@ class InLanes(Packing):
 
     checked = "unsigned"
 
-    def __init__(self, lanes: Lanes, workers: int) -> None:
+    def __init__(self, lanes: MaskedPackets, workers: int) -> None:
         super().__init__(p4.OP_SUM32)
         self._lanes = lanes
         self._workers = workers

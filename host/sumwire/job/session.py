@@ -27,7 +27,7 @@ from sumwire.job.control import Change, Control
 from sumwire.job.coordination import Coordinator
 from sumwire.job.fallback import AgreedFallback
 from sumwire.job.gloo import Ranks, available
-from sumwire.job.handshake import Run, join
+from sumwire.job.handshake import JoinedRun, join
 from sumwire.job.operations import BYTES_PER_CHUNK, Operation, ResultCache, Signature
 from sumwire.job.tuning import CHOICES, Selection, Through, agreed_choice, load_table
 from sumwire.transport.kept_results import KEPT_CHUNKS
@@ -140,7 +140,7 @@ class SessionOptions:
     ranks: Ranks | None = None
 
 
-class Session(ABC):
+class JobSession(ABC):
     """See the module. ``stats``: the job's. ``choice``: which means go by the process group by choice."""
 
     _transport: Transport
@@ -152,7 +152,7 @@ class Session(ABC):
         self._stats = stats
         self._place: dict[str, Any] = {"job": config.job, "worker": config.worker, "name": config.name}
         # The one that this worker has joined last.
-        self._run: Run | None = None
+        self._run: JoinedRun | None = None
 
     @property
     def fallen_back(self) -> bool:
@@ -201,7 +201,7 @@ class Session(ABC):
         made = TransportOptions(options.deadline_s, options.delivery, options.kept_chunks, patience, options.silence_s)
         return Transport(self._config, made, rtt=options.rtt, stats=self._stats)
 
-    def _join(self, transport: Transport, patience: Patience) -> Run:
+    def _join(self, transport: Transport, patience: Patience) -> JoinedRun:
         again = self._run is not None
         self._run = run = join(transport, self._config, self._options.settings, patience=patience)
         _LOG.info(
@@ -217,7 +217,7 @@ class Session(ABC):
         return operation.through_switch(transport, self._config, self._stats)
 
 
-class AloneSession(Session):
+class AloneSession(JobSession):
     """Without a process group."""
 
     def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
@@ -250,7 +250,7 @@ class AloneSession(Session):
         """Nothing ever changes."""
 
 
-class GroupSession(Session):
+class GroupSession(JobSession):
     """With a process group. Creating and closing one are collective calls.
 
     Raises ConfigError on all ranks if their workers are not those of the job.
@@ -416,7 +416,7 @@ def check_through(config: JobConfig, through: Through, *, grouped: bool) -> None
         raise ConfigError("through", through, rule, where=f"job {config.name}")
 
 
-def open_session(config: JobConfig, options: SessionOptions, stats: JobStats) -> Session:
+def open_session(config: JobConfig, options: SessionOptions, stats: JobStats) -> JobSession:
     """With the job's own ranks or the default process group, if there are such: a collective call."""
     grouped = is_grouped(options.ranks)
     return GroupSession(config, options, stats) if grouped else AloneSession(config, options, stats)

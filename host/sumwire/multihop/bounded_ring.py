@@ -31,7 +31,7 @@ from sumwire_protocol import constants as p4
 from sumwire.multihop import schedule
 from sumwire.multihop.neighbours import Neighbours
 from sumwire.multihop.schedule import Segment, Step
-from sumwire.multihop.transfer import VALUES, Incoming, Numbers, Outgoing
+from sumwire.multihop.transfer import VALUES, Incoming, Numbers, OutgoingTensor
 
 Tagger = Callable[[NDArray[np.float32]], NDArray[np.uint8]]
 """Magnitudes of a tensor's packets, float32 (packets,) -> their TOS bytes, uint8 of that shape."""
@@ -157,7 +157,7 @@ class _Walk:
         # What is received at one step is sent at the next one, in the same order.
         self._onward = np.arange(len(self._chunk_of_in)) + first
         tos = self._tags(tag, out)
-        self.outgoing = Outgoing(len(out), values.size, tos, self.protected)
+        self.outgoing = OutgoingTensor(len(out), values.size, tos, self.protected)
         allowed = allowances(ring._bound, chunks, ring.ranks)
         hop, limits = _limits(steps, allowed, ring.ranks, chunks)
         self.incoming = Incoming(len(self._chunk_of_in), values.size, self, hop, limits)
@@ -239,7 +239,7 @@ class PointToPoint:
         rows.reshape(-1)[: values.size] = values
         tos, kept = tagged(tag, rows) if tag and chunks else (np.zeros(chunks, np.uint8), UNTAGGED)
         # Memory of its own, since what is sent again is protected.
-        outgoing = Outgoing(chunks, values.size, tos.copy(), kept)
+        outgoing = OutgoingTensor(chunks, values.size, tos.copy(), kept)
         outgoing.fill(np.arange(chunks), rows, np.ones(chunks, np.int64))
         self._neighbours.run(outgoing, _incoming(0, _Nothing(0), 0), answer_tos=kept)
         rows[~outgoing.left_out] = 0.0
@@ -249,7 +249,7 @@ class PointToPoint:
         """Receive a tensor of ``length`` values. Raises HopError, also if the other end sends another length."""
         sink = _Nothing(_chunks(length))
         incoming = _incoming(length, sink, math.floor(self._bound * _chunks(length)))
-        self._neighbours.run(Outgoing(0, length, np.zeros(0, np.uint8), UNTAGGED), incoming)
+        self._neighbours.run(OutgoingTensor(0, length, np.zeros(0, np.uint8), UNTAGGED), incoming)
         came = np.repeat(~incoming.left_out, VALUES)[:length]
         return Received(sink.values.reshape(-1)[:length], came)
 

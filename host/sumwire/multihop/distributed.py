@@ -103,7 +103,7 @@ class _Drawing(Saved):
             self._draws.go_on(content.rest["stream"])
 
 
-class _Signs(_Drawing):
+class _ConnectedSigns(_Drawing):
     """What ring and torus have in common."""
 
     def __init__(self, group: dist.ProcessGroup | None, seed: int) -> None:
@@ -142,7 +142,7 @@ class _Signs(_Drawing):
         return bool(_full_mean(torch.tensor([float(finite)], device="cpu"), self._hops) == 1.0)
 
 
-class RingSigns(_Signs):
+class RingSigns(_ConnectedSigns):
     """Marsit's ring: 2 (n - 1) hops of 1/n of the bits each.
 
     All ranks of the group make one with the same `seed`, and each draws from its own stream. Equal seeds and equal
@@ -156,7 +156,7 @@ class RingSigns(_Signs):
         return schedule.ring(self._hops.ranks, self._hops.rank, units)
 
 
-class TorusSigns(_Signs):
+class TorusSigns(_ConnectedSigns):
     """Marsit's 2D torus of `rows` rows, rank = row * cols + col: 2 (cols - 1) + 2 (rows - 1) hops.
 
     Raises ScheduleError if the rows do not divide the group's ranks.

@@ -32,7 +32,7 @@ from sumwire.multihop.transfer import (
     STATE_MAX,
     WINDOW_MAX,
     Incoming,
-    Outgoing,
+    OutgoingTensor,
     Path,
     here,
     unpack_state,
@@ -71,7 +71,7 @@ class Ports:
 @dataclass(eq=False)
 class _Operation:
     number: int
-    outgoing: Outgoing
+    outgoing: OutgoingTensor
     incoming: Incoming
     answer_tos: int
     ended: threading.Event = field(default_factory=threading.Event)
@@ -169,7 +169,7 @@ class Neighbours:
         self._token = token
         self._life.start(self._serve, "sumwire-neighbours", stop=self._stop)
 
-    def run(self, outgoing: Outgoing, incoming: Incoming, *, answer_tos: int = 0) -> None:
+    def run(self, outgoing: OutgoingTensor, incoming: Incoming, *, answer_tos: int = 0) -> None:
         """Send all of ``outgoing``, and receive all of ``incoming``. ``answer_tos``: the TOS byte of what goes back.
 
         Both neighbours must make this call too. Raises HopError if one is gone, or sends something else, and

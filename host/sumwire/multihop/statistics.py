@@ -44,7 +44,7 @@ Source = Callable[[Signs, int], Signs]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SignStatistics:
     """The statistics of one source and number of workers: biases in shares of plus, others in standard deviations."""
 
     workers: int
@@ -105,7 +105,7 @@ def lone_signs(workers: int, values: int) -> Signs:
     return np.repeat(np.arange(workers)[:, None] == workers - 1, values, axis=1)
 
 
-def judge(source: Source, workers: int, *, rounds: int, values: int = 8 * WORD_VALUES) -> Outcome:
+def judge(source: Source, workers: int, *, rounds: int, values: int = 8 * WORD_VALUES) -> SignStatistics:
     """Run a source for `rounds` rounds of mixed signs and half as many of lone signs, and return the statistics.
 
     Raises ValueError unless `values` is a multiple of the patterns' 128 and there are 2 workers or more.
@@ -134,7 +134,7 @@ def largest_value_bias(
     return float(np.abs(plus / rounds - share).max()), false_alarm
 
 
-def measure(mixed: Signs, lone: Signs, workers: int) -> Outcome:
+def measure(mixed: Signs, lone: Signs, workers: int) -> SignStatistics:
     """Return the statistics of merged signs, shape (rounds, values), of `signs_of` and of `lone_signs`."""
     rounds, values = mixed.shape
     share = signs_of(workers, values).mean(axis=0)
@@ -154,7 +154,7 @@ def measure(mixed: Signs, lone: Signs, workers: int) -> Outcome:
     correlation_z, correlation_at, _, name = max(found)
     boundary_z = max(map(_boundaries, scores.values()))
     tests = values + 1 + sum(lags for _, _, lags, _ in found) + 2 * NEIGHBOURS
-    return Outcome(
+    return SignStatistics(
         workers,
         rounds,
         values,

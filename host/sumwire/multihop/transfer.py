@@ -58,7 +58,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class TransferState:
     """What has become of packets ``first`` and those after it: ``settled`` ones are not wanted any more, and of these
     ``left_out`` ones were not taken. ``arrived`` packets of the operation came so far, ``marked`` of them with a CE
     mark. ``asks``: the sender wants to hear from the one that it asks."""
@@ -83,7 +83,7 @@ class State:
         return head.tobytes() + np.packbits(self.settled).tobytes() + np.packbits(self.left_out).tobytes()
 
 
-def unpack_state(datagram: NDArray[np.uint8], token: int) -> State | None:
+def unpack_state(datagram: NDArray[np.uint8], token: int) -> TransferState | None:
     """The STATE in a datagram; None if it is none, or one of another run."""
     if len(datagram) < _STATE.itemsize:
         return None
@@ -96,7 +96,7 @@ def unpack_state(datagram: NDArray[np.uint8], token: int) -> State | None:
         return None
     bits = datagram[_STATE.itemsize :]
     settled, left_out = (np.unpackbits(part, count=covered) == 1 for part in (bits[:size], bits[size:]))
-    return State(
+    return TransferState(
         int(head["operation"]), int(head["first"]), settled, left_out, int(head["arrived"]), int(head["marked"]),
         bool(head["flags"] & ASKS),
     )  # fmt: skip
@@ -110,7 +110,7 @@ def here(operation: int, token: int, *, done: bool) -> bytes:
     return head.tobytes()
 
 
-class Sink(Protocol):
+class PacketSink(Protocol):
     """What is done with the packets."""
 
     def take(self, numbers: Numbers, values: NDArray[np.float32], counts: NDArray[np.int64]) -> None:
@@ -126,7 +126,7 @@ class Incoming:
     ``hop``: the hop of each packet, which grows. ``allowed``: how many packets of each hop may be left out.
     """
 
-    def __init__(self, count: int, length: int, sink: Sink, hop: Numbers, allowed: NDArray[np.int64]) -> None:
+    def __init__(self, count: int, length: int, sink: PacketSink, hop: Numbers, allowed: NDArray[np.int64]) -> None:
         self.left_out: Flags = np.zeros(count, np.bool_)
         self._length = length
         self._sink = sink
@@ -169,12 +169,14 @@ class Incoming:
         self._overtaking = np.sort(latest)[-REORDER_TOLERANCE:]
         self._look_for_lost()
 
-    def state(self, operation: int, *, asks: bool = False) -> State:
+    def state(self, operation: int, *, asks: bool = False) -> TransferState:
         """What the neighbour should know."""
         first = self._known_below
         settled = np.flatnonzero(self._settled[first : first + WINDOW_MAX])
         window = slice(first, first + int(settled[-1]) + 1 if len(settled) else first)
-        return State(operation, first, self._settled[window], self.left_out[window], self._arrived, self._marked, asks)
+        return TransferState(
+            operation, first, self._settled[window], self.left_out[window], self._arrived, self._marked, asks
+        )
 
     def _look_for_lost(self) -> None:
         below = min(int(self._overtaking[0]), len(self._settled))
@@ -226,7 +228,7 @@ class Path:
             self.limit.results(arrived, now, marked=min(marked + full, arrived))
 
 
-class Outgoing:
+class OutgoingTensor:
     """``count`` packets of a tensor of ``length`` values.
 
     ``packets``: their contents (:data:`PACKET`). ``tos``: the TOS byte of each. ``left_out``: those that the neighbour
@@ -303,7 +305,7 @@ class Outgoing:
         unsent = self._flight.first[self._sent_below : self._sent_below + WINDOW_MAX] == 0
         self._sent_below += int(unsent.argmax()) if unsent.any() else len(unsent)
 
-    def answered(self, state: State, path: Path, now: float) -> None:
+    def answered(self, state: TransferState, path: Path, now: float) -> None:
         """Take in what the neighbour says."""
         used = self._flight.count
         end = min(state.first + len(state.settled), len(self.packets))

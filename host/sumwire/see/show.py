@@ -23,9 +23,9 @@ from sumwire.see.timeline import (
     SENT,
     STALE,
     ChunkTimeline,
-    Follower,
     PacketEvent,
     PacketFilter,
+    PacketFollower,
     Timelines,
 )
 
@@ -219,7 +219,7 @@ def line(event: PacketEvent, began_s: float) -> str:
 
 def follow(frames: Iterable[Frame], wanted: PacketFilter, say: Callable[[PacketEvent, float], None]) -> CaptureCounts:
     """Tell each event as its packet comes. ``say`` gets it, and when the first packet came. Raises CaptureError."""
-    counts, follower, began = CaptureCounts(), Follower(), None
+    counts, follower, began = CaptureCounts(), PacketFollower(), None
     for frame in frames:
         for seen in filter(wanted.takes, packets_of(frame, counts)):
             began = seen.at_s if began is None else began

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds each chunk's timeline from captured packets: what was sent, lost and sent again, and when results came.
 
-:class:`Follower` takes packets one by one and tells which packet answers which, and which was sent before. :func:`read`
-does so for whole captures. Used by `show` and by `sumwire decode`.
+:class:`PacketFollower` takes packets one by one and tells which packet answers which, and which was sent before.
+:func:`read` does so for whole captures. Used by `show` and by `sumwire decode`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKETS_MOST: Final = 1_000_000
 _TROUBLE: Final = (LOST, RESENT, STALE, REFUSED, AGAIN)
 
 
-class Chunk(NamedTuple):
+class TracedChunk(NamedTuple):
     """A slot's round in one run: at every switch of a tree, and for all workers, the same chunk of a tensor.
 
     ``round`` is None, and ``token`` 0, for questions about slot 0 whatever its round (HELLO).
@@ -71,31 +71,31 @@ class PacketEvent:
 
 
 @dataclass(slots=True)
-class _Question:
-    chunk: Chunk
+class _TracedContribution:
+    chunk: TracedChunk
     latest_s: float
     copies: int = 0
     answered: bool = False
     has_result: bool = False
 
 
-class Follower:
+class PacketFollower:
     """Relates packets to those before them. It takes them in the order of capture, and keeps the points apart."""
 
     def __init__(self) -> None:
-        self._questions: OrderedDict[tuple[object, ...], _Question] = OrderedDict()
+        self._questions: OrderedDict[tuple[object, ...], _TracedContribution] = OrderedDict()
 
-    def take(self, seen: CapturedPacket) -> tuple[Chunk, PacketEvent]:
+    def take(self, seen: CapturedPacket) -> tuple[TracedChunk, PacketEvent]:
         """The chunk that a packet belongs to, and its event."""
         return self._question(seen) if seen.from_worker else self._answer(seen)
 
-    def _question(self, seen: CapturedPacket) -> tuple[Chunk, PacketEvent]:
+    def _question(self, seen: CapturedPacket) -> tuple[TracedChunk, PacketEvent]:
         chunk = _chunk_of(seen)
         own, by_call = _keys(seen)
         asks = seen.kind
         question = self._questions.get((*own, asks))
         if question is None:
-            question = _Question(chunk, seen.at_s)
+            question = _TracedContribution(chunk, seen.at_s)
         # The same question again is a new one once it has its answer.
         if asks == p4.KIND_PROBE and question.answered:
             question.copies = 0
@@ -110,7 +110,7 @@ class Follower:
             self._remember(key, question)
         return chunk, event
 
-    def _answer(self, seen: CapturedPacket) -> tuple[Chunk, PacketEvent]:
+    def _answer(self, seen: CapturedPacket) -> tuple[TracedChunk, PacketEvent]:
         own, by_call = _keys(seen)
         key = by_call if seen.kind == p4.KIND_STALE else own
         asked = {p4.KIND_RESULT: (p4.KIND_CONTRIBUTE,), p4.KIND_INFORM: (p4.KIND_PROBE,)}.get(seen.kind, ())
@@ -125,7 +125,7 @@ class Follower:
         event = PacketEvent(seen.at_s, seen.point, what, seen, question.copies, after_s=seen.at_s - question.latest_s)
         return question.chunk, event
 
-    def _remember(self, key: tuple[object, ...], question: _Question) -> None:
+    def _remember(self, key: tuple[object, ...], question: _TracedContribution) -> None:
         self._questions[key] = question
         self._questions.move_to_end(key)
         if len(self._questions) > _REMEMBERED:
@@ -140,10 +140,10 @@ _ANSWERS: Final = {
 }
 
 
-def _chunk_of(seen: CapturedPacket) -> Chunk:
+def _chunk_of(seen: CapturedPacket) -> TracedChunk:
     if seen.is_hello:
-        return Chunk(seen.job, seen.slot, None, 0)
-    return Chunk(seen.job, seen.slot, seen.round, seen.token)
+        return TracedChunk(seen.job, seen.slot, None, 0)
+    return TracedChunk(seen.job, seen.slot, seen.round, seen.token)
 
 
 def _keys(seen: CapturedPacket) -> tuple[tuple[object, ...], tuple[object, ...]]:
@@ -179,7 +179,7 @@ class PacketFilter:
 class ChunkTimeline:
     """All packets of one chunk, in their order."""
 
-    chunk: Chunk
+    chunk: TracedChunk
     events: list[PacketEvent] = field(default_factory=list)
 
     def count(self, *what: str) -> int:
@@ -204,7 +204,7 @@ class Timelines:
     """The timelines of all chunks in captures, by their first packet, and counts."""
 
     counts: CaptureCounts
-    chunks: Mapping[Chunk, ChunkTimeline]
+    chunks: Mapping[TracedChunk, ChunkTimeline]
     points: int
     began_s: float
     ended_s: float
@@ -255,8 +255,8 @@ def _undamaged(name: str, reader: CaptureReader, counts: CaptureCounts) -> Itera
 
 
 def _told(packets: list[CapturedPacket], counts: CaptureCounts) -> Timelines:
-    follower, timelines = Follower(), dict[Chunk, ChunkTimeline]()
-    chunks = dict[int, Chunk]()
+    follower, timelines = PacketFollower(), dict[TracedChunk, ChunkTimeline]()
+    chunks = dict[int, TracedChunk]()
     for seen in packets:
         chunk, event = follower.take(seen)
         chunks[id(seen)] = chunk

@@ -14,12 +14,17 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from sumwire.start.rank_placement import JobSource as JobSource
     from sumwire.start.rank_placement import RankPlacement as RankPlacement
-    from sumwire.start.rank_placement import Source as Source
     from sumwire.start.rank_placement import job_for as job_for
     from sumwire.start.script import init as init
 
-_HOMES: Final = {"RankPlacement": "place", "Source": "place", "init": "script", "job_for": "place"}
+_HOMES: Final = {
+    "RankPlacement": "rank_placement",
+    "JobSource": "rank_placement",
+    "job_for": "rank_placement",
+    "init": "script",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
 from sumwire.start.errors import ReachError, ServiceError
-from sumwire.start.service import PROBE, Service
+from sumwire.start.service import PROBE, ServiceAddress
 from sumwire.transport.switch_answers import hello_packet, is_hello_answer
 from sumwire.wire.packets import HEADER_BYTES, headers
 
@@ -30,7 +30,7 @@ _PROBE_S: Final = 1.0
 _BYTES: Final = 2048
 
 
-def check(config: JobConfig, service: Service | None = None) -> None:
+def check(config: JobConfig, service: ServiceAddress | None = None) -> None:
     """Raise ReachError if the aggregator does not answer this worker. The message says what could be found out."""
     own = config.own_address
     with _socket_of(config) as udp:
@@ -88,7 +88,7 @@ def _answers(config: JobConfig, content: bytes) -> bool:
     return refused or is_hello_answer(config, len(content), record)
 
 
-def _found_out(udp: socket.socket, config: JobConfig, service: Service | None) -> str:
+def _found_out(udp: socket.socket, config: JobConfig, service: ServiceAddress | None) -> str:
     if service is None:
         return "it may not run, or a firewall is between"
     try:

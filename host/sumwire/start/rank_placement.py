@@ -38,7 +38,7 @@ from sumwire.start.addresses import address_of, is_local, server_address, source
 from sumwire.start.errors import NotReadyError, PlaceError, ServiceError
 from sumwire.start.job_request import JobRequest, complete_job_file, job_file_for, public
 from sumwire.start.rendezvous import Rendezvous
-from sumwire.start.service import Service, beside, first_of
+from sumwire.start.service import ServiceAddress, beside, first_of
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -58,7 +58,7 @@ _FILE_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class Source:
+class JobSource:
     """Where this rank was told to get the job from. ``service``: an address; ``job``: a job file; ``aggregator``:
     "rank0" starts one there; ``address``: this machine's own, for "rank0". ``request``: the job that "rank0" makes.
     ``wait_s``: seconds to wait for a service."""
@@ -70,7 +70,7 @@ class Source:
     request: JobRequest = field(default_factory=JobRequest)
     wait_s: float = WAIT_S
 
-    def checked(self) -> Source:
+    def checked(self) -> JobSource:
         """Return it completed from the environment. Raises PlaceError."""
         if self.aggregator not in (None, RANK_0):
             raise PlaceError(f"aggregator = {shown(self.aggregator)}: must be 'rank0', or left out")
@@ -93,7 +93,7 @@ class RankPlacement:
     nodes: tuple[tuple[int, ...], ...]
     found: str
     rendezvous: Rendezvous
-    aggregator: supervisor.Aggregator | None = None
+    aggregator: supervisor.RunningAggregator | None = None
 
     @property
     def is_worker(self) -> bool:
@@ -109,7 +109,7 @@ def job_for(
     store: Store,
     rank: int,
     ranks: int,
-    source: Source | None = None,
+    source: JobSource | None = None,
     *,
     each_rank: bool = False,
     check: bool = True,
@@ -122,11 +122,11 @@ def job_for(
     on all ranks if one of them fails.
     """
     meeting = Rendezvous(store, rank, ranks, timeout)
-    chosen = meeting.telling((source or Source()).checked)
+    chosen = meeting.telling((source or JobSource()).checked)
     told = _as_others_know(meeting.gather(meeting.telling(lambda: _own(chosen))))
     meeting.telling(lambda: check_versions([one.get("version", "an older one") for one in told]))
     meeting.telling(lambda: check_files([one["file"] for one in told], [one["service"] for one in told]))
-    aggregator: list[supervisor.Aggregator] = []
+    aggregator: list[supervisor.RunningAggregator] = []
     try:
         mine = meeting.telling(lambda: _described(chosen, told, each_rank, aggregator)) if rank == 0 else None
         job = meeting.gather(mine)[0]
@@ -137,7 +137,7 @@ def job_for(
         node = next(number for number, members in enumerate(nodes) if rank in members)
         config = meeting.telling(lambda: _config(chosen, job["description"], node))
         place = RankPlacement(config, nodes[node], nodes, job["found"], meeting, next(iter(aggregator), None))
-        service = Service.parse(job["service"]) if job["service"] else None
+        service = ServiceAddress.parse(job["service"]) if job["service"] else None
         if check and place.is_worker:
             meeting.telling(lambda: connectivity.check(config, service))
         meeting.gather(None)
@@ -153,7 +153,7 @@ def _machine(boot: str = "/proc/sys/kernel/random/boot_id", network: str = "/pro
     return f"{Path(boot).read_text().strip()}/{Path(network).stat().st_ino}"
 
 
-def _own(source: Source) -> dict[str, Any]:
+def _own(source: JobSource) -> dict[str, Any]:
     """What a rank tells the others. ``file``: whether it has a job file. ``master``: the address of rank 0's machine as
     this machine resolves it, "" if unknown."""
     master = _master()
@@ -199,7 +199,7 @@ def _master() -> str:
         return ""
 
 
-def _own_address(source: Source, master: str) -> str:
+def _own_address(source: JobSource, master: str) -> str:
     """The address by which this machine reaches the one of rank 0."""
     if source.address is not None:
         own = server_address(source.address)
@@ -235,7 +235,7 @@ def _is_own_alone(address: str) -> bool:
 
 
 def _described(
-    source: Source, told: Sequence[Mapping[str, Any]], each_rank: bool, started: list[supervisor.Aggregator]
+    source: JobSource, told: Sequence[Mapping[str, Any]], each_rank: bool, started: list[supervisor.RunningAggregator]
 ) -> dict[str, Any]:
     """Get the description, on rank 0. An aggregator that it starts is appended to ``started``."""
     if source.job is not None:
@@ -258,11 +258,11 @@ def _described(
     }
 
 
-def _services(told: Sequence[Mapping[str, Any]]) -> list[Service]:
+def _services(told: Sequence[Mapping[str, Any]]) -> list[ServiceAddress]:
     """The service to ask: that of the lowest rank that was told one, or on rank 0's machine. Raises ServiceError."""
     given = next((one["service"] for one in told if one["service"]), None)
     if given:
-        return [Service.parse(given)]
+        return [ServiceAddress.parse(given)]
     master = told[0]["master"] or os.environ.get("MASTER_ADDR")
     if master is None:
         raise ServiceError(
@@ -302,7 +302,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     return dict(data)
 
 
-def _config(source: Source, description: Mapping[str, Any], worker: int) -> JobConfig:
+def _config(source: JobSource, description: Mapping[str, Any], worker: int) -> JobConfig:
     return parse_job(description, worker) if source.job is None else load_job(source.job, worker)
 
 

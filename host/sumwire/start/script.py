@@ -32,7 +32,7 @@ from sumwire.job.gloo import available, default_timeout
 from sumwire.job.job import Job
 from sumwire.start.errors import PlaceError
 from sumwire.start.job_request import JobRequest
-from sumwire.start.rank_placement import WAIT_S, RankPlacement, Source, job_for
+from sumwire.start.rank_placement import WAIT_S, JobSource, RankPlacement, job_for
 from sumwire.start.rendezvous import fresh
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 
@@ -72,7 +72,7 @@ def init(
     """
     check_options(options)
     _enter_group()
-    source = Source(service, job, aggregator, address, JobRequest(bits=bits), wait_s)
+    source = JobSource(service, job, aggregator, address, JobRequest(bits=bits), wait_s)
     store = dist.distributed_c10d._get_default_store()
     check = options.get("fallback") != "always"
     place = job_for(store, dist.get_rank(), dist.get_world_size(), source, check=check, timeout=default_timeout())

@@ -162,7 +162,7 @@ def serving(
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceAddress:
     """The address of a service."""
 
     host: str
@@ -250,23 +250,23 @@ class Service:
         return status, content
 
 
-def beside(host: str) -> list[Service]:
+def beside(host: str) -> list[ServiceAddress]:
     """Where a machine's service may be: at ``host``, and if that is this machine, at its other addresses. Raises
     ServiceError."""
-    first = Service.parse(host)
+    first = ServiceAddress.parse(host)
     try:
         known = address_of(first.host)
     except ServiceError:
         return [first]
     others = own_addresses() if is_local(known) else []
-    return [first, *(Service(address, first.port) for address in others if address != known)]
+    return [first, *(ServiceAddress(address, first.port) for address in others if address != known)]
 
 
 def first_of(
-    services: Sequence[Service], wait_s: float, tell: Callable[[str], object]
-) -> tuple[Service, dict[str, Any]]:
+    services: Sequence[ServiceAddress], wait_s: float, tell: Callable[[str], object]
+) -> tuple[ServiceAddress, dict[str, Any]]:
     """Return the first service that answers, and its job; wait up to ``wait_s`` for one. ``tell`` gets one line if it
-    waits. Raises what :meth:`Service.job` of the first one raises."""
+    waits. Raises what :meth:`ServiceAddress.job` of the first one raises."""
     if not 0 <= wait_s < math.inf:
         raise ServiceError(f"wait_s = {wait_s:g}: must be 0 or more seconds: leave it out for 60")
     end = time.monotonic() + wait_s

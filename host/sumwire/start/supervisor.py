@@ -79,7 +79,7 @@ def check_free(address: str, otherwise: str) -> None:
         ) from error
 
 
-class Aggregator:
+class RunningAggregator:
     """An aggregator that was started. ``say`` gets its lines, ``changed`` is called when it is ready and when it has
     ended. Raises StartError if its program cannot be started."""
 
@@ -193,9 +193,9 @@ class Aggregator:
         self._changed()
 
 
-def started(command: Sequence[str], description: Mapping[str, Any], say: Say) -> Aggregator:
+def started(command: Sequence[str], description: Mapping[str, Any], say: Say) -> RunningAggregator:
     """An aggregator that is ready. Raises StartError."""
-    aggregator = Aggregator(command, description, say)
+    aggregator = RunningAggregator(command, description, say)
     try:
         aggregator.await_ready()
     except BaseException:
@@ -258,7 +258,7 @@ class _Supervised:
     ) -> None:
         self._program, self._job, self._changed = program, job, changed
         self._say = say
-        self.running: Aggregator | None = None
+        self.running: RunningAggregator | None = None
         self.is_serving = False
         self._failures = 0
         self._begins_at = -math.inf
@@ -268,7 +268,9 @@ class _Supervised:
     def look(self, now: float) -> float:
         """Do what is due at ``now``, in seconds of the monotonic clock. Returns when the next look is due."""
         if self.running is None and now >= self._begins_at:
-            self.running = Aggregator(self._program.command, self._job, self._tell, lambda: self._changed.put(None))
+            self.running = RunningAggregator(
+                self._program.command, self._job, self._tell, lambda: self._changed.put(None)
+            )
         if self.running is None:
             return self._begins_at
         try:
@@ -287,7 +289,7 @@ class _Supervised:
             return now
         return math.inf if self.is_serving else now + _LOOK_S
 
-    def _note_end(self, ended: Aggregator, now: float) -> None:
+    def _note_end(self, ended: RunningAggregator, now: float) -> None:
         what = "has ended" if ended.has_ended else "is not ready"
         ended.close()
         self.running, self.is_serving = None, False

@@ -28,7 +28,7 @@ from sumwire.start.addresses import source_towards
 from sumwire.start.errors import ServiceError, StartError
 from sumwire.start.job_request import complete_job_file, public
 from sumwire.start.programs import Rack, UpOptions, host_names, plan
-from sumwire.start.service import PORT, Service, serving
+from sumwire.start.service import PORT, ServiceAddress, serving
 from sumwire.start.supervisor import AggregatorCommand, Say, keep
 
 _BITS: Final = (1, 2, 3, 4)
@@ -127,7 +127,7 @@ def chosen(options: argparse.Namespace) -> UpOptions:
 
 def _listen(text: str) -> tuple[str, int]:
     try:
-        at = Service.parse(text)
+        at = ServiceAddress.parse(text)
         return addresses.address_of(at.host), at.port
     except ServiceError as error:
         raise argparse.ArgumentTypeError(str(error)) from error

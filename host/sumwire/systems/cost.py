@@ -38,7 +38,7 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedValues:
     """Which numbers stand for a gradient on the wire.
 
     ``count`` gives how many there are. ``factor`` is that number per value of the gradient, as the docs write it; it is
@@ -49,17 +49,19 @@ class Carried:
     factor: str = ""
 
 
-EVERY_VALUE: Final = Carried(lambda g: g.values)
-LARGEST: Final = Carried(lambda g: g.share * g.values, "k")
-BOTH_FACTORS: Final = Carried(lambda g: g.rank * (g.rows + g.columns), "(rows + columns) rank / (rows columns)")
-ONE_FACTOR: Final = Carried(lambda g: g.rank * (g.rows + g.columns) / 2, "(rows + columns) rank / (2 rows columns)")
+EVERY_VALUE: Final = CarriedValues(lambda g: g.values)
+LARGEST: Final = CarriedValues(lambda g: g.share * g.values, "k")
+BOTH_FACTORS: Final = CarriedValues(lambda g: g.rank * (g.rows + g.columns), "(rows + columns) rank / (rows columns)")
+ONE_FACTOR: Final = CarriedValues(
+    lambda g: g.rank * (g.rows + g.columns) / 2, "(rows + columns) rank / (2 rows columns)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(ABC):
     """What one worker sends and receives. ``extra``, for the docs: what other steps add per value."""
 
-    carried: Carried = EVERY_VALUE
+    carried: CarriedValues = EVERY_VALUE
     extra: str = ""
 
     @property

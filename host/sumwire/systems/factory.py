@@ -11,7 +11,7 @@ from sumwire.errors import UsageError
 from sumwire.job.job import Job
 from sumwire.job.operations import require
 from sumwire.job.rules import NonFinite, result_check
-from sumwire.systems.spec import AUTO, GROUP, SWITCH, TRANSPORTS, Options, SystemSpec
+from sumwire.systems.spec import AUTO, GROUP, SWITCH, TRANSPORTS, SystemOptions, SystemSpec
 from sumwire.systems.system import System
 from sumwire.systems.table import TABLE
 from sumwire.training.hierarchical import NodeJob
@@ -107,9 +107,9 @@ def _resolve(name: str, transport: str, *, has_job: bool) -> str:
     return chosen
 
 
-def _checked_options(name: str, transport: str, given: Mapping[str, Any]) -> Options:
+def _checked_options(name: str, transport: str, given: Mapping[str, Any]) -> SystemOptions:
     """Return all options of the system. Raises UsageError for one that it does not have, or that is missing."""
-    kind: type[Options] = TABLE[name].routes[transport].options
+    kind: type[SystemOptions] = TABLE[name].routes[transport].options
     for option in given:
         if option not in kind.names():
             rule = f"over {transport} its options are {', '.join(kind.names()) or 'none'}"

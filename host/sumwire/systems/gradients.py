@@ -18,9 +18,9 @@ from sumwire.systems.spec import (
     GROUP,
     SWITCH,
     Member,
-    Options,
     Route,
     Seeded,
+    SystemOptions,
     SystemSpec,
     WithFeedback,
     option,
@@ -47,7 +47,7 @@ class TopKOptions(WithFeedback):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignOptions(Options):
+class SignOptions(SystemOptions):
     """Options of systems whose result is signs alone."""
 
     scale: float = option("what a sign stands for", 1.0)
@@ -63,7 +63,7 @@ class SsdmOptions(SignOptions):
 def codec_route(
     codec: Callable[..., GradientCodec],
     cost: InPackets,
-    options: type[Options] = Options,
+    options: type[SystemOptions] = SystemOptions,
     *,
     error_feedback: bool = False,
 ) -> Route[Any]:
@@ -74,7 +74,7 @@ def codec_route(
     and MAX32 for its handshake.
     """
 
-    def make(name: str, job: Job, options: Options) -> System:
+    def make(name: str, job: Job, options: SystemOptions) -> System:
         from sumwire.systems.builders import gradients_over_job
 
         given = asdict(options)
@@ -116,14 +116,14 @@ def _ssdm_codec(member: Member, momentum: float = 0.9) -> GradientCodec:
 # -- over process groups -------------------------------------------------------------------------------
 
 
-def _ssgd(name: str, group: dist.ProcessGroup | None, options: Options) -> System:
+def _ssgd(name: str, group: dist.ProcessGroup | None, options: SystemOptions) -> System:
     from sumwire.systems import hooks
     from sumwire.systems.system import HookSystem
 
     return HookSystem(name, GROUP, hooks.all_reduce(group))
 
 
-def _fp16(name: str, group: dist.ProcessGroup | None, options: Options) -> System:
+def _fp16(name: str, group: dist.ProcessGroup | None, options: SystemOptions) -> System:
     from sumwire.systems import hooks
     from sumwire.systems.system import HookSystem
 
@@ -158,7 +158,7 @@ def _vote(name: str, group: dist.ProcessGroup | None, options: SignOptions) -> S
     return gradients_over_peers(name, peers, partial(majority_vote, peers), scale=options.scale)
 
 
-def _ef_sign(name: str, group: dist.ProcessGroup | None, options: Options) -> System:
+def _ef_sign(name: str, group: dist.ProcessGroup | None, options: SystemOptions) -> System:
     from sumwire.systems.baselines import ef_sign
     from sumwire.systems.builders import gradients_over_peers
     from sumwire.training.reductions import Peers
@@ -171,12 +171,12 @@ SYSTEMS: Final[Mapping[str, SystemSpec]] = {
     "ssgd": SystemSpec(
         what="gradients, as they are",
         paper="PyTorch DDP, VLDB 2020, arXiv 2006.15704",
-        routes={GROUP: Route(make=_ssgd, options=Options, cost=ByAllReduce(bits=32))},
+        routes={GROUP: Route(make=_ssgd, options=SystemOptions, cost=ByAllReduce(bits=32))},
     ),
     "fp16": SystemSpec(
         what="gradients in float16 (torch's hook)",
         paper="PyTorch's fp16_compress_hook",
-        routes={GROUP: Route(make=_fp16, options=Options, cost=ByAllReduce(bits=16))},
+        routes={GROUP: Route(make=_fp16, options=SystemOptions, cost=ByAllReduce(bits=16))},
         limits="values beyond float16 become infinite",
         approximates_mean=True,
     ),
@@ -216,7 +216,7 @@ SYSTEMS: Final[Mapping[str, SystemSpec]] = {
         paper="EF-signSGD, ICML 2019, arXiv 1901.09847",
         routes={
             SWITCH: codec_route(_ef_sign_codec, InFields(op=SUM32, fields=5), error_feedback=True),
-            GROUP: Route(make=_ef_sign, options=Options, cost=ByAllGather(bits=1)),
+            GROUP: Route(make=_ef_sign, options=SystemOptions, cost=ByAllGather(bits=1)),
         },
         keeps="residual",
         limits=_COUNTED,

@@ -14,7 +14,7 @@ from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES
 from sumwire.systems import thc
 from sumwire.systems.cost import BOTH_FACTORS, ONE_FACTOR, ByAllReduce, InPackets
 from sumwire.systems.gradients import SUM32_COST, sum32_codec
-from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, Seeded, SystemSpec, WithFeedback, option
+from sumwire.systems.spec import GROUP, SWITCH, Member, Route, Seeded, SystemOptions, SystemSpec, WithFeedback, option
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -27,7 +27,7 @@ _MIN_COMPRESSION: Final = "a matrix is compressed if its factors are smaller by 
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowRankOptions(Options):
+class LowRankOptions(SystemOptions):
     """Options of all low-rank systems."""
 
     rank: int = option("columns of the factors; a matrix with a smaller side has so many", _RANK)

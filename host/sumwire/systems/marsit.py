@@ -13,7 +13,7 @@ from sumwire_protocol.ops import SIGN
 
 from sumwire.systems.cost import HopByHop, InPackets
 from sumwire.systems.gradients import SsdmOptions
-from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, Seeded, SystemSpec, option
+from sumwire.systems.spec import GROUP, SWITCH, Member, Route, Seeded, SystemOptions, SystemSpec, option
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -27,7 +27,7 @@ _PAPER: Final = "Marsit, DAC 2022, arXiv 2204.06787"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MarsitOptions(Options):
+class MarsitOptions(SystemOptions):
     """Options of :class:`sumwire.optim.Marsit`."""
 
     global_lr: float | Callable[[int], float] | None = option(  # noqa: RUF009 - makes a field

@@ -27,12 +27,12 @@ TRANSPORTS: Final = (SWITCH, GROUP)
 
 
 def option(meaning: str, default: Any = MISSING) -> Any:
-    """A field of :class:`Options`. ``meaning`` is its text in the docs. Without a default it must be given."""
+    """A field of :class:`SystemOptions`. ``meaning`` is its text in the docs. Without a default it must be given."""
     return field(default=default, metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class SystemOptions:
     """The keywords that `make` takes for one system over one transport: a field made by :func:`option` for each.
 
     An option is written here only. Its default, its row in docs/systems.md and the lab's flag come from the field.
@@ -65,14 +65,14 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithFeedback(Options):
+class WithFeedback(SystemOptions):
     """Options of systems with error feedback."""
 
     error_feedback: bool = option("add what was left out to the next gradients", True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seeded(Options):
+class Seeded(SystemOptions):
     """Options of systems that draw random numbers by a seed."""
 
     seed: int = option("of shared random numbers; alike on all workers", 1)
@@ -93,7 +93,7 @@ class Member:
         return cls(config.job, config.worker, config.workers)
 
 
-_O = TypeVar("_O", bound=Options)
+_O = TypeVar("_O", bound=SystemOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,9 @@ from sumwire.systems.spec import (
     GROUP,
     SWITCH,
     Member,
-    Options,
     Route,
     Seeded,
+    SystemOptions,
     SystemSpec,
     WithFeedback,
     option,
@@ -68,7 +68,7 @@ class LaneOptions(WithFeedback):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(Options):
+class TableOptions(SystemOptions):
     """Options of a THC table with evenly spaced values. Over a job they are in the job's description."""
 
     bits: int = option("of an index, 1 to 4", DEFAULT_BITS)

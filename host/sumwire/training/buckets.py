@@ -8,9 +8,9 @@ on a bucket's values together (norms, rotations, random numbers) would give othe
 grouping of the latest step. A restored one puts the gradients of its first step into the buckets of the checkpoint;
 from the second step on DDP makes the same ones again.
 
-:class:`Step` keeps the residuals of all buckets of a step, or none. The optimizer skips a step whose result has NaN or
-infinity (torch.amp.GradScaler). So its residuals must be those from before the step, also of buckets that were finite.
-New residuals are staged until the last bucket has its result.
+:class:`StepResiduals` keeps the residuals of all buckets of a step, or none. The optimizer skips a step whose result
+has NaN or infinity (torch.amp.GradScaler). So its residuals must be those from before the step, also of buckets that
+were finite. New residuals are staged until the last bucket has its result.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ else:
 Parts = Sequence[tuple[Hashable, int]]
 
 
-class Step:
+class StepResiduals:
     """One step's residuals. Any thread may stage or drop. ``former`` is the step before, to be settled first."""
 
-    def __init__(self, feedback: ParameterFeedback, former: Step | None) -> None:
+    def __init__(self, feedback: ParameterFeedback, former: StepResiduals | None) -> None:
         self._feedback = feedback
         self._former = former
         self._buckets = 0

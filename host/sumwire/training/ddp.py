@@ -38,7 +38,7 @@ from sumwire.codec.feedback import ParameterFeedback
 from sumwire.codec.values import all_finite
 from sumwire.errors import ClosedError, UsageError
 from sumwire.job.job import Job, Residual
-from sumwire.training.buckets import Buckets, Model, Parameters, Step
+from sumwire.training.buckets import Buckets, Model, Parameters, StepResiduals
 from sumwire.training.comm_thread import CommThread, queued, wait_for
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 
@@ -65,7 +65,7 @@ class Task:
     index: int
     parts: tuple[tuple[int, int], ...]
     # None without error feedback.
-    step: Step | None
+    step: StepResiduals | None
     # On a GPU: when the gradients are in the buffer.
     filled: torch.cuda.Event | None
     # With several ranks a node: waits until the buffer has the node's mean.
@@ -122,7 +122,7 @@ class DdpState(Saved):
         self._parameters = Parameters(model)
         self._buckets = Buckets(self._parameters)
         # The latest step that has begun.
-        self._latest: Step | None = None
+        self._latest: StepResiduals | None = None
         self.scaler = scaler
         # Of the residuals; None before the first step with a scaler.
         self._scale: float | None = None
@@ -182,7 +182,7 @@ class DdpState(Saved):
                 self._thread.check_process()
             self._latest.wait()
 
-    def _step_of(self, bucket: GradBucket) -> Step | None:
+    def _step_of(self, bucket: GradBucket) -> StepResiduals | None:
         """Return the step that a bucket handed over now belongs to. Bucket 0 is the first of one."""
         if self.feedback is None:
             return None
@@ -190,7 +190,7 @@ class DdpState(Saved):
             if self._latest is not None:
                 self._latest.abandon()
             self._follow_scale(self.feedback)
-            self._latest = Step(self.feedback, self._latest)
+            self._latest = StepResiduals(self.feedback, self._latest)
         self._latest.hand_over(last=bucket.is_last())
         return self._latest
 
@@ -230,7 +230,7 @@ class DdpState(Saved):
         if task.step is not None:
             task.step.drop()
 
-    def _reduce_with_feedback(self, task: Task, step: Step) -> Tensor:
+    def _reduce_with_feedback(self, task: Task, step: StepResiduals) -> Tensor:
         assert self.feedback is not None
         step.await_former()
         x = self.feedback.compensate(task.buffer, task.parts)
@@ -261,7 +261,7 @@ class DdpState(Saved):
         assert self._reduction is not None
         return self._reduction(x, task.index)
 
-    def _afterwards(self, task: Task, step: Step, keep: Callable[[], None]) -> None:
+    def _afterwards(self, task: Task, step: StepResiduals, keep: Callable[[], None]) -> None:
         """Queue the making of residuals. backward() waits for results only, and the next step needs the residuals."""
 
         def keep_or_drop() -> None:

@@ -150,7 +150,7 @@ def nesterov(parameters: list[Tensor]) -> Optimizer:
 
 
 @dataclass(frozen=True)
-class _Sent:
+class _SentGradient:
     """A pseudo-gradient under way, and the local step before which its outer step is made."""
 
     part: OuterPart
@@ -218,7 +218,7 @@ class Outer(Saved, Optimizer):
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._exchanged = Exchanged(optimizer, self)
         self.parts = parts_of(self._exchanged.parameters, parts, outer)
-        self._sent: list[_Sent] = []
+        self._sent: list[_SentGradient] = []
         self._attend()
         expect_scaler()
 
@@ -293,7 +293,9 @@ class Outer(Saved, Optimizer):
         part = self._next_part()
         call = partial(self._mean, part, part.pseudo_gradient(), self._given(part))
         if self.overlap:
-            self._sent.append(_Sent(part, self.steps + self.overlap, self._thread.submit(call, part.shared.device)))
+            self._sent.append(
+                _SentGradient(part, self.steps + self.overlap, self._thread.submit(call, part.shared.device))
+            )
         else:
             self._outer_step(part, *call())
 
@@ -408,11 +410,11 @@ class Outer(Saved, Optimizer):
             part.flat.master = _beside(kept["master"], part)
         self._sent = [self._arrived(**one) for one in own.rest["sent"]]
 
-    def _arrived(self, part: int, due: int, answer: list[Tensor]) -> _Sent:
+    def _arrived(self, part: int, due: int, answer: list[Tensor]) -> _SentGradient:
         device = self.parts[part].shared.device
         future: Future[tuple[Tensor, Tensor]] = Future(devices=[device] if device.type == "cuda" else None)
         future.set_result((answer[0].to(device), answer[1].to(device)))
-        return _Sent(self.parts[part], due, future)
+        return _SentGradient(self.parts[part], due, future)
 
     def _owner(self) -> object:
         # On a node of several ranks only the first has a job that keeps anything.

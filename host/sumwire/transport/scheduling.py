@@ -203,7 +203,7 @@ class Flight:
             self.head = end
 
 
-class Turns:
+class SendSchedule:
     """The chunks of one exchange, and the order in which they are sent.
 
     ``ready``: chunks whose turn has come, in that order, up to the place ``to``. Those before ``taken`` have been sent.
@@ -280,7 +280,7 @@ class Turns:
         self.to = end
 
 
-class EarlyClosing(Turns):
+class EarlyClosing(SendSchedule):
     """The turns of one exchange whose slots may close without this worker.
 
     ``from_the_start``: slots may close early in this exchange, so other workers may be ahead even before the first
@@ -298,7 +298,7 @@ class EarlyClosing(Turns):
         self._turned = np.arange(chunks) < self.to
 
     def next(self, most: int, filled: int) -> Chunks:
-        """Like :meth:`Turns.next`, without the chunks that have results already."""
+        """Like :meth:`SendSchedule.next`, without the chunks that have results already."""
         while len(chunks := super().next(most, filled)):
             open_ones = chunks[~self._flight.landed[chunks]]
             if len(open_ones):
@@ -306,17 +306,17 @@ class EarlyClosing(Turns):
         return chunks
 
     def first_open(self, chunks: Chunks) -> NDArray[np.bool_]:
-        """Like :meth:`Turns.first_open`; chunks that were not sent count as open."""
+        """Like :meth:`SendSchedule.first_open`; chunks that were not sent count as open."""
         return self._flight.first_open(chunks, unsent=True)
 
     def land(self, chunks: Chunks) -> Chunks:
-        """Like :meth:`Turns.land`, for chunks that are in flight or were not sent."""
+        """Like :meth:`SendSchedule.land`, for chunks that are in flight or were not sent."""
         sent = chunks[self._flight.flying[chunks]]
         self._flight.land_early(chunks)
         return sent
 
     def follow(self, chunks: Chunks) -> None:
-        """Like :meth:`Turns.follow`, where chunks may have no turn yet, and those that follow may have results."""
+        """Like :meth:`SendSchedule.follow`. Chunks may have no turn yet, and those that follow may have results."""
         landed, turned = self._flight.landed, self._turned
         passed = chunks[turned[chunks]]
         while len(passed):
@@ -331,7 +331,7 @@ class EarlyClosing(Turns):
             self._queue(followers[~landed[followers]])
 
     def overwritten(self, rounds_ahead: int, where: str, *, first_results: bool) -> None:
-        """Like :meth:`Turns.overwritten`, but raises StaleRunError only if the result cannot be recovered.
+        """Like :meth:`SendSchedule.overwritten`, but raises StaleRunError only if the result cannot be recovered.
 
         Example: with S = 8 slots and a switch 3 rounds ahead, the other workers have at least the results of the
         3 x 8 - 4 = 20 chunks after this one. If they keep only 16 results, this one is gone.

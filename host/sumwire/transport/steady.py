@@ -5,8 +5,8 @@ neighbours.
 
 A run is a set of plain results of consecutive chunks; C checks and stores it in one pass. Without a compiler, or with
 SUMWIRE_NATIVE=0, numpy does the same at a higher price (:class:`sumwire.transport.scheduling.Flight`,
-:class:`sumwire.transport.scheduling.Turns`, :meth:`sumwire.transport.buffers.Buffers.plain_run`), as it does whatever
-else can happen to a chunk.
+:class:`sumwire.transport.scheduling.SendSchedule`, :meth:`sumwire.transport.buffers.Buffers.plain_run`), as it does
+whatever else can happen to a chunk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sumwire.native import NativeFolder
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.retransmission import REORDER_TOLERANCE, TIMEOUT_BURST_CHUNKS
-from sumwire.transport.scheduling import Chunks, Flight, Landing, Turns
+from sumwire.transport.scheduling import Chunks, Flight, Landing, SendSchedule
 from sumwire.wire.messages import MessagePlaces, address_of
 from sumwire.wire.packets import CHUNK_MASK, HEADER_BYTES, offset_of
 
@@ -118,7 +118,7 @@ class Runs:
 class Steady:
     """Works on the state of one exchange."""
 
-    def __init__(self, library: Native, flight: Flight, turns: Turns) -> None:
+    def __init__(self, library: Native, flight: Flight, turns: SendSchedule) -> None:
         self._flight, self._turns = flight, turns
         self._library = library
         self._log = flight.log
@@ -133,7 +133,7 @@ class Steady:
         )
 
     def send(self, most: int, filled: int, now: float) -> Chunks:
-        """See :meth:`Turns.next` and :meth:`Flight.send`: chunks whose turn has come are sent for the first time."""
+        """Send chunks whose turn has come for the first time: :meth:`SendSchedule.next`, :meth:`Flight.send`."""
         flight, turns = self._flight, self._turns
         begin, end = turns.taken, min(turns.to, turns.taken + most)
         flight.make_room(end - begin)
@@ -145,7 +145,7 @@ class Steady:
         return turns.ready[begin : begin + sent]
 
     def land(self, first: int, last: int) -> Landing:
-        """See :meth:`Turns.land` and :meth:`Turns.follow`: the results of the chunks first..last-1 have arrived."""
+        """Note that results of chunks first..last-1 have arrived: :meth:`SendSchedule.land`, `SendSchedule.follow`."""
         flight, turns, landing = self._flight, self._turns, self._landing
         self._find_log()
         landing.head, landing.end = flight.head, flight.end
@@ -181,7 +181,7 @@ class Steady:
             self._exchange.log = address_of(self._log)
 
 
-def steady_of(flight: Flight, turns: Turns) -> Steady | None:
+def steady_of(flight: Flight, turns: SendSchedule) -> Steady | None:
     """None if numpy has to do it. With early closing, results can arrive of chunks that were not sent."""
     library = kernels()
-    return None if library is None or type(turns) is not Turns else Steady(library, flight, turns)
+    return None if library is None or type(turns) is not SendSchedule else Steady(library, flight, turns)

@@ -41,7 +41,7 @@ from sumwire.transport.retransmission import (
     SendKind,
     Timers,
 )
-from sumwire.transport.scheduling import Chunks, EarlyClosing, Flight, Landing, Turns
+from sumwire.transport.scheduling import Chunks, EarlyClosing, Flight, Landing, SendSchedule
 from sumwire.transport.stats import WindowCounters
 from sumwire.transport.steady import Steady, steady_of
 from sumwire.wire.packets import ROUND_BITS, ROUNDS, Place, place_of, round_newer
@@ -90,7 +90,7 @@ class Window:
         # Chunks from this on are not sent yet, as far as looked.
         self._sendable = 0
         self._flight = Flight(0)
-        self._turns = Turns(0, slots, self._flight)
+        self._turns = SendSchedule(0, slots, self._flight)
         self._steady: Steady | None = None
         self._fast = FastRetransmit()
         self._retries: Retries | None = None
@@ -158,7 +158,7 @@ class Window:
         """Drop what is open: the next exchange begins with the chunk of this sequence number."""
         self.base, self.chunks, self.open_chunks = sequence, 0, 0
         self._flight = Flight(0)
-        self._turns = Turns(0, self.slots, self._flight)
+        self._turns = SendSchedule(0, self.slots, self._flight)
         self._steady = None
         self._urgent = []
         self._retries = None
@@ -357,10 +357,10 @@ class Window:
                 self.limit.round_trip(round_trip_s)
             self.limit.results(count, now, marked=marked)
 
-    def _new_turns(self, *, bounded: bool) -> Turns:
+    def _new_turns(self, *, bounded: bool) -> SendSchedule:
         options = self.options
         if not options.early_closing:
-            return Turns(self.chunks, self.slots, self._flight)
+            return SendSchedule(self.chunks, self.slots, self._flight)
         return EarlyClosing(
             self.chunks,
             self.slots,

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 from sumwire.config import load_job
-from sumwire.multihop.statistics import Outcome, Signs, lone_signs, measure, signs_of
+from sumwire.multihop.statistics import Signs, SignStatistics, lone_signs, measure, signs_of
 from sumwire.transport.options import Alone, ExchangeOptions
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
@@ -70,7 +70,7 @@ _MBIT: Final = 1000.0
 
 def run_bias(
     topology: str, switch: str, results: Path, say: Say, *, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS
-) -> list[Outcome]:
+) -> list[SignStatistics]:
     """One outcome for each number of workers. Raises LabError, also if workers got different results."""
     options = RunOptions(workers=max(sizes), topology=topology, switch=switch, link=LinkOptions(_MBIT))
     kind = switches.choose(switch)
@@ -84,7 +84,7 @@ def run_bias(
     return outcomes
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: SignStatistics) -> dict[str, Any]:
     return {name: value if isinstance(value, str) else float(value) for name, value in vars(outcome).items()}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sumwire.multihop.statistics import BIAS_MAX, Outcome
+from sumwire.multihop.statistics import BIAS_MAX, SignStatistics
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import closed_forms
@@ -124,7 +124,7 @@ def ops_checks(record: Mapping[str, Any]) -> list[Check]:
     return rows
 
 
-def bias_checks(label: str, outcomes: Sequence[Outcome]) -> list[Check]:
+def bias_checks(label: str, outcomes: Sequence[SignStatistics]) -> list[Check]:
     """The bias test of sumwire.multihop.statistics, one outcome per number of workers."""
     worst = max(outcome.pooled_bias for outcome in outcomes)
     correlated = [outcome.workers for outcome in outcomes if not outcome.uncorrelated]

@@ -17,7 +17,7 @@ from softswitch.native.limbs import Carrier, carrier
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
 from softswitch.program.emitted_text import comment_text, identifier
-from softswitch.program.limits import Budget
+from softswitch.program.limits import CodeBudget
 from softswitch.program.standard import PACKET_LENGTH, STANDARD
 from softswitch.program.traverse import FieldKey, flatten
 
@@ -32,7 +32,7 @@ def comment(text: str) -> str:
 class Code:
     """One function's body. ``budget``: what the whole program may take."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: CodeBudget) -> None:
         self.budget = budget
         self.lines: list[str] = []
         self._depth = 1
@@ -187,7 +187,7 @@ class CContext:
     meter_numbers: dict[str, int]
     set_numbers: dict[str, int]
     messages: list[Message] = field(default_factory=list)
-    budget: Budget = field(default_factory=Budget)
+    budget: CodeBudget = field(default_factory=CodeBudget)
     points: list[str] | None = None
 
     @classmethod

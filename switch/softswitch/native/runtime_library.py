@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent  # the C sources
 _SOURCES = ("runtime.c", "tables.c")
 
 
-class Frame(ctypes.Structure):
+class FrameStruct(ctypes.Structure):
     """``struct ss_frame`` of engine.h."""
 
     _fields_ = (("port", c_uint32), ("length", c_uint32), ("data", c_void_p))
@@ -68,7 +68,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_collector_new": (c_void_p, ()),
     "ss_collector_free": (None, (c_void_p,)),
     "ss_collect": (c_int64, (c_void_p, c_uint32, c_char_p, c_uint32, c_uint64, c_void_p)),
-    "ss_collected": (ctypes.POINTER(Frame), (c_void_p,)),
+    "ss_collected": (ctypes.POINTER(FrameStruct), (c_void_p,)),
 }
 
 

@@ -60,7 +60,7 @@ class NativeTable:
         self._table = table
         self._kind = kind_of(table)
         widths = [[parameter.width for parameter in actions[index].parameters] for index in table.actions]
-        self._arguments = [Packing(each) for each in widths]
+        self._arguments = [ActionDataPacking(each) for each in widths]
         self._key = KeyPacking(table)
         ranges = [FieldStruct(limbs(key.width), key.kind is ir.MatchKind.RANGE) for key in table.keys]
         self._fields = (FieldStruct * len(ranges))(*ranges)
@@ -193,7 +193,7 @@ def _addresses(rows: Sequence[NativeRow]) -> array[int]:
     return array("Q", [row.address for row in rows])
 
 
-class Packing:
+class ActionDataPacking:
     """Numbers of these widths in the layout of engine.h: action data."""
 
     def __init__(self, widths: Sequence[int]) -> None:

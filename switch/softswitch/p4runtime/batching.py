@@ -32,7 +32,7 @@ _SHIFT: Final = 7
 _TWO_BYTES: Final = _MORE << 8  # these bits of a number in two bytes, and not the lower one
 
 
-class Batch(NamedTuple):
+class UpdateBatch(NamedTuple):
     """``numbers``: which of a request's updates they are, in order. All are as ``first``, but for ``columns``: of each
     match field the value, with a prefix length behind it, and then of each parameter the value."""
 
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 class BatchedUpdates:
     """All updates of a request, by layouts. Iterating gives one after the other."""
 
-    def __init__(self, chunks: Sequence[bytes], layouts: Sequence[Batch]) -> None:
+    def __init__(self, chunks: Sequence[bytes], layouts: Sequence[UpdateBatch]) -> None:
         self._chunks = chunks
         self.layouts = layouts
 
@@ -64,7 +64,7 @@ def batched(chunks: Sequence[bytes]) -> BatchedUpdates | None:
     by_length: dict[int, list[int]] = {}
     for number, chunk in enumerate(chunks):
         by_length.setdefault(len(chunk), []).append(number)
-    layouts: list[Batch] = []
+    layouts: list[UpdateBatch] = []
     for numbers in by_length.values():
         rest: Sequence[int] = numbers
         most = min(MOST_LAYOUTS, len(chunks) // FEWEST - len(layouts))
@@ -78,7 +78,7 @@ def batched(chunks: Sequence[bytes]) -> BatchedUpdates | None:
     return BatchedUpdates(chunks, layouts)
 
 
-def _cut(chunks: Sequence[bytes], numbers: Sequence[int]) -> tuple[Batch, Sequence[int]] | None:
+def _cut(chunks: Sequence[bytes], numbers: Sequence[int]) -> tuple[UpdateBatch, Sequence[int]] | None:
     """Those of the first one's layout, and the others; all have as many bytes. None where the first has no layout."""
     first = plain_update(chunks[numbers[0]])
     parts = None if first is None else _parts(first)
@@ -95,14 +95,14 @@ def _cut(chunks: Sequence[bytes], numbers: Sequence[int]) -> tuple[Batch, Sequen
         columns = list(zip(*compress(rows, is_same), strict=True))
     values = [(part, column) for part, column in zip(parts, columns, strict=True) if part.kind is not _Kind.FIXED]
     read = [found for part, column in values if (found := _read(part, column)) is not None]
-    return (Batch(numbers, first, read), rest) if len(read) == len(values) else None
+    return (UpdateBatch(numbers, first, read), rest) if len(read) == len(values) else None
 
 
 class _Kind(enum.Enum):
     FIXED, VALUE, LENGTH = range(3)
 
 
-class _Part(NamedTuple):
+class _UpdatePart(NamedTuple):
     """Bytes of an update. In their place others of its layout have the same (FIXED), or as many."""
 
     data: bytes
@@ -112,7 +112,7 @@ class _Part(NamedTuple):
 # ------------------------------------------------------------ the layout of an update
 
 
-def _parts(update: PlainUpdate) -> list[_Part] | None:
+def _parts(update: PlainUpdate) -> list[_UpdatePart] | None:
     """How the update is written in the usual form. None where a part of it has no layout."""
     action = update.action
     keys = [match for match in update.match if isinstance(match, ExactMatch | LpmMatch)]
@@ -128,27 +128,27 @@ def _parts(update: PlainUpdate) -> list[_Part] | None:
     return _joined([_number_part(wire.UPDATE_TYPE, update.type), *entity])
 
 
-def _match(match: ExactMatch | LpmMatch) -> list[_Part]:
+def _match(match: ExactMatch | LpmMatch) -> list[_UpdatePart]:
     value = _value(wire.KIND_VALUE, match.value)
     if isinstance(match, LpmMatch):
-        value += [_fixed([wire.KIND_PREFIX_LEN]), _Part(_varint(match.prefix_len), _Kind.LENGTH)]
+        value += [_fixed([wire.KIND_PREFIX_LEN]), _UpdatePart(_varint(match.prefix_len), _Kind.LENGTH)]
     kind = wire.MATCH_LPM if isinstance(match, LpmMatch) else wire.MATCH_EXACT
     return [_number_part(wire.MATCH_FIELD_ID, match.field_id), *_message(kind, value)]
 
 
-def _param(param: PlainParam) -> list[_Part]:
+def _param(param: PlainParam) -> list[_UpdatePart]:
     return [_number_part(wire.PARAM_ID, param.param_id), *_value(wire.PARAM_VALUE, param.value)]
 
 
-def _message(tag: int, parts: Sequence[_Part]) -> list[_Part]:
+def _message(tag: int, parts: Sequence[_UpdatePart]) -> list[_UpdatePart]:
     return [_fixed([tag, sum(len(part.data) for part in parts)]), *parts]
 
 
-def _value(tag: int, value: bytes) -> list[_Part]:
-    return _message(tag, [_Part(value, _Kind.VALUE)])
+def _value(tag: int, value: bytes) -> list[_UpdatePart]:
+    return _message(tag, [_UpdatePart(value, _Kind.VALUE)])
 
 
-def _number_part(tag: int, number: int) -> _Part:
+def _number_part(tag: int, number: int) -> _UpdatePart:
     return _fixed([tag, *_varint(number)])
 
 
@@ -160,13 +160,13 @@ def _varint(number: int) -> bytes:
     return bytes([*written, number])
 
 
-def _fixed(data: Iterable[int]) -> _Part:
-    return _Part(bytes(data), _Kind.FIXED)
+def _fixed(data: Iterable[int]) -> _UpdatePart:
+    return _UpdatePart(bytes(data), _Kind.FIXED)
 
 
-def _joined(parts: Iterable[_Part]) -> list[_Part]:
+def _joined(parts: Iterable[_UpdatePart]) -> list[_UpdatePart]:
     """With one fixed part between two others."""
-    made: list[_Part] = []
+    made: list[_UpdatePart] = []
     for part in parts:
         if made and part.kind is made[-1].kind is _Kind.FIXED:
             made[-1] = _fixed(made[-1].data + part.data)
@@ -178,13 +178,13 @@ def _joined(parts: Iterable[_Part]) -> list[_Part]:
 # ------------------------------------------------------------ columns
 
 
-def _form(parts: Iterable[_Part]) -> str:
+def _form(parts: Iterable[_UpdatePart]) -> str:
     """The struct of an update: its numbers where struct has such, else bytes."""
     sizes = [(len(part.data), part.kind) for part in parts]
     return ">" + "".join(f"{size}s" if kind is _Kind.FIXED else _NUMBERS.get(size, f"{size}s") for size, kind in sizes)
 
 
-def _read(part: _Part, column: Sequence[Any]) -> Sequence[int] | None:
+def _read(part: _UpdatePart, column: Sequence[Any]) -> Sequence[int] | None:
     """The numbers in a column. None where one is no prefix length in as many bytes."""
     numbers = column if len(part.data) in _NUMBERS else list(map(int.from_bytes, column))
     if part.kind is _Kind.VALUE:
@@ -211,14 +211,14 @@ def parse(kind: Any, raw: bytes) -> Any:
 
 
 @dataclass(frozen=True)
-class Write:
+class WriteParts:
     """A ``WriteRequest``: ``head`` is one without its updates, which are protobuf's messages or look like them."""
 
     head: Any
     updates: Iterable[Any]
 
 
-def parse_write(raw: bytes) -> Write:
+def parse_write(raw: bytes) -> WriteParts:
     """Raises as :func:`parse`."""
     try:
         first, chunks, after = _updates(raw)
@@ -229,13 +229,13 @@ def parse_write(raw: bytes) -> Write:
         return _whole(raw)
     together = batched(chunks)
     if together is not None:
-        return Write(head, together)
-    return Write(head, [plain_update(chunk) or parse(p4runtime_pb2.Update, chunk) for chunk in chunks])
+        return WriteParts(head, together)
+    return WriteParts(head, [plain_update(chunk) or parse(p4runtime_pb2.Update, chunk) for chunk in chunks])
 
 
-def _whole(raw: bytes) -> Write:
+def _whole(raw: bytes) -> WriteParts:
     request = parse(p4runtime_pb2.WriteRequest, raw)
-    return Write(request, list(request.updates))
+    return WriteParts(request, list(request.updates))
 
 
 def _updates(raw: bytes) -> tuple[int, list[bytes], int]:

@@ -108,7 +108,7 @@ class Call:
             self._task.cancel()
 
 
-class Waiting:
+class WaitingCalls:
     """The calls that wait for their caller: for its first message, or until it reads. At most ``limit``."""
 
     def __init__(self, limit: int) -> None:

@@ -110,7 +110,7 @@ class Counter:
 
 
 @dataclass(frozen=True)
-class Profile:
+class ActionProfile:
     """An action profile, or a selector. ``size``: members; 0 for any number. ``max_group_size``: sum of the weights of
     a group; 0 for any."""
 
@@ -149,7 +149,7 @@ class P4Info:
     meters: Mapping[int, Counter]
     digests: Mapping[int, DigestInfo]
     value_sets: Mapping[int, ValueSetInfo]
-    profiles: Mapping[int, Profile]
+    profiles: Mapping[int, ActionProfile]
     #: A ``P4TypeInfo``.
     types: Any
     #: Fields of the headers annotated @controller_header; None where the program has none.
@@ -167,7 +167,7 @@ class P4Info:
     def meter(self, meter_id: int) -> Counter:
         return _find(self.meters, meter_id, "meter")
 
-    def profile(self, profile_id: int) -> Profile:
+    def profile(self, profile_id: int) -> ActionProfile:
         return _find(self.profiles, profile_id, "action profile")
 
     def value_set(self, value_set_id: int) -> ValueSetInfo:
@@ -227,10 +227,10 @@ def parse(message: Any) -> P4Info:
     )
 
 
-def _profiles(message: Any, tables: Mapping[int, TableInfo]) -> dict[int, Profile]:
+def _profiles(message: Any, tables: Mapping[int, TableInfo]) -> dict[int, ActionProfile]:
     profiles = _by_id(
         (
-            Profile(p.preamble.id, p.preamble.name, tuple(p.table_ids), p.with_selector, p.size, p.max_group_size)
+            ActionProfile(p.preamble.id, p.preamble.name, tuple(p.table_ids), p.with_selector, p.size, p.max_group_size)
             for p in message.action_profiles
         ),
         "action profile",

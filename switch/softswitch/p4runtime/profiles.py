@@ -21,7 +21,7 @@ from softswitch.p4runtime.errors import (
     ResourceExhaustedError,
     UnimplementedError,
 )
-from softswitch.p4runtime.p4info import P4Info, Profile, TableInfo
+from softswitch.p4runtime.p4info import ActionProfile, P4Info, TableInfo
 from softswitch.program.limits import ACTION_SET
 from softswitch.runtime.entries import ActionCall, ActionSet, Entry, KeyMatch
 
@@ -50,7 +50,7 @@ class Handles:
             held.append(self.take())
 
 
-def check_weights(what: str, profile: Profile, parts: Iterable[Any], limit: int = 0) -> int:
+def check_weights(what: str, profile: ActionProfile, parts: Iterable[Any], limit: int = 0) -> int:
     """The sum of the weights of a group's members or of a one-shot set's actions.
 
     ``limit``: of the group itself; 0 for the profile's. Raises InvalidArgumentError, ResourceExhaustedError,
@@ -93,7 +93,7 @@ _T = TypeVar("_T")
 
 
 @dataclass
-class Member:
+class ProfileMember:
     """``action``: as it was written. ``users``: the entries that refer to it. ``handles``: see :mod:`.choices`."""
 
     action: Any
@@ -116,7 +116,7 @@ class Profiles:
     """``members`` and ``groups``: by profile and their own id. ``references``: what entries were written with, as
     ``TableAction``."""
 
-    members: dict[tuple[int, int], Member] = field(default_factory=dict)
+    members: dict[tuple[int, int], ProfileMember] = field(default_factory=dict)
     groups: dict[tuple[int, int], Group] = field(default_factory=dict)
     references: dict[EntryKey, Any] = field(default_factory=dict)
     handles: dict[int, Handles] = field(default_factory=dict)
@@ -139,7 +139,9 @@ class Profiles:
                 return self._of_group(profile, action.action_profile_group_id, what)
         raise InvalidArgumentError(f"{what} has an action profile and takes a member of it, the request has {kind}")
 
-    def _of_set(self, info: P4Info, table: TableInfo, profile: Profile, action_set: Any) -> ActionCall | ActionSet:
+    def _of_set(
+        self, info: P4Info, table: TableInfo, profile: ActionProfile, action_set: Any
+    ) -> ActionCall | ActionSet:
         what = f"table {table.name!r}"
         if any(number == profile.id for number, _ in self.members):
             raise InvalidArgumentError(f"{what}: a one-shot set, but selector {profile.name!r} has members; use them")
@@ -152,7 +154,7 @@ class Profiles:
             return calls[0][0]
         return ActionSet(tuple(call for call, weight in calls for _ in range(weight)))
 
-    def _of_group(self, profile: Profile, group_id: int, what: str) -> ActionSet:
+    def _of_group(self, profile: ActionProfile, group_id: int, what: str) -> ActionSet:
         group = self.groups.get((profile.id, group_id))
         if group is None:
             raise NotThereError(f"{what}: action profile {profile.name!r} has no group {group_id}")
@@ -201,7 +203,7 @@ class Profiles:
         action = p4runtime_pb2.Action.FromString(entry.action.SerializeToString())
         if known is None:
             self._check_room(info, profile, what)
-            self.members[profile.id, entry.member_id] = Member(action, call, [self._handles(profile.id).take()])
+            self.members[profile.id, entry.member_id] = ProfileMember(action, call, [self._handles(profile.id).take()])
             return
         known.action, known.call = action, call
         _modify(device, known.users, call)
@@ -231,7 +233,7 @@ class Profiles:
         if kept.users:
             _modify(device, kept.users, self._calls(profile.id, kept))
 
-    def _checked(self, profile: Profile, entry: Any, known: Group | None, what: str) -> dict[int, int]:
+    def _checked(self, profile: ActionProfile, entry: Any, known: Group | None, what: str) -> dict[int, int]:
         """Weight by member. Raises the errors of :func:`.choices.check_weights`, NotThereError and others."""
         if known is not None and entry.max_size != known.message.max_size:
             before = known.message.max_size
@@ -247,7 +249,7 @@ class Profiles:
             raise FailedPreconditionError(f"{what}: {len(known.users)} entries refer to it, so it cannot become empty")
         return weights
 
-    def _check_unused(self, profile: Profile, member_id: int, member: Member, what: str) -> None:
+    def _check_unused(self, profile: ActionProfile, member_id: int, member: ProfileMember, what: str) -> None:
         if member.users:
             raise FailedPreconditionError(f"{what}: {len(member.users)} entries refer to it; delete them first")
         groups = len(self._groups_of(profile.id, member_id))
@@ -266,7 +268,7 @@ class Profiles:
             weights = [group.weights[number] for group in self._groups_of(profile, number)]
             self._handles(profile).resize(self.members[profile, number].handles, max(weights, default=1))
 
-    def _check_room(self, info: P4Info, profile: Profile, what: str) -> None:
+    def _check_room(self, info: P4Info, profile: ActionProfile, what: str) -> None:
         if profile.size and sum(number == profile.id for number, _ in self.members) >= profile.size:
             raise ResourceExhaustedError(f"{what}: all {profile.size} members are in use")
         tables = {info.table(number).name for number in profile.table_ids}

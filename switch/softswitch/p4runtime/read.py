@@ -95,7 +95,7 @@ PIECE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
-class Part:
+class ReadPart:
     """What one request reads of one table or counter, or of the groups.
 
     ``steps``: how many rows, cells or replicas it looks at. ``entities``: one for each, or None where a filter leaves
@@ -116,7 +116,7 @@ class EntityReader:
         self._device = device
         self._pipeline = pipeline
         self._outcomes: list[P4RuntimeError | None] = []
-        self._parts: list[Part] = []
+        self._parts: list[ReadPart] = []
         self._steps = 0
         self._snapshot = Snapshot(device)
         self._requests = iter(requests)
@@ -189,7 +189,7 @@ class EntityReader:
             raise AbortedError("the program was replaced during the read: read again")
 
 
-def _parts(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[Part]:
+def _parts(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[ReadPart]:
     """Check one request and say what it reads."""
     kind = request.WhichOneof("entity")
     match kind:
@@ -197,7 +197,7 @@ def _parts(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> li
             return _table_entries(snapshot, pipeline, request.table_entry)
         case "counter_entry":
             return [
-                Part(len(indices), partial(externs.counter_cells, snapshot.device, counter, indices))
+                ReadPart(len(indices), partial(externs.counter_cells, snapshot.device, counter, indices))
                 for counter, indices in externs.wanted_counters(snapshot.device, pipeline.info, request.counter_entry)
             ]
         case "direct_counter_entry" | "direct_meter_entry":
@@ -209,42 +209,44 @@ def _parts(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> li
                 return _clone_sessions(snapshot, pipeline, entry.clone_session_entry)
             found = replication.wanted_groups(snapshot.groups, entry)
             steps = sum(1 + len(replicas) for replicas in found.values())
-            return [Part(steps, partial(replication.group_entities, found, pipeline.notes.groups))]
+            return [ReadPart(steps, partial(replication.group_entities, found, pipeline.notes.groups))]
         case None:
             raise InvalidArgumentError("the request has no entity; a read names the kind it wants")
         case _:
             return _extern_parts(pipeline, kind, getattr(request, kind))
 
 
-def _extern_parts(pipeline: ForwardingPipeline, kind: str, asked: Any) -> list[Part]:
+def _extern_parts(pipeline: ForwardingPipeline, kind: str, asked: Any) -> list[ReadPart]:
     if kind == "meter_entry":
         return [
-            Part(len(indices), partial(externs.meter_entities, meter, indices, pipeline.notes.meters))
+            ReadPart(len(indices), partial(externs.meter_entities, meter, indices, pipeline.notes.meters))
             for meter, indices in externs.wanted_meters(pipeline.info, asked)
         ]
     if kind == "digest_entry" and pipeline.digests is not None:
         told = list(pipeline.digests.read(asked))
-        return [Part(len(told), lambda: told)]
+        return [ReadPart(len(told), lambda: told)]
     if kind == "action_profile_member":
         found = list(pipeline.notes.profiles.read_members(pipeline.info, asked))
-        return [Part(len(found), lambda: found)]
+        return [ReadPart(len(found), lambda: found)]
     if kind == "action_profile_group":
         groups_found = list(pipeline.notes.profiles.read_groups(pipeline.info, asked))
-        return [Part(sum(1 + len(each.action_profile_group.members) for each in groups_found), lambda: groups_found)]
+        return [
+            ReadPart(sum(1 + len(each.action_profile_group.members) for each in groups_found), lambda: groups_found)
+        ]
     if kind == "value_set_entry":
         sets = list(externs.value_set_entities(pipeline.info, pipeline.notes.value_sets, asked))
-        return [Part(sum(1 + len(each.value_set_entry.members) for each in sets), lambda: sets)]
+        return [ReadPart(sum(1 + len(each.value_set_entry.members) for each in sets), lambda: sets)]
     check_empty_read(pipeline.info, kind, asked)
     return []
 
 
-def _clone_sessions(snapshot: Snapshot, pipeline: ForwardingPipeline, asked: Any) -> list[Part]:
+def _clone_sessions(snapshot: Snapshot, pipeline: ForwardingPipeline, asked: Any) -> list[ReadPart]:
     found = replication.wanted_sessions(snapshot.sessions, asked)
     steps = sum(1 + len(replicas) for replicas, _ in found.values())
-    return [Part(steps, partial(replication.session_entities, found, pipeline.notes.sessions))]
+    return [ReadPart(steps, partial(replication.session_entities, found, pipeline.notes.sessions))]
 
 
-def _table_entries(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[Part]:
+def _table_entries(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[ReadPart]:
     timed = request.HasField("time_since_last_hit")
     if timed and (request.is_default_action or not any(t.has_idle_timeout for t in _tables(pipeline, request))):
         raise InvalidArgumentError("time_since_last_hit is set, but what is asked for has no idle timeout")
@@ -280,11 +282,11 @@ def _passes(message: Any, request: Any) -> bool:
     return True
 
 
-def _entries(snapshot: Snapshot, pipeline: ForwardingPipeline, table: TableInfo, request: Any) -> Part:
+def _entries(snapshot: Snapshot, pipeline: ForwardingPipeline, table: TableInfo, request: Any) -> ReadPart:
     rows = snapshot.rows(table.name)
     if request.match:
         rows = snapshot.rows_of(table.name, decode_key(table, request.match))
-    return Part(len(rows), lambda: (_entry(pipeline, table, row, request) for row in rows))
+    return ReadPart(len(rows), lambda: (_entry(pipeline, table, row, request) for row in rows))
 
 
 def _entry(pipeline: ForwardingPipeline, table: TableInfo, entry: Entry, request: Any) -> Any | None:
@@ -322,7 +324,7 @@ def idle_entry(pipeline: ForwardingPipeline, where: EntryKey) -> Any:
     return message
 
 
-def _default_entry(snapshot: Snapshot, pipeline: ForwardingPipeline, table: TableInfo, request: Any) -> Part:
+def _default_entry(snapshot: Snapshot, pipeline: ForwardingPipeline, table: TableInfo, request: Any) -> ReadPart:
     if request.match or request.priority:
         raise InvalidArgumentError(f"table {table.name!r}: a default entry has neither match fields nor a priority")
     message = p4runtime_pb2.TableEntry(table_id=table.id, is_default_action=True)
@@ -331,7 +333,7 @@ def _default_entry(snapshot: Snapshot, pipeline: ForwardingPipeline, table: Tabl
         message.action.CopyFrom(encode_action(pipeline.info, action))
     _add_note(message, pipeline.notes.defaults.get(table.name))
     entity = p4runtime_pb2.Entity(table_entry=message) if _passes(message, request) else None
-    return Part(1, lambda: [entity])
+    return ReadPart(1, lambda: [entity])
 
 
 def _key_message(table: TableInfo, entry: Entry) -> Any:
@@ -346,7 +348,7 @@ def _add_note(message: Any, note: EntryNote | None) -> None:
         message.controller_metadata = note.controller_metadata
 
 
-def _direct_counters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[Part]:
+def _direct_counters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[ReadPart]:
     entry = request.table_entry
     if entry.table_id:
         wanted = [tables.direct_counter_table(pipeline, entry)]
@@ -357,7 +359,7 @@ def _direct_counters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: 
     parts = []
     for table in wanted:
         rows = [snapshot.row(tables.decode_row(table, entry))] if entry.match else snapshot.rows(table.name)
-        parts.append(Part(len(rows), partial(_counted, table, rows)))
+        parts.append(ReadPart(len(rows), partial(_counted, table, rows)))
     return parts
 
 
@@ -376,7 +378,7 @@ def _add_rates(config: Any, pipeline: ForwardingPipeline, table: TableInfo, entr
         config.CopyFrom(found)
 
 
-def _direct_meters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[Part]:
+def _direct_meters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[ReadPart]:
     entry = request.table_entry
     if request.HasField("counter_data"):
         raise UnimplementedError("counter_data of direct meters is not offered")
@@ -389,7 +391,7 @@ def _direct_meters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: An
     parts = []
     for table in wanted:
         rows = [snapshot.row(tables.decode_row(table, entry))] if entry.match else snapshot.rows(table.name)
-        parts.append(Part(len(rows), partial(_metered, pipeline, table, rows)))
+        parts.append(ReadPart(len(rows), partial(_metered, pipeline, table, rows)))
     return parts
 
 

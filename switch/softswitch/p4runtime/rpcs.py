@@ -19,7 +19,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.events import SwitchEvent
 from softswitch.p4runtime.batching import parse, parse_write
-from softswitch.p4runtime.calls import Answers, Call, Stream, Turns, Waiting
+from softswitch.p4runtime.calls import Answers, Call, Stream, Turns, WaitingCalls
 from softswitch.p4runtime.errors import (
     BatchError,
     InternalError,
@@ -30,7 +30,7 @@ from softswitch.p4runtime.errors import (
 )
 from softswitch.p4runtime.read import EntityReader
 from softswitch.p4runtime.roles import MAX_CONTROLLERS
-from softswitch.p4runtime.service import API_VERSION, Service
+from softswitch.p4runtime.service import API_VERSION, P4RuntimeService
 
 #: Packet-ins waiting for a controller that does not read; more are dropped.
 PACKET_IN_QUEUE = 1024
@@ -44,7 +44,9 @@ _log = logging.getLogger("softswitch")
 class Channel:
     """``threads`` handle messages: they may have to wait for a Write."""
 
-    def __init__(self, service: Service, context: Any, call: Call, waiting: Waiting, threads: Executor) -> None:
+    def __init__(
+        self, service: P4RuntimeService, context: Any, call: Call, waiting: WaitingCalls, threads: Executor
+    ) -> None:
         self._service = service
         self._context = context
         self._call = call
@@ -148,12 +150,12 @@ _STATUS_CODES = {status.value[0]: status for status in grpc.StatusCode}
 class Rpcs:
     """One method for each RPC, named as in p4runtime.proto."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: P4RuntimeService) -> None:
         self._service = service
         self._write_threads = ThreadPoolExecutor(_WRITE_THREADS, "p4runtime-write")
         self._read_thread = ThreadPoolExecutor(1, "p4runtime-read")
         self._stream_threads = ThreadPoolExecutor(MAX_CONTROLLERS, "p4runtime-stream")
-        self._waiting = Waiting(MAX_WAITING)
+        self._waiting = WaitingCalls(MAX_WAITING)
         self._turns = Turns(self._read_thread, MAX_READS)
         self._answers = Answers(MAX_ANSWER_BYTES)
         self._writes = 0

@@ -21,7 +21,7 @@ from commonlib.privileges import PrivilegeError
 
 from softswitch.device import Device
 from softswitch.p4runtime.rpcs import Rpcs
-from softswitch.p4runtime.service import Service
+from softswitch.p4runtime.service import P4RuntimeService
 from softswitch.program import ir
 
 _UNIX = "unix:"
@@ -32,7 +32,7 @@ class BindError(OSError):
 
 
 @dataclass(frozen=True)
-class Tls:
+class ServerTls:
     """Files in PEM. With ``client_auth`` every client needs a certificate that ``ca`` has signed."""
 
     certificate: Path
@@ -60,7 +60,7 @@ def allow_connections() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def bind(server: Any, address: str, tls: Tls | None) -> int:
+def bind(server: Any, address: str, tls: ServerTls | None) -> int:
     """Let a gRPC server listen at "host:port" or "unix:path". Returns the TCP port. Raises BindError."""
     credentials = None if tls is None else tls.credentials()
     path = Path(address.removeprefix(_UNIX)) if address.startswith(_UNIX) else None
@@ -113,11 +113,16 @@ _OPTIONS = (
 )
 
 
-class Server:
+class P4RuntimeServer:
     """A running server. ``port`` is the TCP port it listens on; of no meaning for a Unix socket."""
 
     def __init__(
-        self, service: Service, device: Device, address: str, tls: Tls | None, on_bound: Callable[[], object]
+        self,
+        service: P4RuntimeService,
+        device: Device,
+        address: str,
+        tls: ServerTls | None,
+        on_bound: Callable[[], object],
     ) -> None:
         self._device = device
         self._service = service
@@ -137,7 +142,7 @@ class Server:
             self._thread.join()
         self._service.end()
 
-    def _run(self, service: Service, address: str, tls: Tls | None) -> None:
+    def _run(self, service: P4RuntimeService, address: str, tls: ServerTls | None) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._serve(service, address, tls))
@@ -146,7 +151,7 @@ class Server:
             if not self._bound.done():
                 self._bound.set_exception(BindError(f"cannot listen on {address}; see the log, then start it again"))
 
-    async def _serve(self, service: Service, address: str, tls: Tls | None) -> None:
+    async def _serve(self, service: P4RuntimeService, address: str, tls: ServerTls | None) -> None:
         rpcs = Rpcs(service)
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((rpcs.handlers(),))
@@ -172,9 +177,9 @@ def serve(
     cpu_port: int | None = None,
     verify: Callable[[ir.Program], object] | None = None,
     *,
-    tls: Tls | None = None,
+    tls: ServerTls | None = None,
     on_bound: Callable[[], object] = lambda: None,
-) -> Server:
+) -> P4RuntimeServer:
     """Serve ``device`` as ``device_id`` at ``address``: "host:port" (port 0 takes a free one) or "unix:path".
 
     Without ``cpu_port`` packet-outs are refused. ``verify`` checks a program without loading it, raising
@@ -182,4 +187,4 @@ def serve(
     in; a Unix socket has the mode 0600. ``on_bound`` is called when the address is taken, before anybody is answered.
     Raises BindError.
     """
-    return Server(Service(device, device_id, cpu_port, verify), device, address, tls, on_bound)
+    return P4RuntimeServer(P4RuntimeService(device, device_id, cpu_port, verify), device, address, tls, on_bound)

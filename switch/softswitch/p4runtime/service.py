@@ -21,7 +21,7 @@ from softswitch.device import Device
 from softswitch.errors import DeviceError
 from softswitch.events import SwitchEvent
 from softswitch.p4runtime import entries, pipeline, write
-from softswitch.p4runtime.batching import Write
+from softswitch.p4runtime.batching import WriteParts
 from softswitch.p4runtime.calls import Stream
 from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.errors import (
@@ -107,7 +107,7 @@ _LOG = logging.getLogger(__name__)
 _SLOW = "the primary controller does not read fast enough"
 
 
-class Service:
+class P4RuntimeService:
     """P4Runtime for one device.
 
     ``cpu_port`` is where packet-outs enter; None refuses them. ``verify`` checks a program without loading
@@ -177,7 +177,7 @@ class Service:
             response.config.CopyFrom(pipeline.select_config(current.config, request.response_type))
         return response
 
-    def write(self, message: Write) -> None:
+    def write(self, message: WriteParts) -> None:
         request = message.head
         self._check_target(request)
         self._require_primary(request)  # first of all: others do not even wait for the lock

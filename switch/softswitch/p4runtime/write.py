@@ -13,7 +13,7 @@ from p4.v1 import p4runtime_pb2
 from softswitch.device import Device
 from softswitch.errors import DeviceError
 from softswitch.p4runtime import externs, replication, tables
-from softswitch.p4runtime.batching import Batch, BatchedUpdates
+from softswitch.p4runtime.batching import BatchedUpdates, UpdateBatch
 from softswitch.p4runtime.entries import decode_call, decode_key, decode_priority
 from softswitch.p4runtime.errors import (
     BatchError,
@@ -62,12 +62,12 @@ def _inserted(device: Device, table: str, numbered: Sequence[tuple[int, Entry]])
         return [error] * len(numbered)
 
 
-def _is_simple(table: TableInfo, layout: Batch, allowed: Access) -> bool:
+def _is_simple(table: TableInfo, layout: UpdateBatch, allowed: Access) -> bool:
     plain = table.has_plain_entries and not table.needs_priority
     return plain and layout.first.type == INSERT and allowed.has(table.id)
 
 
-def _batch_entries(info: P4Info, table: TableInfo, layout: Batch) -> Iterable[Entry] | None:
+def _batch_entries(info: P4Info, table: TableInfo, layout: UpdateBatch) -> Iterable[Entry] | None:
     """None where a value breaks a rule, or all of the layout do."""
     update = layout.first
     assert update.action is not None, "layouts have an action"

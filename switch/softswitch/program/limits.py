@@ -57,7 +57,7 @@ SOURCE_CHARACTERS = 16 << 20  # of generated C or Python
 EMIT_STEPS = 100_000  # expressions visited while code is generated; the committed program takes 7,000
 
 
-class Budget:
+class CodeBudget:
     """Counts what an emitter writes. Some programs are small, and their code is not: paths and branches multiply."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from softswitch.errors import ProgramTooLargeError
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
 from softswitch.program.emitted_text import comment_text, identifier
-from softswitch.program.limits import Budget
+from softswitch.program.limits import CodeBudget
 from softswitch.program.traverse import FieldKey
 
 _ASSIGNMENT = re.compile(r"( *)([A-Za-z_]\w*) = ((?:(?! = ).)+)")
@@ -170,7 +170,7 @@ MAX_DEPTH = 90  # blocks inside each other; Python takes a hundred
 class Writer:
     """Collects source lines. ``budget``: what the whole program may take."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: CodeBudget) -> None:
         self.lines: list[str] = []
         self._budget = budget
         self._depth = 0
@@ -223,7 +223,7 @@ class UnitKind(Enum):
 
 
 @dataclass(frozen=True)
-class Unit:
+class HeaderUnit:
     """``width`` bits from bit ``offset`` on, kept in local variable ``local`` (empty for SKIP)."""
 
     kind: UnitKind
@@ -234,7 +234,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Layout:
+class HeaderLayout:
     """Storage of one header.
 
     ``valid`` and ``position`` name local variables. ``position`` holds the offset of the header's unchanged bytes in
@@ -244,8 +244,8 @@ class Layout:
     header: ir.Header
     valid: str
     position: str
-    units: tuple[Unit, ...]
-    groups: tuple[tuple[Unit, ...], ...]
+    units: tuple[HeaderUnit, ...]
+    groups: tuple[tuple[HeaderUnit, ...], ...]
 
     @property
     def locals(self) -> list[str]:
@@ -257,7 +257,7 @@ class PyStorage:
     """Names of local variables. Fields that the program never reads have none."""
 
     fields: dict[FieldKey, str] = field(default_factory=dict)
-    layouts: dict[str, Layout] = field(default_factory=dict)
+    layouts: dict[str, HeaderLayout] = field(default_factory=dict)
 
     def valid(self, header: str) -> str:
         return self.layouts[header].valid
@@ -271,7 +271,7 @@ def plan_storage(program: ir.Program, usage: Usage, intrinsic: set[FieldKey]) ->
     for header in program.headers.values():
         rebuilt = header.name in usage.changed and header.name in program.deparser
         whole = header.name in copied
-        units: list[Unit] = []
+        units: list[HeaderUnit] = []
         offset = 0
         for member in header.fields:
             key = (header.name, member.name)
@@ -279,14 +279,14 @@ def plan_storage(program: ir.Program, usage: Usage, intrinsic: set[FieldKey]) ->
             if used:
                 local = identifier("f_" + header.name + "_" + member.name, taken)
                 storage.fields[key] = local
-                units.append(Unit(UnitKind.INTEGER, local, offset, member.width, member.signed))
+                units.append(HeaderUnit(UnitKind.INTEGER, local, offset, member.width, member.signed))
             else:
                 kind = UnitKind.BYTES if rebuilt else UnitKind.SKIP
-                units.append(Unit(kind, "", offset, member.width, member.signed))
+                units.append(HeaderUnit(kind, "", offset, member.width, member.signed))
             offset += member.width
         if not header.metadata:
             merged = _name_bytes(header, _merge(units), taken)
-            storage.layouts[header.name] = Layout(
+            storage.layouts[header.name] = HeaderLayout(
                 header,
                 identifier("v_" + header.name, taken),
                 identifier("o_" + header.name, taken),
@@ -296,19 +296,19 @@ def plan_storage(program: ir.Program, usage: Usage, intrinsic: set[FieldKey]) ->
     return storage
 
 
-def _merge(units: list[Unit]) -> list[Unit]:
+def _merge(units: list[HeaderUnit]) -> list[HeaderUnit]:
     """Join neighbouring unread units where they are whole bytes; what is left over becomes integers."""
-    result: list[Unit] = []
+    result: list[HeaderUnit] = []
     for unit in units:
         last = result[-1] if result else None
         if last is not None and last.kind is unit.kind and unit.kind is not UnitKind.INTEGER:
-            result[-1] = Unit(unit.kind, "", last.offset, last.width + unit.width)
+            result[-1] = HeaderUnit(unit.kind, "", last.offset, last.width + unit.width)
         else:
             result.append(unit)
     return [piece for unit in result for piece in _split(unit)]
 
 
-def _split(unit: Unit) -> list[Unit]:
+def _split(unit: HeaderUnit) -> list[HeaderUnit]:
     """Cut a run at byte boundaries. Incomplete bytes at its ends stay integers (or skipped bits)."""
     if unit.kind is UnitKind.INTEGER:
         return [unit]
@@ -316,29 +316,29 @@ def _split(unit: Unit) -> list[Unit]:
     inner_start, inner_end = (start + 7) // 8 * 8, end // 8 * 8
     edge = UnitKind.INTEGER if unit.kind is UnitKind.BYTES else UnitKind.SKIP
     if inner_start >= inner_end:
-        return [Unit(edge, "", start, end - start)]
+        return [HeaderUnit(edge, "", start, end - start)]
     pieces = [
-        Unit(edge, "", start, inner_start - start),
-        Unit(unit.kind, "", inner_start, inner_end - inner_start),
-        Unit(edge, "", inner_end, end - inner_end),
+        HeaderUnit(edge, "", start, inner_start - start),
+        HeaderUnit(unit.kind, "", inner_start, inner_end - inner_start),
+        HeaderUnit(edge, "", inner_end, end - inner_end),
     ]
     return [piece for piece in pieces if piece.width]
 
 
-def _name_bytes(header: ir.Header, units: list[Unit], taken: set[str]) -> list[Unit]:
+def _name_bytes(header: ir.Header, units: list[HeaderUnit], taken: set[str]) -> list[HeaderUnit]:
     named = []
     for unit in units:
         if unit.kind is UnitKind.SKIP or unit.local:
             named.append(unit)
         else:
             local = identifier(f"x_{header.name}_{unit.offset}", taken)
-            named.append(Unit(unit.kind, local, unit.offset, unit.width))
+            named.append(HeaderUnit(unit.kind, local, unit.offset, unit.width))
     return named
 
 
-def _groups(units: list[Unit]) -> list[tuple[Unit, ...]]:
-    groups: list[tuple[Unit, ...]] = []
-    current: list[Unit] = []
+def _groups(units: list[HeaderUnit]) -> list[tuple[HeaderUnit, ...]]:
+    groups: list[tuple[HeaderUnit, ...]] = []
+    current: list[HeaderUnit] = []
     for unit in units:
         current.append(unit)
         if (unit.offset + unit.width) % 8 == 0:
@@ -350,11 +350,11 @@ def _groups(units: list[Unit]) -> list[tuple[Unit, ...]]:
 # ---------------------------------------------------------------- bytes to fields
 
 
-def group_width(group: tuple[Unit, ...]) -> int:
+def group_width(group: tuple[HeaderUnit, ...]) -> int:
     return sum(unit.width for unit in group)
 
 
-def struct_codes(group: tuple[Unit, ...]) -> str:
+def struct_codes(group: tuple[HeaderUnit, ...]) -> str:
     """The ``struct`` items of one group."""
     width = group_width(group)
     if all(unit.kind is UnitKind.SKIP for unit in group):
@@ -366,7 +366,7 @@ def struct_codes(group: tuple[Unit, ...]) -> str:
     return _CODES.get(width, f"{width // 8}s")
 
 
-def unpack_targets(group: tuple[Unit, ...], index: int) -> tuple[list[str], list[str]]:
+def unpack_targets(group: tuple[HeaderUnit, ...], index: int) -> tuple[list[str], list[str]]:
     """Names for a group's ``struct`` items, and the statements that compute fields from them."""
     if all(unit.kind is UnitKind.SKIP for unit in group):
         return [], []
@@ -400,7 +400,7 @@ def unpack_targets(group: tuple[Unit, ...], index: int) -> tuple[list[str], list
     return names, statements
 
 
-def _signed(unit: Unit, value: str) -> str:
+def _signed(unit: HeaderUnit, value: str) -> str:
     if not unit.signed:
         return value
     half = 1 << (unit.width - 1)
@@ -410,7 +410,7 @@ def _signed(unit: Unit, value: str) -> str:
 # ---------------------------------------------------------------- fields to bytes
 
 
-def pack_arguments(group: tuple[Unit, ...]) -> list[str]:
+def pack_arguments(group: tuple[HeaderUnit, ...]) -> list[str]:
     """Expressions for a group's ``struct`` items, to pack it."""
     width = group_width(group)
     if group[0].kind is UnitKind.BYTES:
@@ -465,7 +465,7 @@ class PyContext:
     storage: PyStorage
     names: Names
     track_length: bool
-    budget: Budget = field(default_factory=Budget)
+    budget: CodeBudget = field(default_factory=CodeBudget)
 
     def keeps_position(self, header: str) -> bool:
         """Return True if the header may leave as the bytes it came in with."""

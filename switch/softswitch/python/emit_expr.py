@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from softswitch.errors import ProgramTooLargeError
 from softswitch.program import ir
-from softswitch.program.limits import Budget, full
+from softswitch.program.limits import CodeBudget, full
 from softswitch.python.emit_code import PyContext
 from softswitch.python.values import ARITHMETIC, PyValue, constant, value_and, value_xor, wrap
 
@@ -27,7 +27,7 @@ class PyExprEmitter:
         context: PyContext,
         lookahead: Callable[[ir.Lookahead], str] | None = None,
         *,
-        budget: Budget | None = None,
+        budget: CodeBudget | None = None,
     ) -> None:
         self._storage = context.storage
         self._lookahead = lookahead

@@ -15,10 +15,10 @@ from softswitch.errors import UnsupportedProgramError
 from softswitch.program import ir
 from softswitch.program.analysis import HASH_WIDTHS, is_word_aligned, runs_of
 from softswitch.program.emitted_text import literal
-from softswitch.program.limits import LOOP_BLOCKS, Budget
+from softswitch.program.limits import LOOP_BLOCKS, CodeBudget
 from softswitch.program.standard import DROP_PORT, PACKET_LENGTH, STANDARD
 from softswitch.program.traverse import FieldKey, expr_fields, flatten, operands, valid_headers, written_field
-from softswitch.python.emit_code import Layout, PyContext, PyStorage, UnitKind, Writer, bare
+from softswitch.python.emit_code import HeaderLayout, PyContext, PyStorage, UnitKind, Writer, bare
 from softswitch.python.emit_expr import PyExprEmitter
 from softswitch.python.values import PyValue, constant, wrap
 from softswitch.runtime.impair import LIMB_BITS
@@ -199,7 +199,7 @@ class PyStatementEmitter:
         changed.add(header)
         self._out.line(f"{self._context.storage.layouts[header].position} = -1")
 
-    def _layout(self, header: str) -> Layout:
+    def _layout(self, header: str) -> HeaderLayout:
         return self._context.storage.layouts[header]
 
     def _copy_header(self, target: str, source: str, changed: set[str]) -> None:
@@ -312,7 +312,7 @@ class PyStatementEmitter:
         self.store(target, digest if start.constant == 0 else total, changed)
 
 
-def clear_fields(out: Writer, layout: Layout) -> None:
+def clear_fields(out: Writer, layout: HeaderLayout) -> None:
     """Write that all fields of ``layout``'s header become 0."""
     out.zero(unit.local for unit in layout.units if unit.kind is UnitKind.INTEGER)
     for unit in layout.units:
@@ -375,7 +375,7 @@ def call_specialised(context: PyContext, action: ir.Action, out: Writer) -> None
 def specialised_source(context: PyContext, action: ir.Action, args: Sequence[int]) -> str:
     """Source of a function ``specialised`` that computes ``action`` with ``args`` as constants."""
     reads, writes, headers = _interface(context, action)
-    budget = Budget()
+    budget = CodeBudget()
     out = Writer(budget)
     with out.block(f"def specialised({', '.join(reads)}):"):
         expressions = PyExprEmitter(context, budget=budget)

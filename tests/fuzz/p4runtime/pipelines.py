@@ -20,7 +20,7 @@ from google.protobuf import text_format
 from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime.calls import Stream
 from softswitch.p4runtime.errors import InvalidArgumentError
-from softswitch.p4runtime.service import Service
+from softswitch.p4runtime.service import P4RuntimeService
 from softswitch.switch import SoftSwitch
 
 from fuzz.mutations import mutated
@@ -72,9 +72,9 @@ def _config(p4info: Path) -> Any:
     return config
 
 
-def _service() -> Service:
+def _service() -> P4RuntimeService:
     """With a primary controller."""
-    service = Service(SoftSwitch(engine="python"), _DEVICE_ID, None, None)
+    service = P4RuntimeService(SoftSwitch(engine="python"), _DEVICE_ID, None, None)
     message = p4runtime_pb2.StreamMessageRequest()
     message.arbitration.device_id = _DEVICE_ID
     message.arbitration.election_id.low = 1

@@ -21,7 +21,7 @@ from softswitch.errors import DeviceError, UnsupportedProgramError
 from softswitch.native.emit import emit_c
 from softswitch.p4runtime.calls import Stream
 from softswitch.p4runtime.errors import BatchError, P4RuntimeError
-from softswitch.p4runtime.service import Service
+from softswitch.p4runtime.service import P4RuntimeService
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
 from softswitch.python.emit import emit_program
@@ -120,7 +120,7 @@ class Served:
     """The service of a P4Runtime server, with one client, which is the primary, and without a connection."""
 
     def __init__(self) -> None:
-        self._service = Service(SoftSwitch(engine="python", cpu_port=_CPU_PORT), _DEVICE_ID, _CPU_PORT, None)
+        self._service = P4RuntimeService(SoftSwitch(engine="python", cpu_port=_CPU_PORT), _DEVICE_ID, _CPU_PORT, None)
         message = p4runtime_pb2.StreamMessageRequest()
         message.arbitration.device_id = _DEVICE_ID
         message.arbitration.election_id.low = 1

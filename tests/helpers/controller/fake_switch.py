@@ -6,7 +6,7 @@ admitted while part of it is missing."""
 from __future__ import annotations
 
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.reconcile import EntryChange, Write
 from sumwire_controller.deploy.switch import Loaded
 from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, counts, is_ledger
 from sumwire_controller.errors import SwitchRefusedError
@@ -47,7 +47,7 @@ class FakeSwitch:
     def entries(self, program: Program) -> frozenset[Entry]:
         return frozenset(self.held.values())
 
-    def write(self, program: Program, change: Change) -> None:
+    def write(self, program: Program, change: EntryChange) -> None:
         if self.fail_after is not None:
             if self.fail_after == 0:
                 raise SwitchRefusedError(f"{change}: told to refuse")

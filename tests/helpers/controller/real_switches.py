@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from softswitch.p4runtime.server import Tls as ServerTls
-from softswitch.p4runtime.server import serve
+from softswitch.p4runtime.server import ServerTls, serve
 from softswitch.switch import SoftSwitch
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.errors import SwitchUnreachableError

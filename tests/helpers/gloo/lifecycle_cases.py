@@ -33,7 +33,7 @@ from sumwire.job.gloo import Ranks
 from sumwire.job.handshake import join
 from sumwire.multihop.bounded_ring import BoundedRing
 from sumwire.multihop.neighbours import Neighbours
-from sumwire.start.supervisor import Aggregator
+from sumwire.start.supervisor import RunningAggregator
 from sumwire.systems.system import AcpSystem
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState
@@ -222,7 +222,7 @@ def neighbours(rank: int, mapping: Mapping, place: Path) -> Thing:
 
 def aggregator(rank: int, mapping: Mapping, _place: Path) -> Thing:
     """A child process, which rank 0 alone has. Its start is what it waits for."""
-    made = Aggregator([sys.executable, "-c", "import sys; sys.stdin.read()"], {}, lambda line: None)
+    made = RunningAggregator([sys.executable, "-c", "import sys; sys.stdin.read()"], {}, lambda line: None)
     return Thing(made.await_ready, _whether_or_not(made.close))
 
 

@@ -33,7 +33,7 @@ from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
 from sumwire_controller.deploy.operations import bring_about
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.reconcile import EntryChange, Write
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import Entry, TableEntry, admissions, last_generation
 from sumwire_controller.model import Config
@@ -58,7 +58,7 @@ NAMES = {prefix: {value: name.removeprefix(prefix) for name, value in vars(_p4).
 class BatchingSwitch(P4Switch):
     """Many writes or reads in one request: hundreds of tests need them."""
 
-    def write_all(self, program: Program, changes: Iterable[Change]) -> None:
+    def write_all(self, program: Program, changes: Iterable[EntryChange]) -> None:
         request = p4runtime_pb2.WriteRequest(device_id=self._switch.device_id)
         request.election_id.high, request.election_id.low = self._session.election_id
         for change in changes:
@@ -118,7 +118,7 @@ class Controlled:
         self._install([])
         self._generation += 1
         anew = [_admitted_anew(row, self._generation) for job, row in self._admissions.items() if job in self._used]
-        self._switch.write_all(self._program, [Change(Write.MODIFY, row) for row in anew])
+        self._switch.write_all(self._program, [EntryChange(Write.MODIFY, row) for row in anew])
         self._admissions |= {row.key[0]: row for row in anew}
         self._used.clear()
 
@@ -141,8 +141,8 @@ class Controlled:
         """These rows in place of those of before."""
         wanted = {row.identity: row for row in rows}
         held, self._installed = self._installed, wanted
-        changes = [Change(Write.DELETE, row) for identity, row in held.items() if identity not in wanted]
-        changes += [Change(Write.MODIFY if key in held else Write.INSERT, row) for key, row in wanted.items()]
+        changes = [EntryChange(Write.DELETE, row) for identity, row in held.items() if identity not in wanted]
+        changes += [EntryChange(Write.MODIFY if key in held else Write.INSERT, row) for key, row in wanted.items()]
         self._switch.write_all(self._program, changes)
 
     def _empty(self, port: int, first: int) -> None:

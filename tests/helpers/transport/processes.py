@@ -24,7 +24,7 @@ from helpers.transport.udp_bridge import aggregator_of, configs, host, on_loopba
 from numpy.typing import NDArray
 from sumwire.config import JobConfig
 from sumwire.errors import SumwireError, SwitchLostError
-from sumwire.job.handshake import Run, join
+from sumwire.job.handshake import JoinedRun, join
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 from sumwire.wire.packets import headers, heads
@@ -130,7 +130,7 @@ class Process:
         self.worker = worker
         self.number = number
         self.inbox: list[bytes] = []
-        self.run: Run | None = None
+        self.run: JoinedRun | None = None
         self.sums = 0
         self.ended = False
         self.error: SumwireError | None = None
@@ -258,17 +258,17 @@ class World:
         for process in self.processes.values():
             process.kill()
 
-    def joined(self, process: Process, run: Run) -> None:
+    def joined(self, process: Process, run: JoinedRun) -> None:
         self.members.setdefault(run.nonces, {})[process.worker] = process.number
 
-    def chunks(self, run: Run, number: int) -> int:
+    def chunks(self, run: JoinedRun, number: int) -> int:
         return random.Random(f"{run.nonces} {number}").randrange(1, _MOST_CHUNKS)
 
     def payload(self, process: int, number: int, chunks: int) -> NDArray[Any]:
         values = random.Random(f"{process} {number}").randrange(1 << 20) + np.arange(chunks * 256)
         return values.astype(">i4")
 
-    def check(self, process: Process, run: Run, number: int, words: NDArray[np.uint8]) -> None:
+    def check(self, process: Process, run: JoinedRun, number: int, words: NDArray[np.uint8]) -> None:
         """Every sum is that of the processes that are in the run: they all have sent before one gets a result."""
         members = self.members[run.nonces]
         chunks = self.chunks(run, number)

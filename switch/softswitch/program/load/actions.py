@@ -14,7 +14,7 @@ from softswitch.program import ir
 from softswitch.program.limits import CELLS, IF_DEPTH, OBJECTS, PARAMETERS, SESSIONS, STATEMENTS, WIDTH
 from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.lowering import Lowering
-from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
+from softswitch.program.load.node import JsonNode, declared_once, flag_of, shown, source_of, unsupported
 from softswitch.program.load.references import Scope
 from softswitch.program.traverse import CycleError, joins
 
@@ -37,7 +37,7 @@ class Externs:
     selectors: dict[str, str | None] = field(default_factory=dict)
 
 
-def load_externs(root: Node, expressions: ExprLoader) -> Externs:
+def load_externs(root: JsonNode, expressions: ExprLoader) -> Externs:
     found = Externs()
     for node in root.section("meter_arrays"):
         _meter(node, expressions, found)
@@ -56,7 +56,7 @@ def load_externs(root: Node, expressions: ExprLoader) -> Externs:
     return found
 
 
-def _meter(node: Node, expressions: ExprLoader, found: Externs) -> None:
+def _meter(node: JsonNode, expressions: ExprLoader, found: Externs) -> None:
     name, source = node["name"].name(), source_of(node)
     declared_once(node["name"], name, found.meters)
     if node["rate_count"].integer(0, OBJECTS) != _RATES:
@@ -75,7 +75,7 @@ def _meter(node: Node, expressions: ExprLoader, found: Externs) -> None:
     found.meters[name] = ir.Meter(name, size, kind == "bytes")
 
 
-def request_digest(p: Node, scope: Scope, expressions: ExprLoader, externs: Externs) -> tuple[ir.Statement, ...]:
+def request_digest(p: JsonNode, scope: Scope, expressions: ExprLoader, externs: Externs) -> tuple[ir.Statement, ...]:
     """The digest leaves at the end of ingress; a later one of the same packet takes its place, as in bmv2."""
     number = expressions.expr(p[1], scope)
     if not isinstance(number, ir.Const):
@@ -86,7 +86,7 @@ def request_digest(p: Node, scope: Scope, expressions: ExprLoader, externs: Exte
     return (ir.Assign(externs.digest_request, number),)
 
 
-def execute_meter(p: Node, scope: Scope, expressions: ExprLoader, externs: Externs) -> tuple[ir.Statement, ...]:
+def execute_meter(p: JsonNode, scope: Scope, expressions: ExprLoader, externs: Externs) -> tuple[ir.Statement, ...]:
     name = p[0]["value"].choice(externs.meters, "meter")
     if externs.meters[name].table is not None:
         raise unsupported(f"direct meter {name!r} outside its table", scope.source)
@@ -99,7 +99,7 @@ Statements = tuple[ir.Statement, ...]
 class PassLoader:
     """Translates the primitives. ``passes`` is None until one of them was translated, or a truncate in ingress."""
 
-    def __init__(self, root: Node, expressions: ExprLoader) -> None:
+    def __init__(self, root: JsonNode, expressions: ExprLoader) -> None:
         self._expressions = expressions
         self._lists: dict[int, tuple[ir.FieldRef, ...]] = {}
         for node in root.section("field_lists"):
@@ -109,7 +109,7 @@ class PassLoader:
             self._lists[number] = self._fields(node)
         self.passes: ir.Passes | None = None
 
-    def _fields(self, node: Node) -> tuple[ir.FieldRef, ...]:
+    def _fields(self, node: JsonNode) -> tuple[ir.FieldRef, ...]:
         source = source_of(node)
         fields: list[ir.FieldRef] = []
         for part in node["elements"].items():
@@ -132,20 +132,20 @@ class PassLoader:
             self.passes = ir.Passes(clone, number, resubmit, recirculate, self._lists)
         return self.passes
 
-    def clone(self, p: Node, scope: Scope) -> Statements:
+    def clone(self, p: JsonNode, scope: Scope) -> Statements:
         passes = self.need()
         session = self._expressions.expr(p[0], scope)
         kept = ir.Binary("&", session, ir.Const(SESSIONS - 1))
         request = ir.Assign(passes.clone, ir.Binary("|", kept, ir.Const(ir.CLONE_REQUESTED)))
         return request, ir.Assign(passes.clone_list, ir.Const(self._list(p[1], scope)))
 
-    def resubmit(self, p: Node, scope: Scope) -> Statements:
+    def resubmit(self, p: JsonNode, scope: Scope) -> Statements:
         return (ir.Assign(self.need().resubmit, ir.Const(self._list(p[0], scope))),)
 
-    def recirculate(self, p: Node, scope: Scope) -> Statements:
+    def recirculate(self, p: JsonNode, scope: Scope) -> Statements:
         return (ir.Assign(self.need().recirculate, ir.Const(self._list(p[0], scope))),)
 
-    def _list(self, node: Node, scope: Scope) -> int:
+    def _list(self, node: JsonNode, scope: Scope) -> int:
         number = self._expressions.expr(node, scope)
         if not isinstance(number, ir.Const):
             raise unsupported("a field list whose number is not constant", scope.source)
@@ -154,7 +154,7 @@ class PassLoader:
         return number.value
 
 
-_Primitive = Callable[[Node, Scope], tuple[ir.Statement, ...]]
+_Primitive = Callable[[JsonNode, Scope], tuple[ir.Statement, ...]]
 _ONLY_IN_CONTROLS = frozenset(
     ["exit", "truncate", "clone_ingress_pkt_to_egress", "clone_egress_pkt_to_egress", "resubmit", "recirculate"]
 )
@@ -211,7 +211,7 @@ class ActionLoader:
             "log_msg": self._log,
         }
 
-    def actions(self, root: Node) -> dict[int, ir.Action]:
+    def actions(self, root: JsonNode) -> dict[int, ir.Action]:
         """All actions by their ids."""
         actions: dict[int, ir.Action] = {}
         for node in root["actions"].items():
@@ -221,7 +221,7 @@ class ActionLoader:
             actions[action.index] = action
         return actions
 
-    def _action(self, node: Node) -> ir.Action:
+    def _action(self, node: JsonNode) -> ir.Action:
         parameters = tuple(
             ir.Parameter(part["name"].name(), part["bitwidth"].integer(1, WIDTH))
             for part in node["runtime_data"].items(PARAMETERS)
@@ -232,13 +232,13 @@ class ActionLoader:
         body = self._body(primitives, scope)
         return ir.Action(node["id"].integer(0, CELLS), node["name"].name(), parameters, body, source)
 
-    def in_parser(self, node: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def in_parser(self, node: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         """Translate one primitive that the parser runs."""
         if node["op"].value in _ONLY_IN_CONTROLS:
             raise unsupported(f"{node['op'].value} in the parser", source_of(node, scope.source))
         return self._statement(node, scope)
 
-    def _statement(self, node: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _statement(self, node: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         """Translate one primitive other than a jump."""
         scope = Scope(source_of(node, scope.source), scope.params, scope.lookahead)
         op = node["op"].value
@@ -246,16 +246,16 @@ class ActionLoader:
         if translate is None:
             raise unsupported(f"primitive {shown(op)}", scope.source)
         self._count_statement(node)
-        return translate(node["parameters"] if "parameters" in node.value else Node([], node, "parameters"), scope)
+        return translate(node["parameters"] if "parameters" in node.value else JsonNode([], node, "parameters"), scope)
 
-    def _count_statement(self, node: Node) -> None:
+    def _count_statement(self, node: JsonNode) -> None:
         self._statements += 1
         if self._statements > STATEMENTS:
             raise node.too_large("more statements in all actions, after jumps became branches", STATEMENTS)
 
     # -- structure -------------------------------------------------------
 
-    def _body(self, primitives: list[Node], scope: Scope) -> tuple[ir.Statement, ...]:
+    def _body(self, primitives: list[JsonNode], scope: Scope) -> tuple[ir.Statement, ...]:
         """Jumps only go forward in the subset, so the primitives form a loop-free graph."""
         end = len(primitives)
 
@@ -299,7 +299,9 @@ class ActionLoader:
 
         return block(0 if primitives else None, None, 0)
 
-    def _loop(self, primitives: list[Node], following: Callable[[int], list[int | None]], scope: Scope) -> ir.Statement:
+    def _loop(
+        self, primitives: list[JsonNode], following: Callable[[int], list[int | None]], scope: Scope
+    ) -> ir.Statement:
         """One block for each primitive that is jumped to, and for each behind a jump."""
         jumps = [i for i, node in enumerate(primitives) if node["op"].value in ("_jump", "_jump_if_zero")]
         ends = {target for index in jumps for target in following(index)} | {index + 1 for index in jumps}
@@ -323,7 +325,7 @@ class ActionLoader:
             blocks.append(ir.Block(tuple(statements), condition, after[0], after[-1]))
         return ir.Loop(tuple(blocks))
 
-    def _jump_target(self, node: Node, scope: Scope) -> int:
+    def _jump_target(self, node: JsonNode, scope: Scope) -> int:
         target = self._expressions.expr(node, scope)
         if not isinstance(target, ir.Const):
             raise unsupported("a jump to a computed offset", scope.source)
@@ -333,22 +335,22 @@ class ActionLoader:
 
     # -- primitives ------------------------------------------------------
 
-    def _declared(self, node: Node, known: Container[str], what: str, source: ir.Source) -> str:
+    def _declared(self, node: JsonNode, known: Container[str], what: str, source: ir.Source) -> str:
         name = node["value"].value
         if not isinstance(name, str) or name not in known:
             raise unsupported(f"{what} {shown(name)}", source)
         return name
 
-    def _assign(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _assign(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         return self.lowering.assign(p[0], self._expressions.expr(p[1], scope), scope)
 
-    def _assign_varbit(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _assign_varbit(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         target, source = (self._expressions.varbit(p[index], scope.source) for index in (0, 1))
         if target is None or source is None or target.value.width != source.value.width:
             raise unsupported("an assignment of varbit fields of different types, or of another value", scope.source)
         return tuple(self.lowering.copy_varbit(target, source))
 
-    def _assign_header(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _assign_header(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         metadata = self._expressions.metadata(p[1], scope.source)
         into = self._expressions.metadata(p[0], scope.source)
         if metadata is not None and into is not None:
@@ -367,42 +369,42 @@ class ActionLoader:
 
         return self.lowering.each(targets, copies, scope.source)
 
-    def _assign_union(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _assign_union(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         (to, target), (at, source) = (self._expressions.unions(p[index], scope)[0] for index in (0, 1))
         if to is not None or at is not None or len(target.members) != len(source.members):
             raise unsupported("a copy of header unions at a computed index, or of different types", scope.source)
         return self.lowering.copy_all(list(target.members.values()), list(source.members.values()), scope.source)
 
-    def _assign_stack(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _assign_stack(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         target, source = (self._expressions.any_stack(p[index], scope.source) for index in (0, 1))
         return self.lowering.copy_stack(target, source, scope.source)
 
-    def _shifts(self, p: Node, scope: Scope) -> int:
+    def _shifts(self, p: JsonNode, scope: Scope) -> int:
         count = self._expressions.expr(p[1], scope)
         if not isinstance(count, ir.Const) or not 0 <= count.value <= CELLS:
             raise unsupported("a push or pop by a number that is not constant", scope.source)
         return count.value
 
-    def _register_read(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _register_read(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         register = self._declared(p[1], self._registers, "register", scope.source)
         target = self._expressions.target(p[0], scope.source)
         return (ir.RegisterRead(target, register, self._expressions.expr(p[2], scope)),)
 
-    def _register_write(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _register_write(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         register = self._declared(p[0], self._registers, "register", scope.source)
         index, value = (self._expressions.expr(p[number], scope) for number in (1, 2))
         return (ir.RegisterWrite(register, index, value),)
 
-    def _count(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _count(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         counter = self._declared(p[0], self._counters, "counter", scope.source)
         return (ir.Count(counter, self._expressions.expr(p[1], scope)),)
 
-    def _random(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _random(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         target = self._expressions.target(p[0], scope.source)
         low, high = (self._expressions.expr(p[number], scope) for number in (1, 2))
         return (ir.Random(target, low, high),)
 
-    def _hash(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _hash(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         target = self._expressions.target(p[0], scope.source)
         calculation = self._declared(p[2], self._calculations, "calculation", scope.source)
         if self._calculations[calculation].payload:
@@ -411,16 +413,16 @@ class ActionLoader:
         modulus = self._expressions.unsigned(p[3], scope, "a hash modulo a number")
         return (ir.Hash(target, base, calculation, modulus),)
 
-    def _truncate(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _truncate(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         return (ir.Truncate(self._expressions.unsigned(p[0], scope, "a truncate to a length", (1 << 32) - 1)),)
 
-    def _check(self, what: str, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _check(self, what: str, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         """bmv2 ends where the condition fails."""
         failed = ir.Binary("==", self._expressions.expr(p[0], scope), ir.Const(0))
         place = str(scope.source).replace("{", "").replace("}", "")
         return (ir.If(failed, (ir.LogMessage(f"{what} failed: {place}", ()),)),)
 
-    def _log(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+    def _log(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         parts = p.items(2)
         # p4c writes {} for no values.
         given = parts[1]["value"] if parts[1:] and parts[1]["value"].value != {} else None

@@ -10,7 +10,7 @@ from softswitch.errors import placed
 from softswitch.program import ir
 from softswitch.program.analysis import Bounds
 from softswitch.program.limits import EXPRESSION_DEPTH, STATE_BITS, VALUE_BITS, WIDTH
-from softswitch.program.load.node import Node, shown, unsupported
+from softswitch.program.load.node import JsonNode, shown, unsupported
 from softswitch.program.load.references import (
     HEADER_OPS,
     VALID_FIELD,
@@ -47,7 +47,7 @@ class ExprLoader(References):
 
     # -- expressions -----------------------------------------------------
 
-    def expr(self, node: Node, scope: Scope) -> ir.Expr:  # noqa: PLR0911 - one case per kind
+    def expr(self, node: JsonNode, scope: Scope) -> ir.Expr:  # noqa: PLR0911 - one case per kind
         """Any value; raises UnsupportedProgramError naming what is outside the subset."""
         if scope.depth > EXPRESSION_DEPTH:
             raise node.too_large("expressions nested deeper", EXPRESSION_DEPTH)
@@ -77,7 +77,7 @@ class ExprLoader(References):
                 return self.expr(value, scope.inside())
         raise unsupported(f"operand of type {shown(kind)}", scope.source)
 
-    def unsigned(self, node: Node, scope: Scope, what: str, most: int | None = None) -> ir.Expr:
+    def unsigned(self, node: JsonNode, scope: Scope, what: str, most: int | None = None) -> ir.Expr:
         """A value that is never negative, and never above ``most``; ``what`` the number is for."""
         expr = self.expr(node, scope)
         low, high = self._bounds(expr)
@@ -87,18 +87,18 @@ class ExprLoader(References):
             raise unsupported(f"{what} that may be above {most}", scope.source)
         return expr
 
-    def _param(self, node: Node, scope: Scope) -> ir.Param:
+    def _param(self, node: JsonNode, scope: Scope) -> ir.Param:
         if not scope.params:
             raise node.wrong("names action data where there are none")
         index = node.integer(0, len(scope.params) - 1)
         return ir.Param(index, scope.params[index])
 
-    def _lookahead(self, node: Node, scope: Scope) -> ir.Lookahead:
+    def _lookahead(self, node: JsonNode, scope: Scope) -> ir.Lookahead:
         if not scope.lookahead:
             raise unsupported("a lookahead outside the parser", scope.source)
         return ir.Lookahead(node[0].integer(0, STATE_BITS), node[1].integer(1, WIDTH))
 
-    def _bounded(self, node: Node, scope: Scope) -> ir.Expr:
+    def _bounded(self, node: JsonNode, scope: Scope) -> ir.Expr:
         """An operation of which every possible value has at most VALUE_BITS bits."""
         expr = self._operation(node, scope.inside())
         with placed(scope.source):
@@ -109,7 +109,7 @@ class ExprLoader(References):
             raise unsupported("a shift by a number that may be negative", scope.source)
         return expr
 
-    def _operation(self, node: Node, scope: Scope) -> ir.Expr:  # noqa: PLR0911 - one case per operator
+    def _operation(self, node: JsonNode, scope: Scope) -> ir.Expr:  # noqa: PLR0911 - one case per operator
         op = node["op"].value
         if not isinstance(op, str):
             raise node["op"].wrong("is not an operator")
@@ -144,24 +144,24 @@ class ExprLoader(References):
             return ir.Const(len(self.any_stack(node["right"], scope.source).elements))
         raise unsupported(f"operator {shown(op)}", scope.source)
 
-    def any_stack(self, node: Node, source: ir.Source) -> Stack | UnionStack:
+    def any_stack(self, node: JsonNode, source: ir.Source) -> Stack | UnionStack:
         node = inside(node)
         return self.stack(node, source) if node["type"].value == "header_stack" else self.union_stack(node, source)
 
-    def _is_header(self, node: Node) -> bool:
+    def _is_header(self, node: JsonNode) -> bool:
         """Return True for an operand that is a header or a union, as `==` takes it too."""
         node = inside(node)
         if "op" in members_of(node):
             return node["op"].value in HEADER_OPS
         return "type" in members_of(node) and node["type"].value in ("header", "header_union")
 
-    def _same_varbits(self, left: ir.Varbit, node: Node, scope: Scope) -> ir.Expr:
+    def _same_varbits(self, left: ir.Varbit, node: JsonNode, scope: Scope) -> ir.Expr:
         right = self.varbit(node, scope.source)
         if right is None:
             raise unsupported("a comparison of a varbit field with another value", scope.source)
         return all_of([ir.Binary("==", left.value, right.value), ir.Binary("==", left.length, right.length)])
 
-    def _same(self, node: Node, scope: Scope) -> ir.Expr:
+    def _same(self, node: JsonNode, scope: Scope) -> ir.Expr:
         """Equal headers: both invalid, or both valid with equal fields. Of unions one must be valid."""
         if inside(node["left"]).value.get("type") == "header_union":
             left, right = (list(self.unions(node[side], scope)[0][1].members.values()) for side in ("left", "right"))
@@ -182,7 +182,7 @@ class ExprLoader(References):
         neither = all_of([ir.Unary("not", each) for each in validities])
         return ir.Binary("or", neither, both)
 
-    def _cast_width(self, op: str, node: Node, scope: Scope) -> int:
+    def _cast_width(self, op: str, node: JsonNode, scope: Scope) -> int:
         width = self.expr(node, scope)
         if not isinstance(width, ir.Const):
             raise unsupported(f"{op} to a width that is not constant", scope.source)

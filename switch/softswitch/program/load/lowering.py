@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from softswitch.program import ir
 from softswitch.program.limits import IF_DEPTH
 from softswitch.program.load.expressions import ExprLoader
-from softswitch.program.load.node import Node, unsupported
+from softswitch.program.load.node import JsonNode, unsupported
 from softswitch.program.load.references import Choice, Scope
 from softswitch.program.load.storage import Stack, Union, UnionStack
 
@@ -100,7 +100,7 @@ class Lowering:
             result = own if condition is None else (ir.If(condition, own, result),)
         return result
 
-    def assign(self, node: Node, value: ir.Expr, scope: Scope) -> Statements:
+    def assign(self, node: JsonNode, value: ir.Expr, scope: Scope) -> Statements:
         """``node = value``, where ``node`` can be a field at a computed index."""
         targets = self._expressions.targets(node, scope)
         names = {str(number): target for number, (_, target) in enumerate(targets)}

@@ -41,18 +41,18 @@ def shown(value: Json) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class JsonNode:
     """One value. ``key`` is its member or index in ``parent``."""
 
     value: Json
-    parent: Node | None = None
+    parent: JsonNode | None = None
     key: str | int = ""
 
     @property
     def place(self) -> str:
         """Such as ``pipelines[0].tables[3].name``."""
         parts: list[str] = []
-        node: Node | None = self
+        node: JsonNode | None = self
         while node is not None and node.parent is not None:
             if isinstance(node.key, int):
                 parts.append(f"[{node.key}]")
@@ -72,39 +72,39 @@ class Node:
 
     # -- parts -----------------------------------------------------------
 
-    def __getitem__(self, key: str | int) -> Node:
+    def __getitem__(self, key: str | int) -> JsonNode:
         """A member of an object, or an item of a list. Raises MalformedProgramError."""
         value = self.value
         if isinstance(key, str) and isinstance(value, dict) and key in value:
-            return Node(value[key], self, key)
+            return JsonNode(value[key], self, key)
         if isinstance(key, int) and isinstance(value, list) and key < len(value):
-            return Node(value[key], self, key)
+            return JsonNode(value[key], self, key)
         raise self.wrong(f"has no member {key!r}" if isinstance(key, str) else f"has no item {key}")
 
-    def get(self, key: str) -> Node | None:
+    def get(self, key: str) -> JsonNode | None:
         """A member; None where it is absent or null."""
         if not isinstance(self.value, dict):
             raise self.wrong("is not an object")
-        return None if self.value.get(key) is None else Node(self.value[key], self, key)
+        return None if self.value.get(key) is None else JsonNode(self.value[key], self, key)
 
-    def items(self, most: int = OBJECTS) -> list[Node]:
+    def items(self, most: int = OBJECTS) -> list[JsonNode]:
         if not isinstance(self.value, list):
             raise self.wrong("is not a list")
         if len(self.value) > most:
             raise self.too_large(f"{len(self.value)} items", most)
-        return [Node(value, self, index) for index, value in enumerate(self.value)]
+        return [JsonNode(value, self, index) for index, value in enumerate(self.value)]
 
-    def section(self, key: str, most: int = OBJECTS) -> list[Node]:
+    def section(self, key: str, most: int = OBJECTS) -> list[JsonNode]:
         """The items of a list that may be absent."""
         member = self.get(key)
         return [] if member is None else member.items(most)
 
-    def members(self, most: int = OBJECTS) -> Iterator[Node]:
+    def members(self, most: int = OBJECTS) -> Iterator[JsonNode]:
         if not isinstance(self.value, dict):
             raise self.wrong("is not an object")
         if len(self.value) > most:
             raise self.too_large(f"{len(self.value)} members", most)
-        return (Node(value, self, key) for key, value in self.value.items())
+        return (JsonNode(value, self, key) for key, value in self.value.items())
 
     # -- values ----------------------------------------------------------
 
@@ -152,13 +152,13 @@ class Node:
         return self.value
 
 
-def flag_of(node: Node, key: str, default: bool) -> bool:
+def flag_of(node: JsonNode, key: str, default: bool) -> bool:
     """A member that is true or false, or absent."""
     member = node.get(key)
     return default if member is None else member.flag()
 
 
-def source_of(node: Node, outer: ir.Source | None = None) -> ir.Source:
+def source_of(node: JsonNode, outer: ir.Source | None = None) -> ir.Source:
     """The P4 position in ``node``'s source_info, else that of the enclosing construct, else the place in the JSON."""
     info = node.get("source_info") if isinstance(node.value, dict) else None
     if info is not None and info.value:
@@ -174,7 +174,7 @@ def unsupported(construct: str, source: ir.Source) -> UnsupportedProgramError:
     return UnsupportedProgramError(f"{construct} is not supported by the soft switch", str(source))
 
 
-def declared_once(node: Node, name: str, known: Mapping[str, Any]) -> None:
+def declared_once(node: JsonNode, name: str, known: Mapping[str, Any]) -> None:
     """Raises MalformedProgramError if ``name``, which ``node`` declares, is declared before."""
     if name in known:
         raise node.wrong(f"declares {shown(name)} a second time")
@@ -193,7 +193,7 @@ def read_program(path: Path) -> str:
         raise MalformedProgramError(f"the program is not JSON: it {error}; {_BMV2_CURE}", str(path)) from error
 
 
-def parse_program(text: str) -> Node:
+def parse_program(text: str) -> JsonNode:
     """Raises MalformedProgramError and ProgramTooLargeError."""
     if len(text) > FILE_BYTES:
         raise _too_long("the program")
@@ -208,7 +208,7 @@ def parse_program(text: str) -> Node:
         raise _too_deep("the program") from error
     if not isinstance(root, dict) or "pipelines" not in root:
         raise MalformedProgramError(f"the program is not a bmv2 JSON: it has no pipelines; {_BMV2_CURE}", "the program")
-    node = Node(root)
+    node = JsonNode(root)
     if _is_deep(root):
         raise _too_deep(_deepest(node).place)
     return node
@@ -237,15 +237,15 @@ def _children(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
-def _deepest(root: Node) -> Node:
+def _deepest(root: JsonNode) -> JsonNode:
     """A node at the limit of depth."""
     level = [root]
     for _ in range(JSON_DEPTH):
-        below: list[Node] = []
+        below: list[JsonNode] = []
         for node in level:
             if isinstance(node.value, dict):
-                below += [Node(value, node, key) for key, value in node.value.items()]
+                below += [JsonNode(value, node, key) for key, value in node.value.items()]
             elif isinstance(node.value, list):
-                below += [Node(value, node, index) for index, value in enumerate(node.value)]
+                below += [JsonNode(value, node, index) for index, value in enumerate(node.value)]
         level = below
     return level[0]

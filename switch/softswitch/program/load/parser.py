@@ -12,12 +12,12 @@ from softswitch.program.analysis import HASH_WIDTHS
 from softswitch.program.limits import CALCULATION_BITS, KEY_FIELDS, PACKET_BYTES, PARSER_PATH, WIDTH
 from softswitch.program.load.actions import ActionLoader, Externs
 from softswitch.program.load.expressions import ExprLoader
-from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
+from softswitch.program.load.node import JsonNode, declared_once, flag_of, shown, source_of, unsupported
 from softswitch.program.load.references import Scope
 from softswitch.program.traverse import CycleError, state_successors, topological
 
 
-def load_calculations(root: Node, expressions: ExprLoader) -> dict[str, ir.Calculation]:
+def load_calculations(root: JsonNode, expressions: ExprLoader) -> dict[str, ir.Calculation]:
     calculations: dict[str, ir.Calculation] = {}
     for node in root.section("calculations"):
         calculation = _calculation(node, expressions, node["name"].name())
@@ -27,7 +27,10 @@ def load_calculations(root: Node, expressions: ExprLoader) -> dict[str, ir.Calcu
 
 
 def load_selectors(
-    pipeline: Node, expressions: ExprLoader, calculations: dict[str, ir.Calculation], selectors: dict[str, str | None]
+    pipeline: JsonNode,
+    expressions: ExprLoader,
+    calculations: dict[str, ir.Calculation],
+    selectors: dict[str, str | None],
 ) -> None:
     """Puts the calculation of each action profile's selector to ``calculations``, and its name to ``selectors`` by the
     name of the profile. The latter is None where there is no selector, or one with a hash that the switch has not."""
@@ -46,7 +49,7 @@ def load_selectors(
         calculations[made.name] = made
 
 
-def _calculation(node: Node, expressions: ExprLoader, name: str) -> ir.Calculation:
+def _calculation(node: JsonNode, expressions: ExprLoader, name: str) -> ir.Calculation:
     source = source_of(node)
     algorithm = node["algo"].choice(HASH_WIDTHS, "hash algorithm")
     parts = node["input"].items()
@@ -57,7 +60,7 @@ def _calculation(node: Node, expressions: ExprLoader, name: str) -> ir.Calculati
     return ir.Calculation(name, algorithm, chunks, source, payload)
 
 
-def _chunks(part: Node, expressions: ExprLoader, source: ir.Source) -> list[ir.Chunk]:
+def _chunks(part: JsonNode, expressions: ExprLoader, source: ir.Source) -> list[ir.Chunk]:
     kind = part["type"].value
     if kind == "hexstr":
         width = part["bitwidth"].integer(1, WIDTH)
@@ -84,7 +87,7 @@ def _chunks(part: Node, expressions: ExprLoader, source: ir.Source) -> list[ir.C
     raise unsupported(f"an input of type {shown(kind)} in a checksum or hash", source)
 
 
-def load_checksum(node: Node, expressions: ExprLoader, calculations: dict[str, ir.Calculation]) -> ir.Checksum:
+def load_checksum(node: JsonNode, expressions: ExprLoader, calculations: dict[str, ir.Calculation]) -> ir.Checksum:
     source = source_of(node)
     name = node["name"].name()
     kind = node.get("type")
@@ -104,8 +107,8 @@ def load_checksum(node: Node, expressions: ExprLoader, calculations: dict[str, i
 _MOST_BITS = (1 << 64) - 1
 
 
-def load_parser(node: Node, expressions: ExprLoader, loader: ActionLoader, externs: Externs) -> ir.Parser:
-    names: dict[str, Node] = {}
+def load_parser(node: JsonNode, expressions: ExprLoader, loader: ActionLoader, externs: Externs) -> ir.Parser:
+    names: dict[str, JsonNode] = {}
     for state in node["parse_states"].items():
         declared_once(state["name"], state["name"].name(), names)
         names[state["name"].name()] = state
@@ -119,7 +122,7 @@ def load_parser(node: Node, expressions: ExprLoader, loader: ActionLoader, exter
     return parser
 
 
-def _check_paths(parser: ir.Parser, order: list[str], names: dict[str, Node]) -> None:
+def _check_paths(parser: ir.Parser, order: list[str], names: dict[str, JsonNode]) -> None:
     """States call each other in C, and are nested blocks in Python."""
     length = dict.fromkeys(order, 1)
     for name in order:
@@ -133,7 +136,7 @@ def _check_paths(parser: ir.Parser, order: list[str], names: dict[str, Node]) ->
 class _StateLoader:
     def __init__(
         self,
-        node: Node,
+        node: JsonNode,
         names: Container[str],
         expressions: ExprLoader,
         loader: ActionLoader,
@@ -168,11 +171,11 @@ class _StateLoader:
             cases.append(self._case(transition, widths))
         return ir.ParserState(self._node["name"].name(), tuple(ops), key, tuple(cases), default)
 
-    def _next_state(self, transition: Node) -> str | None:
+    def _next_state(self, transition: JsonNode) -> str | None:
         following = transition["next_state"]
         return None if following.value is None else following.choice(self._names, "parser state")
 
-    def _key(self, node: Node, ops: list[ir.ParserOp]) -> ir.Expr:
+    def _key(self, node: JsonNode, ops: list[ir.ParserOp]) -> ir.Expr:
         """A field of the last element of a stack is copied into a hidden field first."""
         match node["type"].value:
             case "stack_field":
@@ -192,7 +195,7 @@ class _StateLoader:
             return 1
         raise unsupported("a select on an expression", self._scope.source)
 
-    def _case(self, node: Node, widths: list[int]) -> ir.Case:
+    def _case(self, node: JsonNode, widths: list[int]) -> ir.Case:
         """Split the case's value and mask into key fields. bmv2 pads each to whole bytes and concatenates them."""
         whole = sum((width + 7) // 8 * 8 for width in widths)
         value = node["value"].hexadecimal(whole)
@@ -209,7 +212,7 @@ class _StateLoader:
             mask = None if mask is None else mask >> padded
         return ir.Case(tuple(values), tuple(masks), self._next_state(node))
 
-    def _set_case(self, node: Node, widths: tuple[int, ...]) -> ir.Case:
+    def _set_case(self, node: JsonNode, widths: tuple[int, ...]) -> ir.Case:
         sizes, known = self._externs.set_sizes, self._externs.value_sets
         name = node["value"].choice(sizes, "value set")
         if node["mask"].value is not None or not widths:
@@ -219,7 +222,7 @@ class _StateLoader:
             raise unsupported(f"value set {name!r} for keys of different widths", self._scope.source)
         return ir.Case((), (), self._next_state(node), name)
 
-    def _op(self, node: Node) -> tuple[ir.ParserOp, ...]:  # noqa: PLR0911 - one case per operation
+    def _op(self, node: JsonNode) -> tuple[ir.ParserOp, ...]:  # noqa: PLR0911 - one case per operation
         scope = Scope(source_of(node, self._scope.source), lookahead=True)
         parameters = node["parameters"]
         match node["op"].value:
@@ -243,7 +246,7 @@ class _StateLoader:
                 return self._loader.in_parser(parameters[0], scope)
         raise unsupported(f"parser operation {shown(node['op'].value)}", scope.source)
 
-    def _extract(self, into: Node, bits: Node | None, scope: Scope) -> tuple[ir.ParserOp, ...]:
+    def _extract(self, into: JsonNode, bits: JsonNode | None, scope: Scope) -> tuple[ir.ParserOp, ...]:
         aggregates, value = self._expressions.aggregates, into["value"]
         match into["type"].value:
             case "regular":
@@ -261,7 +264,7 @@ class _StateLoader:
         branches = tuple(self._extract_header(header, bits, scope) for header in elements)
         return ir.Choose(following, branches), ir.Assign(following, ir.Binary("+", following, ir.Const(1)))
 
-    def _extract_header(self, header: str, bits: Node | None, scope: Scope) -> tuple[ir.ParserOp, ...]:
+    def _extract_header(self, header: str, bits: JsonNode | None, scope: Scope) -> tuple[ir.ParserOp, ...]:
         siblings = self._loader.lowering.invalid_siblings(header)
         varbit = self._expressions.varbits.get(header)
         if varbit is None:

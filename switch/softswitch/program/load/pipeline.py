@@ -8,7 +8,7 @@ from softswitch.program import ir
 from softswitch.program.limits import CELLS, KEY_FIELDS, PARAMETERS, PATTERNS, TABLE_ENTRIES, full
 from softswitch.program.load.actions import Externs
 from softswitch.program.load.expressions import ExprLoader
-from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
+from softswitch.program.load.node import JsonNode, declared_once, flag_of, shown, source_of, unsupported
 from softswitch.program.load.references import Scope, chosen
 from softswitch.program.traverse import CycleError, successors, topological
 
@@ -17,10 +17,12 @@ _KINDS = {"exact": "exact", "lpm": "lpm", "ternary": "ternary", "optional": "ter
 _RANK_MAX = 2**31 - 1
 
 
-def load_pipeline(node: Node, expressions: ExprLoader, actions: dict[int, ir.Action], externs: Externs) -> ir.Pipeline:
+def load_pipeline(
+    node: JsonNode, expressions: ExprLoader, actions: dict[int, ir.Action], externs: Externs
+) -> ir.Pipeline:
     for call in node.section("action_calls"):
         raise unsupported("an action call outside a table", source_of(call, source_of(node)))
-    declared: dict[str, Node] = {}
+    declared: dict[str, JsonNode] = {}
     for part in (*node["tables"].items(), *node["conditionals"].items()):
         declared_once(part["name"], part["name"].name(), declared)
         declared[part["name"].name()] = part
@@ -39,12 +41,14 @@ def load_pipeline(node: Node, expressions: ExprLoader, actions: dict[int, ir.Act
     return pipeline
 
 
-def _next(node: Node | None, declared: dict[str, Node]) -> str | None:
+def _next(node: JsonNode | None, declared: dict[str, JsonNode]) -> str | None:
     """The next node of the pipeline; None ends it."""
     return None if node is None or node.value is None else node.choice(declared, "table or condition")
 
 
-def _conditional(node: Node, declared: dict[str, Node], expressions: ExprLoader, outer: ir.Source) -> ir.Conditional:
+def _conditional(
+    node: JsonNode, declared: dict[str, JsonNode], expressions: ExprLoader, outer: ir.Source
+) -> ir.Conditional:
     source = source_of(node, outer)
     condition = expressions.expr(node["expression"], Scope(source))
     on_true, on_false = (_next(node[key], declared) for key in ("true_next", "false_next"))
@@ -54,8 +58,8 @@ def _conditional(node: Node, declared: dict[str, Node], expressions: ExprLoader,
 class _TableLoader:
     def __init__(
         self,
-        node: Node,
-        declared: dict[str, Node],
+        node: JsonNode,
+        declared: dict[str, JsonNode],
         expressions: ExprLoader,
         actions: dict[int, ir.Action],
         externs: Externs,
@@ -79,7 +83,7 @@ class _TableLoader:
         default = node.get("default_entry")
         if default is None:
             ids = (*ids, self._nothing())
-            default = Node({"action_id": ids[-1]}, node, "default_entry")
+            default = JsonNode({"action_id": ids[-1]}, node, "default_entry")
         following = node["next_tables"]
         targets = {str(part.key): _next(part, self._declared) for part in following.members()}
         by_hit = "__HIT__" in targets or "__MISS__" in targets
@@ -145,7 +149,7 @@ class _TableLoader:
             ids[index] = None
         return tuple(ids)
 
-    def _action(self, node: Node, known: object) -> int:
+    def _action(self, node: JsonNode, known: object) -> int:
         index = node.integer(0, CELLS)
         if not isinstance(known, dict | tuple) or index not in known:
             raise node.wrong(
@@ -153,7 +157,7 @@ class _TableLoader:
             )
         return index
 
-    def _arguments(self, node: Node | None, action: int, place: Node) -> tuple[int, ...]:
+    def _arguments(self, node: JsonNode | None, action: int, place: JsonNode) -> tuple[int, ...]:
         """Action data for all parameters of an action."""
         parameters = self._actions[action].parameters
         parts = [] if node is None else node.items(PARAMETERS)
@@ -163,7 +167,7 @@ class _TableLoader:
 
     # -- keys and entries ------------------------------------------------
 
-    def _key(self, node: Node) -> ir.Key:
+    def _key(self, node: JsonNode) -> ir.Key:
         kind = node["match_type"].value
         if kind == "valid":
             header = self._expressions.header(node["target"], self._source).name
@@ -181,21 +185,21 @@ class _TableLoader:
             name, ir.MatchKind(_KINDS[kind]), target, width, None if mask is None else mask.hexadecimal(width)
         )
 
-    def _field(self, node: Node) -> tuple[ir.Expr, int]:
+    def _field(self, node: JsonNode) -> tuple[ir.Expr, int]:
         target = self._expressions.readable(node, self._source)
         if not isinstance(target, ir.FieldRef):
             return target, 1
         # Signed fields are matched by their bits.
         return ir.Binary("&", target, ir.Const(full(target.width))) if target.signed else target, target.width
 
-    def _computed(self, node: Node) -> tuple[ir.Expr, int]:
+    def _computed(self, node: JsonNode) -> tuple[ir.Expr, int]:
         """A field of an element of a stack at an index known at run time."""
         fields = self._expressions.targets(node, Scope(self._source))
         width = fields[0][1].width
         bits = ir.Const(full(width))
         return ir.Binary("&", chosen(fields), bits) if fields[0][1].signed else chosen(fields), width
 
-    def _entry(self, node: Node, keys: tuple[ir.Key, ...], ids: tuple[int, ...]) -> ir.ConstEntry:
+    def _entry(self, node: JsonNode, keys: tuple[ir.Key, ...], ids: tuple[int, ...]) -> ir.ConstEntry:
         matches = node["match_key"].items(KEY_FIELDS)
         if len(matches) != len(keys):
             raise node["match_key"].wrong(f"does not match the {len(keys)} fields of the key")
@@ -207,13 +211,13 @@ class _TableLoader:
         return ir.ConstEntry(patterns, action, self._arguments(call["action_data"], action, call), rank)
 
 
-def _key_name(node: Node, default: str) -> str:
+def _key_name(node: JsonNode, default: str) -> str:
     """Only for messages, so any printable text."""
     name = node.get("name")
     return default if name is None else name.text()
 
 
-def _pattern(node: Node, key: ir.Key) -> ir.Pattern:
+def _pattern(node: JsonNode, key: ir.Key) -> ir.Pattern:
     match key.kind:
         case ir.MatchKind.EXACT:
             exact = node["key"]

@@ -16,7 +16,7 @@ from softswitch.program import ir
 from softswitch.program.limits import ENTRY_BYTES, PACKET_BYTES, TABLE_BYTES, TABLE_STATEMENTS
 from softswitch.program.load.actions import ActionLoader, PassLoader, load_externs
 from softswitch.program.load.expressions import ExprLoader
-from softswitch.program.load.node import Node, parse_program, source_of, unsupported
+from softswitch.program.load.node import JsonNode, parse_program, source_of, unsupported
 from softswitch.program.load.parser import load_calculations, load_checksum, load_parser, load_selectors
 from softswitch.program.load.pipeline import load_pipeline
 from softswitch.program.load.storage import (
@@ -92,7 +92,7 @@ def load_program(text: str) -> ir.Program:
     )
 
 
-def _pipelines(root: Node) -> dict[str, Node]:
+def _pipelines(root: JsonNode) -> dict[str, JsonNode]:
     found = {node["name"].name(): node for node in root["pipelines"].items()}
     if len(found) != len(root["pipelines"].value) or set(found) != {"ingress", "egress"}:
         raise MalformedProgramError(
@@ -101,7 +101,7 @@ def _pipelines(root: Node) -> dict[str, Node]:
     return found
 
 
-def _check_tables(root: Node, pipelines: dict[str, ir.Pipeline], actions: dict[int, ir.Action]) -> None:
+def _check_tables(root: JsonNode, pipelines: dict[str, ir.Pipeline], actions: dict[int, ir.Action]) -> None:
     """What tables of both pipelines have to share: names, memory, statements."""
     lengths = {index: 1 + sum(1 for _ in flatten(action.body)) for index, action in actions.items()}
     names: set[str] = set()
@@ -133,7 +133,7 @@ def _truncates(ingress: ir.Pipeline, actions: dict[int, ir.Action]) -> bool:
     return any(isinstance(each, ir.Truncate) for index in indices for each in flatten(actions[index].body))
 
 
-def _deparser(node: Node, expressions: ExprLoader) -> tuple[str, ...]:
+def _deparser(node: JsonNode, expressions: ExprLoader) -> tuple[str, ...]:
     source = source_of(node)
     for statement in node.section("primitives"):
         raise unsupported("a statement in the deparser", source_of(statement, source))

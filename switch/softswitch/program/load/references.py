@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from softswitch.program import ir
 from softswitch.program.limits import EXPRESSION_DEPTH
-from softswitch.program.load.node import Node, shown, unsupported
+from softswitch.program.load.node import JsonNode, shown, unsupported
 from softswitch.program.load.storage import Aggregates, Hidden, Stack, Union, UnionStack, VarbitHeader
 
 VALID_FIELD = "$valid$"
@@ -64,7 +64,7 @@ class References:
 
     # -- headers and fields ----------------------------------------------
 
-    def header(self, node: Node, source: ir.Source) -> ir.Header:
+    def header(self, node: JsonNode, source: ir.Source) -> ir.Header:
         """The header that ``node`` names; metadata is none."""
         if not isinstance(node.value, str) or node.value not in self.headers:
             raise unsupported(f"header {shown(node.value)}", source)
@@ -77,7 +77,7 @@ class References:
         """The most bytes that a header can have."""
         return self.varbits[name].most_bytes if name in self.varbits else self.headers[name].size_bytes
 
-    def choices(self, node: Node, scope: Scope) -> list[Choice]:
+    def choices(self, node: JsonNode, scope: Scope) -> list[Choice]:
         """The headers that an operand can stand for: ``{"type": "header"}``, or an element of a stack."""
         node = inside(node)
         if "op" in members_of(node):
@@ -98,34 +98,34 @@ class References:
             raise unsupported(f"header operand of type {shown(node['type'].value)}", scope.source)
         return [(None, self.header(node["value"], scope.source).name)]
 
-    def metadata(self, node: Node, source: ir.Source) -> str | None:
+    def metadata(self, node: JsonNode, source: ir.Source) -> str | None:
         """The metadata that an operand names, None for any other operand."""
         node = inside(node)
         name = node["value"].value if "op" not in members_of(node) and node["type"].value == "header" else None
         return name if isinstance(name, str) and name in self.headers and self.headers[name].metadata else None
 
-    def header_name(self, node: Node, source: ir.Source) -> str:
+    def header_name(self, node: JsonNode, source: ir.Source) -> str:
         """The header that a ``{"type": "header"}`` parameter names."""
         choices = self.choices(node, Scope(source))
         if choices[0][0] is not None:
             raise unsupported("an element of a stack at a computed index in this place", source)
         return choices[0][1]
 
-    def stack(self, node: Node, source: ir.Source) -> Stack:
+    def stack(self, node: JsonNode, source: ir.Source) -> Stack:
         node = inside(node)
         name = node["value"].value
         if node["type"].value != "header_stack" or not isinstance(name, str) or name not in self.aggregates.stacks:
             raise unsupported(f"header stack {shown(name)}", source)
         return self.aggregates.stacks[name]
 
-    def union_stack(self, node: Node, source: ir.Source) -> UnionStack:
+    def union_stack(self, node: JsonNode, source: ir.Source) -> UnionStack:
         node = inside(node)
         name, known = node["value"].value, self.aggregates.union_stacks
         if node["type"].value != "header_union_stack" or not isinstance(name, str) or name not in known:
             raise unsupported(f"stack of header unions {shown(name)}", source)
         return known[name]
 
-    def unions(self, node: Node, scope: Scope) -> list[tuple[ir.Expr | None, Union]]:
+    def unions(self, node: JsonNode, scope: Scope) -> list[tuple[ir.Expr | None, Union]]:
         """The unions that an operand can stand for."""
         node = inside(node)
         known = self.aggregates.unions
@@ -140,14 +140,14 @@ class References:
             raise unsupported(f"header union {shown(name)}", scope.source)
         return [(None, known[name])]
 
-    def _members_at(self, node: Node, scope: Scope) -> list[Choice]:
+    def _members_at(self, node: JsonNode, scope: Scope) -> list[Choice]:
         found: list[Choice] = []
         for condition, union in self.unions(node["left"], scope):
             members = list(union.members.values())
             found.append((condition, members[node["right"].integer(0, len(members) - 1)]))
         return found
 
-    def _at(self, elements: tuple[str, ...], node: Node, scope: Scope) -> list[Choice]:
+    def _at(self, elements: tuple[str, ...], node: JsonNode, scope: Scope) -> list[Choice]:
         index = self.expr(node, scope.inside())
         if isinstance(index, ir.Const):
             if not 0 <= index.value < len(elements):
@@ -155,7 +155,7 @@ class References:
             return [(None, elements[index.value])]
         return [(ir.Binary("==", index, ir.Const(number)), name) for number, name in enumerate(elements)]
 
-    def field(self, node: Node, source: ir.Source) -> ir.FieldRef:
+    def field(self, node: JsonNode, source: ir.Source) -> ir.FieldRef:
         """A field that can be written: ``[header, member]``."""
         header, name = node[0].value, node[1].value
         known = self._fields.get((header, name)) if isinstance(header, str) and isinstance(name, str) else None
@@ -163,14 +163,14 @@ class References:
             raise unsupported(f"field [{shown(header)}, {shown(name)}]", source)
         return known
 
-    def fields_of(self, node: Node, source: ir.Source) -> list[ir.FieldRef]:
+    def fields_of(self, node: JsonNode, source: ir.Source) -> list[ir.FieldRef]:
         """All fields of a header or of metadata."""
         if not isinstance(node.value, str) or node.value not in self.headers:
             raise unsupported(f"header {shown(node.value)}", source)
         header = self.headers[node.value]
         return [self._fields[header.name, member.name] for member in header.fields]
 
-    def varbit(self, node: Node, source: ir.Source) -> ir.Varbit | None:
+    def varbit(self, node: JsonNode, source: ir.Source) -> ir.Varbit | None:
         """The varbit field that an operand names, None for any other operand."""
         node = inside(node)
         if "type" not in members_of(node) or node["type"].value != "field":
@@ -179,7 +179,7 @@ class References:
         known = self.varbits.get(header) if isinstance(header, str) else None
         return known.varbit if known is not None and known.name == name else None
 
-    def targets(self, node: Node, scope: Scope) -> list[tuple[ir.Expr | None, ir.FieldRef]]:
+    def targets(self, node: JsonNode, scope: Scope) -> list[tuple[ir.Expr | None, ir.FieldRef]]:
         """The destinations of an assignment, and when each is the one that is meant."""
         inner = inside(node)
         if "op" in members_of(inner) and inner["op"].value == "access_field":
@@ -188,13 +188,13 @@ class References:
             ]
         return [(None, self.target(inner, scope.source))]
 
-    def target(self, node: Node, source: ir.Source) -> ir.FieldRef:
+    def target(self, node: JsonNode, source: ir.Source) -> ir.FieldRef:
         """The destination of an assignment."""
         if node["type"].value != "field":
             raise unsupported(f"assignment to a {shown(node['type'].value)}", source)
         return self.field(node["value"], source)
 
-    def member(self, header: str, node: Node) -> ir.FieldRef:
+    def member(self, header: str, node: JsonNode) -> ir.FieldRef:
         """The field of this number: those behind a varbit field count on from it."""
         varbit = self.varbits.get(header)
         before = self.headers[header].fields
@@ -208,14 +208,14 @@ class References:
 
     # -- the last element of a stack -------------------------------------
 
-    def last(self, node: Node, source: ir.Source) -> tuple[ir.Expr, int]:
+    def last(self, node: JsonNode, source: ir.Source) -> tuple[ir.Expr, int]:
         """``[stack, field]``: a field of the element that was extracted last, and its width; 0 before the first."""
         known, name = self.aggregates.stacks, node[0].value
         if not isinstance(name, str) or name not in known:
             raise unsupported(f"header stack {shown(name)}", source)
         return self._last(known[name].next, known[name].elements, node[1].value, source)
 
-    def last_of_union(self, node: Node, source: ir.Source) -> tuple[ir.Expr, int]:
+    def last_of_union(self, node: JsonNode, source: ir.Source) -> tuple[ir.Expr, int]:
         """``[stack of unions, member, field]``, likewise."""
         known, name, member = self.aggregates.union_stacks, node[0].value, node[1].value
         if not isinstance(name, str) or name not in known:
@@ -237,22 +237,22 @@ class References:
             value, width = ir.Mux(ir.Binary("==", following, ir.Const(number)), own, value), own.width
         return value, width
 
-    def readable(self, node: Node, source: ir.Source) -> ir.FieldRef | ir.Valid:
+    def readable(self, node: JsonNode, source: ir.Source) -> ir.FieldRef | ir.Valid:
         """A field or, for ``[header, "$valid$"]``, a header's validity."""
         if node[1].value == VALID_FIELD:
             return ir.Valid(self.header(node[0], source).name)
         return self.field(node, source)
 
-    def expr(self, node: Node, scope: Scope) -> ir.Expr:
+    def expr(self, node: JsonNode, scope: Scope) -> ir.Expr:
         """Any value, see ExprLoader."""
         raise NotImplementedError
 
 
-def members_of(node: Node) -> Mapping[str, object]:
+def members_of(node: JsonNode) -> Mapping[str, object]:
     return node.value if isinstance(node.value, dict) else {}
 
 
-def inside(node: Node) -> Node:
+def inside(node: JsonNode) -> JsonNode:
     """The operand without the wrappings that p4c puts around an expression."""
     for _ in range(EXPRESSION_DEPTH):
         members = members_of(node)

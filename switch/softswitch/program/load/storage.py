@@ -25,7 +25,7 @@ from softswitch.program.limits import (
     VARBIT,
     WIDTH,
 )
-from softswitch.program.load.node import Node, declared_once, flag_of, source_of, unsupported
+from softswitch.program.load.node import JsonNode, declared_once, flag_of, source_of, unsupported
 from softswitch.program.standard import HIDDEN, STANDARD, STANDARD_WIDTHS
 
 INDEX_BITS = 32
@@ -89,7 +89,7 @@ class Aggregates:
         return list(self.unions[name].members.values()) if name in self.unions else [name]
 
 
-def load_aggregates(root: Node, headers: Mapping[str, ir.Header], hidden: Hidden) -> Aggregates:
+def load_aggregates(root: JsonNode, headers: Mapping[str, ir.Header], hidden: Hidden) -> Aggregates:
     """Raises MalformedProgramError and ProgramTooLargeError."""
     found = Aggregates()
     names = _ids(root.section("headers"))
@@ -118,14 +118,14 @@ def load_aggregates(root: Node, headers: Mapping[str, ir.Header], hidden: Hidden
     return found
 
 
-def _declare(node: Node, known: Mapping[str, object], headers: Mapping[str, ir.Header]) -> str:
+def _declare(node: JsonNode, known: Mapping[str, object], headers: Mapping[str, ir.Header]) -> str:
     name = node["name"].name()
     declared_once(node["name"], name, known)
     declared_once(node["name"], name, headers)
     return name
 
 
-def _ids(nodes: list[Node]) -> dict[int, str]:
+def _ids(nodes: list[JsonNode]) -> dict[int, str]:
     """Names by id. Headers without an id are numbered, as bmv2's examples are."""
     found: dict[int, str] = {}
     for number, node in enumerate(nodes):
@@ -137,7 +137,7 @@ def _ids(nodes: list[Node]) -> dict[int, str]:
     return found
 
 
-def _one_of(node: Node, names: Mapping[int, str]) -> str:
+def _one_of(node: JsonNode, names: Mapping[int, str]) -> str:
     index = node.integer(0, OBJECTS)
     if index not in names:
         raise node.wrong("is nothing's id")
@@ -174,7 +174,7 @@ class Headers:
     hidden: Hidden
 
 
-def load_headers(root: Node) -> Headers:
+def load_headers(root: JsonNode) -> Headers:
     """Headers and metadata; standard_metadata is as v1model has it."""
     types = {node["name"].name(): node for node in root["header_types"].items()}
     found = Headers({}, {}, Hidden())
@@ -193,7 +193,7 @@ def load_headers(root: Node) -> Headers:
     return found
 
 
-def _load_header(node: Node, types: dict[str, Node], found: Headers) -> int:
+def _load_header(node: JsonNode, types: dict[str, JsonNode], found: Headers) -> int:
     """Add the header; return its bits."""
     declared = types[node["header_type"].choice(types, "header type")]
     if any(part[1].value == _VARIABLE for part in declared["fields"].items()):
@@ -203,7 +203,7 @@ def _load_header(node: Node, types: dict[str, Node], found: Headers) -> int:
     return header.width
 
 
-def _load_varbit(node: Node, declared: Node, found: Headers) -> int:
+def _load_varbit(node: JsonNode, declared: JsonNode, found: Headers) -> int:
     name = node["name"].name()
     parts = declared["fields"].items()
     at = [part[1].value == _VARIABLE for part in parts]
@@ -232,7 +232,7 @@ def _load_varbit(node: Node, declared: Node, found: Headers) -> int:
     return fixed + width + _LENGTH_BITS
 
 
-def _header(node: Node, declared: Node) -> ir.Header:
+def _header(node: JsonNode, declared: JsonNode) -> ir.Header:
     name = node["name"].name()
     fields = tuple(_field(part, name, node) for part in declared["fields"].items())
     if len({member.name for member in fields}) != len(fields):
@@ -245,7 +245,7 @@ def _header(node: Node, declared: Node) -> ir.Header:
     return header
 
 
-def _field(part: Node, header: str, node: Node) -> ir.Field:
+def _field(part: JsonNode, header: str, node: JsonNode) -> ir.Field:
     name = part[0].name()
     where = f"{header}.{name}"
     width = part[1].integer(-CELLS, CELLS)
@@ -255,7 +255,7 @@ def _field(part: Node, header: str, node: Node) -> ir.Field:
     return ir.Field(name, width, signed)
 
 
-def _check_standard(header: ir.Header, declared: Node) -> None:
+def _check_standard(header: ir.Header, declared: JsonNode) -> None:
     """The engines write these fields themselves, at the widths that v1model gives them."""
     fields = {member.name: member for member in header.fields}
     if not header.metadata or "egress_spec" not in fields:
@@ -265,7 +265,7 @@ def _check_standard(header: ir.Header, declared: Node) -> None:
             raise declared["fields"].wrong(f"has {name} of other than {STANDARD_WIDTHS[name]} bits without a sign")
 
 
-def load_errors(root: Node) -> dict[str, int]:
+def load_errors(root: JsonNode) -> dict[str, int]:
     errors: dict[str, int] = {}
     for part in root.section("errors"):
         declared_once(part[0], part[0].name(), errors)
@@ -276,7 +276,7 @@ def load_errors(root: Node) -> dict[str, int]:
     return errors
 
 
-def load_registers(root: Node) -> dict[str, ir.Register]:
+def load_registers(root: JsonNode) -> dict[str, ir.Register]:
     registers: dict[str, ir.Register] = {}
     for node in root.section("register_arrays"):
         register = _register(node)
@@ -285,7 +285,7 @@ def load_registers(root: Node) -> dict[str, ir.Register]:
     return registers
 
 
-def _register(node: Node) -> ir.Register:
+def _register(node: JsonNode) -> ir.Register:
     name = node["name"].name()
     width = node["bitwidth"].integer(-CELLS, CELLS)
     if not 1 <= width <= WIDTH:
@@ -293,7 +293,7 @@ def _register(node: Node) -> ir.Register:
     return ir.Register(name, _cells(node), width, flag_of(node, "signed", default=False))
 
 
-def load_counters(root: Node) -> dict[str, ir.CounterArray]:
+def load_counters(root: JsonNode) -> dict[str, ir.CounterArray]:
     counters: dict[str, ir.CounterArray] = {}
     for node in root.section("counter_arrays"):
         name = node["name"].name()
@@ -305,14 +305,14 @@ def load_counters(root: Node) -> dict[str, ir.CounterArray]:
     return counters
 
 
-def _cells(node: Node) -> int:
+def _cells(node: JsonNode) -> int:
     size = node["size"].integer(0, (1 << 64) - 1)
     if size > CELLS:
         raise node["size"].too_large(f"{size} cells", CELLS)
     return size
 
 
-def check_memory(root: Node, registers: dict[str, ir.Register], counters: dict[str, ir.CounterArray]) -> None:
+def check_memory(root: JsonNode, registers: dict[str, ir.Register], counters: dict[str, ir.CounterArray]) -> None:
     """Raises ProgramTooLargeError if registers and counters together take too much memory in one of the engines."""
     taken = 0
     for key, sizes in (

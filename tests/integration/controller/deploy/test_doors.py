@@ -15,12 +15,12 @@ import pytest
 from helpers.certificates import Authority, Signed, authority
 from helpers.controller.config_texts import star, text
 from helpers.controller.real_switches import bmv2, soft_switch
-from softswitch.p4runtime.server import Tls as ServerTls
+from softswitch.p4runtime.server import ServerTls
 from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
 from sumwire_controller.deploy.channel import VARIABLES, Pulse, why_closed
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.reconcile import EntryChange, Write
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import TableEntry
 from sumwire_controller.errors import SwitchRefusedError, TlsFilesError
@@ -83,7 +83,7 @@ def check_it_works(at: Switch) -> None:
     """Load the program, write and read back."""
     with P4Switch(at, DEADLINE_S) as switch:
         switch.push(PROGRAM)
-        switch.write(PROGRAM, Change(Write.INSERT, ROUTE))
+        switch.write(PROGRAM, EntryChange(Write.INSERT, ROUTE))
     with P4Switch(at, DEADLINE_S, read_only=True) as switch:
         assert switch.entries(PROGRAM) == {ROUTE}
     pulse = Pulse(at, DEADLINE_S)

@@ -17,14 +17,14 @@ from helpers.controller.config_texts import star, text
 from helpers.controller.fake_p4runtime import FakeServer, serving
 from sumwire_controller.cli import main
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.reconcile import EntryChange, Write
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import TableEntry
 from sumwire_controller.errors import NotPrimaryError, SwitchRefusedError, SwitchUnreachableError
 from sumwire_controller.model import Switch
 
 PROGRAM = Program.load()
-ROUTE = Change(Write.INSERT, TableEntry("forward", (0x0A000001, 32), (3,)))
+ROUTE = EntryChange(Write.INSERT, TableEntry("forward", (0x0A000001, 32), (3,)))
 DEADLINE_S = 1.5
 # Where no answer comes at all.
 IN_VAIN_S = 0.3

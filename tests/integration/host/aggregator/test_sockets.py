@@ -18,7 +18,7 @@ from commonlib.events import ProgramEvent
 from helpers.logs import events_of
 from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal, Replies
 from sumwire.aggregator.kernels import kernels
-from sumwire.aggregator.sockets import CONTROL, Sender, UdpReceiver
+from sumwire.aggregator.sockets import CONTROL, ReplySender, UdpReceiver
 from sumwire.aggregator.state import packed_address
 from sumwire.wire.messages import UDP_SEGMENT
 
@@ -102,7 +102,7 @@ def test_replies_are_sent_in_trains(receivers: list[socket.socket], udp: socket.
     replies.tos[:] = TOS[0]
     receiver = UdpReceiver(receivers[0], 400)
     for longest, trains in ((64, [62, 62, 62, 14]), (40, [40] * 5), (1, [16] * 12 + [8])):
-        sender = Sender(udp, [receivers[0].getsockname()], replies, kernels())
+        sender = ReplySender(udp, [receivers[0].getsockname()], replies, kernels())
         sender.send(longest)
         batch = receiver.receive()
         assert receiver._arrivals.counts is not None
@@ -146,7 +146,7 @@ def test_received_datagrams_have_their_senders(
 
 def test_a_refusal_that_cannot_be_sent_is_counted(receivers: list[socket.socket], udp: socket.socket) -> None:
     """Nobody has port 0."""
-    sender = Sender(udp, [receivers[0].getsockname()], Replies(1), None)
+    sender = ReplySender(udp, [receivers[0].getsockname()], Replies(1), None)
     sender.tell([Refusal(b"first", ("127.0.0.1", 0), 0x02), Refusal(b"second", receivers[0].getsockname(), 0x62)])
     assert (sender.sent, sender.unsent) == (1, 1)
     assert got(receivers) == {0: [(0x62, b"second")]}
@@ -192,7 +192,7 @@ def test_everyone_gets_theirs_in_order(
 ) -> None:
     replies = random_replies(np.random.default_rng(count), count)
     places = [receiver.getsockname() for receiver in receivers]
-    sender = Sender(udp, places, replies, kernels() if native else None)
+    sender = ReplySender(udp, places, replies, kernels() if native else None)
     sender.send()
     assert got(receivers) == wanted(replies)
     assert (sender.sent, sender.unsent) == (count, 0)
@@ -203,7 +203,7 @@ def test_everyone_gets_theirs_in_order(
 @pytest.mark.parametrize("count", [0, 1, 33, 400])
 def test_c_lays_messages_out_as_numpy_does(udp: socket.socket, joined: int, count: int) -> None:
     replies = random_replies(np.random.default_rng(joined), count)
-    sender = Sender(udp, [("127.0.0.1", 9 + k) for k in range(PLACES)], replies, kernels())
+    sender = ReplySender(udp, [("127.0.0.1", 9 + k) for k in range(PLACES)], replies, kernels())
 
     def layout() -> tuple[object, ...]:
         made = sender.arrange(joined)
@@ -227,7 +227,7 @@ def test_a_kernel_that_does_not_cut_gets_one_reply_a_message(
     receivers: list[socket.socket], udp: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
     replies = random_replies(np.random.default_rng(1), 100)
-    sender = Sender(udp, [receiver.getsockname() for receiver in receivers], replies, None)
+    sender = ReplySender(udp, [receiver.getsockname() for receiver in receivers], replies, None)
     real = sender._send
 
     def refuses(descriptor: int, address: int, count: int, flags: int) -> int:
@@ -254,7 +254,7 @@ def test_a_place_that_cannot_be_reached_costs_the_others_nothing(
     places = [receiver.getsockname() for receiver in receivers]
     # A broadcast address, which this socket may not send to.
     places[2] = ("255.255.255.255", 9)
-    sender = Sender(udp, places, replies, kernels())
+    sender = ReplySender(udp, places, replies, kernels())
     sender.send()
     expected = wanted(replies)
     lost = len(expected.pop(2))

@@ -23,7 +23,7 @@ from sumwire.start import connectivity, service
 from sumwire.start.addresses import own_addresses
 from sumwire.start.errors import AbsentServiceError, ReachError, ServiceError
 from sumwire.start.job_request import JobRequest, job_file_for
-from sumwire.start.service import PROBE, Service, serving
+from sumwire.start.service import PROBE, ServiceAddress, serving
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +33,13 @@ def job() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def served(job: dict[str, Any]) -> Iterator[Service]:
+def served(job: dict[str, Any]) -> Iterator[ServiceAddress]:
     address = job["addresses"][0]["aggregator"]
     with serving(job, address, 0) as port:
-        yield Service(address, port)
+        yield ServiceAddress(address, port)
 
 
-def request(served: Service, text: bytes) -> bytes:
+def request(served: ServiceAddress, text: bytes) -> bytes:
     with socket.create_connection((served.host, served.port), timeout=10) as connection:
         connection.sendall(text)
         answer = b""
@@ -48,12 +48,12 @@ def request(served: Service, text: bytes) -> bytes:
     return answer
 
 
-def test_the_job_as_it_was_described(served: Service, job: dict[str, Any]) -> None:
+def test_the_job_as_it_was_described(served: ServiceAddress, job: dict[str, Any]) -> None:
     assert served.job() == job
 
 
 @pytest.mark.parametrize("path", ["/", "/job/..", "/etc/passwd", "/jobs"])
-def test_nothing_else(served: Service, path: str) -> None:
+def test_nothing_else(served: ServiceAddress, path: str) -> None:
     assert request(served, f"GET {path} HTTP/1.0\r\n\r\n".encode()).startswith(b"HTTP/1.0 404 ")
 
 
@@ -63,7 +63,7 @@ def test_nothing_else(served: Service, path: str) -> None:
      b"GET /job HTTP/1.0\r\n" + b"a: b\r\n" * 200 + b"\r\n"],
     ids=["long", "post", "nul", "headers"],
 )  # fmt: skip
-def test_bad_requests_end(served: Service, text: bytes, job: dict[str, Any]) -> None:
+def test_bad_requests_end(served: ServiceAddress, text: bytes, job: dict[str, Any]) -> None:
     try:
         answer = request(served, text)
     except ConnectionError:
@@ -72,7 +72,7 @@ def test_bad_requests_end(served: Service, text: bytes, job: dict[str, Any]) -> 
     assert served.job() == job
 
 
-def test_a_probe_goes_to_a_worker_alone(served: Service, job: dict[str, Any]) -> None:
+def test_a_probe_goes_to_a_worker_alone(served: ServiceAddress, job: dict[str, Any]) -> None:
     worker = job["addresses"][1]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.settimeout(10)
@@ -95,7 +95,7 @@ def test_callers_that_say_nothing_take_no_place_for_long(job: dict[str, Any], mo
             # Its end comes from the service.
             assert connection.recv(100) == b""
             connection.close()
-        assert Service(address, port).job() == job
+        assert ServiceAddress(address, port).job() == job
 
 
 def test_callers_that_say_nothing_keep_no_worker_out(job: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ def test_callers_that_say_nothing_keep_no_worker_out(job: dict[str, Any]) -> Non
     with serving(job, address, 0) as port, contextlib.ExitStack() as stack:
         for _ in range(2 * service._CALLERS_MOST):
             stack.enter_context(socket.create_connection((address, port), timeout=10)).sendall(b"GET ")
-        assert Service(address, port).job() == job
+        assert ServiceAddress(address, port).job() == job
 
 
 def test_lines_for_people_are_bounded(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,13 +111,13 @@ def test_lines_for_people_are_bounded(job: dict[str, Any], monkeypatch: pytest.M
     lines: list[str] = []
     with serving(job, "127.0.0.1", 0, lines.append) as port:
         for _ in range(4):
-            Service("127.0.0.1", port).job()
+            ServiceAddress("127.0.0.1", port).job()
     assert lines == ["127.0.0.1 has asked for the job", "127.0.0.1 has asked for the job, and is not named again"]
 
 
 def test_another_site_s_name_for_a_loopback_service(job: dict[str, Any]) -> None:
     with serving(job, "127.0.0.1", 0) as port:
-        here = Service("127.0.0.1", port)
+        here = ServiceAddress("127.0.0.1", port)
         assert b" 403 " in request(here, b"GET /job HTTP/1.0\r\nHost: evil.example\r\n\r\n")
         assert b" 400 " in request(here, b"GET http://[/job HTTP/1.0\r\n\r\n")
 
@@ -135,7 +135,7 @@ def test_who_answers_opens_no_file_of_this_machine(
         serving({**job, "key": str(key)}, "127.0.0.1", 0) as port,
         pytest.raises(ServiceError, match=r"a job that has a key"),
     ):
-        Service("127.0.0.1", port).job()
+        ServiceAddress("127.0.0.1", port).job()
 
 
 def test_a_secret_is_not_served(job: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ def test_a_secret_is_not_served(job: dict[str, Any]) -> None:
         pass
 
 
-def test_a_port_that_is_taken(served: Service, job: dict[str, Any]) -> None:
+def test_a_port_that_is_taken(served: ServiceAddress, job: dict[str, Any]) -> None:
     with pytest.raises(ServiceError, match=r"cannot listen at .*--listen"), serving(job, served.host, served.port):
         pass
 
@@ -175,8 +175,8 @@ def test_a_name_that_is_this_machine_s_own_only_here(job: dict[str, Any], monkey
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     with serving(job, "127.0.0.1", 0) as port:
         with pytest.raises(ServiceError, match=r"Connection refused \(server1 is 127\.0\.1\.1 here, and `sumwire up`"):
-            Service("server1", port).job()
-        assert Service("127.0.0.1", port).job() == job
+            ServiceAddress("server1", port).job()
+        assert ServiceAddress("127.0.0.1", port).job() == job
 
 
 def test_no_service_there(job: dict[str, Any]) -> None:
@@ -185,7 +185,7 @@ def test_no_service_there(job: dict[str, Any]) -> None:
     with pytest.raises(
         ServiceError, match=r"no service at http://127\.0\.0\.1.*Connection refused; start it: `sumwire up"
     ):
-        Service("127.0.0.1", port).job()
+        ServiceAddress("127.0.0.1", port).job()
 
 
 def test_a_service_whose_aggregator_is_not_ready(job: dict[str, Any]) -> None:
@@ -198,7 +198,7 @@ def test_a_service_whose_aggregator_is_not_ready(job: dict[str, Any]) -> None:
         ready.set()
 
     with serving(job, "127.0.0.1", 0, ready=ready) as port:
-        served = Service("127.0.0.1", port)
+        served = ServiceAddress("127.0.0.1", port)
         with pytest.raises(AbsentServiceError, match=r"the aggregator of http://127.* is not ready; ask again soon"):
             served.job_within(0, said.append)
         assert served.job_within(60, tell) == job
@@ -214,7 +214,7 @@ def test_a_service_that_comes_later(job: dict[str, Any]) -> None:
             assert "Connection refused; start it: `sumwire up --hosts A,B`" in line
             stack.enter_context(serving(job, "127.0.0.1", port))
 
-        assert Service("127.0.0.1", port).job_within(60, come) == job
+        assert ServiceAddress("127.0.0.1", port).job_within(60, come) == job
 
 
 def test_a_service_at_another_address_of_the_machine(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_a_service_at_another_address_of_the_machine(job: dict[str, Any], monkey
     with serving(job, "127.0.0.92", 0) as port:
         places = service.beside(f"127.0.0.1:{port}")
         assert [one.host for one in places] == ["127.0.0.1", "127.0.0.91", "127.0.0.92"]
-        assert service.first_of(places, 0, pytest.fail) == (Service("127.0.0.92", port), job)
+        assert service.first_of(places, 0, pytest.fail) == (ServiceAddress("127.0.0.92", port), job)
     said: list[str] = []
     with pytest.raises(AbsentServiceError, match=r"no service at http://127\.0\.0\.1:"):
         service.first_of(places, 0.1, said.append)
@@ -243,7 +243,7 @@ def test_what_answers_gives_a_terminal_no_orders() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         with pytest.raises(AbsentServiceError, match="pwned") as raised:
-            Service("127.0.0.1", server.getsockname()[1]).job()
+            ServiceAddress("127.0.0.1", server.getsockname()[1]).job()
         thread.join()
     assert str(raised.value).isprintable()
 
@@ -257,11 +257,11 @@ def test_addresses_of_this_machine() -> None:
 def test_what_does_not_come_later(job: dict[str, Any]) -> None:
     """A name that stands for nothing, and a time that is none."""
     with pytest.raises(ServiceError) as raised:
-        Service("no-such-host.invalid").job_within(60, pytest.fail)
+        ServiceAddress("no-such-host.invalid").job_within(60, pytest.fail)
     assert not isinstance(raised.value, AbsentServiceError)
     for wait_s in (-1, math.inf, math.nan):
         with pytest.raises(ServiceError, match=f"wait_s = {wait_s:g}: must be 0 or more seconds: leave it out for 60"):
-            Service("127.0.0.1").job_within(wait_s, pytest.fail)
+            ServiceAddress("127.0.0.1").job_within(wait_s, pytest.fail)
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b'{"format": 3}', b"\xff", b"[" * 70_000])
@@ -269,4 +269,4 @@ def test_answers_that_are_no_job(content: bytes, job: dict[str, Any], monkeypatc
     monkeypatch.setattr(service, "public", lambda _: {})
     monkeypatch.setattr(service._Server, "content", property(lambda _: content, lambda *_: None), raising=False)
     with serving(job, "127.0.0.1", 0) as port, pytest.raises((ServiceError, ConfigError)):
-        Service("127.0.0.1", port).job()
+        ServiceAddress("127.0.0.1", port).job()

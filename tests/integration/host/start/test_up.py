@@ -28,7 +28,7 @@ from helpers.transport.udp_bridge import addresses, run_workers
 from sumwire import cli
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
-from sumwire.start.service import Service
+from sumwire.start.service import ServiceAddress
 from sumwire_protocol.events import Event
 
 PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "native"))
@@ -74,7 +74,7 @@ def test_a_job_is_served_and_comes_back(tmp_path: Path) -> None:
     with started(*options, "--bits", "3", "--gbit", "100") as process:
         lines = until(process, "ready: ")
         assert "8 workers" in lines[0] and "thc with 3 bits, 4096 slots" in lines[0]
-        job = Service(aggregator).job_within(60, print)
+        job = ServiceAddress(aggregator).job_within(60, print)
         assert (job["workers"], job["thc"]["bits"], job["slots"]) == (8, 3, 4096)
         [first] = children(process.pid)
         os.kill(first, signal.SIGKILL)
@@ -93,7 +93,7 @@ def test_all_that_it_says_in_json() -> None:
     aggregator, options = options_of(2)
     with started(*options, "--log-format", "json") as process:
         lines = [checked(line.strip()) for line in until(process, ProgramEvent.READY.word)]
-        Service(aggregator).job_within(60, print)
+        ServiceAddress(aggregator).job_within(60, print)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     assert [line["event"] for line in lines] == [Event.SERVICE_SAID.word] * 3 + [ProgramEvent.READY.word]
@@ -108,7 +108,7 @@ def test_nobody_reads_its_lines_any_more() -> None:
         [aggregator] = children(process.pid)
         assert process.stdout is not None
         process.stdout.close()
-        Service(address).job_within(60, print)  # of which it tells
+        ServiceAddress(address).job_within(60, print)  # of which it tells
         assert process.wait(60) == 0
     assert not Path(f"/proc/{aggregator}").exists()
 
@@ -167,7 +167,7 @@ def test_a_tree() -> None:
         lines = until(process, "all 3 aggregators are ready")
         assert f"6 workers, thc with 4 bits, 960 slots, 2 leaves below the aggregator {root}" in lines[0]
         assert lines[1] == f"leaf {ips[0]}: 3 workers ({', '.join(ips[:3])})\n"
-        job = Service(root).job_within(60, print)
+        job = ServiceAddress(root).job_within(60, print)
         assert [entry["aggregator"] for entry in job["addresses"]] == [ips[0]] * 3 + [ips[3]] * 3
         assert run_workers(lambda worker: mean_of(job, worker), 6) == [[2.5]] * 6
         before = children(process.pid)
@@ -192,7 +192,7 @@ def test_more_workers_than_one_aggregator_has() -> None:
     root, ips = addresses(workers)
     with started("--hosts", *ips, "--tree", "2", "--aggregator", root, "--listen", f"{root}:21334") as process:
         until(process, "all 3 aggregators are ready")
-        job = Service(root).job_within(60, print)
+        job = ServiceAddress(root).job_within(60, print)
         assert run_workers(lambda worker: mean_of(job, worker), workers) == [[17.5]] * workers
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)

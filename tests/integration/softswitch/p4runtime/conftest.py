@@ -10,7 +10,7 @@ import pytest
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program
 from helpers.p4runtime.fake_device import FakeDevice
 from softswitch.device import Device
-from softswitch.p4runtime.server import Server, serve
+from softswitch.p4runtime.server import P4RuntimeServer, serve
 from softswitch.switch import SoftSwitch
 
 Connect = Callable[..., Controller]
@@ -34,23 +34,23 @@ def fake() -> FakeDevice:
     return FakeDevice(echo_to_cpu)
 
 
-def _served(device: Device) -> Iterator[Server]:
+def _served(device: Device) -> Iterator[P4RuntimeServer]:
     server = serve(device, "127.0.0.1:0", DEVICE_ID, CPU_PORT)
     yield server
     server.stop()
 
 
 @pytest.fixture
-def server(device: Device) -> Iterator[Server]:
+def server(device: Device) -> Iterator[P4RuntimeServer]:
     yield from _served(device)
 
 
 @pytest.fixture
-def fake_server(fake: FakeDevice) -> Iterator[Server]:
+def fake_server(fake: FakeDevice) -> Iterator[P4RuntimeServer]:
     yield from _served(fake)
 
 
-def _connector(server: Server) -> Iterator[Connect]:
+def _connector(server: P4RuntimeServer) -> Iterator[Connect]:
     controllers: list[Controller] = []
 
     def connect() -> Controller:
@@ -63,13 +63,13 @@ def _connector(server: Server) -> Iterator[Connect]:
 
 
 @pytest.fixture
-def connect(server: Server) -> Iterator[Connect]:
+def connect(server: P4RuntimeServer) -> Iterator[Connect]:
     """Makes controllers of the device under test, closed after the test."""
     yield from _connector(server)
 
 
 @pytest.fixture
-def connect_fake(fake_server: Server) -> Iterator[Connect]:
+def connect_fake(fake_server: P4RuntimeServer) -> Iterator[Connect]:
     yield from _connector(fake_server)
 
 

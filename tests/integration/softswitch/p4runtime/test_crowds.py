@@ -27,7 +27,7 @@ from p4.v1 import p4runtime_pb2_grpc
 from softswitch.p4runtime import server as module
 from softswitch.p4runtime.read import MAX_STEPS
 from softswitch.p4runtime.rpcs import MAX_ANSWER_BYTES, MAX_READS, MAX_WAITING
-from softswitch.p4runtime.server import Server, Tls, allow_connections, serve
+from softswitch.p4runtime.server import P4RuntimeServer, ServerTls, allow_connections, serve
 from softswitch.runtime.entries import CounterValue, Entry
 
 COUNT = 40 * len(BEGINNINGS)
@@ -50,7 +50,7 @@ def quick_idleness(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def served(tls: Tls | None = None) -> Iterator[str]:
+def served(tls: ServerTls | None = None) -> Iterator[str]:
     """The address of a server."""
     server = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, tls=tls)
     try:
@@ -87,7 +87,7 @@ def test_connections_without_a_call() -> None:
 def test_connections_without_a_handshake(tmp_path: Path) -> None:
     ca = authority(tmp_path)
     own, client = ca.sign("switch"), ca.sign("client")
-    tls = Tls(own.certificate, own.key, ca.certificate, client_auth=True)
+    tls = ServerTls(own.certificate, own.key, ca.certificate, client_auth=True)
     with served(tls) as address, silent_connections(address, DEVICE_ID, COUNT) as connections:
         files = (ca.certificate, client.key, client.certificate)
         credentials = grpc.ssl_channel_credentials(*(file.read_bytes() for file in files))
@@ -174,14 +174,14 @@ def vast() -> Vast:
 
 
 @pytest.fixture
-def server(vast: Vast) -> Iterator[Server]:
+def server(vast: Vast) -> Iterator[P4RuntimeServer]:
     server = serve(vast, "127.0.0.1:0", DEVICE_ID)
     yield server
     server.stop()
 
 
 @pytest.fixture
-def primary(server: Server, program: Program) -> Iterator[Controller]:
+def primary(server: P4RuntimeServer, program: Program) -> Iterator[Controller]:
     controller = Controller(server.port)
     controller.become(1)
     controller.set_pipeline(program.config())
@@ -190,7 +190,7 @@ def primary(server: Server, program: Program) -> Iterator[Controller]:
 
 
 @pytest.fixture
-def channels(server: Server) -> Iterator[list[grpc.Channel]]:
+def channels(server: P4RuntimeServer) -> Iterator[list[grpc.Channel]]:
     """Connections of the crowd."""
     with ExitStack() as stack:
         yield [
@@ -222,7 +222,7 @@ def consumed(calls: list[Any]) -> tuple[queue.Queue[Any], list[threading.Thread]
     return ends, threads
 
 
-def everything_else(server: Server, primary: Controller, program: Program) -> None:
+def everything_else(server: P4RuntimeServer, primary: Controller, program: Program) -> None:
     """One call of every kind, each within its deadline, and another controller that comes and goes."""
     primary.stub.Capabilities(p4rt.CapabilitiesRequest(), timeout=TIMEOUT_SECONDS)
     primary.stub.GetForwardingPipelineConfig(
@@ -263,7 +263,7 @@ def test_a_request_too_long_to_take_apart(primary: Controller) -> None:
 
 
 def test_long_reads_do_not_hold_up_others_and_end_with_their_callers(
-    server: Server, vast: Vast, primary: Controller, program: Program, channels: list[grpc.Channel]
+    server: P4RuntimeServer, vast: Vast, primary: Controller, program: Program, channels: list[grpc.Channel]
 ) -> None:
     calls = [channel.unary_stream(READ)(wildcards(MOST)) for channel in channels]
     ends, threads = consumed(calls)
@@ -283,7 +283,7 @@ def test_long_reads_do_not_hold_up_others_and_end_with_their_callers(
 
 
 def test_readers_that_do_not_read(
-    server: Server, primary: Controller, program: Program, channels: list[grpc.Channel]
+    server: P4RuntimeServer, primary: Controller, program: Program, channels: list[grpc.Channel]
 ) -> None:
     """Each has a part of its answer, and there flow control stops. The status of one that is ended may not get past it:
     then it is cancelled."""
@@ -303,7 +303,7 @@ def test_readers_that_do_not_read(
         thread.join(TIMEOUT_SECONDS)
 
 
-def test_a_read_that_is_ended_in_its_first_part(server: Server, primary: Controller, program: Program) -> None:
+def test_a_read_that_is_ended_in_its_first_part(server: P4RuntimeServer, primary: Controller, program: Program) -> None:
     """Its caller has not taken that part yet, and is told all the same why it ends."""
     entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
     entry.metadata = bytes(1000)
@@ -324,7 +324,7 @@ def test_a_read_that_is_ended_in_its_first_part(server: Server, primary: Control
             other.cancel()
 
 
-def test_callers_that_do_not_take_the_program(server: Server, primary: Controller, program: Program) -> None:
+def test_callers_that_do_not_take_the_program(server: P4RuntimeServer, primary: Controller, program: Program) -> None:
     """A request of some 20 bytes has an answer of megabytes, which stays in memory until its caller takes it."""
     config, most = program.config(), 3
     config.p4_device_config += b" " * (MAX_ANSWER_BYTES // (most + 1))
@@ -368,7 +368,7 @@ def never(released: threading.Event) -> Iterator[bytes]:
 
 
 def test_a_thousand_calls_that_say_nothing(
-    server: Server, primary: Controller, program: Program, channels: list[grpc.Channel]
+    server: P4RuntimeServer, primary: Controller, program: Program, channels: list[grpc.Channel]
 ) -> None:
     """Streams without an election, and calls of every other kind without their message."""
     released = threading.Event()
@@ -390,7 +390,7 @@ def test_a_thousand_calls_that_say_nothing(
 
 
 def test_streams_that_send_nonsense_and_do_not_read(
-    server: Server, primary: Controller, program: Program, channels: list[grpc.Channel]
+    server: P4RuntimeServer, primary: Controller, program: Program, channels: list[grpc.Channel]
 ) -> None:
     """Each message would be answered by an error of its size; they are not taken any more when answers wait."""
     nonsense = p4rt.StreamMessageRequest(packet=p4rt.PacketOut(payload=bytes(1 << 19))).SerializeToString()

@@ -24,7 +24,7 @@ from helpers.p4runtime.fake_device import FakeDevice
 from p4.v1 import p4runtime_pb2 as p4rt
 from p4.v1 import p4runtime_pb2_grpc
 from softswitch.cli import main
-from softswitch.p4runtime.server import BindError, Tls, serve
+from softswitch.p4runtime.server import BindError, ServerTls, serve
 
 CERTIFICATE = ["--grpc-server-cert", "c.pem", "--grpc-server-key", "c.key"]
 
@@ -162,6 +162,6 @@ def test_files_that_are_missing_or_nonsense(tmp_path: Path) -> None:
     nonsense = tmp_path / "nonsense"
     nonsense.write_text("nothing")
     with pytest.raises(BindError, match="name a file that is there: --grpc-server-cert FILE"):
-        serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, tls=Tls(tmp_path / "absent", nonsense))
+        serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, tls=ServerTls(tmp_path / "absent", nonsense))
     with pytest.raises(BindError, match="cannot listen on"):
-        serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, tls=Tls(nonsense, nonsense))
+        serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, tls=ServerTls(nonsense, nonsense))

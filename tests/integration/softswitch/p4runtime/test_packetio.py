@@ -20,7 +20,7 @@ from softswitch.p4runtime import service
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.p4info import ValueInfo
 from softswitch.p4runtime.rpcs import PACKET_IN_QUEUE
-from softswitch.p4runtime.server import Server, serve
+from softswitch.p4runtime.server import P4RuntimeServer, serve
 from softswitch.switch import EngineChoice, SoftSwitch
 
 
@@ -245,7 +245,7 @@ def test_a_frame_too_short_for_its_header_is_dropped(fake: FakeDevice, fake_prim
 
 
 def test_frames_nobody_takes_are_dropped(
-    fake: FakeDevice, fake_server: Server, connect_fake: Connect, program: Program
+    fake: FakeDevice, fake_server: P4RuntimeServer, connect_fake: Connect, program: Program
 ) -> None:
     controller = connect_fake()
     controller.become(1)
@@ -259,7 +259,7 @@ def test_frames_nobody_takes_are_dropped(
 
 
 def test_a_controller_that_does_not_read_costs_no_memory_and_blocks_nobody(
-    fake: FakeDevice, fake_server: Server, program: Program
+    fake: FakeDevice, fake_server: P4RuntimeServer, program: Program
 ) -> None:
     """Its stub's stream is never iterated, so gRPC's flow control stops the server's sending."""
     controller = Controller(fake_server.port)

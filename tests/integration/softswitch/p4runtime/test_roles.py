@@ -15,7 +15,7 @@ from helpers.p4runtime.fake_device import FakeDevice
 from helpers.p4runtime.messages import group
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.p4runtime.roles import MAX_CONTROLLERS, MAX_ROLES
-from softswitch.p4runtime.server import Server, serve
+from softswitch.p4runtime.server import P4RuntimeServer, serve
 from softswitch.runtime.entries import ActionCall, Entry
 
 Connect = Callable[[], Controller]
@@ -258,7 +258,7 @@ class SlowDevice(FakeDevice):
 
 def test_new_primary_waits_for_the_writes_of_the_old(program: Program) -> None:
     device = SlowDevice()
-    server: Server = serve(device, "127.0.0.1:0", DEVICE_ID)
+    server: P4RuntimeServer = serve(device, "127.0.0.1:0", DEVICE_ID)
     old, new = Controller(server.port), Controller(server.port)
     try:
         old.become(1)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from helpers.p4runtime.client import DEVICE_ID, PROGRAMS, Program, insert
 from p4.v1 import p4runtime_pb2 as p4rt
-from softswitch.p4runtime.server import Server
+from softswitch.p4runtime.server import P4RuntimeServer
 
 p4runtime = pytest.importorskip("p4runtime_sh.p4runtime")
 
 
-def test_p4runtime_shells_client(server: Server, program: Program, tmp_path: Path) -> None:
+def test_p4runtime_shells_client(server: P4RuntimeServer, program: Program, tmp_path: Path) -> None:
     client = p4runtime.P4RuntimeClient(DEVICE_ID, f"127.0.0.1:{server.port}", (0, 1))
     try:
         assert client.api_version() == "1.4.1"

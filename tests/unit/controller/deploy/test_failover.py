@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from helpers.controller.config_texts import text
 from helpers.controller.topology_texts import leaf_spine, three_level, tree_job
-from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.reconcile import EntryChange, Write
 from sumwire_controller.deploy.watch import below_redundant_roots, redirections, redundant_roots, stranded
 from sumwire_controller.derive.desired import uplinks
 from sumwire_controller.derive.entries import Entry, TableEntry
@@ -35,7 +35,7 @@ def rows_of(config: Config) -> list[Entry]:
     return [row for job in config.jobs for row in uplinks(job)]
 
 
-def spines(config: Config, changes: Iterable[Change]) -> dict[tuple[int, int], int]:
+def spines(config: Config, changes: Iterable[EntryChange]) -> dict[tuple[int, int], int]:
     """(job, lowest bits of the slot) -> number of the spine, after the changes."""
     rows = {row.identity: row for row in rows_of(config)}
     for change in changes:

@@ -8,7 +8,7 @@ import json
 
 from helpers.controller.config_texts import job, queue, star, text
 from sumwire_controller.deploy.status import (
-    Count,
+    CountedCell,
     JobStatus,
     QueueStatus,
     Status,
@@ -44,7 +44,12 @@ def test_counters_have_the_programs_names() -> None:
         "inform", "relay", "15",
     ]  # fmt: skip
     counted = {name: count for name, count in found.verdicts.items() if count.packets}
-    assert counted == {"none": Count(9, 900), "first": Count(5, 500), "reject": Count(3, 30), "15": Count(1, 10)}
+    assert counted == {
+        "none": CountedCell(9, 900),
+        "first": CountedCell(5, 500),
+        "reject": CountedCell(3, 30),
+        "15": CountedCell(1, 10),
+    }
     assert {name for name, count in found.rejects.items() if count.packets} == {"slot", "call"}
     assert len(found.rejects) == 24
 

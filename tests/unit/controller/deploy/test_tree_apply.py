@@ -22,7 +22,7 @@ from sumwire_controller.deploy.operations import (
     read_topology_status,
 )
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import Change
+from sumwire_controller.deploy.reconcile import EntryChange
 from sumwire_controller.derive.desired import upper_first
 from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.errors import ConfigError, SwitchRefusedError, UnknownJobError
@@ -62,7 +62,7 @@ class _Recording(FakeSwitch):
         super().__init__()
         self._name, self._network = name, network
 
-    def write(self, program: Program, change: Change) -> None:
+    def write(self, program: Program, change: EntryChange) -> None:
         if self._network.left is not None:
             if self._network.left == 0:
                 raise SwitchRefusedError(f"{change}: told to refuse")

@@ -14,7 +14,7 @@ import pytest
 from helpers.controller.config_texts import PUBLISHED_TABLE, job, queue, star, text, worker
 from helpers.paths import ROOT
 from sumwire_controller.errors import MISSING, ConfigError, Problem
-from sumwire_controller.model import Aggregator, Job, SlotRange, Switch, Thc, Worker
+from sumwire_controller.model import AggregatorAddress, Job, SlotRange, Switch, Thc, Worker
 from sumwire_controller.parse.files import load_config, parse_config
 from sumwire_controller.rules.switch_config import validate
 from sumwire_protocol.ops import CODES
@@ -33,7 +33,7 @@ def problems_of(data: object) -> tuple[Problem, ...]:
 def test_the_example_is_what_its_text_says() -> None:
     config = load_config(EXAMPLE)
     assert config.switch == Switch("s1", "127.0.0.1:9559", 1)
-    assert config.aggregator == Aggregator(IPv4Address("10.0.0.100"), "02:53:57:00:00:64")
+    assert config.aggregator == AggregatorAddress(IPv4Address("10.0.0.100"), "02:53:57:00:00:64")
     assert config.ports == (1, 2, 3, 4)
     assert config.workers[2] == Worker("h3", IPv4Address("10.0.0.3"), "00:00:00:00:00:03", 3, 21335)
     thc = Thc(4, 0.03125, made(AUTO, 4, 1 / 32, workers=4))

@@ -16,7 +16,18 @@ from helpers.controller.topology_texts import host, leaf_spine, link, switch, th
 from helpers.paths import ROOT
 from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.errors import MISSING, ConfigError, Problem
-from sumwire_controller.model import Aggregator, Config, Host, Job, Link, Node, SlotRange, Switch, Thc, Topology
+from sumwire_controller.model import (
+    AggregatorAddress,
+    Config,
+    Host,
+    Job,
+    SlotRange,
+    Switch,
+    SwitchLink,
+    SwitchNode,
+    Thc,
+    Topology,
+)
 from sumwire_controller.parse.files import load_any, load_topology, parse_any, parse_topology
 from sumwire_controller.rules.agreement import check_together
 from sumwire_controller.rules.topology import validate_topology
@@ -36,11 +47,11 @@ def test_a_topology_is_what_its_text_says() -> None:
     data["hosts"][2]["udp_port"] = 4000
     data["hosts"][2]["mac"] = "00:00:00:00:00:0A"
     found = parse_topology(text(data))
-    assert found.switches[0] == Node(
-        Switch("spine1", "127.0.0.1:9559", 1), Aggregator(IPv4Address("10.0.1.1"), "02:53:57:00:01:01")
+    assert found.switches[0] == SwitchNode(
+        Switch("spine1", "127.0.0.1:9559", 1), AggregatorAddress(IPv4Address("10.0.1.1"), "02:53:57:00:01:01")
     )
     assert [node.name for node in found.switches] == ["spine1", "leaf1", "leaf2"]
-    assert found.links == (Link("leaf1", 101, "spine1", 1), Link("leaf2", 101, "spine1", 2))
+    assert found.links == (SwitchLink("leaf1", 101, "spine1", 1), SwitchLink("leaf2", 101, "spine1", 2))
     assert found.hosts[2] == Host("h3", IPv4Address("10.0.0.3"), "00:00:00:00:00:0a", "leaf2", 1, 4000)
     assert found.hosts[3].udp_port == 21335
     thc = Thc(4, 0.03125, tuple(PUBLISHED_TABLE))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sumwire.blind.masks import Lanes, TableLanes, VoteLanes
+from sumwire.blind.masks import MaskedPackets, TableLanes, VoteLanes
 from sumwire.codec.layout import pack_index_planes, unpack_sum_planes
 from sumwire.codec.tables import PUBLISHED_TABLE
 
@@ -17,7 +17,7 @@ def native(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("SUMWIRE_NATIVE", request.param)
 
 
-def summed(lanes: Lanes, words: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+def summed(lanes: MaskedPackets, words: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     """The words down for those of the workers up, summed as elements of 32 bits."""
     elements = np.zeros((len(words[0]), 8, 32), np.uint32)
     for each in words:

@@ -16,7 +16,7 @@ pytest.importorskip("cryptography")
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 from sumwire.blind.keys import Keys
-from sumwire.blind.masks import CHUNK_BYTES, Masks, Places, Stream
+from sumwire.blind.masks import CHUNK_BYTES, KeyStream, Masks, Places
 from sumwire.codec.errors import CodecError
 from sumwire.errors import MaskReuseError, PeerLostError
 
@@ -99,7 +99,7 @@ def test_native_and_numpy_masks_are_equal(keys: list[Keys], monkeypatch: pytest.
 
 
 def test_a_stream_is_aes_in_counter_mode_wherever_it_is_entered() -> None:
-    stream, key = Stream(b"k" * 32), b"k" * 32
+    stream, key = KeyStream(b"k" * 32), b"k" * 32
     whole = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor().update(bytes(20 * CHUNK_BYTES))
     for first, count in ((0, 3), (3, 2), (10, 7), (5, 1)):
         assert stream.chunks(first, count).tobytes() == whole[first * CHUNK_BYTES :][: count * CHUNK_BYTES]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from sumwire.codec.seeds import DRAW_STEPS, RoundingStream, SignStream
 from sumwire.codec.tables import ThcTable, for_workers, solve
-from sumwire.codec.thc_forms import TorchForm, _Tile
+from sumwire.codec.thc_forms import TorchForm, _BlockTile
 from torch import Tensor
 
 CPU = torch.device("cpu")
@@ -37,7 +37,7 @@ class EveryNumber(RoundingStream):
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: f"{table.bits} bits, granularity {table.granularity}")
 def test_every_value_is_rounded_without_bias(table: ThcTable) -> None:
     form = TorchForm(table, SignStream.of(1, 0, 0, CPU), EveryNumber(0, CPU))
-    tile = _Tile(0, 1, DRAW_STEPS, 0)
+    tile = _BlockTile(0, 1, DRAW_STEPS, 0)
     g = table.granularity
     # Of few enough bits that they come through the middle of the grid unrounded.
     inside = (torch.rand(40, generator=torch.Generator().manual_seed(g)) * g * 4096).round() / 4096

@@ -174,7 +174,7 @@ class _Ended:
 
 
 def _status(told: str, wrong: str = "") -> list[Finding]:
-    status = controller.Status.__new__(controller.Status)
+    status = controller.ControllerStatus.__new__(controller.ControllerStatus)
     status._config, status._process = "s.yaml", _Ended(told, wrong)  # type: ignore[assignment]
     return list(status.findings())
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire.codec.scales import ExponentScales
 from sumwire.codec.values import NOT_FINITE
-from sumwire.job.carried_scales import CarriedScales, Key
+from sumwire.job.carried_scales import CarriedScales, ScalesKey
 
-KEY = Key("sum32", 3, 500, 2)
+KEY = ScalesKey("sum32", 3, 500, 2)
 FORM = ExponentScales(3072)
 
 
@@ -23,7 +23,7 @@ def after(*agreed: NDArray[np.uint32]) -> CarriedScales:
     return scales
 
 
-def carried(scales: CarriedScales, key: Key = KEY) -> list[int] | None:
+def carried(scales: CarriedScales, key: ScalesKey = KEY) -> list[int] | None:
     found = scales.of(key)
     return None if found is None else found.tolist()
 
@@ -32,7 +32,7 @@ def test_the_next_tensor_has_the_last_ones_scales_and_some_room() -> None:
     assert carried(CarriedScales()) is None
     assert carried(after(exponents(10, 20))) == [11, 21]
     assert carried(after(exponents(10, 20), exponents(9, 21))) == [10, 22]
-    assert carried(after(exponents(10, 20)), Key("sum32", 4, 500, 2)) is None
+    assert carried(after(exponents(10, 20)), ScalesKey("sum32", 4, 500, 2)) is None
 
 
 def test_after_a_jump_they_are_asked_for_until_they_would_have_fitted() -> None:
@@ -52,7 +52,7 @@ def test_nothing_is_carried_over_from_a_tensor_that_is_not_finite() -> None:
 
 
 def test_a_checkpoint_has_them_with_what_was_learned_of_their_jumps() -> None:
-    quiet = Key("thc", 0, 9, 1)
+    quiet = ScalesKey("thc", 0, 9, 1)
     scales = after(exponents(10, 20), exponents(10, 30))
     scales.learn(quiet, FORM, exponents(7))
     copy = CarriedScales()
@@ -73,9 +73,9 @@ def test_clear_forgets_all() -> None:
 def test_the_tensors_that_were_not_heard_of_for_longest_are_forgotten() -> None:
     scales = CarriedScales()
     for bucket in range(1024):
-        scales.learn(Key("sum32", bucket, 1, 1), FORM, exponents(1))
-    scales.learn(Key("sum32", 0, 1, 1), FORM, exponents(1))
-    scales.learn(Key("sum32", 5000, 1, 1), FORM, exponents(1))
+        scales.learn(ScalesKey("sum32", bucket, 1, 1), FORM, exponents(1))
+    scales.learn(ScalesKey("sum32", 0, 1, 1), FORM, exponents(1))
+    scales.learn(ScalesKey("sum32", 5000, 1, 1), FORM, exponents(1))
     assert len(scales) == 1024
-    assert scales.of(Key("sum32", 1, 1, 1)) is None
-    assert scales.of(Key("sum32", 0, 1, 1)) is not None
+    assert scales.of(ScalesKey("sum32", 1, 1, 1)) is None
+    assert scales.of(ScalesKey("sum32", 0, 1, 1)) is not None

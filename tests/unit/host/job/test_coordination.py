@@ -11,7 +11,18 @@ from dataclasses import replace
 import pytest
 from helpers.job.simulated_ranks import World
 from sumwire.errors import DeadlineError, RefusedError, SumwireError, SwitchLostError
-from sumwire.job.coordination import Coordinator, Done, Fail, FallBack, Halt, HandOut, Hold, Limit, Phase, Return
+from sumwire.job.coordination import (
+    CoordinationPhase,
+    Coordinator,
+    Done,
+    Fail,
+    FallBack,
+    Halt,
+    HandOut,
+    Hold,
+    Limit,
+    Return,
+)
 from sumwire.job.heartbeat import STATUS_BYTES, Failure, RankStatus
 
 
@@ -63,7 +74,9 @@ def vector(*completed: int, working: bool = False, greeted: bool = True, **commo
     ]
 
 
-def agreement(quorum: int = 3, phase: Phase = Phase.NETWORK, *, always: bool = False) -> Coordinator:
+def agreement(
+    quorum: int = 3, phase: CoordinationPhase = CoordinationPhase.NETWORK, *, always: bool = False
+) -> Coordinator:
     made = Coordinator("digits", quorum, always=always)
     made.phase = phase
     return made
@@ -72,7 +85,7 @@ def agreement(quorum: int = 3, phase: Phase = Phase.NETWORK, *, always: bool = F
 def failure_of(made: Coordinator, standings: list[RankStatus]) -> Failure:
     decision = made.step(standings)
     assert isinstance(decision, Fail)
-    assert made.phase == Phase.ENDED
+    assert made.phase == CoordinationPhase.ENDED
     return decision.failure
 
 
@@ -94,11 +107,11 @@ def test_one_rank_that_lost_the_switch_halts_all() -> None:
     halted = vector(8, 7, 8, halted=True, working=True)
     assert made.step([*halted[:2], replace(halted[2], halted=False)]) is None
     assert made.step(halted) == FallBack(8, "worker 1: silent", (HandOut(7, 0),))
-    assert made.phase == Phase.FALLBACK
+    assert made.phase == CoordinationPhase.FALLBACK
 
 
 def test_results_are_handed_out_however_far_apart_the_ranks_are() -> None:
-    made = agreement(quorum=2, phase=Phase.HALTING)
+    made = agreement(quorum=2, phase=CoordinationPhase.HALTING)
     ranks = [replace(rank, kept_from=kept) for rank, kept in zip(vector(5, 2, 4, halted=True), (4, 2, 1), strict=True)]
     decision = made.step(ranks)
     assert isinstance(decision, FallBack)
@@ -106,7 +119,7 @@ def test_results_are_handed_out_however_far_apart_the_ranks_are() -> None:
 
 
 def test_a_result_that_nobody_keeps_ends_the_job() -> None:
-    made = agreement(quorum=2, phase=Phase.HALTING)
+    made = agreement(quorum=2, phase=CoordinationPhase.HALTING)
     failure = failure_of(made, [replace(rank, kept_from=4) for rank in vector(5, 2, 4, halted=True)])
     assert failure.kind == "FallbackError"
     assert "{0: 5, 1: 2, 2: 4}" in failure.text
@@ -114,7 +127,7 @@ def test_a_result_that_nobody_keeps_ends_the_job() -> None:
 
 
 def test_return_at_an_operation_that_all_have_completed() -> None:
-    made = agreement(phase=Phase.FALLBACK)
+    made = agreement(phase=CoordinationPhase.FALLBACK)
     seeing = vector(8, 7, 8, sees_switch=True)
     assert made.step([*seeing[:2], replace(seeing[2], sees_switch=False)]) is None
     assert made.step(seeing) == Hold()
@@ -122,11 +135,11 @@ def test_return_at_an_operation_that_all_have_completed() -> None:
     assert made.step(started) == Limit(9)
     assert made.step([*vector(9, 8, 9)]) is None
     assert made.step(vector(9, 9, 9)) == Return(9)
-    assert made.phase == Phase.NETWORK
+    assert made.phase == CoordinationPhase.NETWORK
 
 
 def test_no_return_while_a_rank_closes() -> None:
-    made = agreement(phase=Phase.FALLBACK)
+    made = agreement(phase=CoordinationPhase.FALLBACK)
     seeing = vector(8, 8, 8, sees_switch=True)
     assert made.step([replace(seeing[0], closing=True), *seeing[1:]]) is None
 
@@ -173,9 +186,15 @@ def test_all_close() -> None:
     assert made.step(closing) == Done()
 
 
-@pytest.mark.parametrize(("quorum", "phase", "fails"), [(3, Phase.NETWORK, True), (2, Phase.NETWORK, False),
-                                                        (2, Phase.FALLBACK, True)])  # fmt: skip
-def test_an_operation_that_a_closed_rank_does_not_make(quorum: int, phase: Phase, fails: bool) -> None:
+@pytest.mark.parametrize(
+    ("quorum", "phase", "fails"),
+    [
+        (3, CoordinationPhase.NETWORK, True),
+        (2, CoordinationPhase.NETWORK, False),
+        (2, CoordinationPhase.FALLBACK, True),
+    ],
+)
+def test_an_operation_that_a_closed_rank_does_not_make(quorum: int, phase: CoordinationPhase, fails: bool) -> None:
     made = agreement(quorum, phase)
     first, *others = vector(1, 1, 1)
     ranks = [replace(first, closing=True), *(replace(rank, started=2) for rank in others)]
@@ -229,7 +248,7 @@ def test_a_greeting_waits_for_all_whatever_the_quorum(greeted: bool) -> None:
 
 def test_a_greeting_without_result_after_a_return_leads_to_the_fall_back_again() -> None:
     """Also if some rank has never greeted: at its start another one lost the switch."""
-    made = agreement(phase=Phase.RETURNING)
+    made = agreement(phase=CoordinationPhase.RETURNING)
     assert made.step(vector(4, 4, 4)) == Return(4)
     waiting = vector(4, 4, 4, working=True, stalled=True)
     assert made.step([waiting[0], *(replace(rank, greeted=False) for rank in waiting[1:])]) == Halt()

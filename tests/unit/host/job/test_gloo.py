@@ -45,7 +45,7 @@ def test_only_ranks_that_have_not_come_are_named(
     monkeypatch.setattr(gloo, "_WARN_AFTER_S", 0.0)
     monkeypatch.setattr(gloo, "_WARN_EVERY_S", 0.0)
     group: Any = SimpleNamespace(rank=0, ranks=2, store=HashStore())
-    waiting = gloo._Meeting("digits", group)
+    waiting = gloo._Rendezvous("digits", group)
     waiting._write("")
     with caplog.at_level(logging.WARNING, "sumwire"):
         waiting._look()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sumwire.multihop.bounded_ring import allowances
 from sumwire.multihop.schedule import HopError
-from sumwire.multihop.transfer import PACKET, VALUES, Incoming, Outgoing, Path, State, here, unpack_state
+from sumwire.multihop.transfer import PACKET, VALUES, Incoming, OutgoingTensor, Path, TransferState, here, unpack_state
 
 TOKEN = 7
 
@@ -42,7 +42,7 @@ def test_allowances_never_exceed_the_bound(ranks: int, bound: float) -> None:
 def test_a_state_survives_its_packet() -> None:
     settled = np.array([True] * 9 + [False, True])
     left_out = np.array([False] * 10 + [True])
-    raw = State(3, 70_000, settled, left_out, 12, 5, asks=True).packed(TOKEN)
+    raw = TransferState(3, 70_000, settled, left_out, 12, 5, asks=True).packed(TOKEN)
     assert len(raw) == 32 + 2 + 2
     state = unpack_state(np.frombuffer(raw, np.uint8), TOKEN)
     assert state is not None
@@ -52,7 +52,7 @@ def test_a_state_survives_its_packet() -> None:
 
 
 def test_what_is_no_state_of_this_ring_is_none() -> None:
-    raw = State(0, 0, np.ones(3, np.bool_), np.zeros(3, np.bool_)).packed(TOKEN)
+    raw = TransferState(0, 0, np.ones(3, np.bool_), np.zeros(3, np.bool_)).packed(TOKEN)
     for other in (raw[:31], raw[:-1], raw + b"\0", b"\0" + raw[1:], here(0, TOKEN, done=False), b""):
         assert unpack_state(np.frombuffer(other, np.uint8), TOKEN) is None
     assert unpack_state(np.frombuffer(raw, np.uint8), TOKEN + 1) is None
@@ -152,16 +152,18 @@ def test_another_tensor_is_an_error() -> None:
         stream.arrive(packets(0, length=5), np.zeros(1, np.uint8))
 
 
-def outgoing(count: int) -> tuple[Outgoing, Path]:
-    made = Outgoing(count, count * VALUES, np.full(count, 0xF8, np.uint8), 0xE2)
+def outgoing(count: int) -> tuple[OutgoingTensor, Path]:
+    made = OutgoingTensor(count, count * VALUES, np.full(count, 0xF8, np.uint8), 0xE2)
     made.fill(np.arange(count), np.zeros((count, VALUES), np.float32), np.ones(count, np.int64))
     return made, Path()
 
 
-def answer(stream: Outgoing, path: Path, settled: str, now: float, *, left_out: str = "", arrived: int = 0) -> None:
+def answer(
+    stream: OutgoingTensor, path: Path, settled: str, now: float, *, left_out: str = "", arrived: int = 0
+) -> None:
     """A state from number 0 on, of ones and zeros."""
     flags = [np.array([bit == "1" for bit in bits.ljust(len(settled), "0")]) for bits in (settled, left_out)]
-    stream.answered(State(0, 0, *flags, arrived), path, now)
+    stream.answered(TransferState(0, 0, *flags, arrived), path, now)
 
 
 def test_packets_go_out_within_the_window_and_again_when_overtaken() -> None:
@@ -208,7 +210,7 @@ def test_a_silent_neighbour_is_sent_some_packets_again_later_each_time() -> None
 def test_only_what_is_known_goes_out() -> None:
     stream, path = outgoing(0)
     assert stream.done
-    stream = Outgoing(3, 3 * VALUES, np.zeros(3, np.uint8), 0)
+    stream = OutgoingTensor(3, 3 * VALUES, np.zeros(3, np.uint8), 0)
     assert stream.due(path, 0.0).tolist() == []
     stream.fill(np.array([1]), np.ones((1, VALUES), np.float32), np.array([2]))
     due = stream.due(path, 0.0)

@@ -7,13 +7,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sumwire.multihop import statistics
-from sumwire.multihop.statistics import Outcome, Signs
+from sumwire.multihop.statistics import Signs, SignStatistics
 
 ROUNDS = 640
 VALUES = 8192
 
 
-def measure(mixed: Signs, workers: int) -> Outcome:
+def measure(mixed: Signs, workers: int) -> SignStatistics:
     """With lone signs that are as they should be."""
     lone = np.random.default_rng(99).random((ROUNDS // 2, VALUES)) < 1 / workers
     return statistics.measure(mixed, lone, workers)

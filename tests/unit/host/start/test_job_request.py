@@ -14,7 +14,7 @@ from sumwire.start import addresses, supervisor, up
 from sumwire.start.addresses import as_others_know, server_address
 from sumwire.start.errors import ServiceError, StartError
 from sumwire.start.job_request import JobRequest, job_file_for, public, slots_for
-from sumwire.start.service import Service
+from sumwire.start.service import ServiceAddress
 from sumwire.start.up import _hint
 
 HOSTS = [f"10.0.0.{number}" for number in range(1, 9)]
@@ -105,19 +105,19 @@ def test_no_address_of_a_server(host: str, rule: str) -> None:
     [("10.0.0.1", "10.0.0.1", 21334), ("a.example:5", "a.example", 5), ("http://10.0.0.1:77/", "10.0.0.1", 77)],
 )
 def test_addresses_of_services(text: str, host: str, port: int) -> None:
-    assert Service.parse(text) == Service(host, port)
+    assert ServiceAddress.parse(text) == ServiceAddress(host, port)
 
 
 @pytest.mark.parametrize("text", ["fd00::1", "[fd00::1]", "[fd00::1]:21334", "http://[fd00::1]:21334/"])
 def test_no_service_at_an_ipv6_address(text: str) -> None:
     with pytest.raises(ServiceError, match="is an IPv6 address, and Sumwire's packets are IPv4"):
-        Service.parse(text)
+        ServiceAddress.parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "a:", "a:0", "a:99999", "a:1x", "a b", "user@a", "a/b", "a\nb", ":5"])
 def test_no_address_of_a_service(text: str) -> None:
     with pytest.raises(ServiceError, match="must be HOST or HOST:PORT"):
-        Service.parse(text)
+        ServiceAddress.parse(text)
 
 
 @pytest.mark.parametrize(

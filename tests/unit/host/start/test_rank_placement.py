@@ -16,8 +16,8 @@ from helpers.logs import events_of
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.start import rank_placement
 from sumwire.start.errors import NotReadyError, PlaceError, ServiceError
-from sumwire.start.rank_placement import Source, plan
-from sumwire.start.service import Service
+from sumwire.start.rank_placement import JobSource, plan
+from sumwire.start.service import ServiceAddress
 from sumwire.start.supervisor import Say
 from sumwire_protocol.events import Event
 
@@ -64,13 +64,13 @@ def test_a_worker_for_each_rank() -> None:
 
 def test_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUMWIRE_SERVICE", "b:5")
-    assert Source().checked().service == "b:5"
-    assert Source("a").checked().service == "a"
-    assert Source(aggregator="rank0").checked().service is None
+    assert JobSource().checked().service == "b:5"
+    assert JobSource("a").checked().service == "a"
+    assert JobSource(aggregator="rank0").checked().service is None
     with pytest.raises(PlaceError, match="service and job: must be one of them"):
-        Source("a", "b.json").checked()
+        JobSource("a", "b.json").checked()
     with pytest.raises(PlaceError, match="must be 'rank0', or left out"):
-        Source(aggregator="rank1").checked()
+        JobSource(aggregator="rank1").checked()
 
 
 def test_a_name_that_is_its_machine_s_own_only_there() -> None:
@@ -114,19 +114,21 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_the_environment_names_a_job_file(environment: pytest.MonkeyPatch) -> None:
-    assert Source().checked() == Source()
+    assert JobSource().checked() == JobSource()
     environment.setenv("SUMWIRE_JOB", "/run/job.json")
-    assert Source().checked() == Source(job="/run/job.json")
+    assert JobSource().checked() == JobSource(job="/run/job.json")
 
 
 def test_a_service_of_the_environment_goes_before_a_file_of_it(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("SUMWIRE_JOB", "/run/job.json")
     environment.setenv("SUMWIRE_SERVICE", "10.0.0.9")
-    assert Source().checked() == Source(service="10.0.0.9")
+    assert JobSource().checked() == JobSource(service="10.0.0.9")
 
 
-@pytest.mark.parametrize("given", [Source(job=Path("own.json")), Source(service="a"), Source(aggregator="rank0")])
-def test_what_the_script_says_goes_before_the_environment(environment: pytest.MonkeyPatch, given: Source) -> None:
+@pytest.mark.parametrize(
+    "given", [JobSource(job=Path("own.json")), JobSource(service="a"), JobSource(aggregator="rank0")]
+)
+def test_what_the_script_says_goes_before_the_environment(environment: pytest.MonkeyPatch, given: JobSource) -> None:
     environment.setenv("SUMWIRE_JOB", "/run/job.json")
     environment.setenv("SUMWIRE_SERVICE", "10.0.0.9")
     assert given.checked() == given
@@ -134,20 +136,20 @@ def test_what_the_script_says_goes_before_the_environment(environment: pytest.Mo
 
 def test_two_sources_are_refused() -> None:
     with pytest.raises(PlaceError, match="service and job: must be one of them"):
-        Source(service="a", job="b").checked()
+        JobSource(service="a", job="b").checked()
 
 
 def test_a_wait_for_the_service_is_told(caplog: pytest.LogCaptureFixture, environment: pytest.MonkeyPatch) -> None:
     """Rank 0 asks with the time that the script has given, and says what it waits for."""
 
-    def first_of(services: list[Service], wait_s: float, tell: Say) -> tuple[Service, dict[str, str]]:
+    def first_of(services: list[ServiceAddress], wait_s: float, tell: Say) -> tuple[ServiceAddress, dict[str, str]]:
         tell(f"{', '.join(map(str, services))} for {wait_s}")
         return services[0], {}
 
     environment.setattr(rank_placement, "first_of", first_of)
     told = [{"machine": "m", "address": "127.0.0.1", "service": "10.0.0.9", "master": ""}]
     with caplog.at_level(logging.WARNING, "sumwire"):
-        rank_placement._described(Source(wait_s=7), told, False, [])
+        rank_placement._described(JobSource(wait_s=7), told, False, [])
     assert caplog.messages == ["http://10.0.0.9:21334 for 7"]
     assert events_of(caplog.records) == [Event.SERVICE_AWAITED]
 
@@ -160,7 +162,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     place = SimpleNamespace(config=CONFIG)
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
-    monkeypatch.setattr(rank_placement, "beside", lambda host: [Service(host)])
+    monkeypatch.setattr(rank_placement, "beside", lambda host: [ServiceAddress(host)])
     monkeypatch.setattr(rank_placement, "default_timeout", lambda: timedelta(seconds=1))
     monkeypatch.setattr(rank_placement, "Rendezvous", lambda *_: SimpleNamespace(gather=lambda own: services))
     monkeypatch.setattr(rank_placement, "job_for", lambda *_, each_rank, **rest: place if each_rank else None)
@@ -189,12 +191,12 @@ def test_a_service_on_rank_0_s_machine(told: list[str | None], monkeypatch: pyte
     monkeypatch.setattr(rank_placement, "Rendezvous", lambda *_: meeting)
     answers = [job_mapping(2, 64)]
 
-    def job(service: Service) -> dict[str, Any]:
+    def job(service: ServiceAddress) -> dict[str, Any]:
         if service.host != "10.0.0.1" or not answers:
             raise ServiceError("Connection refused")
         return answers[0]
 
-    monkeypatch.setattr(Service, "job", job)
+    monkeypatch.setattr(ServiceAddress, "job", job)
     assert rank_placement.find(0, 2, store) is None
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     with pytest.raises(PlaceError, match="rank 0 is on the machine of worker 1"):
@@ -211,10 +213,10 @@ def test_a_service_whose_aggregator_is_not_ready_counts(
     store: Any = None
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
 
-    def job(service: Service) -> dict[str, Any]:
+    def job(service: ServiceAddress) -> dict[str, Any]:
         raise NotReadyError("not yet")
 
-    monkeypatch.setattr(Service, "job", job)
+    monkeypatch.setattr(ServiceAddress, "job", job)
     monkeypatch.setattr(rank_placement, "Rendezvous", lambda *_: SimpleNamespace(gather=lambda own: [own, None]))
     with pytest.raises(PlaceError, match="rank 0 is on the machine of worker 1"):
         rank_placement.find(0, 2, store)

@@ -13,7 +13,7 @@ import torch
 from sumwire.checkpoint import Place, packed, unpacked
 from sumwire.codec.feedback import ParameterFeedback
 from sumwire.errors import NonFiniteError, UsageError
-from sumwire.training.buckets import Bucket, Step
+from sumwire.training.buckets import Bucket, StepResiduals
 from sumwire.training.ddp import DdpState, GradBucket
 from torch import Tensor, nn
 
@@ -185,8 +185,8 @@ def residuals(feedback: ParameterFeedback) -> list[list[float] | None]:
     return [None if residual is None else residual.tolist() for residual in found]
 
 
-def step_of(feedback: ParameterFeedback, former: Step | None = None) -> Step:
-    step = Step(feedback, former)
+def step_of(feedback: ParameterFeedback, former: StepResiduals | None = None) -> StepResiduals:
+    step = StepResiduals(feedback, former)
     step.hand_over(last=False)
     step.hand_over(last=True)
     return step
@@ -229,12 +229,12 @@ def test_the_next_step_waits_and_gets_the_error() -> None:
     failed = step_of(feedback)
     failed.drop(OSError("gone"))
     with pytest.raises(OSError, match="gone"):
-        Step(feedback, failed).await_former()
+        StepResiduals(feedback, failed).await_former()
 
 
 def test_a_step_without_its_last_bucket_is_abandoned() -> None:
     feedback = ParameterFeedback()
-    step = Step(feedback, None)
+    step = StepResiduals(feedback, None)
     step.hand_over(last=False)
     step.stage(PARTS[0], torch.ones(2))
     step.abandon()

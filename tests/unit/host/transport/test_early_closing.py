@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sumwire.errors import StaleRunError
 from sumwire.transport.retransmission import FastRetransmit
-from sumwire.transport.scheduling import Chunks, EarlyClosing, Flight, Turns
+from sumwire.transport.scheduling import Chunks, EarlyClosing, Flight, SendSchedule
 from sumwire.wire.packets import place_of, round_newer
 
 
@@ -29,7 +29,7 @@ def test_chunks_7_and_12_use_the_same_slot_of_5() -> None:
 
 def test_turns_need_the_results_of_half_the_slots_before() -> None:
     flight = Flight(10)
-    turns = Turns(10, 7, flight)
+    turns = SendSchedule(10, 7, flight)
     assert turns.next(10, 10).tolist() == [0, 1, 2]
     flight.send(chunks_of(0, 1, 2), 0.0)
     assert turns.exhausted
@@ -68,7 +68,7 @@ def test_a_result_is_gone_when_others_are_further_ahead_than_what_they_keep(kept
 
 
 def test_where_nobody_can_be_ahead_it_is_another_run() -> None:
-    for turns, first in ((Turns(10, 8, Flight(10)), False), (early(10, 8, from_the_start=False), True)):
+    for turns, first in ((SendSchedule(10, 8, Flight(10)), False), (early(10, 8, from_the_start=False), True)):
         with pytest.raises(StaleRunError, match=r"slot 1: another run of the job has begun.* start all workers again"):
             turns.overwritten(1, "slot 1", first_results=first)
     early(10, 8, from_the_start=False).overwritten(1, "slot 1", first_results=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from helpers.transport.simulation import Down, Up, World
-from sumwire.transport.scheduling import Turns
+from sumwire.transport.scheduling import SendSchedule
 
 
 def play() -> World:
@@ -31,12 +31,12 @@ def test_with_the_rule_all_is_right() -> None:
 
 
 def test_without_the_rule_a_result_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Turns.__init__
+    whole = SendSchedule.__init__
 
-    def without(self: Turns, *arguments: object) -> None:
+    def without(self: SendSchedule, *arguments: object) -> None:
         whole(self, *arguments)  # type: ignore[arg-type]
         self.long_step = self.short_step
 
-    monkeypatch.setattr(Turns, "__init__", without)
+    monkeypatch.setattr(SendSchedule, "__init__", without)
     with pytest.raises(AssertionError, match="worker 1 lacks chunk"):
         play()

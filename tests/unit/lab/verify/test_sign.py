@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sumwire.multihop.statistics import Outcome, lone_signs, measure, signs_of
+from sumwire.multihop.statistics import SignStatistics, lone_signs, measure, signs_of
 from sumwire_lab.errors import LabError, ProcessDiedError
 from sumwire_lab.experiments import closed_forms
 from sumwire_lab.options.run_options import RunOptions
@@ -102,7 +102,7 @@ def test_rows_of_the_ops() -> None:
     assert verdicts_of(ops=split) == [True, False, False, True]
 
 
-def outcome(merged: Any, workers: int) -> Outcome:
+def outcome(merged: Any, workers: int) -> SignStatistics:
     return measure(merged(signs_of(workers, 1024), 4096), merged(lone_signs(workers, 1024), 256), workers)
 
 

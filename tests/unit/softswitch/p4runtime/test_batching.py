@@ -13,7 +13,7 @@ import pytest
 from helpers.p4runtime.client import Program, insert
 from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime import pipeline, write
-from softswitch.p4runtime.batching import FEWEST, MOST_LAYOUTS, Batch, BatchedUpdates, batched
+from softswitch.p4runtime.batching import FEWEST, MOST_LAYOUTS, BatchedUpdates, UpdateBatch, batched
 from softswitch.p4runtime.errors import BatchError
 from softswitch.p4runtime.pipeline import ForwardingPipeline
 from softswitch.p4runtime.roles import FULL, Access
@@ -72,7 +72,7 @@ def _batch(rng: random.Random, layouts: int) -> list[bytes]:
     return [update.SerializeToString() for update in updates]
 
 
-def _as_protobuf(layout: Batch) -> dict[int, Any]:
+def _as_protobuf(layout: UpdateBatch) -> dict[int, Any]:
     """The updates of a layout, by number, from its first and its columns."""
     made = {}
     for at, number in enumerate(layout.numbers):
