@@ -7,10 +7,11 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from commonlib import logs
 from commonlib.events import ProgramEvent
@@ -20,20 +21,10 @@ from sumwire_protocol.events import Event
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import arguments as options
 from sumwire_lab.options import recorded, run_options
-from sumwire_lab.options.bench_options import (
-    AcpBenchOptions,
-    AggregatorOptions,
-    BenchOptions,
-    CodecBenchOptions,
-    RatesOptions,
-    thc_options,
-)
-from sumwire_lab.options.fields import from_arguments
 from sumwire_lab.options.layout import SUFFIXES
 from sumwire_lab.options.run_options import RunOptions, ScriptOptions
 
 if TYPE_CHECKING:
-    from sumwire_lab.bench.benchmark import BenchCommand
     from sumwire_lab.run.own_lab import DetachedLab
 
 EXIT_FAILED: Final = 1
@@ -135,123 +126,17 @@ def _down(arguments: argparse.Namespace) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    return _BENCHES[arguments.name](arguments)
+    line = options.BENCHES[arguments.name]
+    chosen = line.chosen(arguments)
+    from sumwire_lab.bench.benchmark import BenchCommand, carry_out
 
-
-def _in_network(command: BenchCommand[Any, Any], arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench.benchmark import run_in_network
-
-    say("\n" + command.text(run_in_network(command, arguments.results, say)))
-    return 0
-
-
-def _alone(command: BenchCommand[Any, Any], arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench.benchmark import run_here
-
-    rows = run_here(command, say, arguments.json)
-    say("\n" + command.text(rows))
-    return 0 if command.holds(rows) else EXIT_FAILED
-
-
-def _bench_page(arguments: argparse.Namespace) -> int:
-    chosen = from_arguments(BenchOptions, arguments)
-    from sumwire_lab.bench import runner
-
-    done, folder = runner.bench(chosen, arguments.results, say)
-    say("\n" + runner.tables_text(done))
-    say(f"\n{folder / runner.PAGE}")
-    return EXIT_FAILED if any(outcome.failures for outcome in done) else 0
-
-
-def _bench_allreduce(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench import allreduce
-
-    sizes, rates = allreduce.parse_sizes(arguments.sizes), allreduce.parse_rates(arguments.bw)
-    systems = allreduce.parse_systems(arguments.systems)
-    chosen = RunOptions(workers=arguments.workers, switch=arguments.switch, engine=arguments.engine)
-    return _in_network(allreduce.AllReduceCommand(sizes, rates, chosen, systems), arguments)
-
-
-def _bench_interleaved(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench import allreduce, interleaved
-    from sumwire_lab.bench.benchmark import run_here, run_in_network
-
-    sizes, links = allreduce.parse_sizes(arguments.sizes), interleaved.parse_links(arguments.bw)
-    systems = interleaved.parse_systems(arguments.systems)
-    command = interleaved.TurnsCommand(sizes, links, systems, arguments.repeats, arguments.workers)
-    network = any(link is not None for link in links)
-    rows = run_in_network(command, arguments.results, say) if network else run_here(command, say)
-    say("\n" + command.text(rows))
-    return 0
-
-
-def _bench_where(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench.where import measure
-
-    chosen = measure.GridRequest.of(arguments)
-    record = measure.run(chosen, say)
-    say("\n" + measure.text(record))
-    return EXIT_FAILED if any(one.failed for one in record.skipped.values()) else 0
-
-
-def _bench_switch(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench import switch
-
-    ops = switch.parse_ops(arguments.ops)
-    contenders = arguments.switches.split(",") if arguments.switches else switch.present()
-    return _in_network(switch.SwitchCommand(contenders, ops), arguments)
-
-
-def _bench_codec(arguments: argparse.Namespace) -> int:
-    chosen = from_arguments(CodecBenchOptions, arguments)
-    from sumwire_lab.bench.codec_time import CodecCommand
-
-    return _alone(CodecCommand(chosen), arguments)
-
-
-def _bench_aggregator(arguments: argparse.Namespace) -> int:
-    chosen = from_arguments(AggregatorOptions, arguments)
-    from sumwire_lab.bench.aggregator import AggregatorBench
-
-    return _alone(AggregatorBench(chosen), arguments)
-
-
-def _bench_rates(arguments: argparse.Namespace) -> int:
-    given = from_arguments(RatesOptions, arguments)
-    from sumwire_lab.bench import allreduce
-    from sumwire_lab.bench.accuracy import RatesCommand
-
-    chosen = BenchOptions(quick=given.quick, switch=given.switch, engine=given.engine)
-    rates = allreduce.parse_rates(arguments.bw)
-    return _in_network(RatesCommand(given.task, given.systems, rates, given.seeds, chosen), arguments)
-
-
-def _bench_thc(arguments: argparse.Namespace) -> int:
-    chosen = thc_options(arguments)
-    from sumwire_lab.bench.thc_variants import ThcCommand
-
-    return _alone(ThcCommand(chosen), arguments)
-
-
-def _bench_acp(arguments: argparse.Namespace) -> int:
-    chosen = from_arguments(AcpBenchOptions, arguments)
-    from sumwire_lab.bench.acp import AcpCommand
-
-    return _in_network(AcpCommand(chosen), arguments)
-
-
-_BENCHES: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
-    "page": _bench_page,
-    "allreduce": _bench_allreduce,
-    "interleaved": _bench_interleaved,
-    "where": _bench_where,
-    "switch": _bench_switch,
-    "codec": _bench_codec,
-    "aggregator": _bench_aggregator,
-    "rates": _bench_rates,
-    "thc": _bench_thc,
-    "acp": _bench_acp,
-}
+    command = pkgutil.resolve_name(line.command)
+    if isinstance(command, type) and issubclass(command, BenchCommand):
+        told, right = carry_out(command(chosen), say, vars(arguments).get("results"), vars(arguments).get("json"))
+    else:
+        told, right = command(chosen, arguments.results, say)
+    say("\n" + told)
+    return 0 if right else EXIT_FAILED
 
 
 def _verify(arguments: argparse.Namespace) -> int:

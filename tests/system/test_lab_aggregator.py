@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers import ledgers
+from sumwire_lab.options.bench_options import AllReduceOptions, InterleavedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
@@ -53,7 +54,8 @@ def test_one_all_reduce_through_the_software_aggregator_is_charged_to_it(tmp_pat
     from sumwire_lab.bench.allreduce import AllReduceCommand
     from sumwire_lab.bench.benchmark import run_in_network
 
-    command = AllReduceCommand([50_000], [200.0], RunOptions(workers=2, switch="aggregator"), systems=["thc"])
+    asked = AllReduceOptions(sizes=(50_000,), bw=(200.0,), systems=("thc",), workers=2, switch="aggregator")
+    command = AllReduceCommand(asked)
     (result,) = run_in_network(command, tmp_path, lambda line: None)
     (row,) = result.rows
     assert row.bound_s < row.seconds < 5
@@ -63,9 +65,9 @@ def test_one_all_reduce_through_the_software_aggregator_is_charged_to_it(tmp_pat
 
 def test_gloo_and_the_automatic_choice_in_turn(tmp_path: Path) -> None:
     from sumwire_lab.bench.benchmark import run_in_network
-    from sumwire_lab.bench.interleaved import TurnsCommand
+    from sumwire_lab.bench.interleaved import InterleavedCommand
 
-    command = TurnsCommand([1000, 30_000], [100.0], ["auto"], repeats=3, workers=2)
+    command = InterleavedCommand(InterleavedOptions((1000, 30_000), (100.0,), ("auto",), workers=2, repeats=3))
     rows = run_in_network(command, tmp_path, lambda line: None)
     assert [(row.values, row.link_mbit) for row in rows] == [(1000, 100.0), (30_000, 100.0)]
     assert all(0 < row.seconds < 2 and 0 < row.gloo_s < 2 and row.by_group in (0, 1) for row in rows)

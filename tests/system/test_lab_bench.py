@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from helpers import ledgers
-from sumwire_lab.options.run_options import UNLIMITED, RunOptions
+from sumwire_lab.options.bench_options import AllReduceOptions, SwitchBenchOptions
+from sumwire_lab.options.run_options import UNLIMITED
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -18,7 +19,7 @@ def test_all_reduce_of_all_systems(tmp_path: Path) -> None:
     from sumwire_lab.bench.allreduce import AllReduceCommand
     from sumwire_lab.bench.benchmark import run_in_network
 
-    command = AllReduceCommand([1, 50_000], [100.0], RunOptions(workers=2))
+    command = AllReduceCommand(AllReduceOptions(sizes=(1, 50_000), bw=(100.0,), workers=2))
     done = run_in_network(command, tmp_path, lambda line: None)
     assert [(r.system, [row.values for row in r.rows]) for r in done] == [
         (system, [1, 50_000]) for system in ("gloo", "thc", "sign")
@@ -41,7 +42,7 @@ def test_sum32_over_links_without_a_limit(tmp_path: Path) -> None:
     from sumwire_lab.bench.allreduce import AllReduceCommand
     from sumwire_lab.bench.benchmark import run_in_network
 
-    command = AllReduceCommand([300], [UNLIMITED], RunOptions(workers=2), systems=["sum32"])
+    command = AllReduceCommand(AllReduceOptions(sizes=(300,), bw=(UNLIMITED,), systems=("sum32",), workers=2))
     (result,) = run_in_network(command, tmp_path, lambda line: None)
     (row,) = result.rows
     assert 0 < row.seconds < 2 and row.bound_s == 0
@@ -80,7 +81,7 @@ def test_packets_per_second_of_the_soft_switch(tmp_path: Path, monkeypatch: pyte
     engines = ["python", *(["native"] if switches.choose_engine("auto") == "native" else [])]
     monkeypatch.setattr(switch, "SECONDS", 0.5)
     monkeypatch.setattr(switch, "REPEATS", 1)
-    command = switch.SwitchCommand(engines)
+    command = switch.SwitchCommand(SwitchBenchOptions(switches=tuple(engines)))
     rows = run_in_network(command, tmp_path, lambda line: None)
     entry = command.record(rows)["ops"]["thc"]
     assert json.loads(next(tmp_path.glob("*/switch.json")).read_text()) == command.record(rows)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from sumwire_lab.bench import page
 from sumwire_lab.bench.benchmark import BenchCommand, BenchContext, Chart, PageTable, Presentation, Series, Suite
-from sumwire_lab.options.bench_options import BenchOptions
+from sumwire_lab.options.bench_options import BenchOptions, RatesOptions
 from sumwire_lab.options.recipes import BASELINE, BENCHED, TASKS, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run.results import RecordFollower
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.experiment import Say
+from sumwire_lab.study.figures import aligned
 
 PUBLISHED: Final = (BASELINE, "fp16", "powersgd")
 """Baselines: what users have today without help from the network."""
@@ -284,47 +285,36 @@ class RatesCommand(BenchCommand[TrainingCase, TrainingRow]):
 
     name: ClassVar = "bench-rates"
 
-    def __init__(
-        self,
-        task: str,
-        systems: Sequence[str],
-        rates: Sequence[float],
-        seeds: Sequence[int],
-        options: BenchOptions,
-    ) -> None:
-        self._options = options
-        self._cases = [
-            TrainingCase(task, system, rate, seed, options.quick)
-            for rate in rates
-            for seed in seeds
-            for system in systems
-        ]
+    def __init__(self, options: RatesOptions) -> None:
+        super().__init__(options)
+        self._page = BenchOptions(quick=options.quick, switch=options.switch, engine=options.engine)
         self._rows: list[TrainingRow] = []
 
     def plan(self) -> list[TrainingCase]:
         """See BenchCommand."""
-        return self._cases
+        asked = self.options
+        return [
+            TrainingCase(asked.task, system, rate, seed, asked.quick)
+            for rate in asked.bw
+            for seed in asked.seeds
+            for system in asked.systems
+        ]
 
     def measure(self, case: TrainingCase, context: BenchContext) -> list[TrainingRow]:
         """See Benchmark."""
-        rows = Accuracy().measure(case, replace(context, options=self._options))
+        rows = Accuracy().measure(case, replace(context, options=self._page))
         self._rows += rows
         (context.folder / PICTURE).write_text(page.svg(rates_chart(self._rows)))
         return rows
-
-    def record(self, rows: Sequence[TrainingRow]) -> dict[str, Any]:
-        """All rows, with their curves."""
-        return {"rows": [asdict(row) for row in rows]}
 
     def text(self, rows: Sequence[TrainingRow]) -> str:
         """Seconds to the target by system and rate, the median of the seeds."""
         found = median_times(rows)
         rates = sorted({rate for _, rate in found})
-        lines = [f"{'seconds to the target':<24}" + "".join(f"{f'{rate:g} Mbit/s':>14}" for rate in rates)]
+        lines = [["seconds to the target", *(f"{rate:g} Mbit/s" for rate in rates)]]
         for system in dict.fromkeys(row.system for row in rows):
-            cells = [_cell(found.get((system, rate))) for rate in rates]
-            lines.append(f"{system:<24}" + "".join(f"{cell:>14}" for cell in cells))
-        return "\n".join(lines)
+            lines.append([system, *(_seconds_or_never(found.get((system, rate))) for rate in rates)])
+        return "\n".join(aligned(lines))
 
 
 def median_times(rows: Sequence[TrainingRow]) -> dict[tuple[str, float], float | None]:
@@ -347,7 +337,3 @@ def rates_chart(rows: Sequence[TrainingRow]) -> Chart:
         series.append(Series(system, tuple(points)))
     title = f"Time to {rows[0].target:.0%} accuracy, {rows[0].task}"
     return Chart(title, "link rate, Mbit/s", "training time, s", tuple(series), log_x=True, log_y=True)
-
-
-def _cell(seconds: float | None) -> str:
-    return "never" if seconds is None else f"{seconds:.1f}"

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
-from sumwire_lab.options.bench_options import AcpBenchOptions, AcpCase
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext, TextColumn
+from sumwire_lab.options.bench_options import AcpCase
 from sumwire_lab.run.training_run import run
 
 
@@ -31,27 +31,25 @@ class AcpCommand(BenchCommand[AcpCase, AcpRow]):
     """Every case is a training of its own, on equal links."""
 
     name: ClassVar = "bench-acp"
-
-    def __init__(self, options: AcpBenchOptions) -> None:
-        self._options = options
+    columns: ClassVar[Sequence[TextColumn[AcpRow]]] = (
+        TextColumn("part", lambda row: row.part),
+        TextColumn("system", lambda row: row.system),
+        TextColumn("mode", lambda row: row.mode),
+        TextColumn("MB", lambda row: f"{row.buffer_mb:g}"),
+        TextColumn("rank", lambda row: str(row.rank)),
+        TextColumn("step, s", lambda row: f"{row.step_s:.3f}"),
+        TextColumn("comm., s", lambda row: f"{row.comm_s:.3f}"),
+        TextColumn("sent, MB", lambda row: f"{row.tx_bytes / 1e6:.3f}"),
+    )
 
     def plan(self) -> list[AcpCase]:
         """See BenchCommand."""
-        return list(self._options.cases())
+        return list(self.options.cases())
 
     def measure(self, case: AcpCase, context: BenchContext) -> list[AcpRow]:
         """See Benchmark."""
         summary, _ = run(case.options, context.folder, context.say)
         return [row_of(case, summary["systems"][case.system])]
-
-    def record(self, rows: Sequence[AcpRow]) -> dict[str, Any]:
-        """The options, and all rows."""
-        return {"options": asdict(self._options), "rows": [asdict(row) for row in rows]}
-
-    def text(self, rows: Sequence[AcpRow]) -> str:
-        """A line for each row."""
-        head = f"{'':<9}{'system':<12}{'':<17}{'MB':>7}{'rank':>6}{'step, s':>10}{'comm., s':>10}{'sent, MB':>10}"
-        return "\n".join([head, *map(_line, rows)])
 
 
 def row_of(case: AcpCase, entry: dict[str, Any]) -> AcpRow:
@@ -68,8 +66,3 @@ def row_of(case: AcpCase, entry: dict[str, Any]) -> AcpRow:
         comm_s=entry["comm_s_per_step_median"],
         tx_bytes=entry["tx_bytes_per_step"],
     )
-
-
-def _line(row: AcpRow) -> str:
-    numbers = f"{row.buffer_mb:>7g}{row.rank:>6}{row.step_s:>10.3f}{row.comm_s:>10.3f}{row.tx_bytes / 1e6:>10.3f}"
-    return f"{row.part:<9}{row.system:<12}{row.mode:<17}{numbers}"

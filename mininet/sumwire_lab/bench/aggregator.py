@@ -28,7 +28,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
 
 from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
-from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS, AggregatorOptions
+from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds
 
 # Addresses of this process alone: others may measure at the same time.
@@ -159,17 +159,15 @@ class AggregatorBench(BenchCommand[AggregatorCase, AggregatorRun]):
     """One row per run."""
 
     name: ClassVar = "bench-aggregator"
-
-    def __init__(self, options: AggregatorOptions) -> None:
-        self._options = options
+    needs_network = False
 
     def plan(self) -> list[AggregatorCase]:
         """See BenchCommand."""
-        return [AggregatorCase(self._options.op, self._options.processes)]
+        return [AggregatorCase(self.options.op, self.options.processes)]
 
     def measure(self, case: AggregatorCase, context: BenchContext) -> list[AggregatorRun]:
         """See Benchmark. A run that is not counted comes first."""
-        options = self._options
+        options = self.options
         job = parse_job(job_mapping(options.workers), 0)
         rows = []
         with signals_held(), ProcessPool((job,), AGGREGATOR, p4.SUMWIRE_PORT, case.processes) as pool:
@@ -188,13 +186,13 @@ class AggregatorBench(BenchCommand[AggregatorCase, AggregatorRun]):
 
     def record(self, rows: Sequence[AggregatorRun]) -> dict[str, Any]:
         """See BenchCommand."""
-        return {"op": self._options.op, "cpu_us": self._median(rows), "runs": [asdict(row) for row in rows]}
+        return {"op": self.options.op, "cpu_us": self._median(rows), "runs": [asdict(row) for row in rows]}
 
     def text(self, rows: Sequence[AggregatorRun]) -> str:
         """One line per run, then the median."""
         form = "numpy" if os.environ.get(SWITCH) == "0" else "native where there is a compiler"
         lines = [
-            f"{self._options.op}, {form}: {row.contributions / row.wall_s:,.0f} contributions/s, "
+            f"{self.options.op}, {form}: {row.contributions / row.wall_s:,.0f} contributions/s, "
             f"{row.results / row.contributions:.1%} of results came, {row.cpu_us:.2f} us of CPU each, "
             f"{row.cpu_s / row.wall_s:.0%} of a core"
             for row in rows
@@ -203,7 +201,7 @@ class AggregatorBench(BenchCommand[AggregatorCase, AggregatorRun]):
 
     def holds(self, rows: Sequence[AggregatorRun]) -> bool:
         """Whether a contribution costs at most the limit."""
-        return self._median(rows) <= self._options.limit_us
+        return bool(self._median(rows) <= self.options.limit_us)
 
     @staticmethod
     def _median(rows: Sequence[AggregatorRun]) -> float:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
-from sumwire_lab.bench.exchange_worker import REPEATS, exchanges
+from sumwire_lab.bench.exchange_worker import exchanges
 from sumwire_lab.bench.timing import (
     Timing,
     all_reduce_bytes,
@@ -21,56 +21,13 @@ from sumwire_lab.bench.timing import (
     retransmissions,
     timing,
 )
-from sumwire_lab.errors import OptionError
 from sumwire_lab.network import switches
+from sumwire_lab.options.bench_options import BY_CHOICE, AllReduceOptions, rate_text
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.system import counters
 from sumwire_lab.system.counters import Losses
-
-PLAIN_SYSTEMS: Final = (BASELINE, "thc", "sign")
-# To be named with `--systems`: SUM32, THC by whichever way is faster for a size, and THC that asks for all norms.
-_WAYS: Final = ("auto", "asking")
-KNOWN: Final = (*PLAIN_SYSTEMS, "sum32", *_WAYS)
-_UNLIMITED_WORD: Final = "unlimited"
-_SUFFIXES: Final = {"k": 1_000, "M": 1_000_000}
-
-
-def parse_sizes(text: str) -> tuple[int, ...]:
-    """`100k,1M` as numbers of float32 values. Raises OptionError."""
-    sizes = []
-    for word in text.split(","):
-        digits, factor = (word[:-1], _SUFFIXES[word[-1]]) if word[-1:] in _SUFFIXES else (word, 1)
-        if not digits.isdecimal() or int(digits) < 1:
-            raise OptionError(f"sizes={word!r}: a number of values above 0, as 5000, 100k or 1M")
-        sizes.append(int(digits) * factor)
-    return tuple(sizes)
-
-
-def parse_systems(text: str, known: Sequence[str] = KNOWN) -> tuple[str, ...]:
-    """`gloo,thc` as names. Raises OptionError."""
-    names = tuple(text.split(","))
-    for name in names:
-        if name not in known:
-            raise OptionError(f"systems={name}: known are {', '.join(known)}")
-    return names
-
-
-def parse_rates(text: str) -> tuple[float, ...]:
-    """`10,100,unlimited` as Mbit/s. Raises OptionError."""
-    try:
-        rates = tuple(UNLIMITED if word == _UNLIMITED_WORD else float(word) for word in text.split(","))
-    except ValueError as error:
-        raise OptionError(f"bw={text!r}: numbers of Mbit/s, or unlimited, with commas between them") from error
-    for rate in rates:
-        LinkOptions(rate)
-    return rates
-
-
-def rate_text(mbit: float) -> str:
-    """A link's rate in words."""
-    return _UNLIMITED_WORD if mbit == UNLIMITED else f"{mbit:g} Mbit/s"
 
 
 def in_json(mbit: float) -> float | None:
@@ -112,38 +69,33 @@ class PlainRow:
 
 
 class AllReduceCommand(BenchCommand[PlainCase, PlainRow]):
-    """All rates, systems and sizes, with the switch and engine of `options`. `repeats`: at least, of each size."""
+    """All rates, systems and sizes."""
 
     name: ClassVar = "allreduce"
 
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        rates: Sequence[float],
-        options: RunOptions,
-        systems: Sequence[str] = PLAIN_SYSTEMS,
-        repeats: int = REPEATS,
-    ) -> None:
-        self._sizes = sizes
-        self._rates = rates
-        self._systems = systems
-        self._options = options
-        self._repeats = repeats
+    def __init__(self, options: AllReduceOptions) -> None:
+        super().__init__(options)
+        self._run = RunOptions(workers=options.workers, switch=options.switch, engine=options.engine)
 
     def plan(self) -> list[PlainCase]:
         """See BenchCommand."""
-        switches.choose_for(self._options)
-        return [PlainCase(system, rate) for rate in self._rates for system in self._systems]
+        switches.choose_for(self._run)
+        return [PlainCase(system, rate) for rate in self.options.bw for system in self.options.systems]
 
     def measure(self, case: PlainCase, context: BenchContext) -> list[PlainRow]:
         """See Benchmark."""
-        options = replace(self._options, link=LinkOptions(case.link_mbit, self._options.link.queue_packets))
+        options = replace(self._run, link=LinkOptions(case.link_mbit))
         kind = None if case.system == BASELINE else switches.choose_for(options)
         backlog = counters.backlog()
         with open_session(options, kind, context.folder / f"{case.system}-{case.link_mbit:g}") as session:
             measured = exchanges(
                 session,
-                {"exchange": "all-reduce", "system": case.system, "sizes": self._sizes, "repeats": self._repeats},
+                {
+                    "exchange": "all-reduce",
+                    "system": case.system,
+                    "sizes": self.options.sizes,
+                    "repeats": self.options.repeats,
+                },
             )
             counted = session.counted()
             offloads = session.network.offloads
@@ -157,7 +109,7 @@ class AllReduceCommand(BenchCommand[PlainCase, PlainRow]):
                 [worker["sizes"][k] for worker in measured],
                 switched=kind is not None,
             )
-            for k, size in enumerate(self._sizes)
+            for k, size in enumerate(self.options.sizes)
         )
         for row in rows:
             context.say(f"{rate_text(case.link_mbit)}, {row.values} values, {case.system}: {row.seconds:.4f} s")
@@ -165,11 +117,11 @@ class AllReduceCommand(BenchCommand[PlainCase, PlainRow]):
 
     def record(self, rows: Sequence[PlainRow]) -> dict[str, Any]:
         """See BenchCommand."""
-        kind = switches.choose_for(self._options)
+        kind = switches.choose_for(self._run)
         return {
-            "workers": self._options.workers,
+            "workers": self._run.workers,
             "switch": kind,
-            "engine": switches.choose_engine(self._options.engine) if kind == "soft" else None,
+            "engine": switches.choose_engine(self._run.engine) if kind == "soft" else None,
             "results": [_entry(row) for row in rows],
         }
 
@@ -200,7 +152,7 @@ def size_row(
     link_mbit: float, values: int, system: str, measured: Sequence[Mapping[str, Any]], *, switched: bool = True
 ) -> SizeRow:
     """A row out of what each worker measured of one size, the first worker first."""
-    wire_bytes = all_reduce_bytes("thc" if system in _WAYS else system, values, len(measured))
+    wire_bytes = all_reduce_bytes("thc" if system in BY_CHOICE else system, values, len(measured))
     return SizeRow(
         **timing(link_mbit, values, system, wire_bytes, measured),
         switch_cpu_s=measured[0]["switch_cpu_s"] / millions(values, measured) if switched else None,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.plain import to_json
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.figures import aligned
 from sumwire_lab.system import leftovers
 
 
@@ -57,24 +58,45 @@ class Benchmark(ABC, Generic[CaseT, RowT]):
         """The rows of one case. Raises LabError."""
 
 
+@dataclass(frozen=True)
+class TextColumn(Generic[RowT]):
+    """A column of a benchmark's table: its head, and a row's cell."""
+
+    head: str
+    cell: Callable[[RowT], str]
+
+
 class BenchCommand(Benchmark[CaseT, RowT]):
-    """Its options are given to its constructor."""
+    """A benchmark with a command of its own. Unless a class says otherwise, its record has options and rows, and its
+    text is a table of its columns."""
+
+    needs_network: bool = True
+    columns: ClassVar[Sequence[TextColumn[Any]]] = ()
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
 
     @abstractmethod
     def plan(self) -> list[CaseT]:
         """The cases, in the order in which they are measured. Raises LabError if this machine cannot run them."""
 
-    @abstractmethod
     def record(self, rows: Sequence[RowT]) -> dict[str, Any]:
         """All rows as one JSON object."""
+        return {"options": to_json(self.options), "rows": to_json(rows)}
 
-    @abstractmethod
     def text(self, rows: Sequence[RowT]) -> str:
         """All rows as a table for a terminal."""
+        return table_text(self.columns, rows)
 
     def holds(self, rows: Sequence[RowT]) -> bool:
         """Whether the rows meet the benchmark's targets, if it has any."""
         return True
+
+
+def table_text(columns: Sequence[TextColumn[RowT]], rows: Iterable[RowT]) -> str:
+    """A head, and a line for each row."""
+    lines = [[column.head for column in columns], *([column.cell(row) for column in columns] for row in rows)]
+    return "\n".join(aligned(lines))
 
 
 @contextmanager
@@ -115,6 +137,20 @@ def run_here(command: BenchCommand[CaseT, RowT], say: Say, record: Path | None =
 
 def _measure(command: BenchCommand[CaseT, RowT], cases: Sequence[CaseT], context: BenchContext) -> list[RowT]:
     return [row for case in cases for row in command.measure(case, context)]
+
+
+def carry_out(
+    command: BenchCommand[CaseT, RowT], say: Say, results: Path | None, record: Path | None
+) -> tuple[str, bool]:
+    """Measure all cases where the benchmark belongs: its text, and whether its rows meet their targets.
+
+    `results`: for a benchmark in a network; `record`: for one without. Raises LabError.
+    """
+    if command.needs_network and results is not None:
+        rows = run_in_network(command, results, say)
+    else:
+        rows = run_here(command, say, record)
+    return command.text(rows), command.holds(rows)
 
 
 @dataclass(frozen=True)

@@ -171,15 +171,16 @@ class CodecCommand(BenchCommand[CodecCase, CodecTime]):
     """One row per form: native first if it is there, then torch."""
 
     name: ClassVar = "bench-codec"
+    needs_network = False
 
     def __init__(self, options: CodecBenchOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self._block = (BLOCK_VALUES if options.block is None else options.block) or None
         self._pinned = False
 
     def plan(self) -> list[CodecCase]:
         """See BenchCommand."""
-        return [CodecCase(self._options.codec, self._options.values, self._options.device)]
+        return [CodecCase(self.options.codec, self.options.values, self.options.device)]
 
     def measure(self, case: CodecCase, context: BenchContext) -> list[CodecTime]:
         """See Benchmark. This process stays on one core and one thread afterwards. Raises OptionError without the
@@ -189,15 +190,15 @@ class CodecCommand(BenchCommand[CodecCase, CodecTime]):
         self._pinned = _pin_to_one_core()
         torch.set_num_threads(1)
         codec = make_codec(case.codec, self._block)
-        timed = time_rounds(codec, case.values, self._options.rounds, self._options.warmup, case.device)
+        timed = time_rounds(codec, case.values, self.options.rounds, self.options.warmup, case.device)
         return [CodecTime.of(rounds, form, case) for form, rounds in timed.items()]
 
     def record(self, rows: Sequence[CodecTime]) -> dict[str, Any]:
         """The row of the form in use, and all rows in `forms`."""
         return {
-            "codec": self._options.codec,
-            "values": self._options.values,
-            "device": self._options.device,
+            "codec": self.options.codec,
+            "values": self.options.values,
+            "device": self.options.device,
             "block": self._block,
             "threads": torch.get_num_threads(),
             "pinned_to_one_core": self._pinned,
@@ -216,10 +217,10 @@ class CodecCommand(BenchCommand[CodecCase, CodecTime]):
         for row in rows:
             verdict = "" if row.target_ms is None else f", target {row.target_ms:.1f} ms: "
             verdict += "" if row.target_ms is None else "holds" if row.holds else "does not hold"
-            values = self._options.values
+            values = self.options.values
             lines.append(f"{values} values on one core, {row.form}: {row.cpu_median_ms:.2f} ms of CPU time{verdict}")
         if len(rows) > 1:
-            native, other = ((row.cpu_median_ms if self._options.device == "cpu" else row.median_ms) for row in rows)
+            native, other = ((row.cpu_median_ms if self.options.device == "cpu" else row.median_ms) for row in rows)
             lines.append(f"torch / native: {other / native:.1f}")
         return "\n".join(lines)
 

@@ -14,34 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from sumwire_protocol.ops import CODES
 
-from sumwire_lab.bench import allreduce
-from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext, TextColumn
 from sumwire_lab.bench.exchange_worker import exchange, exchanges
 from sumwire_lab.bench.timing import repeats_of
-from sumwire_lab.errors import OptionError
-from sumwire_lab.options.recipes import BASELINE
+from sumwire_lab.options.bench_options import LOOPBACK, InterleavedOptions, rate_text
 from sumwire_lab.options.run_options import AGGREGATOR, LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.study.workers import on_loopback
-
-WORKERS: Final = 4
-REPEATS: Final = 30
-LOOPBACK: Final = "loopback"
-SYSTEMS: Final = tuple(name for name in allreduce.KNOWN if name != BASELINE)
-
-
-def parse_links(text: str) -> tuple[float | None, ...]:
-    """`loopback,100` as Mbit/s, None for loopback. Raises OptionError."""
-    return tuple(None if word == LOOPBACK else allreduce.parse_rates(word)[0] for word in text.split(","))
-
-
-def parse_systems(text: str) -> tuple[str, ...]:
-    """`thc,auto` as names. Raises OptionError."""
-    return allreduce.parse_systems(text, SYSTEMS)
 
 
 @dataclass(frozen=True)
@@ -75,65 +58,61 @@ class InterleavedRow:
         return self.gloo_s / self.seconds
 
 
-class TurnsCommand(BenchCommand[InterleavedCase, InterleavedRow]):
+class InterleavedCommand(BenchCommand[InterleavedCase, InterleavedRow]):
     """All rates and systems. `repeats`: of gloo, and of the system, with each size."""
 
     name: ClassVar = "turns"
+    columns: ClassVar[Sequence[TextColumn[InterleavedRow]]] = (
+        TextColumn("links", lambda row: where(row.link_mbit)),
+        TextColumn("values", lambda row: str(row.values)),
+        TextColumn("system", lambda row: row.system),
+        TextColumn("gloo, s", lambda row: f"{row.gloo_s:.4f}"),
+        TextColumn("seconds", lambda row: f"{row.seconds:.4f}"),
+        TextColumn("gloo / it", lambda row: f"{row.speed_up:.2f}"),
+        TextColumn("by the group", lambda row: f"{row.by_group:.0%}"),
+    )
 
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        rates: Sequence[float | None],
-        systems: Sequence[str],
-        repeats: int = REPEATS,
-        workers: int = WORKERS,
-    ) -> None:
-        self._sizes = sizes
-        self._rates = rates
-        self._systems = systems
-        self._repeats = repeats
-        self._workers = workers
+    def __init__(self, options: InterleavedOptions) -> None:
+        super().__init__(options)
+        self.needs_network = any(link is not None for link in options.bw)
 
     def plan(self) -> list[InterleavedCase]:
-        """See BenchCommand. Raises OptionError."""
-        if self._repeats < 1:
-            raise OptionError(f"repeats={self._repeats}: must be at least 1")
-        return [InterleavedCase(system, rate) for rate in self._rates for system in self._systems]
+        """See BenchCommand."""
+        return [InterleavedCase(system, rate) for rate in self.options.bw for system in self.options.systems]
 
     def measure(self, case: InterleavedCase, context: BenchContext) -> list[InterleavedRow]:
         """See Benchmark."""
-        told = {"exchange": "in-turn", "system": case.system, "sizes": self._sizes, "repeats": 2 * self._repeats}
+        told = {
+            "exchange": "in-turn",
+            "system": case.system,
+            "sizes": self.options.sizes,
+            "repeats": 2 * self.options.repeats,
+        }
         measured = self._measured(case, context.folder, told)
-        rows = turn_rows(case, self._sizes, measured)
+        rows = turn_rows(case, self.options.sizes, measured)
         for row in rows:
             context.say(f"{case.label}, {row.values} values: {row.seconds:.4f} s, gloo {row.gloo_s:.4f} s")
         return rows
 
     def _measured(self, case: InterleavedCase, results: Path, told: dict[str, Any]) -> list[dict[str, Any]]:
         if case.link_mbit is None:
-            return on_loopback(exchange, {"switches": [], **told}, self._workers, ops=list(CODES))
-        options = RunOptions(workers=self._workers, link=LinkOptions(case.link_mbit), switch=AGGREGATOR)
+            return on_loopback(exchange, {"switches": [], **told}, self.options.workers, ops=list(CODES))
+        options = RunOptions(workers=self.options.workers, link=LinkOptions(case.link_mbit), switch=AGGREGATOR)
         with open_session(options, AGGREGATOR, results / f"{case.system}-{case.link_mbit:g}") as session:
             return exchanges(session, told)
 
     def record(self, rows: Sequence[InterleavedRow]) -> dict[str, Any]:
         """See BenchCommand."""
-        return {"workers": self._workers, "repeats": self._repeats, "results": [_result(row) for row in rows]}
-
-    def text(self, rows: Sequence[InterleavedRow]) -> str:
-        """One line per size."""
-        lines = ["links              values  system  gloo, s  seconds  gloo / it  by the group"]
-        for row in rows:
-            lines.append(
-                f"{where(row.link_mbit):<14} {row.values:>10} {row.system:>7} {row.gloo_s:8.4f} {row.seconds:8.4f} "
-                f"{row.speed_up:10.2f} {row.by_group:13.0%}"
-            )
-        return "\n".join(lines)
+        return {
+            "workers": self.options.workers,
+            "repeats": self.options.repeats,
+            "results": [_result(row) for row in rows],
+        }
 
 
 def where(link_mbit: float | None) -> str:
     """The links of a case in words."""
-    return LOOPBACK if link_mbit is None else allreduce.rate_text(link_mbit)
+    return LOOPBACK if link_mbit is None else rate_text(link_mbit)
 
 
 def _result(row: InterleavedRow) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from sumwire_lab.bench.page_allreduce import AllReduceSuite, ScalingSuite
 from sumwire_lab.bench.sizes import SizesSuite
 from sumwire_lab.options.bench_options import SUITES, BenchOptions
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.figures import aligned
 
 RECORD: Final = "bench.json"
 PAGE: Final = "report.html"
@@ -154,18 +155,12 @@ def tables_text(outcomes: Sequence[SuiteOutcome]) -> str:
     for outcome in outcomes:
         lines.append(f"== {outcome.suite.title}")
         for table in page.presented(outcome).tables:
-            lines += [table.title, *_aligned((table.head, *table.rows)), ""]
+            lines += [table.title, *aligned((table.head, *table.rows)), ""]
         lines += [f"failed: {one.label}: {one.why}" for one in outcome.failures]
     return "\n".join(lines)
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows as lines. The first column is aligned to the left, the others to the right."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.rjust(width) if k else cell.ljust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
+def command(options: BenchOptions, results: Path, say: Say) -> tuple[str, bool]:
+    """`bench page`: the tables for a terminal, and whether no case failed. Raises LabError."""
+    done, folder = bench(options, results, say)
+    return f"{tables_text(done)}\n\n{folder / PAGE}", not any(outcome.failures for outcome in done)

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar, Final
@@ -30,7 +31,7 @@ from sumwire_lab.network.fabric import Fabric, plan
 from sumwire_lab.network.offloads import off_command
 from sumwire_lab.network.switches import fitted
 from sumwire_lab.network.topology import no_ipv6_command
-from sumwire_lab.options.recipes import SYSTEM_OPS
+from sumwire_lab.options.bench_options import PACKET_OPS
 from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, killed_after, wait_all
@@ -41,8 +42,6 @@ TRAIN_PACKETS: Final = 64
 """Packets of a train, as far as 64 KB have room for them; then also the slots of a batch."""
 SECONDS: Final = 4.0
 REPEATS: Final = 3
-OPS: Final = {op.name: (op.code, op.up.words) for op in SYSTEM_OPS}
-"""Name -> op code and words of a contribution."""
 TRAINS: Final = "native-trains"
 CONTENDERS: Final[dict[str, tuple[str, str]]] = {
     "native": ("soft", "native"),
@@ -94,23 +93,14 @@ def present() -> list[str]:
     return [*(["native", TRAINS] if native else []), "python", *(["bmv2"] if bmv2 else [])]
 
 
-def parse_ops(text: str) -> tuple[str, ...]:
-    """`thc,sign` or `all`. Raises OptionError."""
-    names = tuple(OPS) if text == "all" else tuple(text.split(","))
-    for name in names:
-        if name not in OPS:
-            raise OptionError(f"ops={name}: known are {', '.join(OPS)}, all")
-    return names
-
-
 class SwitchCommand(BenchCommand[GeneratorCase, GeneratorRow]):
     """Each op on each contender in turn, several times, after the generator alone."""
 
     name: ClassVar = "switch"
 
-    def __init__(self, contenders: Sequence[str], ops: Sequence[str] = ("thc",)) -> None:
-        self._contenders = contenders
-        self._ops = ops
+    @cached_property
+    def _contenders(self) -> Sequence[str]:
+        return self.options.switches or present()
 
     def plan(self) -> list[GeneratorCase]:
         """See BenchCommand. Raises OptionError for an unknown contender, MissingToolError for one that this machine
@@ -121,7 +111,7 @@ class SwitchCommand(BenchCommand[GeneratorCase, GeneratorRow]):
             kind, engine = CONTENDERS[name]
             if switches.choose(kind) == "soft":
                 switches.choose_engine(engine)
-        return [case for op in self._ops for case in self._cases(op)]
+        return [case for op in self.options.ops for case in self._cases(op)]
 
     def _cases(self, op: str) -> list[GeneratorCase]:
         repeats = [GeneratorCase(op, name, repeat) for repeat in range(REPEATS) for name in self._contenders]
@@ -142,7 +132,10 @@ class SwitchCommand(BenchCommand[GeneratorCase, GeneratorRow]):
 
     def record(self, rows: Sequence[GeneratorRow]) -> dict[str, Any]:
         """Workers, and by op: medians by contender, the generator's rates, and the native engine over the others."""
-        return {"workers": WORKERS, "ops": {op: self._entry([row for row in rows if row.op == op]) for op in self._ops}}
+        return {
+            "workers": WORKERS,
+            "ops": {op: self._entry([row for row in rows if row.op == op]) for op in self.options.ops},
+        }
 
     def _entry(self, rows: Sequence[GeneratorRow]) -> dict[str, Any]:
         alone = {row.contender: row.packets_per_second for row in rows if row.contender not in CONTENDERS}
@@ -259,7 +252,7 @@ def jobs_for(contender: str, fabric: Fabric) -> list[dict[str, Any]]:
 
 def _load_spec(contender: str, op: str, fabric: Fabric, interfaces: list[str], folder: Path) -> LoadSpec:
     switch = fabric.switches[0]
-    code, words = OPS[op]
+    code, words = PACKET_OPS[op]
     trains = contender in _BY_TRAINS
     slots = int(jobs_for(contender, fabric)[0]["slots"]["count"])
     room = _UDP_MOST_BYTES // (p4.SUMWIRE_BYTES + words * p4.WORD_BYTES)

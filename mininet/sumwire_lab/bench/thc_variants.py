@@ -14,8 +14,8 @@ import math
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from sumwire_protocol import tables
 from sumwire_protocol.ops import THC
 from torch import Tensor
 
-from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
+from sumwire_lab.bench.benchmark import BenchCommand, BenchContext, TextColumn
 from sumwire_lab.options.bench_options import GLOBAL, MINMAX, ThcOptions, Variant
 from sumwire_lab.options.recipes import MOMENTUM
 from sumwire_lab.options.run_options import TrainOptions
@@ -332,26 +332,35 @@ class ThcCommand(BenchCommand[VariantCase, VariantRow]):
     """The exact mean first, then the baselines, then each variant whose sums fit."""
 
     name: ClassVar = "bench-thc"
+    needs_network = False
+    columns: ClassVar[Sequence[TextColumn[VariantRow]]] = (
+        TextColumn("variant", lambda row: row.variant),
+        TextColumn("workers", lambda row: str(row.workers)),
+        TextColumn("NMSE", lambda row: "" if row.nmse is None else f"{row.nmse:.4f}"),
+        TextColumn("accuracy", lambda row: f"{row.accuracy:.2%}"),
+        TextColumn("of seeds", lambda row: f"{row.accuracy_from:.1%} .. {row.accuracy_to:.1%}"),
+        TextColumn("bits", lambda row: f"{row.bits:.3f}"),
+    )
 
     def __init__(self, options: ThcOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self._samples = digits_data.load()
 
     def plan(self) -> list[VariantCase]:
         """See BenchCommand."""
         fitting = [
             VariantCase(name, workers)
-            for workers in self._options.workers
-            for name, variant in self._options.variants.items()
+            for workers in self.options.workers
+            for name, variant in self.options.variants.items()
             if variant.fits(workers)
         ]
-        plain = (EXACT, *(BASELINES if self._options.baselines else ()))
-        return [*(VariantCase(name, workers) for workers in self._options.workers for name in plain), *fitting]
+        plain = (EXACT, *(BASELINES if self.options.baselines else ()))
+        return [*(VariantCase(name, workers) for workers in self.options.workers for name in plain), *fitting]
 
     def measure(self, case: VariantCase, context: BenchContext) -> list[VariantRow]:
         """See Benchmark."""
-        given = self._options.variants.get(case.variant, None if case.variant == EXACT else case.variant)
-        done = [train_variant(given, case.workers, seed, self._options, self._samples) for seed in self._options.seeds]
+        given = self.options.variants.get(case.variant, None if case.variant == EXACT else case.variant)
+        done = [train_variant(given, case.workers, seed, self.options, self._samples) for seed in self.options.seeds]
         errors = [one.nmse for one in done if one.nmse is not None]
         accuracies = [one.accuracy for one in done]
         row = VariantRow(
@@ -363,20 +372,5 @@ class ThcCommand(BenchCommand[VariantCase, VariantRow]):
             accuracy_to=max(accuracies),
             bits=statistics.mean(one.bits for one in done),
         )
-        context.say(_line(row))
+        context.say("  ".join(column.cell(row) for column in self.columns))
         return [row]
-
-    def record(self, rows: Sequence[VariantRow]) -> dict[str, Any]:
-        """The options, and all rows."""
-        return {"options": asdict(self._options), "rows": [asdict(row) for row in rows]}
-
-    def text(self, rows: Sequence[VariantRow]) -> str:
-        """A line for each row."""
-        head = f"{'':<32}{'workers':>8}{'NMSE':>9}{'accuracy':>10}{'of seeds':>17}{'bits':>8}"
-        return "\n".join([head, *map(_line, rows)])
-
-
-def _line(row: VariantRow) -> str:
-    of_seeds = f"{row.accuracy_from:.1%} .. {row.accuracy_to:.1%}"
-    nmse = "" if row.nmse is None else f"{row.nmse:.4f}"
-    return f"{row.variant:<32}{row.workers:>8}{nmse:>9}{row.accuracy:>10.2%}{of_seeds:>17}{row.bits:>8.3f}"

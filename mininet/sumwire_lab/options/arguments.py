@@ -5,27 +5,31 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from commonlib import logs
 from commonlib.version import __version__
 
 from sumwire_lab.options.bench_options import (
-    ABLATIONS,
+    Ablation,
     AcpBenchOptions,
     AggregatorOptions,
+    AllReduceOptions,
     BenchOptions,
     CodecBenchOptions,
+    InterleavedOptions,
     RatesOptions,
-    SwitchOptions,
+    SwitchBenchOptions,
     ThcOptions,
     Variant,
+    WhereOptions,
+    thc_options,
 )
 from sumwire_lab.options.fields import add_flags, from_arguments
-from sumwire_lab.options.recipes import SYSTEM_OPS, settings_class
+from sumwire_lab.options.recipes import settings_class
 from sumwire_lab.options.run_options import RunOptions, ScriptOptions
 from sumwire_lab.options.verify_options import TOPICS, VerifyOptions, present
 
@@ -44,8 +48,8 @@ def parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="measure speed, errors and costs").add_subparsers(
         dest="name", required=True, metavar="NAME"
     )
-    for name, (about, add) in BENCHES.items():
-        add(bench.add_parser(name, help=about))
+    for name, line in BENCHES.items():
+        line.add(bench.add_parser(name, help=line.about))
     verify = commands.add_parser("verify", help="run the checks of a topic and say what holds").add_subparsers(
         dest="topic", required=True, metavar="TOPIC"
     )
@@ -80,100 +84,77 @@ def _run_options(run: argparse.ArgumentParser) -> None:
 # -- benchmarks ----------------------------------------------------------------------------------------
 
 
-def _page_options(bench: argparse.ArgumentParser) -> None:
-    add_flags(bench, BenchOptions)
-    _results_option(bench)
+@dataclass(frozen=True)
+class BenchCommandLine:
+    """A benchmark's command: what it measures, its options, and the class (`module:class`) or function that runs it.
+
+    `alone`: it needs neither root nor a network, and writes a summary where `--json` says instead of a folder.
+    """
+
+    about: str
+    options: tuple[type, ...]
+    command: str
+    alone: bool = False
+
+    def add(self, parser: argparse.ArgumentParser) -> None:
+        """Add its flags."""
+        for group in self.options:
+            add_flags(parser, group)
+        if self.alone:
+            parser.add_argument("--json", type=Path, help="write the summary here")
+        else:
+            _results_option(parser)
+
+    def chosen(self, arguments: argparse.Namespace) -> Any:
+        """Its options from the command line. Raises OptionError."""
+        return thc_options(arguments) if ThcOptions in self.options else from_arguments(self.options[0], arguments)
 
 
-def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
-    allreduce.add_argument("--sizes", default="100k,1M", help="float32 values, %(default)s")
-    allreduce.add_argument("--bw", default="10,100", help="link rates in Mbit/s, or unlimited, %(default)s")
-    known = "also sum32, auto, asking"
-    allreduce.add_argument("--systems", default="gloo,thc,sign", help=f"in this order, %(default)s; {known}")
-    allreduce.add_argument("--workers", type=int, default=RunOptions().workers, help="hosts, %(default)s")
-    add_flags(allreduce, SwitchOptions)
-    _results_option(allreduce)
-
-
-def _interleaved_options(turns: argparse.ArgumentParser) -> None:
-    turns.add_argument("--sizes", default="5M", help="float32 values, %(default)s")
-    turns.add_argument("--bw", default="loopback", help="loopback, or link rates in Mbit/s, or unlimited, %(default)s")
-    turns.add_argument("--systems", default="thc,auto", help="each in turn with gloo, %(default)s")
-    turns.add_argument("--workers", type=int, default=RunOptions().workers, help="%(default)s")
-    turns.add_argument("--repeats", type=int, default=30, help="of each size, %(default)s")
-    _results_option(turns)
-
-
-def _where_options(where: argparse.ArgumentParser) -> None:
-    where.add_argument("--quick", action="store_true", help="minutes: three sizes, three rates")
-    where.add_argument("--sizes", help="float32 values; default: 1k to 100M in steps of 10")
-    where.add_argument(
-        "--bw", help="link rates in Mbit/s, or unlimited; default: 10 to 10000 in steps of 10, unlimited"
-    )
-    where.add_argument("--systems", default="thc,sign,sum32", help="beside gloo, %(default)s")
-    where.add_argument("--switches", help="soft, aggregator, bmv2, several with commas; default: those that are here")
-    where.add_argument("--workers", type=int, default=RunOptions().workers, help="hosts, %(default)s")
-    where.add_argument("--budget", type=float, default=60.0, help="seconds that a cell may take, %(default)s")
-    where.add_argument("--record", type=Path, help="the record; default: RESULTS/bench-where.json")
-    where.add_argument("--resume", action="store_true", help="measure only what the record does not have")
-    where.add_argument("--draw", action="store_true", help="measure nothing; picture and tables from the record")
-    where.add_argument("--page", type=Path, help="put the tables into this page, and the picture into its images/")
-    _results_option(where)
-
-
-def _switch_options(switch: argparse.ArgumentParser) -> None:
-    switch.add_argument(
-        "--ops", default="thc", help=f"{', '.join(op.name for op in SYSTEM_OPS)}, several with commas, or all"
-    )
-    switch.add_argument("--switches", help="native, python, bmv2, several with commas; default: those that are here")
-    _results_option(switch)
-
-
-def _codec_options(codec: argparse.ArgumentParser) -> None:
-    add_flags(codec, CodecBenchOptions)
-    _json_option(codec)
-
-
-def _aggregator_options(aggregator: argparse.ArgumentParser) -> None:
-    add_flags(aggregator, AggregatorOptions)
-    _json_option(aggregator)
-
-
-def _rates_options(rates: argparse.ArgumentParser) -> None:
-    add_flags(rates, RatesOptions)
-    rates.add_argument("--bw", default="10,25,50,100", help="link rates in Mbit/s, %(default)s")
-    _results_option(rates)
-
-
-def _acp_options(acp: argparse.ArgumentParser) -> None:
-    add_flags(acp, AcpBenchOptions)
-    _results_option(acp)
-
-
-def _thc_options(thc: argparse.ArgumentParser) -> None:
-    thc.add_argument("--ablation", action="store_true", help=f"each of {', '.join(ABLATIONS)}")
-    add_flags(thc, ThcOptions)
-    add_flags(thc, Variant)
-    _json_option(thc)
-
-
-BENCHES: Final[Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]] = {
-    "page": ("compare all systems, on one page", _page_options),
-    "allreduce": ("seconds of one all-reduce, gloo against Sumwire", _allreduce_options),
-    "interleaved": ("the same, gloo and Sumwire in turn; no root on loopback", _interleaved_options),
-    "where": ("at which sizes and link rates Sumwire is faster than gloo", _where_options),
-    "switch": ("packets per second into each switch", _switch_options),
-    "codec": ("time of a codec's encode and decode on one core; no root", _codec_options),
-    "aggregator": ("CPU time of a contribution in the software aggregator; no root", _aggregator_options),
-    "rates": ("time to accuracy at several link rates, as one picture", _rates_options),
-    "thc": ("what each part of THC brings: error and accuracy by variant and workers; no root", _thc_options),
-    "acp": ("what overlap and fusion bring by system, and buffer size and rank to ACP-SGD", _acp_options),
+_BENCH: Final = "sumwire_lab.bench."
+BENCHES: Final[Mapping[str, BenchCommandLine]] = {
+    "page": BenchCommandLine("compare all systems, on one page", (BenchOptions,), f"{_BENCH}runner:command"),
+    "allreduce": BenchCommandLine(
+        "seconds of one all-reduce, gloo against Sumwire", (AllReduceOptions,), f"{_BENCH}allreduce:AllReduceCommand"
+    ),
+    "interleaved": BenchCommandLine(
+        "the same, gloo and Sumwire in turn; no root on loopback",
+        (InterleavedOptions,),
+        f"{_BENCH}interleaved:InterleavedCommand",
+    ),
+    "where": BenchCommandLine(
+        "at which sizes and link rates Sumwire is faster than gloo", (WhereOptions,), f"{_BENCH}where.measure:command"
+    ),
+    "switch": BenchCommandLine(
+        "packets per second into each switch", (SwitchBenchOptions,), f"{_BENCH}switch:SwitchCommand"
+    ),
+    "codec": BenchCommandLine(
+        "time of a codec's encode and decode on one core; no root",
+        (CodecBenchOptions,),
+        f"{_BENCH}codec_time:CodecCommand",
+        alone=True,
+    ),
+    "aggregator": BenchCommandLine(
+        "CPU time of a contribution in the software aggregator; no root",
+        (AggregatorOptions,),
+        f"{_BENCH}aggregator:AggregatorBench",
+        alone=True,
+    ),
+    "rates": BenchCommandLine(
+        "time to accuracy at several link rates, as one picture", (RatesOptions,), f"{_BENCH}accuracy:RatesCommand"
+    ),
+    "thc": BenchCommandLine(
+        "what each part of THC brings: error and accuracy by variant and workers; no root",
+        (Ablation, ThcOptions, Variant),
+        f"{_BENCH}thc_variants:ThcCommand",
+        alone=True,
+    ),
+    "acp": BenchCommandLine(
+        "what overlap and fusion bring by system, and buffer size and rank to ACP-SGD",
+        (AcpBenchOptions,),
+        f"{_BENCH}acp:AcpCommand",
+    ),
 }
-"""What each benchmark measures, and its flags."""
-
-
-def _json_option(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", type=Path, help="write the summary here")
+"""The benchmarks by name."""
 
 
 def _results_option(command: argparse.ArgumentParser) -> None:

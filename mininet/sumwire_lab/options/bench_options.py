@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any, Final
 
 from sumwire_protocol import constants as p4
@@ -17,8 +19,64 @@ from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, KINDS, P_LEAS
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.fields import Checked, Rule, at_least, between, from_arguments, one_of, option, share
-from sumwire_lab.options.recipes import BASELINE, DEFAULT_TASK, SYSTEMS, TASKS, TEXT, named, parse
-from sumwire_lab.options.run_options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.recipes import BASELINE, DEFAULT_TASK, SYSTEM_OPS, SYSTEMS, TASKS, TEXT, named, parse
+from sumwire_lab.options.run_options import (
+    AGGREGATOR,
+    ENGINES,
+    SWITCHES,
+    UNLIMITED,
+    LinkOptions,
+    RunOptions,
+    TrainOptions,
+)
+
+# -- values of several benchmarks ----------------------------------------------------------------------
+
+_UNLIMITED_WORD: Final = "unlimited"
+_SUFFIXES: Final = {"k": 1_000, "M": 1_000_000}
+LOOPBACK: Final = "loopback"
+
+
+def parse_names(option: str, known: Sequence[str], text: str) -> tuple[str, ...]:
+    """`soft,aggregator` as names, each once. Raises OptionError."""
+    names = tuple(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in known:
+            raise OptionError(f"{option}={name}: known are {', '.join(known)}")
+    return names
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """`100k,1M` as numbers of float32 values. Raises OptionError."""
+    sizes = []
+    for word in text.split(","):
+        digits, factor = (word[:-1], _SUFFIXES[word[-1]]) if word[-1:] in _SUFFIXES else (word, 1)
+        if not digits.isascii() or not digits.isdecimal() or len(digits) > 12 or int(digits) < 1:
+            raise OptionError(f"sizes={word!r}: a number of values above 0, as 5000, 100k or 1M")
+        sizes.append(int(digits) * factor)
+    return tuple(sizes)
+
+
+def parse_rates(text: str) -> tuple[float, ...]:
+    """`10,100,unlimited` as Mbit/s. Raises OptionError."""
+    try:
+        rates = tuple(UNLIMITED if word == _UNLIMITED_WORD else float(word) for word in text.split(","))
+    except ValueError as error:
+        raise OptionError(f"bw={text!r}: numbers of Mbit/s, or unlimited, with commas between them") from error
+    for rate in rates:
+        LinkOptions(rate)
+    return rates
+
+
+def parse_links(text: str) -> tuple[float | None, ...]:
+    """`loopback,100` as Mbit/s, None for loopback. Raises OptionError."""
+    return tuple(None if word == LOOPBACK else parse_rates(word)[0] for word in text.split(","))
+
+
+def rate_text(mbit: float) -> str:
+    """A link's rate in words."""
+    return _UNLIMITED_WORD if mbit == UNLIMITED else f"{mbit:g} Mbit/s"
+
 
 # -- the page of all systems ---------------------------------------------------------------------------
 
@@ -74,6 +132,108 @@ class RatesOptions(SwitchOptions):
     )
     seeds: tuple[int, ...] = option((1, 2, 3), "with commas")
     quick: bool = option(False, "fewer passes over the data")
+    bw: tuple[float, ...] = option(
+        (10.0, 25.0, 50.0, 100.0), "link rates in Mbit/s", read=parse_rates, shown="10,25,50,100"
+    )
+
+
+# -- one all-reduce ------------------------------------------------------------------------------------
+
+PLAIN_SYSTEMS: Final = (BASELINE, "thc", "sign")
+# To be named with `--systems`: SUM32, THC by whichever way is faster for a size, and THC that asks for all norms.
+BY_CHOICE: Final = ("auto", "asking")
+ALLREDUCE_SYSTEMS: Final = (*PLAIN_SYSTEMS, "sum32", *BY_CHOICE)
+GRID_SYSTEMS: Final = ("thc", "sign", "sum32")
+"""Of `bench where`, beside gloo, which every grid has."""
+GRID_SWITCHES: Final = ("soft", AGGREGATOR, "bmv2")
+WORKERS: Final = RunOptions().workers
+
+
+@dataclass(frozen=True)
+class AllReduceOptions(SwitchOptions):
+    """What `bench allreduce` measures: every size with every system at every link rate."""
+
+    sizes: tuple[int, ...] = option((100_000, 1_000_000), "float32 values", read=parse_sizes, shown="100k,1M")
+    bw: tuple[float, ...] = option(
+        (10.0, 100.0), "link rates in Mbit/s, or unlimited", read=parse_rates, shown="10,100"
+    )
+    systems: tuple[str, ...] = option(
+        PLAIN_SYSTEMS,
+        f"in this order, of {', '.join(ALLREDUCE_SYSTEMS)}",
+        read=partial(parse_names, "systems", ALLREDUCE_SYSTEMS),
+    )
+    workers: int = option(WORKERS, "hosts")
+    repeats: int = 3
+    """Of each size, at least."""
+
+
+@dataclass(frozen=True)
+class InterleavedOptions(Checked):
+    """What `bench interleaved` measures: each system in turn with gloo."""
+
+    sizes: tuple[int, ...] = option((5_000_000,), "float32 values", read=parse_sizes, shown="5M")
+    bw: tuple[float | None, ...] = option(
+        (None,), "loopback, or link rates in Mbit/s, or unlimited", read=parse_links, shown=LOOPBACK
+    )
+    systems: tuple[str, ...] = option(
+        ("thc", "auto"), "each in turn with gloo", read=partial(parse_names, "systems", ALLREDUCE_SYSTEMS[1:])
+    )
+    workers: int = option(WORKERS, "ranks")
+    repeats: int = option(30, "of each size", rule=at_least(1))
+
+
+@dataclass(frozen=True)
+class WhereOptions(Checked):
+    """What `bench where` measures, and where its record, picture and tables go."""
+
+    quick: bool = option(False, "minutes: three sizes, three rates")
+    sizes: tuple[int, ...] | None = option(
+        None, "float32 values", read=parse_sizes, shown="default: 1k to 100M in steps of 10"
+    )
+    bw: tuple[float, ...] | None = option(
+        None,
+        "link rates in Mbit/s, or unlimited",
+        read=parse_rates,
+        shown="default: 10 to 10000 in steps of 10, unlimited",
+    )
+    systems: tuple[str, ...] = option(
+        GRID_SYSTEMS, "beside gloo", read=partial(parse_names, "systems", (BASELINE, *GRID_SYSTEMS))
+    )
+    switches: tuple[str, ...] | None = option(
+        None,
+        f"{', '.join(GRID_SWITCHES)}, several with commas",
+        read=partial(parse_names, "switches", GRID_SWITCHES),
+        shown="default: those that are here",
+    )
+    workers: int = option(WORKERS, "hosts")
+    budget: float = option(60.0, "seconds that a cell may take")
+    record: Path | None = option(None, "the record", shown="default: RESULTS/bench-where.json")
+    resume: bool = option(False, "measure only what the record does not have")
+    draw: bool = option(False, "measure nothing; picture and tables from the record")
+    page: Path | None = option(None, "put the tables into this page, and the picture into its images/")
+
+
+# -- packets per second --------------------------------------------------------------------------------
+
+PACKET_OPS: Final = {op.name: (op.code, op.up.words) for op in SYSTEM_OPS}
+"""Name -> op code and words of a contribution."""
+
+
+def parse_ops(text: str) -> tuple[str, ...]:
+    """`thc,sign` or `all`. Raises OptionError."""
+    return tuple(PACKET_OPS) if text == "all" else parse_names("ops", (*PACKET_OPS, "all"), text)
+
+
+@dataclass(frozen=True)
+class SwitchBenchOptions(Checked):
+    """What `bench switch` measures: each op on each contender (`sumwire_lab.bench.switch.CONTENDERS`)."""
+
+    ops: tuple[str, ...] = option(("thc",), f"{', '.join(PACKET_OPS)}, several with commas, or all", read=parse_ops)
+    switches: tuple[str, ...] | None = option(
+        None,
+        "native, native-trains, python, bmv2, several with commas",
+        shown="default: those that are here",
+    )
 
 
 # -- one codec, one aggregator -------------------------------------------------------------------------
@@ -273,6 +433,13 @@ ABLATIONS: Final[Mapping[str, Variant]] = {
     "granularity 15": replace(THC, granularity=15),
 }
 """One part changed at a time."""
+
+
+@dataclass(frozen=True)
+class Ablation(Checked):
+    """Whether `bench thc` tries ABLATIONS instead of one variant."""
+
+    ablation: bool = option(False, f"each of {', '.join(ABLATIONS)}")
 
 
 @dataclass(frozen=True)

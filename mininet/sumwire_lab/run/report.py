@@ -18,6 +18,7 @@ from sumwire_lab.options.layout import load
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.recorded import SETTINGS, TOPOLOGY, settings_in
 from sumwire_lab.run.results import ratio
+from sumwire_lab.study.figures import aligned
 
 _NONE: Final = "-"
 _MEDIAN: Final = "comm_s_per_step_median"
@@ -114,7 +115,7 @@ def table(summary: dict[str, Any]) -> str:
     """Fixed-width text: labels to the left, numbers to the right."""
     first = shown_rows(summary)
     lanes = lane_rows(summary)
-    return "\n\n".join([aligned(first), *unlike(summary), *uneven(summary), *([aligned(lanes)] if lanes else [])])
+    return "\n\n".join([_columns(first), *unlike(summary), *uneven(summary), *([_columns(lanes)] if lanes else [])])
 
 
 def unlike(summary: dict[str, Any]) -> list[str]:
@@ -148,15 +149,8 @@ def uneven(summary: dict[str, Any]) -> list[str]:
     return told
 
 
-def aligned(body: Sequence[tuple[str, ...]]) -> str:
-    """Columns of text, the first to the left and the others to the right."""
-    widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in body
-    )
+def _columns(lines: Sequence[tuple[str, ...]]) -> str:
+    return "\n".join(aligned(lines))
 
 
 def _words(cell: str, label: str) -> str:
@@ -341,11 +335,9 @@ def _text(value: Any) -> str:
 
 def text(found: Comparison) -> str:
     """For the terminal."""
-    from sumwire_lab.run.report import aligned
-
     parts = [f"A  {found.first}\nB  {found.second}", found.verdict]
     if found.settings:
-        parts.append(aligned([("setting", "A", "B"), *((one.name, one.first, one.second) for one in found.settings)]))
-    parts.append(aligned(found.rows()))
+        parts.append(_columns([("setting", "A", "B"), *((one.name, one.first, one.second) for one in found.settings)]))
+    parts.append(_columns(found.rows()))
     parts += found.alone
     return "\n\n".join(parts)

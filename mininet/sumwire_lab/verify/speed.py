@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from sumwire_lab.bench import switch
 from sumwire_lab.bench.allreduce import AllReduceCommand, PlainRow, SizeRow
 from sumwire_lab.bench.benchmark import run_here, run_in_network
-from sumwire_lab.bench.interleaved import InterleavedRow as TurnsRow
-from sumwire_lab.bench.interleaved import TurnsCommand
+from sumwire_lab.bench.interleaved import InterleavedCommand, InterleavedRow
 from sumwire_lab.bench.switch import TRAINS, SwitchCommand
+from sumwire_lab.options.bench_options import AllReduceOptions, InterleavedOptions, SwitchBenchOptions
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import RunOptions, TrainOptions
 from sumwire_lab.run.results import ratio
@@ -127,7 +126,7 @@ def _offloads(label: str, results: Mapping[str, PlainRow]) -> Check:
     return equal(f"{label}: hosts kept their segmentation offloads", kept, dict.fromkeys(kept, True), "all")
 
 
-def small_tensor_checks(link_mbit: float, results: Sequence[TurnsRow]) -> list[Check]:
+def small_tensor_checks(link_mbit: float, results: Sequence[InterleavedRow]) -> list[Check]:
     """gloo over the automatic choice at one link rate, by size."""
     label = f"tensors of %s values, {link_mbit:g} Mbit/s: gloo / automatic choice"
     faster_from, faster = FASTER_FROM.get(link_mbit, (0, AUTO_MIN))
@@ -139,7 +138,7 @@ def small_tensor_checks(link_mbit: float, results: Sequence[TurnsRow]) -> list[C
     return [*rows, reported(f"tensors at {link_mbit:g} Mbit/s that went by the process group, share", by_group)]
 
 
-def loopback_checks(results: Sequence[TurnsRow]) -> list[Check]:
+def loopback_checks(results: Sequence[InterleavedRow]) -> list[Check]:
     """Ranks on one machine: gloo over THC through the aggregator, and over the automatic choice."""
     ratios = {row.system: row.speed_up for row in results}
     label = f"four ranks on one machine, {LOOPBACK_VALUES:,} values, software aggregator: gloo /"
@@ -208,22 +207,22 @@ BMV2_STEPS: Final = 30
 
 
 def _rates(v: Verification) -> list[Check]:
-    command = SwitchCommand(switch.present())
+    command = SwitchCommand(SwitchBenchOptions())
     return rate_checks(command.record(run_in_network(command, v.results, v.say))["ops"]["thc"])
 
 
 def _all_reduce(setting: SpeedTargets, v: Verification) -> list[Check]:
-    command = AllReduceCommand([setting.values], [setting.link_mbit], RunOptions(), repeats=REPEATS)
+    command = AllReduceCommand(AllReduceOptions(sizes=(setting.values,), bw=(setting.link_mbit,), repeats=REPEATS))
     return all_reduce_checks(setting, run_in_network(command, v.results, v.say))
 
 
 def _small(link_mbit: float, v: Verification) -> list[Check]:
-    command = TurnsCommand(SMALL_SIZES, [link_mbit], ["auto"], SMALL_REPEATS)
+    command = InterleavedCommand(InterleavedOptions(SMALL_SIZES, (link_mbit,), ("auto",), repeats=SMALL_REPEATS))
     return small_tensor_checks(link_mbit, run_in_network(command, v.results, v.say))
 
 
 def _loopback(v: Verification) -> list[Check]:
-    command = TurnsCommand([LOOPBACK_VALUES], [None], ["thc", "auto"], repeats=LOOPBACK_REPEATS)
+    command = InterleavedCommand(InterleavedOptions((LOOPBACK_VALUES,), repeats=LOOPBACK_REPEATS))
     return loopback_checks(run_here(command, v.say))
 
 

@@ -17,6 +17,7 @@ from sumwire_lab.bench import switch
 from sumwire_lab.bench.benchmark import run_in_network
 from sumwire_lab.bench.switch import SwitchCommand
 from sumwire_lab.network import switches
+from sumwire_lab.options.bench_options import SwitchBenchOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.study.check import Check, equal, holds
 from sumwire_lab.verify import shared
@@ -118,7 +119,9 @@ def _digits_on_bmv2(v: Verification) -> list[Check]:
 
 def _switch_rate(v: Verification) -> list[Check]:
     engine = switches.choose_engine("auto")
-    command = SwitchCommand([name for name in switch.present() if name in (engine, "bmv2")])
+    command = SwitchCommand(
+        SwitchBenchOptions(switches=tuple(name for name in switch.present() if name in (engine, "bmv2")))
+    )
     measured = command.record(run_in_network(command, v.results, v.say))
     rates = measured["ops"]["thc"]["packets_per_second"]
     label = f"soft switch ({engine} engine), THC packets in over veth, against bmv2"

@@ -16,16 +16,14 @@ from typing import Any, Final
 
 from sumwire_lab.bench.timing import all_reduce_bytes
 from sumwire_lab.errors import LabError
+from sumwire_lab.options.bench_options import GRID_SWITCHES, GRID_SYSTEMS
 from sumwire_lab.options.recipes import BASELINE
-from sumwire_lab.options.run_options import AGGREGATOR, UNLIMITED
+from sumwire_lab.options.run_options import UNLIMITED
 
 BRIDGE: Final = "bridge"
 """The kernel's bridge, over which gloo runs; in the place of a switch's name."""
-SWITCHES: Final = ("soft", AGGREGATOR, "bmv2")
-SYSTEMS: Final = ("thc", "sign", "sum32")
-"""Beside gloo, which every grid has."""
-_SWITCH_ORDER: Final = (BRIDGE, *SWITCHES)
-_SYSTEM_ORDER: Final = (BASELINE, *SYSTEMS)
+_SWITCH_ORDER: Final = (BRIDGE, *GRID_SWITCHES)
+_SYSTEM_ORDER: Final = (BASELINE, *GRID_SYSTEMS)
 
 
 @dataclass(frozen=True)
@@ -195,8 +193,8 @@ class Grid:
 
     sizes: tuple[int, ...] = GRID_SIZES
     rates: tuple[float, ...] = GRID_RATES
-    systems: tuple[str, ...] = SYSTEMS
-    switches: tuple[str, ...] = SWITCHES
+    systems: tuple[str, ...] = GRID_SYSTEMS
+    switches: tuple[str, ...] = GRID_SWITCHES
     workers: int = 4
     budget_s: float = BUDGET_S
 

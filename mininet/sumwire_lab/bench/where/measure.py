@@ -6,18 +6,15 @@ and tables.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
 from sumwire_lab.bench import machine
-from sumwire_lab.bench.allreduce import parse_rates, parse_sizes, rate_text
 from sumwire_lab.bench.exchange_worker import exchanges
 from sumwire_lab.bench.timing import all_reduce_bytes, repeats_of
 from sumwire_lab.bench.where import page, picture
@@ -27,8 +24,6 @@ from sumwire_lab.bench.where.grid import (
     GRID_SIZES,
     QUICK_RATES,
     QUICK_SIZES,
-    SWITCHES,
-    SYSTEMS,
     Cell,
     CellKey,
     Grid,
@@ -42,6 +37,7 @@ from sumwire_lab.bench.where.grid import (
 from sumwire_lab.errors import LabError, MissingToolError, OptionError
 from sumwire_lab.network import switches
 from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options.bench_options import GRID_SWITCHES, WhereOptions, rate_text
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
@@ -167,45 +163,22 @@ def _available_bytes() -> int:
     return int(sizes["MemAvailable"].split()[0]) << 10
 
 
-@dataclass(frozen=True)
-class GridRequest:
-    """What the command line asks for."""
-
-    grid: Grid
-    record: Path
-    results: Path
-    resume: bool = False
-    draw: bool = False
-    page: Path | None = None
-
-    @classmethod
-    def of(cls, arguments: argparse.Namespace) -> GridRequest:
-        """Raises OptionError."""
-        default = (QUICK_SIZES, QUICK_RATES) if arguments.quick else (GRID_SIZES, GRID_RATES)
-        grid = Grid(
-            parse_sizes(arguments.sizes) if arguments.sizes else default[0],
-            parse_rates(arguments.bw) if arguments.bw else default[1],
-            tuple(name for name in parse_names("systems", arguments.systems, (BASELINE, *SYSTEMS)) if name != BASELINE),
-            parse_names("switches", arguments.switches, SWITCHES) if arguments.switches else present(),
-            arguments.workers,
-            arguments.budget,
-        )
-        record = arguments.record or arguments.results / "bench-where.json"
-        return cls(grid, record, arguments.results, arguments.resume, arguments.draw, arguments.page)
-
-
-def parse_names(option: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """`soft,aggregator` as names, each once. Raises OptionError."""
-    names = tuple(dict.fromkeys(text.split(",")))
-    for name in names:
-        if name not in known:
-            raise OptionError(f"{option}={name}: known are {', '.join(known)}")
-    return names
+def grid_of(options: WhereOptions) -> Grid:
+    """The grid that the options ask for."""
+    sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (GRID_SIZES, GRID_RATES)
+    return Grid(
+        options.sizes or sizes,
+        options.bw or rates,
+        tuple(name for name in options.systems if name != BASELINE),
+        options.switches or present(),
+        options.workers,
+        options.budget,
+    )
 
 
 def present() -> tuple[str, ...]:
     """The kinds of switch that this machine has."""
-    return tuple(name for name in SWITCHES if _is_here(name))
+    return tuple(name for name in GRID_SWITCHES if _is_here(name))
 
 
 def _is_here(switch: str) -> bool:
@@ -216,23 +189,25 @@ def _is_here(switch: str) -> bool:
     return True
 
 
-def run(request: GridRequest, say: Say) -> GridRecord:
+def run(options: WhereOptions, results: Path, say: Say) -> GridRecord:
     """Measure what is asked for, and write record, picture and, where asked for, the page. Raises LabError."""
-    if request.draw:
-        record = GridRecord.load(request.record)
+    path = options.record or results / "bench-where.json"
+    if options.draw:
+        record = GridRecord.load(path)
     else:
-        record = measure_grid(request.grid, request.record, request.results, say, resume=request.resume)
+        record = measure_grid(grid_of(options), path, results, say, resume=options.resume)
     if not record.cells:
-        raise LabError(f"{request.record}: nothing was measured; see the messages above, and measure again")
-    drawn = request.record.with_suffix(".svg")
-    if request.page is not None:
-        drawn = request.page.parent / "images" / f"{request.page.stem}.svg"
-        request.page.write_text(page.renewed(request.page.read_text(), record))
+        raise LabError(f"{path}: nothing was measured; see the messages above, and measure again")
+    drawn = path.with_suffix(".svg")
+    if options.page is not None:
+        drawn = options.page.parent / "images" / f"{options.page.stem}.svg"
+        options.page.write_text(page.renewed(options.page.read_text(), record))
     drawn.write_text(picture.svg(record))
-    say(f"{request.record}, {drawn}")
+    say(f"{path}, {drawn}")
     return record
 
 
-def text(record: GridRecord) -> str:
-    """The tables for a terminal."""
-    return page.markdown(record)
+def command(options: WhereOptions, results: Path, say: Say) -> tuple[str, bool]:
+    """`bench where`: the tables for a terminal, and whether every session could be measured. Raises LabError."""
+    record = run(options, results, say)
+    return page.markdown(record), not any(one.failed for one in record.skipped.values())

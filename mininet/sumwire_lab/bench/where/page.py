@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from sumwire_lab.bench.allreduce import rate_text
 from sumwire_lab.bench.where import formula
 from sumwire_lab.bench.where.formula import CheckedCell, Fitted, OneAllReduce
 from sumwire_lab.bench.where.grid import BRIDGE, CellKey, GridRecord, SystemAt
 from sumwire_lab.errors import LabError
+from sumwire_lab.options.bench_options import rate_text
 from sumwire_lab.options.recipes import BASELINE
 
 BEGIN: Final = "<!-- begin: written by bench-where -->"

@@ -24,7 +24,7 @@ def row(case: TrainingCase) -> TrainingRow:
 
 
 def test_medians_over_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    command = RatesCommand("digits", ["thc", "slow"], [10.0, 100.0], [1, 2, 3], BenchOptions(quick=True))
+    command = RatesCommand(RatesOptions(systems=("thc", "slow"), bw=(10.0, 100.0), quick=True))
     asked: list[BenchOptions] = []
 
     def measure(self: Accuracy, case: TrainingCase, context: BenchContext) -> list[TrainingRow]:
@@ -36,9 +36,9 @@ def test_medians_over_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     context = BenchContext(BenchOptions(), tmp_path, lambda _: None)
     rows = [one for case in command.plan() for one in command.measure(case, context)]
     assert len(rows) == 12 and asked[0].quick
-    assert command.text(rows).splitlines()[1:] == [
-        f"{'thc':<24}{'12.0':>14}{'3.0':>14}",
-        f"{'slow':<24}{'never':>14}{'3.0':>14}",
+    assert [line.split() for line in command.text(rows).splitlines()[1:]] == [
+        ["thc", "12.0", "3.0"],
+        ["slow", "never", "3.0"],
     ]
     assert [one.points for one in rates_chart(rows).series] == [((10.0, 12.0), (100.0, 3.0)), ((100.0, 3.0),)]
     assert (tmp_path / PICTURE).read_text() == "<svg>2 systems"

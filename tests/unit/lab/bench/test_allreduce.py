@@ -18,7 +18,8 @@ from sumwire_lab.bench.allreduce import AllReduceCommand, PlainRow, size_row
 from sumwire_lab.bench.exchange_worker import PlainAllReduce
 from sumwire_lab.bench.timing import all_reduce_bytes
 from sumwire_lab.errors import LabError
-from sumwire_lab.options.run_options import UNLIMITED, RunOptions
+from sumwire_lab.options.bench_options import AllReduceOptions
+from sumwire_lab.options.run_options import UNLIMITED
 from sumwire_lab.system import counters, processes
 from sumwire_lab.system.counters import Counted, Losses
 from sumwire_lab.training import worker as train
@@ -58,7 +59,7 @@ def test_the_table_compares_with_gloo() -> None:
         one = size_row(10, 1024, system, [worker(seconds)] * 4, switched=switch is not None)
         return PlainRow(system, 10, (one,), Losses(0, 0, 0, switch), retransmissions=5, offloads=system == "gloo")
 
-    command = AllReduceCommand([1024], [10], RunOptions())
+    command = AllReduceCommand(AllReduceOptions())
     lines = command.text([row("gloo", 0.02, None), row("thc", 0.001, 3)]).splitlines()
     assert lines[1].split()[-1] == "-", "nothing to compare, and no process to charge"
     assert lines[2].split()[-1] == "20.00"
@@ -71,7 +72,7 @@ def test_the_table_compares_with_gloo() -> None:
 
 def test_the_record_has_the_promised_keys() -> None:
     one = size_row(10, 1024, "thc", [worker(0.001)] * 4)
-    record = AllReduceCommand([1024], [10], RunOptions()).record(
+    record = AllReduceCommand(AllReduceOptions()).record(
         [PlainRow("thc", 10, (one,), Losses(0, 0, 0, 3), 5, offloads=False)]
     )
     assert list(record) == ["workers", "switch", "engine", "results"]
@@ -87,7 +88,7 @@ def test_links_without_a_limit_are_null_in_the_record() -> None:
     one = size_row(UNLIMITED, 1024, "sum32", [worker(0.001)] * 4)
     assert (one.bound_s, one.link_share) == (0.0, 0.0)
     row = PlainRow("sum32", UNLIMITED, (one,), Losses(0, 0, 0, 3), 5, offloads=True)
-    command = AllReduceCommand([1024], [UNLIMITED], RunOptions())
+    command = AllReduceCommand(AllReduceOptions())
     (entry,) = json.loads(json.dumps(command.record([row]), allow_nan=False))["results"]
     assert entry["link_mbit"] is None and entry["rows"][0]["link_mbit"] is None
     assert command.text([row]).splitlines()[-1].startswith("unlimited, sum32:")

@@ -14,7 +14,8 @@ import torch
 from sumwire_lab import cli
 from sumwire_lab.bench import exchange_worker
 from sumwire_lab.bench.exchange_worker import InTurn, PlainAllReduce, TimedExchange
-from sumwire_lab.bench.interleaved import InterleavedCase, InterleavedRow, TurnsCommand, parse_links, turn_rows
+from sumwire_lab.bench.interleaved import InterleavedCase, InterleavedCommand, InterleavedRow, turn_rows
+from sumwire_lab.options.bench_options import InterleavedOptions
 
 
 class Nothing(TimedExchange):
@@ -114,7 +115,7 @@ def test_rows_take_the_slowest_worker_and_the_median_of_each_side() -> None:
 
 
 def test_the_table_and_the_record() -> None:
-    command = TurnsCommand([1000], [None, 100.0], ["thc", "auto"], repeats=7, workers=2)
+    command = InterleavedCommand(InterleavedOptions((1000,), (None, 100.0), repeats=7, workers=2))
     assert [case.label for case in command.plan()] == [
         *("thc, loopback", "auto, loopback", "thc, 100 Mbit/s", "auto, 100 Mbit/s")
     ]
@@ -124,10 +125,6 @@ def test_the_table_and_the_record() -> None:
     unlimited = InterleavedRow("thc", float("inf"), 1000, gloo_s=0.03, seconds=0.02, by_group=0.0)
     results = command.record([row, unlimited])["results"]
     assert [(one["links"], one["by_group"]) for one in results] == [("loopback", 1.0), ("unlimited", 0.0)]
-
-
-def test_links_by_name() -> None:
-    assert parse_links("loopback,100,1000") == (None, 100.0, 1000.0)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from sumwire_lab.bench.switch import GENERATOR, GENERATOR_TRAINS, GeneratorRow, 
 from sumwire_lab.load import malformed
 from sumwire_lab.load.generator import LoadSpec, OpenSlots, results_of, templates
 from sumwire_lab.load.malformed import Endpoints
+from sumwire_lab.options.bench_options import SwitchBenchOptions
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import BY_CODE
 
@@ -113,7 +114,7 @@ def test_rates_are_compared_with_the_native_engine() -> None:
     rows = [GeneratorRow(name, "thc", rate, 2.5, sent=4, summed=4, results=1, resent=0) for name, rate in rates.items()]
     for name, rate in (GENERATOR, 6e5), (GENERATOR_TRAINS, 4e6):
         rows.append(GeneratorRow(name, "thc", rate, 0.0, sent=4, summed=0, results=0, resent=0))
-    command = SwitchCommand(list(rates))
+    command = SwitchCommand(SwitchBenchOptions(switches=tuple(rates)))
     line, times = command.text(rows).splitlines()
     assert times.endswith("native 2.50, native-trains 2.50, python 2.50, bmv2 2.50")
     assert [run["contender"] for run in command.record(rows)["ops"]["thc"]["runs"]] == list(rates), "no generator"

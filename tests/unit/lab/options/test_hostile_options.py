@@ -8,33 +8,18 @@ import argparse
 import contextlib
 import io
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments, run_options
-from sumwire_lab.options.bench_options import (
-    AcpBenchOptions,
-    AggregatorOptions,
-    BenchOptions,
-    CodecBenchOptions,
-    RatesOptions,
-    thc_options,
-)
-from sumwire_lab.options.fields import from_arguments
 from sumwire_lab.options.verify_options import TOPICS
 
 Read = Callable[[argparse.Namespace], object]
 COMMANDS: dict[str, Read] = {
     "run": run_options.run_options,
-    "bench page": partial(from_arguments, BenchOptions),
-    "bench codec": partial(from_arguments, CodecBenchOptions),
-    "bench thc": thc_options,
-    "bench acp": partial(from_arguments, AcpBenchOptions),
-    "bench rates": partial(from_arguments, RatesOptions),
-    "bench aggregator": partial(from_arguments, AggregatorOptions),
+    **{f"bench {name}": line.chosen for name, line in arguments.BENCHES.items()},
     **{f"verify {topic}": arguments.verify_options for topic in TOPICS},
 }
 PARSER = arguments.parser()

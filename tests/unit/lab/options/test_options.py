@@ -10,11 +10,17 @@ from pathlib import Path
 import pytest
 from sumwire.systems import TABLE
 from sumwire_lab import cli
-from sumwire_lab.bench.allreduce import parse_rates, parse_sizes, parse_systems
-from sumwire_lab.bench.switch import parse_ops
 from sumwire_lab.errors import OptionError
 from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.options.arguments import parser
+from sumwire_lab.options.bench_options import (
+    ALLREDUCE_SYSTEMS,
+    parse_links,
+    parse_names,
+    parse_ops,
+    parse_rates,
+    parse_sizes,
+)
 from sumwire_lab.options.layout import rows_of
 from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, TASKS, named, parse, takers_of
 from sumwire_lab.options.run_options import (
@@ -75,7 +81,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: RunOptions(switch="bmv2", impair="drop=0.1"), "impair=drop=0.1"),
     (lambda: RunOptions(engine="rust"), "engine=rust"),
     (lambda: RunOptions(switch="bmv2", engine="native"), "engine=native"),
-    (lambda: parse_systems("gloo,marsit"), "systems=marsit"),
+    (lambda: parse_names("systems", ALLREDUCE_SYSTEMS, "gloo,marsit"), "systems=marsit"),
     (lambda: parse_ops("thc,sgn"), "ops=sgn"),
     (lambda: blast(batch=3), "batch=3"),
     (lambda: blast(batch=0), "batch=0"),
@@ -117,6 +123,7 @@ def test_one_to_32_workers_are_taken(workers: int) -> None:
 def test_sizes_and_rates_are_read() -> None:
     assert parse_sizes("7,100k,2M") == (7, 100_000, 2_000_000)
     assert parse_rates("10,2.5,unlimited") == (10.0, 2.5, UNLIMITED)
+    assert parse_links("loopback,100,1000") == (None, 100.0, 1000.0)
 
 
 def test_the_command_line_fills_every_option() -> None:

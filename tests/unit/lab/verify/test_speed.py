@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from sumwire_lab.bench.allreduce import AllReduceCommand, PlainRow, SizeRow
-from sumwire_lab.bench.interleaved import InterleavedRow as TurnsRow
-from sumwire_lab.bench.interleaved import TurnsCommand
+from sumwire_lab.bench.interleaved import InterleavedCommand, InterleavedRow
 from sumwire_lab.errors import LabError, ProcessDiedError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.system.counters import Losses
@@ -121,8 +120,8 @@ def test_the_settings_are_those_of_the_targets() -> None:
     ]
 
 
-def small(ratio: float, rate: float | None = 100.0, sizes: Sequence[int] = SMALL_SIZES) -> list[TurnsRow]:
-    return [TurnsRow("auto", rate, size, gloo_s=ratio, seconds=1.0, by_group=0.0) for size in sizes]
+def small(ratio: float, rate: float | None = 100.0, sizes: Sequence[int] = SMALL_SIZES) -> list[InterleavedRow]:
+    return [InterleavedRow("auto", rate, size, gloo_s=ratio, seconds=1.0, by_group=0.0) for size in sizes]
 
 
 def test_rows_of_small_tensors() -> None:
@@ -139,7 +138,7 @@ def test_rows_of_one_machine() -> None:
     def of(thc: float, auto: float) -> list[bool | None]:
         both = zip(("thc", "auto"), (thc, auto), strict=True)
         return verdicts(
-            speed.loopback_checks([TurnsRow(name, None, 5_000_000, ratio, 1.0, 0.0) for name, ratio in both])
+            speed.loopback_checks([InterleavedRow(name, None, 5_000_000, ratio, 1.0, 0.0) for name, ratio in both])
         )
 
     assert of(0.7, 0.95) == [True, True, True]
@@ -202,22 +201,21 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     """All succeed, with the numbers above."""
 
     def measured(command: Any, *_: Any) -> list[Any]:
-        if isinstance(command, TurnsCommand):
+        if isinstance(command, InterleavedCommand):
             return [
-                TurnsRow(case.system, case.link_mbit, size, 2.0, 1.0, 0.0)
+                InterleavedRow(case.system, case.link_mbit, size, 2.0, 1.0, 0.0)
                 for case in command.plan()
-                for size in command._sizes
+                for size in command.options.sizes
             ]
         if not isinstance(command, AllReduceCommand):
             return []
         times = (("gloo", 1.65), ("thc", 0.3), ("sign", 0.04))
-        return [result(name, s, values=command._sizes[0]) for name, s in times]
+        return [result(name, s, values=command.options.sizes[0]) for name, s in times]
 
     entry = {"accuracy": 0.98, "comm_s_per_step": 0.03, "time_to_target_s": 1.0, "replicas_equal": True}
     systems = {"gloo": {**entry, "comm_s_per_step": 0.17, "time_to_target_s": 5.0}, "thc": entry}
     summary = {"switch": "soft", "engine": "native", "link_mbit": 100.0, "systems": systems}
     monkeypatch.setattr(plan.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(speed.switch, "present", lambda: ["native", "python", "bmv2"])
     monkeypatch.setattr(speed.SwitchCommand, "record", lambda *_: {"ops": {"thc": FAST}})
     monkeypatch.setattr(speed, "run_in_network", measured)
     monkeypatch.setattr(speed, "run_here", measured)
@@ -237,17 +235,17 @@ def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> Non
 
 
 def test_medians_are_of_many_repeats(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[type, set[int]] = {AllReduceCommand: set(), TurnsCommand: set()}
+    asked: dict[type, set[int]] = {AllReduceCommand: set(), InterleavedCommand: set()}
     measured = speed.run_in_network
 
     def run_in_network(command: Any, *others: Any) -> Any:
         if type(command) in asked:
-            asked[type(command)].add(command._repeats)
+            asked[type(command)].add(command.options.repeats)
         return measured(command, *others)
 
     monkeypatch.setattr(speed, "run_in_network", run_in_network)
     verify("speed", tmp_path, lambda line: None)
-    assert asked == {AllReduceCommand: {9}, TurnsCommand: {200}}
+    assert asked == {AllReduceCommand: {9}, InterleavedCommand: {200}}
 
 
 def test_bmv2s_run_is_undecided_without_it(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,10 @@ from sumwire_lab.bench.where.grid import (
     SystemAt,
     too_slow,
 )
-from sumwire_lab.bench.where.measure import GridRequest
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options.arguments import parser
+from sumwire_lab.options.bench_options import WhereOptions
+from sumwire_lab.options.fields import from_arguments
 from sumwire_lab.options.run_options import UNLIMITED
 
 GLOO, THC, SLOW = SystemAt(BRIDGE, "gloo"), SystemAt("soft", "thc"), SystemAt("bmv2", "thc")
@@ -116,21 +117,21 @@ def test_a_picture_has_a_panel_for_each_system_and_switch() -> None:
     assert picture.svg(one), "a single cell has no lines, but can be drawn"
 
 
-def request_of(*words: str) -> GridRequest:
-    return GridRequest.of(parser().parse_args(["bench", "where", *words]))
+def asked(*words: str) -> WhereOptions:
+    return from_arguments(WhereOptions, parser().parse_args(["bench", "where", *words]))
 
 
 def test_options() -> None:
-    quick = request_of("--quick", "--switches", "soft", "--results", "there")
-    assert quick.grid == Grid(QUICK_SIZES, QUICK_RATES, switches=("soft",))
-    assert (quick.record, quick.resume, quick.draw) == (Path("there/bench-where.json"), False, False)
-    own = request_of("--sizes", "1k,2M", "--bw", "5,unlimited", "--systems", "gloo,sign", "--switches", "bmv2,soft")
-    assert own.grid == Grid((1_000, 2_000_000), (5.0, UNLIMITED), ("sign",), ("bmv2", "soft"))
+    quick = asked("--quick", "--switches", "soft", "--results", "there")
+    assert measure.grid_of(quick) == Grid(QUICK_SIZES, QUICK_RATES, switches=("soft",))
+    assert (quick.record, quick.resume, quick.draw) == (None, False, False)
+    own = asked("--sizes", "1k,2M", "--bw", "5,unlimited", "--systems", "gloo,sign", "--switches", "bmv2,soft")
+    assert measure.grid_of(own) == Grid((1_000, 2_000_000), (5.0, UNLIMITED), ("sign",), ("bmv2", "soft"))
     assert Grid().sizes[0] == 1_000 and Grid().sizes[-1] == 100_000_000
     with pytest.raises(OptionError, match="switches=router"):
-        request_of("--switches", "router")
+        asked("--switches", "router")
     with pytest.raises(OptionError, match="systems=auto: known are gloo, thc"):
-        request_of("--switches", "soft", "--systems", "auto")
+        asked("--switches", "soft", "--systems", "auto")
 
 
 def test_draw_writes_page_and_picture_and_measures_nothing(tmp_path: Path) -> None:
@@ -139,16 +140,15 @@ def test_draw_writes_page_and_picture_and_measures_nothing(tmp_path: Path) -> No
     small().save(record)
     target.write_text(f"{page.BEGIN}\n{page.END}\n")
     words = ("--draw", "--switches", "soft", "--record", str(record), "--page", str(target))
-    measure.run(request_of(*words), lambda line: None)
+    measure.run(asked(*words), tmp_path, lambda line: None)
     assert page.markdown(small()) in target.read_text()
     assert (tmp_path / "images" / "p.svg").read_text() == picture.svg(small())
 
 
 def test_nothing_measured_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    GridRecord(4, 2, 60.0).save(path)
+    GridRecord(4, 2, 60.0).save(tmp_path / "bench-where.json")
     with pytest.raises(LabError, match="nothing was measured"):
-        measure.run(request_of("--draw", "--switches", "soft", "--record", str(path)), lambda line: None)
+        measure.run(asked("--draw", "--switches", "soft"), tmp_path, lambda line: None)
 
 
 def test_the_pages_tables_are_current() -> None:
