@@ -10,7 +10,7 @@
 
 #include "types.p4"
 
-// Traits: what kind of packet came in, and how it stands to its slot. Slot.p4 uses bits 1 to 5, too.
+// Traits: what kind of packet came in, and how it stands to its slot. verdict.p4 uses bits 1 to 5, too.
 const bit<16> TRAIT_REFUSED = 0x8000;     // of another call, run or round than the slot can take
 const bit<16> TRAIT_SIX_WORDS = 0x4000;   // the reply has six words of a THC result, not eight
 const bit<16> TRAIT_CUTS = 0x2000;        // if this packet closes the slot, the result is cut to its top six planes
@@ -66,29 +66,31 @@ struct payload_t {
 
 // A comment begins with the files that write a field, and behind the arrow those that read it.
 struct metadata_t {
-    // parser, forwarding, sumwire, admission, uplink, authenticate, slot, guard -> sumwire, admission, slot, guard, refusal.
-    // Why the packet is refused, REJECT_*, an index of a counter. REJECT_NONE while there is nothing against it.
+    // parser, forwarding, aggregation, admission, uplink, authenticate, opening, guard -> aggregation, answer,
+    // admission, slot, guard, refusal. Why the packet is refused, REJECT_*, an index of a counter. REJECT_NONE while there is nothing against it.
     bit<32> reject;
-    // slot, guard -> sumwire, reply, accounting. What the slot makes of the packet, VERDICT_*, an index of a counter.
+    // join, verdict, guard -> reply, accounting. What the slot makes of the packet, VERDICT_*, an index of a counter.
     bit<32> verdict;
-    // parser, degrade, slot -> admission, uplink, authenticate, degrade, slot, aggregate, vote. See TRAIT_*.
+    // parser, degrade, opening, verdict, loss -> admission, uplink, authenticate, degrade, opening, slot, join, verdict,
+    // loss, aggregate, vote. See TRAIT_*.
     bit<16> traits;
-    // slot, sum32 -> sumwire, slot, aggregate, sum32, reply. See EFFECT_*.
+    // join, verdict, loss, sum32 -> answer, slot, verdict, aggregate, sum32, reply. See EFFECT_*.
     bit<8> effects;
     // reply, refusal -> reply, authenticate, checksum, virtual_queue. See REPLY_*. The switch made the packet, and fills
     // in addresses and checksum.
     bit<2> reply;
-    // forwarding -> sumwire, forwarding, guard, reply. The aggregator's own. 0 while the packet is not for the aggregator.
+    // forwarding -> aggregation, forwarding, guard, reply. The aggregator's own. 0 while the packet is not for the aggregator.
     mac_t switch_mac;
     // parser -> forwarding, authenticate, guard, reply. The destination, for the tables.
     ipv4_t lookup_address;
     // parser, admission, uplink -> parser, uplink. Chooses the switch above: the slot, or a hash of slot and round.
     // Before that, whether lengths agree.
     bit<16> selector;
-    // slot -> slot. What the switch knows of the job's run. Then the slot's state as it will be if the packet is folded
+    // opening, verdict -> opening, verdict. What the switch knows of the job's run. Then the slot's state as it will be if the packet is folded
     // in, where that is not a usual contribution.
     state_t joined;
-    // uplink, degrade, slot, guard, refusal, virtual_queue -> uplink, degrade, slot, sign, guard, refusal, virtual_queue.
+    // uplink, degrade, opening, guard, refusal, virtual_queue -> uplink, degrade, opening, sign, guard, refusal,
+    // virtual_queue.
     // What one control after another computes with. None finds what another one left.
     bit<32> scratch;
     // admission, refusal, virtual_queue -> admission, refusal, virtual_queue. The time since the last packet of a job with

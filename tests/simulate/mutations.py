@@ -42,7 +42,7 @@ from simulate import switches
 Mutation = Callable[[], contextlib.AbstractContextManager[Any]]
 Row = tuple[int, int]
 
-# Rows of the table of verdicts by value and mask: see p4src/include/control/slot.p4.
+# Rows of the table of verdicts by value and mask: see p4src/include/control/verdict.p4.
 _ADD: Final = (0x0000, 0x01FD)
 _DOWN_OLD: Final = (0x0180, 0x0180)
 _DOWN: Final = (0x0080, 0x0080)
@@ -70,7 +70,7 @@ def _changed(entry: Entry, change: Callable[[Row, str], tuple[Row, str]]) -> Ent
     assert isinstance(key, Ternary)
     assert isinstance(entry.action, ActionCall)
     (value, mask), action = change((key.value, key.mask), entry.action.name.rpartition(".")[2])
-    return entry._replace(key=(Ternary(value, mask),), action=ActionCall(f"ingress.slot.{action}"))
+    return entry._replace(key=(Ternary(value, mask),), action=ActionCall(f"ingress.slot.verdict.{action}"))
 
 
 def _action(of: Row, instead: str) -> Mutation:

@@ -14,7 +14,9 @@ control Accounting(inout metadata_t meta) {
     counter(VERDICTS, CounterType.packets_and_bytes) verdicts;
 
     apply {
-        verdicts.count(meta.verdict);
+        if (meta.verdict != VERDICT_NONE) {
+            verdicts.count(meta.verdict);
+        }
     }
 }
 

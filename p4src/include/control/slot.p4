@@ -2,354 +2,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The slot protocol (docs/protocol.md): reads a slot's state, comes to a verdict, writes the new state, and has the
-// payload folded in (aggregate.p4).
+// payload folded in.
 // Only packets change a slot. Owner and round show that what an earlier job or round has left is void.
 
 #ifndef SUMWIRE_SLOT_P4_
 #define SUMWIRE_SLOT_P4_
 
 #include "../headers.p4"
-#include "../ids.p4"
 #include "../metadata.p4"
 #include "../state.p4"
 #include "aggregate.p4"
-
-// Flags of a contribution that become flags of the result.
-const bit<8> FLAGS_KEPT = FLAG_INCOMPLETE | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING;
-
-// A packet's situation, the key of the table `verdict`: some traits, and what follows for the slot.
-const bit<16> OLDER = TRAIT_OLDER;
-const bit<16> FROM_ABOVE = TRAIT_FROM_ABOVE;
-const bit<16> FRESH = TRAIT_FRESH;
-const bit<16> PHASE = 0x0030;
-const bit<16> WAITING = 0x0010;    // PHASE_WAITING
-const bit<16> CLOSED = 0x0020;     // PHASE_CLOSED
-const bit<16> IS_IN = 0x0008;      // the worker is in already
-const bit<16> COMPLETES = 0x0004;  // with this packet the quorum is in
-const bit<16> FLUSHES = 0x0002;    // a FLUSH, and as many are in as its sender asks for
-// The sender is to be told how the slot stands; or a notice, which a lower switch passes on. Of bare packets, and of
-// trimmed ones where the result has no room in them.
-const bit<16> ASKS = TRAIT_BARE;
-
-// What a usual contribution is not, and what its slot's state does not have: a phase, a run to open, void workers.
-const bit<16> TRAITS_UNUSUAL =
-    TRAIT_OLDER | TRAIT_FROM_ABOVE | TRAIT_BARE | TRAIT_TRIMMED | TRAIT_VOID | TRAIT_REFUSED;
-const state_t STATE_UNUSUAL = (0x3 << STATE_PHASE_AT) | (0x1 << STATE_OPENS_AT) | (0xFFFFFFFF << STATE_VOIDED_AT);
-
-// Serial-number arithmetic (RFC 1982): a round is newer if it is ahead by less than half the circle.
-const bit<32> ROUNDS_HALF = 0x80000000;
+#include "join.p4"
+#include "opening.p4"
+#include "verdict.p4"
 
 control Slot(inout headers_t hdr, inout metadata_t meta) {
-    Aggregate() aggregate;
-
     register<state_t>(SLOTS_TOTAL) states;
     // Of the job's latest run, at its slot base: the state of the slot with which the run was opened. A switch that has
     // forgotten its slots has forgotten this as well, and takes nothing more of the run.
     register<state_t>(SLOTS_TOTAL) runs;
 
+    Opening(runs) opening;
+    Join(states) join;
+    Verdict(states, runs) verdict;
+    Aggregate() aggregate;
+
     action read_state() {
         states.read(meta.state, meta.admission.slot);
-    }
-
-    // How far the packet's round is ahead of the slot's. A HELLO asks for the round that the slot has.
-    action compare_rounds() {
-        meta.scratch = hdr.sumwire.round - STATE_ROUND(meta.state);
-        if (hdr.sumwire.op == OP_NONE) {
-            meta.scratch = 0;
-        }
-    }
-
-    action forget_state() {
-        meta.traits = meta.traits | TRAIT_FRESH;
-        meta.state = meta.admission.opening ++ 104w0;
-    }
-
-    // The round begins a run, if it closes.
-    action opens_run() {
-        meta.state = meta.state | (1 << STATE_OPENS_AT);
-    }
-
-    // The generation that the packet names, or the job's. A greeting's token is that generation, and the first element of
-    // what opens a run. So what was sent to a switch before it forgot its slots begins nothing in it afterwards.
-    action read_generation() {
-        meta.scratch = OPENING_OWNER(meta.admission.opening);
-        if (meta.traits & (TRAIT_FROM_ABOVE | TRAIT_BARE) == 0) {
-            if (hdr.sumwire.token >= TOKENS_OF_RUNS) {
-                if (hdr.sumwire.bucket == BUCKET_OPENS_RUN) {
-                    meta.scratch = WORD0[1023:992];
-                }
-            } else if (hdr.sumwire.token != TOKEN_NONE) {
-                meta.scratch = hdr.sumwire.token[31:0];
-            }
-        }
-    }
-
-    action read_run() {
-        runs.read(meta.joined, meta.admission.slot - (slot_t)hdr.sumwire.slot);
-    }
-
-    // How far the packet's round is ahead of the one in which the job's run was opened.
-    action compare_with_opening() {
-        meta.scratch = hdr.sumwire.round - STATE_ROUND(meta.joined);
-    }
-
-    action write_run() {
-        runs.write(meta.admission.slot - (slot_t)hdr.sumwire.slot, meta.state);
-    }
-
-    action is_older() {
-        meta.traits = meta.traits | TRAIT_OLDER;
-    }
-
-    action is_of_another_call() {
-        meta.traits = meta.traits | TRAIT_REFUSED;
-        meta.reject = REJECT_CALL;
-    }
-
-    action is_of_another_run() {
-        meta.traits = meta.traits | TRAIT_REFUSED;
-        meta.reject = REJECT_TOKEN;
-    }
-
-    action is_of_another_round() {
-        meta.traits = meta.traits | TRAIT_REFUSED;
-        meta.reject = REJECT_ROUND;
-    }
-
-    // The key of the verdict, and the state with this contribution in, whatever the packet is.
-    action compare() {
-        // A worker whose contribution was void is counted already.
-        bit<8> arrivals = STATE_ARRIVED(meta.state)
-            + (bit<8>)(bit<1>)(STATE_VOIDED(meta.state) & meta.admission.worker_bit == 0);
-        meta.traits = meta.traits
-            | (10w0 ++ STATE_PHASE(meta.state)
-               ++ (bit<1>)(STATE_CONTRIBUTORS(meta.state) & meta.admission.worker_bit != 0)
-               ++ (bit<1>)(arrivals >= meta.admission.quorum)
-               ++ (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0 &&
-                           (bit<32>)STATE_ARRIVED(meta.state) >= hdr.sumwire.contributors)
-               // A packet of two words has no room for the eight words of a whole result: its sender shall ask again.
-               ++ (bit<1>)(meta.traits & TRAIT_TRIMMED != 0 && STATE_PHASE(meta.state) == PHASE_CLOSED &&
-                           STATE_CUT(meta.state) & CUT_RESULT == 0));
-        // A result of no contributors would be refused by the hosts: where all others are void, the last one counts.
-        if (arrivals >= meta.admission.quorum && STATE_COUNT(meta.state) == 0) {
-            meta.traits = meta.traits & ~TRAIT_VOID;
-        }
-        meta.joined = meta.state;
-        STATE_ARRIVED(meta.joined) = arrivals;
-        // The flags of a partial result hold of the whole sum.
-        STATE_FLAGS(meta.joined) = STATE_FLAGS(meta.joined) | (hdr.sumwire.flags & FLAGS_KEPT);
-        if (hdr.ipv4.ecn == ECN_CE) {
-            STATE_FLAGS(meta.joined) = STATE_FLAGS(meta.joined) | FLAG_CE;
-        }
-        if (meta.traits & TRAIT_TRIMMED != 0) {
-            STATE_CUT(meta.joined) = STATE_CUT(meta.joined) + 2;
-        }
-        if (meta.traits & TRAIT_VOID != 0) {
-            STATE_VOIDED(meta.joined) = STATE_VOIDED(meta.joined) | meta.admission.worker_bit;
-        } else {
-            STATE_VOIDED(meta.joined) = STATE_VOIDED(meta.joined) & ~meta.admission.worker_bit;
-            STATE_CONTRIBUTORS(meta.joined) = STATE_CONTRIBUTORS(meta.joined) | meta.admission.worker_bit;
-            STATE_COUNT(meta.joined) = STATE_COUNT(meta.joined) + hdr.sumwire.count;
-        }
-    }
-
-    // The sum is complete here: a root answers, a lower switch passes it on and waits.
-    action close() {
-        if (hdr.above.isValid()) {
-            meta.effects = meta.effects | (EFFECT_CLOSES | EFFECT_GOES_UP);
-            meta.state = meta.state | ((state_t)PHASE_WAITING << STATE_PHASE_AT);
-        } else {
-            meta.effects = meta.effects | (EFFECT_CLOSES | EFFECT_ANSWERS);
-            meta.state = meta.state | ((state_t)PHASE_CLOSED << STATE_PHASE_AT);
-        }
-        states.write(meta.admission.slot, meta.state);
-    }
-
-    @id(ID_ACTION_FIRST)
-    action first() {
-        meta.verdict = VERDICT_FIRST;
-        meta.effects = EFFECT_FOLDS;
-        meta.state = meta.joined;
-        states.write(meta.admission.slot, meta.state);
-    }
-
-    @id(ID_ACTION_ADD)
-    action add() {
-        meta.verdict = VERDICT_ADD;
-        meta.effects = EFFECT_FOLDS;
-        meta.state = meta.joined;
-        states.write(meta.admission.slot, meta.state);
-    }
-
-    @id(ID_ACTION_LAST)
-    action last() {
-        meta.verdict = VERDICT_LAST;
-        meta.effects = EFFECT_FOLDS;
-        meta.state = meta.joined;
-        close();
-    }
-
-    @id(ID_ACTION_DUPLICATE)
-    action duplicate() {
-        meta.verdict = VERDICT_DUPLICATE;
-        meta.effects = EFFECT_ANSWERS;
-    }
-
-    @id(ID_ACTION_REPEAT)
-    action repeat() {
-        meta.verdict = VERDICT_REPEAT;
-    }
-
-    @id(ID_ACTION_FLUSH_SLOT)
-    action flush_slot() {
-        meta.verdict = VERDICT_FLUSH;
-        // A FLUSH that says how few are enough is of a bounded loss: the sum is valid. Else the result is of no use.
-        if (hdr.sumwire.contributors == 0) {
-            meta.state = meta.state | ((state_t)FLAG_INCOMPLETE << STATE_FLAGS_AT);
-        } else {
-            meta.state = meta.state | ((state_t)FLAG_MISSING << STATE_FLAGS_AT);
-        }
-        close();
-    }
-
-    @id(ID_ACTION_STALE)
-    action stale() {
-        meta.verdict = VERDICT_STALE;
-        meta.effects = EFFECT_TELLS;
-    }
-
-    @id(ID_ACTION_ASK)
-    action ask() {
-        meta.verdict = VERDICT_ASK;
-        meta.effects = EFFECT_GOES_UP;
-    }
-
-    // The result of the switch above replaces what is here. Its contributors are switches: a worker is in the result if
-    // it is in this switch's partial result and this switch is in the result.
-    @id(ID_ACTION_DOWN)
-    action down() {
-        meta.verdict = VERDICT_DOWN;
-        meta.effects = EFFECT_TAKES | EFFECT_ANSWERS;
-        if (meta.traits & TRAIT_SIX_WORDS != 0) {
-            meta.effects = EFFECT_TAKES | EFFECT_ANSWERS | EFFECT_FILLS;
-        }
-        if (hdr.sumwire.contributors & hdr.above.worker_bit == 0) {
-            STATE_CONTRIBUTORS(meta.state) = 0;
-        }
-        STATE_COUNT(meta.state) = hdr.sumwire.count;
-        STATE_FLAGS(meta.state) = STATE_FLAGS(meta.state) | hdr.sumwire.flags;
-        STATE_CUT(meta.state) = hdr.sumwire.cut;
-        STATE_PHASE(meta.state) = PHASE_CLOSED;
-        states.write(meta.admission.slot, meta.state);
-    }
-
-    @id(ID_ACTION_KNOWN)
-    action known() {
-        meta.verdict = VERDICT_KNOWN;
-    }
-
-    // A STALE of the switch above tells of a newer round than the one that is here, a REFUSED is about this one.
-    @id(ID_ACTION_RELAY)
-    action relay() {
-        if ((bit<1>)(meta.traits & TRAIT_FRESH != 0) == (bit<1>)(hdr.sumwire.kind == KIND_STALE)) {
-            meta.verdict = VERDICT_RELAY;
-            meta.effects = EFFECT_TELLS;
-        } else {
-            meta.verdict = VERDICT_KNOWN;
-        }
-    }
-
-    @id(ID_ACTION_INFORM)
-    action inform() {
-        meta.verdict = VERDICT_INFORM;
-        meta.effects = EFFECT_TELLS;
-    }
-
-    @id(ID_ACTION_NO_VERDICT)
-    action no_verdict() {
-        meta.verdict = VERDICT_NONE;
-    }
-
-    // A usual contribution joins: there is nothing to look at closely.
-    action join() {
-        meta.effects = EFFECT_FOLDS;
-        meta.state = meta.state + (((state_t)hdr.sumwire.count << STATE_COUNT_AT)
-                                   | ((state_t)meta.admission.worker_bit << STATE_CONTRIBUTORS_AT)
-                                   | (1 << STATE_ARRIVED_AT));
-    }
-
-    action join_first() {
-        meta.verdict = VERDICT_FIRST;
-        join();
-        states.write(meta.admission.slot, meta.state);
-    }
-
-    action join_add() {
-        meta.verdict = VERDICT_ADD;
-        join();
-        states.write(meta.admission.slot, meta.state);
-    }
-
-    action join_last() {
-        meta.verdict = VERDICT_LAST;
-        join();
-        close();
-    }
-
-    @id(ID_TABLE_VERDICT)
-    table verdict {
-        key = {
-            meta.traits : ternary @id(9) @name("situation");
-        }
-        actions = {
-            first;
-            add;
-            last;
-            duplicate;
-            repeat;
-            flush_slot;
-            stale;
-            ask;
-            down;
-            known;
-            relay;
-            inform;
-            @defaultonly no_verdict;
-        }
-        const default_action = no_verdict();
-        // The first that matches counts. What a line leaves out of its mask does not matter.
-        const entries = {
-            // Opens the round; one more, and with it the quorum may be in.
-            FRESH &&& FROM_ABOVE | FRESH | COMPLETES | ASKS : first();
-            0 &&& OLDER | FROM_ABOVE | FRESH | PHASE | IS_IN | COMPLETES | ASKS : add();
-            COMPLETES &&& OLDER | FROM_ABOVE | FRESH | PHASE | IS_IN | COMPLETES | ASKS : last();
-            FRESH | COMPLETES &&& FROM_ABOVE | FRESH | COMPLETES | ASKS : last();  // a job whose quorum is one
-            // From above: a result of a round that is over, or that is here; why there will be no result; the result.
-            OLDER | FROM_ABOVE &&& OLDER | FROM_ABOVE : known();
-            FROM_ABOVE | CLOSED &&& FROM_ABOVE | PHASE : known();
-            FROM_ABOVE | ASKS &&& FROM_ABOVE | ASKS : relay();
-            FROM_ABOVE &&& FROM_ABOVE : down();
-            // Changes nothing: a round that is over, a question.
-            OLDER &&& OLDER : stale();
-            ASKS &&& ASKS : inform();
-            CLOSED &&& PHASE : duplicate();           // the worker's result was lost, or the worker is late
-            WAITING &&& PHASE : ask();                // complete here, no result yet: a packet was lost above
-            IS_IN | FLUSHES &&& IS_IN | FLUSHES : flush_slot();  // closes without the missing
-            IS_IN &&& IS_IN : repeat();               // counted already
-        }
-    }
-
-    // Of a slot that closes. What was void is missing in the sum, and the two low planes of a cut result are made up.
-    action mark_loss() {
-        if (STATE_VOIDED(meta.state) != 0) {
-            meta.state = meta.state | ((state_t)FLAG_MISSING << STATE_FLAGS_AT);
-        }
-        if (meta.traits & TRAIT_CUTS != 0) {
-            meta.state = meta.state | (state_t)CUT_RESULT;
-            meta.traits = meta.traits | TRAIT_SIX_WORDS;
-            meta.effects = meta.effects | EFFECT_FILLS;
-        }
-        states.write(meta.admission.slot, meta.state);
     }
 
     // An element of SUM32 left its range, which is known only now.
@@ -360,92 +39,13 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
 
     apply {
         read_state();
-        if (STATE_OPENING(meta.state) != meta.admission.opening) {
-            compare_rounds();
-            if (STATE_RUN(meta.state) == OPENING_RUN(meta.admission.opening) && meta.scratch == 1) {
-                // Nearly always: the next round of the slot's run.
-                forget_state();
-            } else if (hdr.sumwire.token < TOKENS_OF_RUNS || hdr.sumwire.bucket == BUCKET_OPENS_RUN ||
-                       meta.traits & TRAIT_ANY_CALL != 0 ||
-                       (meta.admission.sprays == SPRAY_HASH && !hdr.above.isValid())) {
-                // What belongs to no run, and all where a slot's rounds are divided among several roots: the round alone
-                // decides.
-                if (STATE_OWNER(meta.state) != OPENING_OWNER(meta.admission.opening) ||
-                    (meta.scratch != 0 && meta.scratch < ROUNDS_HALF)) {
-                    read_generation();
-                    if (meta.scratch != OPENING_OWNER(meta.admission.opening)) {
-                        is_of_another_run();
-                    } else {
-                        forget_state();
-                        if (hdr.sumwire.token >= TOKENS_OF_RUNS && hdr.sumwire.bucket == BUCKET_OPENS_RUN) {
-                            opens_run();
-                        }
-                    }
-                } else if (meta.scratch != 0) {
-                    is_older();
-                } else if (meta.traits & TRAIT_ANY_CALL == 0) {
-                    is_of_another_call();
-                }
-            } else if (STATE_RUN(meta.state) == OPENING_RUN(meta.admission.opening)) {
-                if (meta.scratch == 0) {
-                    is_of_another_call();
-                } else if (meta.scratch >= ROUNDS_HALF) {
-                    is_older();
-                } else if (hdr.above.isValid() || meta.admission.sprays == SPRAY_ROOT) {
-                    // Results that a lower switch has missed its workers may have from others. At a root the slot may
-                    // have been another root's meanwhile.
-                    forget_state();
-                } else {
-                    is_of_another_round();
-                }
-            } else {
-                // The slot's first packet of this run, if the run is the job's: in the round of the opening or the next.
-                // A switch that has others below takes any later one, as above. Where a newer greeting has begun in the
-                // slot the run has no rounds any more: a late packet must not close one of them a second time.
-                read_run();
-                if (STATE_RUN(meta.joined) != OPENING_RUN(meta.admission.opening)) {
-                    is_of_another_run();
-                } else if (STATE_OWNER(meta.state) == OPENING_OWNER(meta.admission.opening) && meta.scratch == 0) {
-                    is_of_another_call();
-                } else if (STATE_OWNER(meta.state) == OPENING_OWNER(meta.admission.opening) &&
-                           meta.scratch >= ROUNDS_HALF) {
-                    is_older();
-                } else {
-                    compare_with_opening();
-                    if (meta.scratch <= 1 ||
-                        (meta.scratch < ROUNDS_HALF &&
-                         (hdr.above.isValid() || meta.admission.sprays == SPRAY_ROOT))) {
-                        forget_state();
-                    } else {
-                        is_of_another_round();
-                    }
-                }
-            }
-        }
+        opening.apply(hdr, meta);
         // Nearly every packet is a whole contribution without flags to an open slot. The table would be a detour.
         if (meta.traits & TRAITS_UNUSUAL == 0 && hdr.sumwire.flags == 0 && hdr.ipv4.ecn != ECN_CE &&
             meta.state & (STATE_UNUSUAL | ((state_t)meta.admission.worker_bit << STATE_CONTRIBUTORS_AT)) == 0) {
-            if (STATE_ARRIVED(meta.state) + 1 < meta.admission.quorum) {
-                if (meta.traits & TRAIT_FRESH == 0) {
-                    join_add();
-                } else {
-                    join_first();
-                }
-            } else {
-                join_last();
-                if (meta.traits & TRAIT_CUTS != 0) {
-                    mark_loss();
-                }
-            }
+            join.apply(hdr, meta);
         } else if (meta.reject == REJECT_NONE) {
-            compare();
-            verdict.apply();
-            if (meta.effects & EFFECT_CLOSES != 0) {
-                mark_loss();
-            }
-            if (STATE_OPENS(meta.state) == 1 && meta.effects & (EFFECT_CLOSES | EFFECT_TAKES) != 0) {
-                write_run();
-            }
+            verdict.apply(hdr, meta);
         }
         if (meta.effects & ~EFFECT_TELLS != 0) {
             aggregate.apply(hdr, meta);

@@ -140,19 +140,23 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     }
 
     apply {
-        if (virtual_queue.apply().hit) {
-            count_decision();
-            if (decision == QUEUE_MARK) {
-                mark_packet();
-            } else if (decision == QUEUE_TRIM) {
-                trim_packet();
-            }
-            if (decision == QUEUE_DROP) {
-                keep();
-                drop_packet();
-            } else {
-                charge();
-                keep();
+        // Results of jobs without tags pass queues by.
+        if (hdr.ipv4.isValid() &&
+            (standard_metadata.egress_rid == 0 || hdr.ipv4.dscp & DSCP_PRIORITY != 0)) {
+            if (virtual_queue.apply().hit) {
+                count_decision();
+                if (decision == QUEUE_MARK) {
+                    mark_packet();
+                } else if (decision == QUEUE_TRIM) {
+                    trim_packet();
+                }
+                if (decision == QUEUE_DROP) {
+                    keep();
+                    drop_packet();
+                } else {
+                    charge();
+                    keep();
+                }
             }
         }
     }
