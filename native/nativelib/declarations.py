@@ -3,7 +3,8 @@
 """Reads functions and structures from our own C sources, so that Python declares none of them a second time.
 
 It reads what we write, not all of C: functions and structures begin in the first column, a structure's fields are
-numbers, pointers, other structures and arrays of a known length. What has anything else in it is left out.
+numbers, pointers, other structures and arrays of a known length. What has anything else in it is left out. What stands
+between ``#ifdef`` and ``#endif`` counts if the name is one of the constants.
 
 Example: of ``struct pair { uint64_t left; double right; };`` and ``int pair_sum(const struct pair *of);`` it makes a
 ctypes structure ``pair``, and lets the library's ``pair_sum`` take one.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ _NUMBERS: Final[dict[str, Any]] = {
     "float": ctypes.c_float, "double": ctypes.c_double,
     **{f"{sign}int{bits}_t": getattr(ctypes, f"c_{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
+_IF_DEFINED: Final = re.compile(r"^#ifdef (\w+)\n(.*?)^#endif[^\n]*\n", re.DOTALL | re.MULTILINE)
 _NOTES: Final = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.DOTALL | re.MULTILINE)
 _STRUCT: Final = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.MULTILINE)
 _FUNCTION: Final = re.compile(
@@ -29,15 +31,17 @@ _FUNCTION: Final = re.compile(
 )
 _FUNCTION_POINTER: Final = re.compile(r".*\(\*(\w+)\)\(.*\)", re.DOTALL)
 _DECLARATION: Final = re.compile(
-    r"(?P<type>(?:struct )?\w+)\s*(?P<stars>\**)\s*(?P<name>\w*)\s*(?:\[(?P<length>\w+)\])?"
+    r"(?P<type>(?:struct |enum )?\w+)\s*(?P<stars>\**)\s*(?P<name>\w*)\s*(?:\[(?P<length>\w+)\])?"
 )
+_LIST: Final = re.compile(r"(\w+) (\w+(?:, \w+)+)")
 _QUALIFIERS: Final = re.compile(r"\b(?:const|volatile|restrict)\b\s*")
 
 
 class Native:
     """The functions of a loaded library, and the structures that they take, by their names in C.
 
-    A function takes a structure itself for a pointer to one, and for any other pointer an address, None for NULL.
+    A function takes a structure itself for a pointer to one, and for any other pointer an address, None for NULL. It
+    returns a ctypes pointer to a structure, and any other pointer as an address, None for NULL.
     """
 
     def __init__(self, library: ctypes.CDLL, declared: Mapping[str, Any]) -> None:
@@ -49,13 +53,23 @@ class Native:
         def __getattr__(self, name: str) -> Any: ...
 
 
-def declare(library: ctypes.CDLL, sources: Iterable[Path], constants: Mapping[str, int | str]) -> Native:
+def declare(
+    library: ctypes.CDLL,
+    sources: Iterable[Path],
+    constants: Mapping[str, int | str],
+    structs: Collection[str] | None = None,
+) -> Native:
     """What the C files and headers declare of a library that was compiled from them. Functions that the library does
-    not have are left out. ``constants``: values of names that lengths of arrays use."""
-    text = "\n".join(_NOTES.sub("", path.read_text()) for path in sources)
+    not have are left out. ``constants``: values of names that lengths of arrays use. ``structs``: the structures that
+    Python makes or reads, all unless given; pointers to others are addresses."""
+
+    def wanted(conditional: re.Match[str]) -> str:
+        return conditional[2] if conditional[1] in constants else ""
+
+    text = "\n".join(_NOTES.sub("", _IF_DEFINED.sub(wanted, path.read_text())) for path in sources)
     structures: dict[str, type[ctypes.Structure]] = {}
     for name, fields in _STRUCT.findall(text):
-        found = _fields(fields, structures, constants)
+        found = _fields(fields, structures, constants) if structs is None or name in structs else None
         if found is not None:
             structures[name] = type(name, (ctypes.Structure,), {"_fields_": found})
     functions = {}
@@ -72,9 +86,7 @@ def _fields(
 ) -> list[tuple[str, Any]] | None:
     """The fields of a structure for ctypes; None if one of them is of a kind that is not known."""
     fields: list[tuple[str, Any]] = []
-    for each in _QUALIFIERS.sub("", text).split(";"):
-        if not (declaration := " ".join(each.split())):
-            continue
+    for declaration in _declarations(_QUALIFIERS.sub("", text)):
         if (pointer := _FUNCTION_POINTER.fullmatch(declaration)) is not None:
             fields.append((pointer[1], ctypes.c_void_p))
             continue
@@ -87,6 +99,16 @@ def _fields(
             return None
         fields.append((match["name"], kind * count if length else kind))
     return fields
+
+
+def _declarations(text: str) -> Iterator[str]:
+    """Those of a structure's fields, one field each: ``uint64_t packets, bytes;`` are two."""
+    for each in text.split(";"):
+        declaration = " ".join(each.split())
+        if (listed := _LIST.fullmatch(declaration)) is not None:
+            yield from (f"{listed[1]} {name}" for name in listed[2].split(", "))
+        elif declaration:
+            yield declaration
 
 
 def _type(text: str, structures: Mapping[str, type[ctypes.Structure]]) -> Any:
@@ -103,4 +125,6 @@ def _type(text: str, structures: Mapping[str, type[ctypes.Structure]]) -> Any:
 
 def _kind(name: str, structures: Mapping[str, type[ctypes.Structure]]) -> Any:
     """The ctypes of a number or structure; None for void, and for what is not known."""
+    if name.startswith("enum "):
+        return ctypes.c_int
     return structures.get(name.removeprefix("struct ")) if name.startswith("struct ") else _NUMBERS.get(name)

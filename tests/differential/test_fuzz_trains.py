@@ -13,7 +13,7 @@ import pytest
 from fuzz.packets import SANITIZED
 from fuzz.trains import fuzz_trains
 from nativelib import CompileError, NoCompilerError, build
-from softswitch.native.ports import FOLDER
+from softswitch.native.runtime_library import FOLDER
 
 TRAINS = 2000
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nativelib import build
-from softswitch.native.ports import FOLDER
+from softswitch.native.runtime_library import FOLDER
 
 from fuzz.packets import SANITIZED
 

@@ -38,7 +38,7 @@ import importlib, logging, sys
 logging.basicConfig(level=logging.WARNING, stream=sys.stdout)
 for name in {COMPILED}:
     module = importlib.import_module("sumwire." + name)
-    print(name, (module.NATIVE.kernels() if hasattr(module, "NATIVE") else module._library()) is not None)
+    print(name, module.NATIVE.kernels() is not None)
 """
 BROUGHT_BY_VENV = {"pip", "setuptools"}
 EXPOSURE_MOST = 2.0

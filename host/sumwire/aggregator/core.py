@@ -5,15 +5,15 @@ tests."""
 
 from __future__ import annotations
 
-import ctypes
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from nativelib.declarations import Native
 from sumwire_protocol import constants as p4
 
 from sumwire.aggregator import reference
 from sumwire.aggregator.batches import Batch, Replies
-from sumwire.aggregator.kernels import BatchArrays, ReplyArrays, StateArrays, kernels
+from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.refusals import Rejecter
 from sumwire.aggregator.state import State
 from sumwire.aggregator.upward import Upward
@@ -35,9 +35,10 @@ class Aggregator:
         self.batch = batch
         self.replies = Replies(batch * max(1, state.most_seats))
         self._library = kernels() if native else None
-        self.state_arrays = _state_arrays(state)
-        self.reply_arrays = reply_arrays(self.replies)
-        self.batch_arrays = BatchArrays()
+        if self._library is not None:
+            self.state_arrays = _state_arrays(self._library, state)
+            self.reply_arrays = reply_arrays(self._library, self.replies)
+            self.batch_arrays = self._library.aggregator_batch()
         self._loaded: Batch | None = None
         self._addresses = np.zeros(0, np.uintp)
         self._rejecter, self._refused = Rejecter(state), int(state.verdicts[p4.VERDICT_REJECT])
@@ -79,7 +80,7 @@ class Aggregator:
         for refused in (state.verdicts[p4.VERDICT_REJECT :], state.rejects[p4.REJECT_KIND :]):
             refused[0] -= np.uint64(heard)
 
-    def _process_native(self, library: ctypes.CDLL, batch: Batch) -> None:
+    def _process_native(self, library: Native, batch: Batch) -> None:
         self.load(batch)
         self.batch_arrays.count = batch.count
         self.replies.count = library.aggregator_process(self.state_arrays, self.batch_arrays, self.reply_arrays)
@@ -97,8 +98,8 @@ class Aggregator:
             arrays.tos, arrays.tos_bytes = address_of(batch.tos), batch.tos.strides[0]
 
 
-def _state_arrays(state: State) -> StateArrays:
-    return StateArrays(
+def _state_arrays(library: Native, state: State) -> Any:
+    return library.aggregator_state(
         job_of=address_of(state.job_of),
         jobs=address_of(state.jobs),
         runs=address_of(state.shared.runs),
@@ -110,9 +111,9 @@ def _state_arrays(state: State) -> StateArrays:
     )
 
 
-def reply_arrays(replies: Replies) -> ReplyArrays:
+def reply_arrays(library: Native, replies: Replies) -> Any:
     """The replies' arrays for C."""
-    return ReplyArrays(
+    return library.aggregator_replies(
         heads=address_of(replies.heads),
         payloads=address_of(replies.payloads),
         payload_of=address_of(replies.payload_of),

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import socket
@@ -13,10 +12,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from nativelib.declarations import Native
 
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.core import BATCH, Aggregator
-from sumwire.aggregator.kernels import Served, SocketArrays, kernels
+from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.refusals import RefusalLog
 from sumwire.aggregator.sharing import HandOver, HandOverReceiver, owners
 from sumwire.aggregator.sockets import Datagrams, ReplySender, UdpReceiver
@@ -31,7 +31,7 @@ class OneCall:
 
     def __init__(
         self,
-        library: ctypes.CDLL,
+        library: Native,
         receiver: UdpReceiver,
         datagrams: Datagrams,
         aggregator: Aggregator,
@@ -39,10 +39,10 @@ class OneCall:
     ) -> None:
         self._serve = library.aggregator_serve
         self._datagrams, self._aggregator, self._sender = datagrams, aggregator, sender
-        self._socket = SocketArrays(
+        self._socket = library.aggregator_socket(
             descriptor=receiver.fileno(), messages=receiver.address, room=receiver.messages, most=aggregator.batch
         )
-        self._served = Served()
+        self._served = library.aggregator_served()
 
     def serve(self, now: float) -> tuple[Batch, bool]:
         """Return the datagrams that have arrived, and whether they were answered. More than one batch of them is only

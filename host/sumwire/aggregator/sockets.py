@@ -17,11 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 from commonlib.events import ProgramEvent
+from nativelib.declarations import Native
 from numpy.typing import NDArray
 
 from sumwire.aggregator.batches import PAYLOAD_BYTES, PLAIN_REPLY, ROW_BYTES, Batch, Refusal, Replies
 from sumwire.aggregator.core import reply_arrays
-from sumwire.aggregator.kernels import TO_SINGLES, DatagramArrays, MessageArrays
+from sumwire.aggregator.kernels import TO_SINGLES
 from sumwire.wire.batch import receive_trains
 from sumwire.wire.messages import (
     CONTROLS_BYTES,
@@ -50,13 +51,13 @@ _TRAIN_MOST: Final = 2 * TRAIN_ROWS
 class Datagrams:
     """Buffers for the datagrams of one recvmmsg, which C splits from the trains."""
 
-    def __init__(self, library: ctypes.CDLL, room: int) -> None:
+    def __init__(self, library: Native, room: int) -> None:
         self._take_apart = library.aggregator_take_apart
         at, heads = np.zeros(room, np.uintp), np.zeros((room, HEADER_BYTES), np.uint8)
         sizes, sources = np.zeros(room, np.uint32), np.zeros(room, np.uint32)
         ports, tos = np.zeros(room, ">u2"), np.zeros(room, np.uint8)
         self.batch = Batch(heads, sizes, sources, ports, tos, 0, at=at)
-        self.arrays = DatagramArrays(
+        self.arrays = library.aggregator_datagrams(
             room=room,
             control_bytes=CONTROLS_BYTES,
             data=address_of(at),
@@ -84,7 +85,7 @@ class UdpReceiver:
     without copying them; numpy, without a library, copies them.
     """
 
-    def __init__(self, udp: socket.socket, messages: int, library: ctypes.CDLL | None = None) -> None:
+    def __init__(self, udp: socket.socket, messages: int, library: Native | None = None) -> None:
         self._socket = udp
         ask_for_tos(udp)
         self.receives_trains, self.messages = receive_trains(udp), messages
@@ -167,7 +168,7 @@ class ReplySender:
         udp: socket.socket,
         places: Sequence[tuple[str, int]],
         replies: Replies,
-        library: ctypes.CDLL | None,
+        library: Native | None,
     ) -> None:
         self.sent = self.unsent = 0
         self.sends_trains = True
@@ -183,8 +184,11 @@ class ReplySender:
         self._lengths = self._messages["header"]["vectors_length"]
         self._controls, self._tos = np.zeros((room, 2), CONTROL), np.zeros(room, np.uint8)
         self._starts = np.zeros(len(places) + 1, np.uint64)
-        self._replies, self._reply_arrays = replies, reply_arrays(replies)
-        self.arrays = MessageArrays(
+        self._replies = replies
+        if library is None:
+            return
+        self._reply_arrays = reply_arrays(library, replies)
+        self.arrays = library.aggregator_messages(
             messages=self._address,
             vectors=address_of(self._vectors),
             names=address_of(self._names),

@@ -7,16 +7,15 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from nativelib import build, find_compiler, load
 
-from softswitch.native import runtime_library
 from softswitch.native.emit import emit_c
 from softswitch.native.emit_code import Message
 from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, limbs, to_limbs
 from softswitch.native.ports import NativePortRunner, ProgramLock
-from softswitch.native.runtime_library import LogFunction, ReplicaStruct, headers, present, runtime
+from softswitch.native.runtime_library import LogFunction, headers, present, runtime
 from softswitch.native.table import NativeRow, NativeTable, meter_numbers
 from softswitch.program import ir
 from softswitch.program.limits import FRAME_BYTES
@@ -113,8 +112,7 @@ class NativeMachine:
         return address
 
     def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
-        pairs = (ReplicaStruct * len(replicas))(*(ReplicaStruct(*replica) for replica in replicas))
-        if not self._library.ss_machine_set_group(self.address, group, pairs, len(replicas)):
+        if not self._library.ss_machine_set_group(self.address, group, self._replicas(replicas), len(replicas)):
             present(None)
         self.groups[group] = tuple(replicas)
 
@@ -124,10 +122,15 @@ class NativeMachine:
         return lost
 
     def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
-        pairs = (ReplicaStruct * len(replicas))(*(ReplicaStruct(*replica) for replica in replicas))
+        pairs = self._replicas(replicas)
         if not self._library.ss_machine_set_session(self.address, session, pairs, len(replicas), group, 1):
             present(None)
         self.sessions[session] = tuple(replicas), group
+
+    def _replicas(self, replicas: Sequence[tuple[int, int]]) -> Any:
+        """An array for C."""
+        replica = self._library.ss_replica
+        return (replica * len(replicas))(*(replica(*one) for one in replicas))
 
     def delete_session(self, session: int) -> None:
         """Raises KeyError if there is no such session."""
@@ -255,7 +258,7 @@ class NativeEngine:
     def __init__(self, start_ns: int, *, coverage: bool = False) -> None:
         self._coverage = coverage
         find_compiler(wide_bitint=True)
-        runtime_library.headers(), runtime_library.runtime()  # while this user may read the sources
+        headers(), runtime()  # while this user may read the sources
         self.lock = ProgramLock(start_ns)
 
     def machine(self, program: ir.Program, generator: SplitMix, clock: Callable[[], int]) -> NativeMachine:

@@ -9,7 +9,6 @@ the threads that write to its program.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import functools
 import logging
@@ -21,15 +20,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from commonlib.events import ProgramEvent
-from nativelib import build, load
+from nativelib.declarations import Native
 
 from softswitch.events import SwitchEvent
+from softswitch.native.runtime_library import native_library
 from softswitch.runtime.engine import PacketSwitch
 from softswitch.runtime.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, initial_state
 from softswitch.runtime.interface import (
@@ -47,102 +45,14 @@ from softswitch.runtime.interface import (
     train_bytes,
 )
 
-FOLDER = Path(__file__).parent
 SOURCES = ("program_lock.c", "impair.c", "layers.c", "cut.c", "join.c", "ring.c", "send.c", "ports.c")
-
-
-class ImpairmentSpecStruct(ctypes.Structure):
-    """struct ss_impair_spec"""
-
-    _fields_ = (
-        ("drop", c_double),
-        ("dup", c_double),
-        ("reorder", c_double),
-        ("state", c_uint64),
-        ("hold_ns", c_uint64),
-        ("overtaken_by", c_uint32),
-        ("delay_ns", c_uint64),
-    )
-
-
-class ImpairmentCountersStruct(ctypes.Structure):
-    """struct ss_impair_counters"""
-
-    _fields_ = (("dropped", c_uint64), ("duplicated", c_uint64), ("reordered", c_uint64))
-
-
-class CounterStruct(ctypes.Structure):
-    """struct ss_port_counters"""
-
-    _fields_ = (
-        ("rx_frames", c_uint64),
-        ("rx_bytes", c_uint64),
-        ("tx_frames", c_uint64),
-        ("tx_bytes", c_uint64),
-        ("tx_dropped", c_uint64),
-        ("tx_refused", c_uint64),
-        ("rx_dropped", c_uint64),
-        ("rx_cut", c_uint64),
-        ("rx_refused", c_uint64),
-        ("rx_trains", c_uint64),
-        ("tx_trains", c_uint64),
-    )
-
-
-class PortSpecStruct(ctypes.Structure):
-    """struct ss_port_spec"""
-
-    _fields_ = (
-        ("mtu", c_uint32),
-        ("train_bytes", c_uint32),
-        ("unfinished", c_uint32),
-        ("ring_bytes", c_size_t),
-    )
-
-
-# ss_pass_fn: context, frame, length
-Pass = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
-
-# name -> result, arguments. Pointers to C's own structures are plain addresses.
-_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "ss_lock_new": (c_void_p, (c_uint64,)),
-    "ss_lock_free": (None, (c_void_p,)),
-    "ss_lock_enter": (None, (c_void_p,)),
-    "ss_lock_leave": (None, (c_void_p,)),
-    "ss_lock_run": (None, (c_void_p, c_void_p)),
-    "ss_impair_new": (c_void_p, (POINTER(ImpairmentSpecStruct),)),
-    "ss_impair_free": (None, (c_void_p,)),
-    "ss_impair_push": (None, (c_void_p, c_char_p, c_uint32, c_uint64, Pass, c_void_p)),
-    "ss_impair_poll": (None, (c_void_p, c_uint64, Pass, c_void_p)),
-    "ss_impair_deadline": (c_uint64, (c_void_p,)),
-    "ss_impair_read_counters": (None, (c_void_p, POINTER(ImpairmentCountersStruct))),
-    "ss_ports_new": (c_void_p, (c_void_p, c_uint32, c_uint32, c_int, c_int)),
-    "ss_ports_free": (None, (c_void_p,)),
-    "ss_ports_add": (c_int, (c_void_p, c_uint32, c_int, POINTER(PortSpecStruct))),
-    "ss_ports_impair": (c_int, (c_void_p, c_uint32, c_int, POINTER(ImpairmentSpecStruct))),
-    "ss_ports_run": (c_int, (c_void_p,)),
-    "ss_ports_stop": (None, (c_void_p,)),
-    "ss_ports_failed": (c_uint32, (c_void_p,)),
-    "ss_ports_send": (c_int, (c_void_p, c_uint32, c_char_p, c_uint32)),
-    "ss_ports_read_counters": (None, (c_void_p, c_uint32, POINTER(CounterStruct))),
-    "ss_ports_cpu_dropped": (c_uint64, (c_void_p,)),
-}
-
-
-def declared(library: ctypes.CDLL) -> ctypes.CDLL:
-    """``library`` with the types of its functions."""
-    for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
+STRUCTS = ("ss_impair_spec", "ss_impair_counters", "ss_port_counters", "ss_port_spec")
 
 
 @functools.cache
-def port_library() -> ctypes.CDLL:
+def port_library() -> Native:
     """The ports' library; the first call builds and loads it. Raises nativelib.NativeError."""
-    flags = ["-D_GNU_SOURCE", "-pthread"]
-    path = build("softswitch-ports", [FOLDER / name for name in SOURCES], includes=[FOLDER], flags=flags)
-    return declared(load(path))
+    return native_library("softswitch-ports", SOURCES, STRUCTS, ["-D_GNU_SOURCE", "-pthread"])
 
 
 class ProgramLock:
@@ -255,8 +165,10 @@ class NativePortRunner:
 
         def add(opened: socket.socket) -> None:
             opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ring_bytes // 2)  # the kernel doubles it
-            spec = PortSpecStruct(mtu_of(opened, interface), train_bytes(rate), self._trains.allowed, ring_bytes)
-            error = self._library.ss_ports_add(self._ports, number, opened.fileno(), ctypes.byref(spec))
+            spec = self._library.ss_port_spec(
+                mtu_of(opened, interface), train_bytes(rate), self._trains.allowed, ring_bytes
+            )
+            error = self._library.ss_ports_add(self._ports, number, opened.fileno(), spec)
             if error in _NO_TRAINS and self._trains.allowed:
                 self._trains = TrainSpec(allowed=False)
                 _log.warning(
@@ -264,7 +176,7 @@ class NativePortRunner:
                     extra=ProgramEvent.TRAINS_MISSING(reason=f"port {number}: the kernel passes no trains"),
                 )  # fmt: skip
                 spec.unfinished = 0
-                error = self._library.ss_ports_add(self._ports, number, opened.fileno(), ctypes.byref(spec))
+                error = self._library.ss_ports_add(self._ports, number, opened.fileno(), spec)
             _check(error)
 
         return open_interface(number, interface, add)
@@ -275,7 +187,7 @@ class NativePortRunner:
         for direction, name, wanted in ((RECEIVE, "rx", spec.receive), (SEND, "tx", spec.send)):
             if wanted:
                 struct = spec_struct(spec, f"{number} {name}")
-                _check(self._library.ss_ports_impair(self._ports, number, direction, ctypes.byref(struct)))
+                _check(self._library.ss_ports_impair(self._ports, number, direction, struct))
 
     # -- life ------------------------------------------------------------
 
@@ -328,9 +240,9 @@ class NativePortRunner:
         return _Counts(ports, self._library.ss_ports_cpu_dropped(self._ports))
 
     def _counters_of(self, number: int) -> PortCounters:
-        read = CounterStruct()
-        self._library.ss_ports_read_counters(self._ports, number, ctypes.byref(read))
-        return PortCounters(**{name: getattr(read, name) for name, *_ in CounterStruct._fields_})
+        read = self._library.ss_port_counters()
+        self._library.ss_ports_read_counters(self._ports, number, read)
+        return PortCounters(**{name: getattr(read, name) for name, *_ in read._fields_})
 
     # -- threads ---------------------------------------------------------
 
@@ -374,10 +286,11 @@ class NativePortRunner:
             raise self._port_error(number, error)
 
 
-def spec_struct(spec: ImpairmentSpec, direction: str) -> ImpairmentSpecStruct:
+def spec_struct(spec: ImpairmentSpec, direction: str) -> Any:
     """``spec`` as C takes it; C then decides like ``Impairment(spec, direction)``."""
     state = initial_state(spec.seed, direction)
-    return ImpairmentSpecStruct(spec.drop, spec.dup, spec.reorder, state, HOLD_LIMIT_NS, MAX_HELD_FRAMES, spec.delay_ns)
+    struct = port_library().ss_impair_spec
+    return struct(spec.drop, spec.dup, spec.reorder, state, HOLD_LIMIT_NS, MAX_HELD_FRAMES, spec.delay_ns)
 
 
 def _check(error: int) -> None:

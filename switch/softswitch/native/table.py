@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import sys
 from array import array
@@ -12,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from softswitch.native.limbs import LIMB_BITS, LIMB_BYTES, argument_offsets, limbs, to_limbs
-from softswitch.native.runtime_library import FieldStruct, present, runtime
+from softswitch.native.runtime_library import present, runtime
 from softswitch.program import ir
 from softswitch.runtime.engine import TIMESTAMP_MASK
 from softswitch.runtime.entries import CounterValue, KeyMatch, Lpm, MeterRates, Range, Ternary
@@ -20,6 +21,7 @@ from softswitch.runtime.tables import prefix_mask
 
 RANKED, HASHED, PREFIX = range(3)  # SS_RANKED, SS_EXACT, SS_PREFIX of runtime.h
 SET = 0xFFFFFFFF  # SS_SET of engine.h
+_Cell = ctypes.c_uint64 * 2
 
 
 class NativeRow:
@@ -36,7 +38,7 @@ class NativeRow:
     def cell(self) -> Any:
         """The counter: packets and bytes."""
         assert self.counts, "only rows of tables with a direct counter are written"
-        return runtime().ss_row_cell(self.address)
+        return _Cell.from_address(runtime().ss_row_cell(self.address))
 
     def __del__(self, _at_exit: Callable[[], bool] = sys.is_finalizing) -> None:
         if not _at_exit():  # the packet loop may still use it
@@ -62,8 +64,9 @@ class NativeTable:
         widths = [[parameter.width for parameter in actions[index].parameters] for index in table.actions]
         self._arguments = [ActionDataPacking(each) for each in widths]
         self._key = KeyPacking(table)
-        ranges = [FieldStruct(limbs(key.width), key.kind is ir.MatchKind.RANGE) for key in table.keys]
-        self._fields = (FieldStruct * len(ranges))(*ranges)
+        field = runtime().ss_field
+        ranges = [field(limbs(key.width), key.kind is ir.MatchKind.RANGE) for key in table.keys]
+        self._fields = (field * len(ranges))(*ranges)
         self._address = 0
         # What packets use. Rows of the other kinds of tables are kept by who changes them.
         self._ranked: Sequence[NativeRow] = ()

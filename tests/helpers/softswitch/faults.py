@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from nativelib import build, load
-from softswitch.native import ports as portlib
+from nativelib import build
+from nativelib.declarations import Native
+from softswitch.native.ports import SOURCES, STRUCTS
+from softswitch.native.runtime_library import FOLDER, declared
 
 # Stands for the kernel's: refuses trains of one kind.
 _SOURCE = """
@@ -36,7 +37,7 @@ int faulty_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
 class FaultyLibrary:
     """Wraps the ports' library."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: Native) -> None:
         self._library = library
         self._error = 0
 
@@ -48,18 +49,16 @@ class FaultyLibrary:
         return getattr(self._library, name)
 
     def ss_ports_add(self, ports: int, number: int, fd: int, spec: Any) -> int:
-        if self._error and spec._obj.unfinished:
+        if self._error and spec.unfinished:
             return self._error
         added: int = self._library.ss_ports_add(ports, number, fd, spec)
         return added
 
     @staticmethod
-    def without_trains(kind: int, error: int) -> Callable[[], ctypes.CDLL]:
+    def without_trains(kind: int, error: int) -> Callable[[], Native]:
         """Makes the library for interfaces that refuse trains of one kind with this error."""
         source = _SOURCE.replace("KIND", str(kind)).replace("ERROR", str(error))
         flags = ["-D_GNU_SOURCE", "-pthread", "-Dsendmmsg=faulty_sendmmsg"]
-        sources = [portlib.FOLDER / name for name in portlib.SOURCES]
-        path = build(
-            "softswitch-test-faulty", sources, generated={"faulty.c": source}, includes=[portlib.FOLDER], flags=flags
-        )
-        return lambda: portlib.declared(load(path))
+        sources = [FOLDER / name for name in SOURCES]
+        path = build("softswitch-test-faulty", sources, generated={"faulty.c": source}, includes=[FOLDER], flags=flags)
+        return lambda: declared(path, STRUCTS)

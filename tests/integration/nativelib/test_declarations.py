@@ -27,6 +27,11 @@ struct outer {
   int (*function)(void *of, uint64_t count);
   uint16_t last;
 };
+struct several { uint32_t first, second; };
+#ifdef UNWANTED
+struct several { double other; };
+#endif
+enum way { LEFT, RIGHT };
 struct strange { long double value; };
 
 static int hidden(int x) { return x; }
@@ -37,6 +42,7 @@ double of_structure(const struct outer *of, int64_t factor) {
 void write(uint8_t *to, float value,
            uint32_t count) { for (uint32_t i = 0; i < count; i++) to[i] = (uint8_t)value; }
 uint8_t *same(uint8_t *of) { return of; }
+int right(enum way way, const struct several *of) { return way == RIGHT && of->second == 2; }
 int of_strange(struct strange of) { return of.value > 0; }
 """
 
@@ -53,6 +59,17 @@ def test_structures_are_laid_out_as_the_compilers(native: Native) -> None:
     assert ctypes.sizeof(native.outer) == native.sizes(0)
     assert native.outer.last.offset == native.sizes(1)
     assert [name for name, _ in native.outer._fields_] == ["bytes", "number", "many", "inside", "function", "last"]
+
+
+def test_several_fields_enums_and_what_is_not_defined(native: Native) -> None:
+    assert native.right(1, native.several(1, 2))
+
+
+def test_pointers_to_structures_that_are_not_asked_for_are_addresses(native: Native, tmp_path: Path) -> None:
+    of = native.outer(many=(1, 2, 30), inside=native.inner(1.5))
+    addressed = declare(native.library, [tmp_path / "declared.c"], {"LENGTH": 3}, structs=["inner"])
+    assert addressed.of_structure(ctypes.addressof(of), 4) == 36.0
+    assert not hasattr(addressed, "outer")
 
 
 def test_functions_take_what_they_declare(native: Native) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from softswitch.native.ports import ImpairmentCountersStruct, Pass, port_library, spec_struct
+from softswitch.native.ports import port_library, spec_struct
 from softswitch.runtime.impair import HOLD_LIMIT_NS, Impairment, ImpairmentSpec
 
 pytestmark = pytest.mark.cc
@@ -26,6 +26,10 @@ SPECS = [
     ImpairmentSpec(drop=0.1, dup=0.2, reorder=0.2, delay_ms=25.0, seed=7),
     ImpairmentSpec(delay_ms=0.0001),
 ]
+
+
+# ss_pass_fn: context, frame, length
+Pass = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
 
 
 class NativeImpairment:
@@ -53,8 +57,8 @@ class NativeImpairment:
     @property
     def counts(self) -> tuple[int, int, int]:
         """Dropped, duplicated, reordered."""
-        counters = ImpairmentCountersStruct()
-        self._library.ss_impair_read_counters(self._address, ctypes.byref(counters))
+        counters = self._library.ss_impair_counters()
+        self._library.ss_impair_read_counters(self._address, counters)
         return counters.dropped, counters.duplicated, counters.reordered
 
     def _take(self) -> list[bytes]:
@@ -65,7 +69,7 @@ class NativeImpairment:
 @contextmanager
 def native_impairment(spec: ImpairmentSpec, direction: str) -> Iterator[NativeImpairment]:
     library = port_library()
-    address = library.ss_impair_new(ctypes.byref(spec_struct(spec, direction)))
+    address = library.ss_impair_new(spec_struct(spec, direction))
     try:
         yield NativeImpairment(address)
     finally:
