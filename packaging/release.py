@@ -4,9 +4,9 @@
 
     python packaging/release.py --out dist
 
-Checks that the version has its entry in CHANGELOG, builds the sdist and the wheel with compiled kernels, and installs
-the sdist, and each extra of a plain wheel, into empty environments. That pages are current is for `make test`, and
-publishing is left to a person.
+Checks that the version has its entry in CHANGELOG, builds the sdist, the wheel with compiled kernels and the wheel of
+the soft switch alone, and installs the sdist, the soft switch, and each extra of a plain wheel, into empty
+environments. That pages are current is for `make test`, and publishing is left to a person.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 ENTRY_LINES_MOST = 120
 # What is tried in empty environments; it needs the package index.
 TRIED = "tests/system/test_packages.py"
+TRIED_CASES = "extra or sdist or kernels_come or library or soft_switch"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build a release and try each extra in an empty environment.")
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of sdist and wheel; default: dist")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of sdist and wheels; default: dist")
     out: Path = parser.parse_args().out.resolve()
     if problems := disagreements(version(), (ROOT / "CHANGELOG.md").read_text()):
         raise SystemExit("\n".join(problems))
@@ -33,9 +34,7 @@ def main() -> None:
     backend = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
     run([sys.executable, "-P", "-c", backend, str(out)])
     run([sys.executable, "-P", str(ROOT / "packaging" / "wheels.py"), "--out", str(out)])
-    run(
-        [sys.executable, "-P", "-m", "pytest", "-q", "--long", TRIED, "-k", "extra or sdist or kernels_come or library"]
-    )
+    run([sys.executable, "-P", "-m", "pytest", "-q", "--long", TRIED, "-k", TRIED_CASES])
     sys.stdout.write(f"sumwire {version()}: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}\n")
 
 

@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel of this checkout with the host library's kernels compiled: `make wheels`.
+"""Builds the wheels of this checkout, Sumwire's with its kernels compiled and the soft switch's: `make wheels`.
 
     python packaging/wheels.py --out dist [--machine aarch64 --cc aarch64-linux-gnu-gcc]
 
 The kernels lie in nativelib/prebuilt/LEVEL/, one file for each level of the processor's features, each with a checksum
 beside it. Where a processor, or the text, is another one, they are compiled at first use as without this. The wheel is
-named after the oldest glibc that its kernels need.
+named after the oldest glibc that its kernels need. The wheel of the soft switch (switch/pyproject.toml) has none, and is
+for any machine.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CODE = PROJECT["tool"]["setuptools"]["packages"]["find"]["where"]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "p4src/build", *CODE)
-IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "prebuilt")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "prebuilt", "build")
 # Those that the host library and the aggregator load.
 KERNELS = (
     "sumwire.codec.kernels", "sumwire.aggregator.kernels", "sumwire.wire.messages", "sumwire.transport.steady",
@@ -46,15 +47,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         _copy(tree)
+        switch = _wheel(tree / "switch", {}, arguments.out)
         libraries = compiled(tree / "native" / "nativelib" / "prebuilt", arguments.machine, arguments.cc)
         glibc = max((GLIBC_OLDEST, *map(_glibc_of, libraries)))
         tag = f"manylinux_{glibc[0]}_{glibc[1]}_{arguments.machine}"
-        sys.stdout.write(f"{_wheel(tree, tag, arguments.out)}\n")
+        whole = _wheel(tree, {"--build-option": ["--plat-name", tag]}, arguments.out)
+        sys.stdout.write(f"{whole}\n{switch}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Build the wheel with compiled kernels.")
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of the wheel; default: dist")
+    parser = argparse.ArgumentParser(description="Build the wheel with compiled kernels, and that of the soft switch.")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of the wheels; default: dist")
     parser.add_argument(
         "--machine", default=platform.machine(), choices=("x86_64", "aarch64"), help="default: this one"
     )
@@ -106,8 +109,8 @@ def _glibc_of(library: Path) -> tuple[int, int]:
     return max(((int(a), int(b)) for a, b in re.findall(r"GLIBC_(\d+)\.(\d+)", told)), default=GLIBC_OLDEST)
 
 
-def _wheel(tree: Path, tag: str, out: Path) -> Path:
-    options = {"--build-option": ["--plat-name", tag]}
+def _wheel(tree: Path, options: Mapping[str, Sequence[str]], out: Path) -> Path:
+    """Build the wheel of a folder with a pyproject.toml, with options of setuptools. Returns its path in ``out``."""
     backend = f"import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1], {options!r})"
     (tree / "built").mkdir()
     _run([sys.executable, "-P", "-c", backend, str(tree / "built")], tree)

@@ -74,20 +74,21 @@ struct metadata_t {
     // parser, degrade, opening, verdict, loss -> admission, uplink, authenticate, degrade, opening, slot, join, verdict,
     // loss, aggregate, vote. See TRAIT_*.
     bit<16> traits;
-    // join, verdict, loss, sum32 -> answer, slot, verdict, aggregate, sum32, reply. See EFFECT_*.
+    // join, verdict, loss, sum32 -> answer, slot, join, verdict, loss, aggregate, sum32, reply. See EFFECT_*.
     bit<8> effects;
     // reply, refusal -> reply, authenticate, checksum, virtual_queue. See REPLY_*. The switch made the packet, and fills
     // in addresses and checksum.
     bit<2> reply;
-    // forwarding -> aggregation, forwarding, guard, reply. The aggregator's own. 0 while the packet is not for the aggregator.
+    // forwarding -> aggregation, forwarding, guard, reply. The aggregator's own. 0 while the packet is not for the
+    // aggregator.
     mac_t switch_mac;
     // parser -> forwarding, authenticate, guard, reply. The destination, for the tables.
     ipv4_t lookup_address;
     // parser, admission, uplink -> parser, uplink. Chooses the switch above: the slot, or a hash of slot and round.
     // Before that, whether lengths agree.
     bit<16> selector;
-    // opening, verdict -> opening, verdict. What the switch knows of the job's run. Then the slot's state as it will be if the packet is folded
-    // in, where that is not a usual contribution.
+    // verdict -> opening, verdict. What the switch knows of the job's run, which opening reads. Then the slot's state as it
+    // will be if the packet is folded in, where that is not a usual contribution.
     state_t joined;
     // uplink, degrade, opening, guard, refusal, virtual_queue -> uplink, degrade, opening, sign, guard, refusal,
     // virtual_queue.

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
-from helpers.wheel.environment import build_wheel, run
+from helpers.wheel.environment import build_switch_wheel, build_wheel, run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 PACKAGING = ROOT / "packaging"
@@ -72,8 +72,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel with kernels."""
-    command = [sys.executable, str(PACKAGING / "wheels.py"), "--out", str(tmp_path_factory.mktemp("wheels"))]
-    return Path(run(command, Path("/"), patience_s=15 * MINUTES).strip())
+    return sumwire_wheel(tmp_path_factory.mktemp("wheels"))
+
+
+def sumwire_wheel(folder: Path, *options: str) -> Path:
+    """The wheel with kernels, which is built together with the soft switch's."""
+    command = [sys.executable, str(PACKAGING / "wheels.py"), *options, "--out", str(folder)]
+    built = [Path(line) for line in run(command, Path("/"), patience_s=15 * MINUTES).splitlines()]
+    assert [wheel.name.partition("-")[0] for wheel in built] == ["sumwire", "softswitch"]
+    return built[0]
 
 
 def environment(folder: Path) -> Path:
@@ -96,6 +103,16 @@ def test_an_extra_alone_and_beside_pytorch(extra: str, wheel: Path, tmp_path: Pa
     report = json.loads(pip(python, "install", "--dry-run", "--quiet", "--report", "-", asked, "torch>=2.4"))
     added = {entry["metadata"]["name"].lower() for entry in report["install"]}
     assert "torch" in added and added & installed <= BROUGHT_BY_VENV
+
+
+def test_the_soft_switch_alone(tmp_path: Path) -> None:
+    """In an empty environment, with what its wheel names: nothing of Sumwire."""
+    wheel, commands = build_switch_wheel(tmp_path), environment(tmp_path / "environment")
+    pip(str(commands / "python"), "install", "--quiet", str(wheel))
+    pip(str(commands / "python"), "check")
+    installed = names(pip(str(commands / "python"), "list", "--format=freeze"))
+    assert "grpcio" in installed and installed.isdisjoint({"sumwire", "numpy"})
+    run([str(commands / "softswitch"), "--version"], tmp_path)
 
 
 def test_the_sdist_installs_alone(tmp_path: Path) -> None:
@@ -146,8 +163,7 @@ def test_kernels_for_arm(tmp_path: Path) -> None:
     compiler = shutil.which("aarch64-linux-gnu-gcc")
     if compiler is None:
         pytest.skip("aarch64-linux-gnu-gcc is not on PATH")
-    words = [str(PACKAGING / "wheels.py"), "--machine", "aarch64", "--cc", compiler, "--out", str(tmp_path)]
-    built = Path(run([sys.executable, *words], tmp_path, patience_s=15 * MINUTES).strip())
+    built = sumwire_wheel(tmp_path, "--machine", "aarch64", "--cc", compiler)
     assert built.name.endswith("_aarch64.whl")
     with zipfile.ZipFile(built) as archive:
         libraries = [name for name in archive.namelist() if name.endswith(".so")]

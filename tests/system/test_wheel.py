@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel, in an environment that borrows its dependencies from the developer's: one not declared goes unnoticed.
+"""The wheels, in environments that borrow their dependencies from the developer's: one not declared goes unnoticed.
 
-The wheel contains every source file. With only it installed, every command works from another folder.
+Sumwire's wheel contains every source file. With only it installed, every command works from another folder. The soft
+switch's own wheel runs programs with nothing of Sumwire installed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 from commonlib.version import __version__
 from helpers.paths import ROOT
-from helpers.wheel.environment import CODE, build_wheel, environment_with, run
+from helpers.wheel.environment import CODE, build_switch_wheel, build_wheel, environment_with, run
 
 COMMANDS = ("sumwire", "sumwire-aggregator", "sumwire-controller", "sumwire-lab", "softswitch")
 PACKAGES = ("commonlib", "sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch", "sumwire_lab")
@@ -55,6 +56,22 @@ def test_every_command_says_the_version(commands: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor() as pool:
         found = list(pool.map(lambda name: run([str(commands / name), "--version"], tmp_path), COMMANDS))
     assert found == [f"{name} {__version__}\n" for name in COMMANDS]
+
+
+def test_the_soft_switch_alone_runs_a_program_of_others(tmp_path: Path) -> None:
+    wheel = build_switch_wheel(tmp_path)
+    assert wheel.name == f"softswitch-{__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {Path(name).parts[0] for name in archive.namelist()}
+        sources = {Path(name).name for name in archive.namelist() if name.endswith((".c", ".h"))}
+    assert packed == {"softswitch", "commonlib", "nativelib", f"softswitch-{__version__}.dist-info"}
+    assert sources == {path.name for path in (ROOT / "switch" / "softswitch" / "native").glob("*.[ch]")}
+    commands = environment_with(wheel, tmp_path / "environment")
+    here = f"import importlib.util; print([name for name in {PACKAGES} if importlib.util.find_spec(name)])"
+    assert run([str(commands / "python"), "-c", here], tmp_path) == "['commonlib', 'nativelib', 'softswitch']\n"
+    assert run([str(commands / "softswitch"), "--help"], tmp_path).startswith("usage: softswitch")
+    program = ROOT / "tests" / "helpers" / "p4runtime" / "programs" / "tables.json"
+    assert "def " in run([str(commands / "softswitch"), "--dump-python", str(program)], tmp_path)
 
 
 @pytest.mark.root

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel of this checkout, and environments in which it is installed."""
+"""Builds the wheels of this checkout, and environments in which it is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from helpers.paths import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CODE = PROJECT["tool"]["setuptools"]["packages"]["find"]["where"]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "p4src/build", *CODE)
-IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
 # A build takes seconds, and minutes on a busy machine.
 _BUILD_S = 300.0
 
@@ -28,6 +28,19 @@ def build_wheel(folder: Path) -> Path:
 
     The sources are copied first, so that nothing is left in the checkout and no older build gets into the wheel.
     """
+    checkout = _copied(folder)
+    backend = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    run([sys.executable, "-c", backend, str(folder)], checkout)
+    (sdist,) = folder.glob("*.tar.gz")
+    return _wheel_of(sdist, folder)
+
+
+def build_switch_wheel(folder: Path) -> Path:
+    """Build the wheel of the soft switch alone in `folder`, and return it."""
+    return _wheel_of(_copied(folder) / "switch", folder)
+
+
+def _copied(folder: Path) -> Path:
     checkout = folder / "checkout"
     for name in SOURCES:
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
@@ -35,11 +48,12 @@ def build_wheel(folder: Path) -> Path:
             shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=IGNORED)
         else:
             shutil.copy(ROOT / name, checkout / name)
-    backend = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
-    run([sys.executable, "-c", backend, str(folder)], checkout)
-    (sdist,) = folder.glob("*.tar.gz")
+    return checkout
+
+
+def _wheel_of(source: Path, folder: Path) -> Path:
     options = ["--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    run([sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(sdist)], folder, _BUILD_S)
+    run([sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(source)], folder, _BUILD_S)
     (wheel,) = folder.glob("*.whl")
     return wheel
 

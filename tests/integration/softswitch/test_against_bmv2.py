@@ -19,9 +19,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from helpers.packet.rigs import thrift_port
 from helpers.softswitch.compile_programs import PROGRAMS
 from softswitch.switch import EngineChoice, SoftSwitch
+from sumwire_lab.network.switches import thrift_option
 
 PORTS = (1, 2, 3, 4, 7, 8)  # what the programs send to
 FRAMES = 80
@@ -176,7 +176,7 @@ def bmv2(program: Path, prefix: str, log: Path) -> Iterator[None]:
     interfaces = [f"{port}@{prefix}s{port}" for port in PORTS]
     ports = [word for one in interfaces for word in ("-i", one)]
     address = f"unix:{log.parent / 'p4rt'}"
-    command = ["simple_switch_grpc", *thrift_port(), *ports, str(program), "--", "--grpc-server-addr", address]
+    command = ["simple_switch_grpc", *thrift_option(), *ports, str(program), "--", "--grpc-server-addr", address]
     with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
         try:
             yield

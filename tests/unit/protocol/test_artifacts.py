@@ -88,6 +88,7 @@ def test_the_program_has_the_version_of_the_project() -> None:
 def test_metadata_says_who_writes_and_who_reads_each_field() -> None:
     code = {name: re.sub(r"//.*", "", text) for name, text in _sources().items()}
     text = (INCLUDE / "metadata.p4").read_text().partition("struct metadata_t {")[2].partition("// Filled by")[0]
+    text = text.replace(",\n    // ", ", ")
     said = re.findall(r"// ([\w, ]+) -> ([\w, ]+)\.[^;]*?\n +\w+(?:<\d+>)? (\w+);", text)
     assert len(said) == text.count(";")
     for writers, readers, field in said:
