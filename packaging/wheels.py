@@ -6,8 +6,8 @@
 
 The kernels lie in nativelib/prebuilt/LEVEL/, one file for each level of the processor's features, each with a checksum
 beside it. Where a processor, or the text, is another one, they are compiled at first use as without this. The wheel is
-named after the oldest glibc that its kernels need. The wheel of the soft switch (switch/pyproject.toml) has none, and is
-for any machine.
+named after the oldest glibc that its kernels need. The wheel of the soft switch (switch/pyproject.toml) has none, and
+is for any machine.
 """
 
 from __future__ import annotations
