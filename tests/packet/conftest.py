@@ -5,13 +5,13 @@ bmv2 over veth; and those that need no Ethernet and no tree on both forms of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from helpers.needs import missing
 from helpers.packet import rigs
 from helpers.packet.aggregator_rig import AggregatorRig
-from helpers.packet.play import Rig
+from helpers.packet.play import Game, Rig
 
 ALL_RIGS = [
     pytest.param("engines", id="soft-engines"),
@@ -45,3 +45,16 @@ def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     log = tmp_path_factory.mktemp(request.param) / "switch.log"
     with rigs.over_veth(request.param, command, log) as rig:
         yield rig
+
+
+@pytest.fixture
+def game(rig: Rig) -> Game:
+    """A new game. When its test has passed, the switch must also have counted what the model counted."""
+    return Game(rig)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Function) -> Generator[None]:
+    yield
+    if isinstance(game := item.funcargs.get("game"), Game):
+        game.check_counters()

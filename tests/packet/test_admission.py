@@ -12,7 +12,7 @@ import pytest
 from golden import model
 from golden.model import Packet
 from helpers.packet.layers import encoded
-from helpers.packet.play import Game, Rig, contribution, random_payload
+from helpers.packet.play import Game, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, FULL, HOSTS, NORMS, QUORUM, WIDE
 from scapy.layers.inet import IP, TCP, UDP, IPOption_NOP
 from scapy.layers.l2 import Ether
@@ -114,59 +114,46 @@ CASES: list[tuple[str, str, Callable[[Game], bytes]]] = [
 
 
 @pytest.mark.parametrize(("what", "reason", "build"), CASES, ids=[case[0] for case in CASES])
-def test_refused_and_counted(rig: Rig, what: str, reason: str, build: Callable[[Game], bytes]) -> None:
-    game = Game(rig)
+def test_refused_and_counted(game: Game, what: str, reason: str, build: Callable[[Game], bytes]) -> None:
     out = game.frame(HOSTS[0].port, build(game))
     assert {model.decode(frame[42:]).count for _, frame in out} <= {model.REASONS[reason]}, what
     assert game.golden.rejects == {reason: 1}
     # It left no trace: the slot is as new for the round that follows.
     for worker in range(4):
         game.contribute(FULL, worker)
-    game.check_counters()
 
 
-def test_the_good_packet_the_cases_are_made_from_is_admitted(rig: Rig) -> None:
-    game = Game(rig)
+def test_the_good_packet_the_cases_are_made_from_is_admitted(game: Game) -> None:
     game.frame(HOSTS[0].port, bytes(frame_of(encoded(good(game)))))
     assert game.golden.verdicts == {"FIRST": 1}
-    game.check_counters()
 
 
-def test_right_packet_at_the_wrong_port(rig: Rig) -> None:
-    game = Game(rig)
+def test_right_packet_at_the_wrong_port(game: Game) -> None:
     game.frame(HOSTS[1].port, bytes(frame_of(encoded(good(game)))))
     assert game.golden.rejects == {"PORT": 1}
-    game.check_counters()
 
 
-def test_op_the_job_was_not_admitted_for(rig: Rig) -> None:
-    game = Game(rig)
+def test_op_the_job_was_not_admitted_for(game: Game) -> None:
     game.contribute(NORMS, 0, op=model.THC)
     assert game.golden.rejects == {"JOB_OP": 1}
-    game.check_counters()
 
 
-def test_another_op_than_the_slots(rig: Rig) -> None:
-    game = Game(rig)
+def test_another_op_than_the_slots(game: Game) -> None:
     for worker, op in ((0, model.THC), (1, model.MAX32), (1, model.THC)):
         game.contribute(QUORUM, worker, op=op)
     game.contribute(QUORUM, 2, op=model.MAX32)  # closed by now, refused all the same
     assert game.golden.rejects == {"CALL": 2}
-    game.check_counters()
 
 
-def test_slot_of_the_neighbouring_job_is_out_of_reach(rig: Rig) -> None:
-    game = Game(rig)
+def test_slot_of_the_neighbouring_job_is_out_of_reach(game: Game) -> None:
     game.contribute(WIDE, 0, 0)
     game.contribute(QUORUM, 0, 3)  # base 8 + 3 is the first slot of WIDE
     game.contribute(WIDE, 1, 0)
     assert game.golden.rejects == {"SLOT": 1}
-    game.check_counters()
 
 
-def test_random_bytes_to_the_aggregator(rig: Rig) -> None:
+def test_random_bytes_to_the_aggregator(game: Game) -> None:
     """Any bytes behind valid lengths, and any bytes at all: the model's reason, never a crash."""
-    game = Game(rig)
     for step in range(200):
         length = int(game.rng.integers(0, 700))
         junk = game.rng.integers(0, 256, length, dtype=np.uint8).tobytes()
@@ -177,13 +164,10 @@ def test_random_bytes_to_the_aggregator(rig: Rig) -> None:
         if step % 5 == 0:
             frame[16 + int(game.rng.integers(0, 8))] ^= 1 << int(game.rng.integers(0, 8))
         game.frame(HOSTS[0].port, bytes(frame))
-    game.check_counters()
 
 
-def test_tcp_to_the_aggregator(rig: Rig) -> None:
-    game = Game(rig)
+def test_tcp_to_the_aggregator(game: Game) -> None:
     frame = frame_of(b"")
     frame = frame[Ether].__class__(src=frame.src, dst=frame.dst) / IP(src=frame[IP].src, dst=frame[IP].dst) / TCP()
     game.frame(HOSTS[0].port, bytes(frame))
     assert game.golden.rejects == {"NOT_SUMWIRE": 1}
-    game.check_counters()

@@ -29,8 +29,7 @@ def send_raw(game: Game, datagram: bytes) -> list[tuple[int, bytes]]:
 
 
 @OPS
-def test_tagged_contributions_are_summed_and_the_result_has_a_tag(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_tagged_contributions_are_summed_and_the_result_has_a_tag(game: Game, op: int) -> None:
     for round_ in range(2):
         for worker in range(4):
             out = game.contribute(KEYED, worker, 3, round_, op=op)
@@ -39,11 +38,9 @@ def test_tagged_contributions_are_summed_and_the_result_has_a_tag(rig: Rig, op: 
     # The same for all, whoever it is for.
     assert len({model.decode(frame[42:]).tag for _, frame in out}) == 1
     assert game.golden.rejects == {}
-    game.check_counters()
 
 
-def test_answers_of_every_kind_have_tags(rig: Rig) -> None:
-    game = Game(rig)
+def test_answers_of_every_kind_have_tags(game: Game) -> None:
     assert game.hello(KEYED, 0, 1).tag
     for round_ in (4, 5):
         for worker in range(4):
@@ -57,20 +54,16 @@ def test_answers_of_every_kind_have_tags(rig: Rig) -> None:
     # Without the two low planes: the slot's result does not fit.
     ((_, frame),) = game.cut(KEYED, 0, 1, 5)
     assert model.decode(frame[42:]).kind == model.INFORM
-    game.check_counters()
 
 
-def test_cut_contributions_and_results_have_tags(rig: Rig) -> None:
-    game = Game(rig)
+def test_cut_contributions_and_results_have_tags(game: Game) -> None:
     for worker in range(3):
         game.contribute(KEYED, worker)
     assert len(game.cut(KEYED, 3)) == 4
-    game.check_counters()
 
 
-def test_every_flipped_bit_of_header_and_tag_is_noticed(rig: Rig) -> None:
+def test_every_flipped_bit_of_header_and_tag_is_noticed(game: Game) -> None:
     """Of version, kind, op, job, slot, worker and words other rules may be broken first: the model says which."""
-    game = Game(rig)
     packet = encoded(sent(game, model.MAX32))
     places = [*range(model.HEADER * 8), *range(len(packet) * 8 - 64, len(packet) * 8)]
     for bit in places:
@@ -80,12 +73,10 @@ def test_every_flipped_bit_of_header_and_tag_is_noticed(rig: Rig) -> None:
             assert model.decode(frame[42:]).kind == model.REFUSED
     assert game.golden.rejects["TAG"] > 64 + 100
     assert set(game.golden.verdicts) == {"REJECT"}
-    game.check_counters()
 
 
 @OPS
-def test_flipped_bits_of_the_payload_are_noticed(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_flipped_bits_of_the_payload_are_noticed(game: Game, op: int) -> None:
     packet = encoded(sent(game, op))
     bits = model.WORDS_UP[op] * model.WORD * 8
     for bit in {0, bits - 1, *game.rng.integers(0, bits, 12).tolist()}:
@@ -95,12 +86,10 @@ def test_flipped_bits_of_the_payload_are_noticed(rig: Rig, op: int) -> None:
     assert set(game.golden.rejects) == {"TAG"}
     send_raw(game, packet)
     assert game.golden.verdicts["FIRST"] == 1
-    game.check_counters()
 
 
 @pytest.mark.parametrize("tag", [b"", bytes(8), b"\xff" * 8])
-def test_without_the_right_tag_nothing_is_taken(rig: Rig, tag: bytes) -> None:
-    game = Game(rig)
+def test_without_the_right_tag_nothing_is_taken(game: Game, tag: bytes) -> None:
     packet = sent(game)._replace(tag=tag)
     ask = packet._replace(kind=model.PROBE, words=0, payload=b"", tag=tag)
     for one in (packet, ask, ask._replace(op=model.NO_OP)):
@@ -108,11 +97,9 @@ def test_without_the_right_tag_nothing_is_taken(rig: Rig, tag: bytes) -> None:
             told = model.decode(frame[42:])
             assert (told.kind, told.count, told.tag) == (model.REFUSED, model.REASONS["TAG"], b"")
     assert game.golden.rejects == {"TAG": 3}
-    game.check_counters()
 
 
-def test_a_tag_is_good_for_its_job_its_worker_and_its_switch_alone(rig: Rig) -> None:
-    game = Game(rig)
+def test_a_tag_is_good_for_its_job_its_worker_and_its_switch_alone(game: Game) -> None:
     packet = sent(game)
     other_switch = KEYED.sealed(packet, bytes([10, 0, 0, 101]))
     other_worker = KEYED.sealed(packet._replace(worker=1), AGGREGATOR.ip)
@@ -121,12 +108,10 @@ def test_a_tag_is_good_for_its_job_its_worker_and_its_switch_alone(rig: Rig) -> 
     for one in (other_switch, packet._replace(tag=other_worker.tag), other_key, other_words):
         send_raw(game, encoded(one))
     assert game.golden.rejects == {"TAG": 4}
-    game.check_counters()
 
 
-def test_a_result_that_comes_back_is_no_contribution(rig: Rig) -> None:
+def test_a_result_that_comes_back_is_no_contribution(game: Game) -> None:
     """Its tag is right for a packet of the switch. That of a worker has another kind, and the tag covers it."""
-    game = Game(rig)
     for worker in range(4):
         out = game.contribute(KEYED, worker, 3, 0, op=model.MAX32)
     results = [frame[42:] for _, frame in out]
@@ -140,12 +125,10 @@ def test_a_result_that_comes_back_is_no_contribution(rig: Rig) -> None:
     # Nothing of it is in the next round.
     for worker in range(4):
         game.contribute(KEYED, worker, 3, 1, op=model.MAX32)
-    game.check_counters()
 
 
-def test_a_recorded_contribution_is_good_for_nothing_else(rig: Rig) -> None:
+def test_a_recorded_contribution_is_good_for_nothing_else(game: Game) -> None:
     """In another slot or round its tag is wrong, and in its own it is a repetition, also once the round is closed."""
-    game = Game(rig)
     packet = sent(game)
     assert send_raw(game, encoded(packet)) == []
     for other in (
@@ -162,34 +145,28 @@ def test_a_recorded_contribution_is_good_for_nothing_else(rig: Rig) -> None:
     assert len(out) == 4
     ((_, again),) = send_raw(game, encoded(packet))
     assert (model.decode(again[42:]).kind, game.golden.rejects) == (model.RESULT, {"TAG": 4})
-    game.check_counters()
 
 
-def test_a_tag_is_whole(rig: Rig) -> None:
+def test_a_tag_is_whole(game: Game) -> None:
     """The bound of 2^-64 is that of all its bits: no part of it is enough."""
-    game = Game(rig)
     packet = sent(game)
     whole = encoded(packet)
     for length in (*range(8), 9, 16):
         send_raw(game, (whole + bytes(8))[: len(whole) - 8 + length])
     assert set(game.golden.verdicts) == {"REJECT"}
     assert sum(game.golden.rejects.values()) == 10
-    game.check_counters()
 
 
-def test_jobs_without_a_key_take_no_tags(rig: Rig) -> None:
-    game = Game(rig)
+def test_jobs_without_a_key_take_no_tags(game: Game) -> None:
     packet = contribution(FULL, 0, 0, 0, random_payload(game.rng, model.THC))
     send_raw(game, encoded(packet) + bytes(8))
     send_raw(game, encoded(packet._replace(kind=model.PROBE, words=0, payload=b"")) + bytes(8))
     for length in (1, 7, 9, 16):
         send_raw(game, encoded(packet) + bytes(length))
     assert game.golden.rejects == {"TAG": 2, "LENGTH": 4}
-    game.check_counters()
 
 
-def test_runs_of_a_job_with_a_key(rig: Rig) -> None:
-    game = Game(rig)
+def test_runs_of_a_job_with_a_key(game: Game) -> None:
     for worker in range(4):
         game.open_run(KEYED, worker, 0, 40, TOKEN)
     for worker in range(4):
@@ -197,12 +174,10 @@ def test_runs_of_a_job_with_a_key(rig: Rig) -> None:
     assert len(out) == 4
     game.contribute(KEYED, 0, 1, 42, token=TOKEN ^ 1)
     assert game.golden.rejects == {"TOKEN": 1}
-    game.check_counters()
 
 
 @OPS
-def test_a_leaf_checks_and_makes_the_tags_of_both_sides(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_a_leaf_checks_and_makes_the_tags_of_both_sides(game: Game, op: int) -> None:
     for worker in range(2):
         up = game.contribute(KEYED_LEAF, worker, 2, 0, op=op)
     ((port, frame),) = up
@@ -215,11 +190,9 @@ def test_a_leaf_checks_and_makes_the_tags_of_both_sides(rig: Rig, op: int) -> No
     assert {len(model.decode(frame[42:]).tag) for _, frame in down} == {8}
     assert len(down) == 2
     assert game.golden.rejects == {}
-    game.check_counters()
 
 
-def test_what_comes_from_above_needs_a_right_tag_too(rig: Rig) -> None:
-    game = Game(rig)
+def test_what_comes_from_above_needs_a_right_tag_too(game: Game) -> None:
     for worker in range(2):
         game.contribute(KEYED_LEAF, worker, 2, 0)
     parent = KEYED_LEAF.parent
@@ -235,33 +208,27 @@ def test_what_comes_from_above_needs_a_right_tag_too(rig: Rig) -> None:
         assert game.frame(above.port, udp_frame(above, AGGREGATOR, encoded(one))) == []
     assert game.golden.rejects == {"TAG": 4}
     assert len(game.frame(above.port, udp_frame(above, AGGREGATOR, encoded(right)))) == 2
-    game.check_counters()
 
 
 @pytest.mark.parametrize("kind", [model.STALE, model.REFUSED])
-def test_notices_from_above_go_down(rig: Rig, kind: int) -> None:
+def test_notices_from_above_go_down(game: Game, kind: int) -> None:
     """A REFUSED has no tag: a switch above that does not have the job has no key either."""
-    game = Game(rig)
     for worker in range(2):
         game.contribute(KEYED_LEAF, worker, 2, 3)
     down = game.notice_from_above(kind, KEYED_LEAF, 2, 9 if kind == model.STALE else 3)
     assert [len(model.decode(frame[42:]).tag) for _, frame in down] == [8 if kind == model.STALE else 0] * 2
-    game.check_counters()
 
 
 @OPS
-def test_a_root_of_lower_switches(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_a_root_of_lower_switches(game: Game, op: int) -> None:
     for worker in range(3):
         out = game.contribute(KEYED_ROOT, worker, 1, 0, op=op)
     assert len(out) == 3
     assert game.golden.rejects == {}
-    game.check_counters()
 
 
-def test_a_queue_drops_what_it_would_cut(rig: Rig) -> None:
+def test_a_queue_drops_what_it_would_cut(game: Game) -> None:
     """What is left of a packet with a tag would be refused."""
-    game = Game(rig)
     queue = model.Queue(rate=1, mark=60_000, drop=(100, 100, 100, 100), drop_all=60_000, trims=True)
     game.limit((2, queue), first=1000)
     # The switch's queue drains by its clock, the model's does not.
@@ -271,7 +238,6 @@ def test_a_queue_drops_what_it_would_cut(rig: Rig) -> None:
         packet = job.sealed(contribution(job, 0, 0, 0, random_payload(game.rng, model.THC)), AGGREGATOR.ip)
         game.frame(host.port, udp_frame(host, other, encoded(packet), dscp_ecn=0))
     assert {key[3]: count for key, count in game.golden.decisions.items()} == {model.TRIM: 1, model.DROP: 1}
-    game.check_counters()
 
 
 def test_a_random_forgery_is_not_taken(rig: Rig) -> None:

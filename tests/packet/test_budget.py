@@ -45,9 +45,7 @@ def test_what_is_beyond_a_job_s_limit_is_dropped_and_counted(rig: Rig) -> None:
     game.check_counters()
 
 
-def test_a_job_without_a_limit_has_none(rig: Rig) -> None:
-    game = Game(rig)
+def test_a_job_without_a_limit_has_none(game: Game) -> None:
     for _ in range(FIT + 5):
         game.contribute(EVERY, 0, op=model.SUM32)
     assert not game.golden.rejects
-    game.check_counters()

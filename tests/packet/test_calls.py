@@ -16,8 +16,7 @@ BUCKETS = pytest.mark.parametrize("bucket", [6, 0x87, 0x107, 0x8007, 0, 0xFFFF])
 
 @BUCKETS
 @OPS
-def test_another_bucket_is_refused_until_the_next_round(rig: Rig, op: int, bucket: int) -> None:
-    game = Game(rig)
+def test_another_bucket_is_refused_until_the_next_round(game: Game, op: int, bucket: int) -> None:
     game.contribute(EVERY, 0, op=op)
     game.contribute(EVERY, 1, op=op, bucket=bucket)
     game.contribute(EVERY, 0, op=op, bucket=bucket, flags=model.FLUSH)
@@ -29,23 +28,19 @@ def test_another_bucket_is_refused_until_the_next_round(rig: Rig, op: int, bucke
         out = game.contribute(EVERY, worker, round_=1, op=op, bucket=bucket)
     assert {model.decode(frame[42:]).bucket for _, frame in out} == {bucket}
     assert game.golden.rejects == {"CALL": 3}
-    game.check_counters()
 
 
-def test_op_and_bucket_both_count(rig: Rig) -> None:
+def test_op_and_bucket_both_count(game: Game) -> None:
     """Another op is refused with the same bucket, another bucket with the same op."""
-    game = Game(rig)
     game.contribute(QUORUM, 0)
     game.contribute(QUORUM, 1, op=model.MAX32)
     game.contribute(QUORUM, 1, bucket=8)
     assert len(game.contribute(QUORUM, 1)) == 3
     assert game.golden.rejects == {"CALL": 2}
-    game.check_counters()
 
 
 @OPS
-def test_a_probe_is_of_a_call_too(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_a_probe_is_of_a_call_too(game: Game, op: int) -> None:
     game.contribute(EVERY, 0, round_=3, op=op)
     probe = contribution(EVERY, 1, 0, 3, b"", op, bucket=8)._replace(kind=model.PROBE)
     game.send(EVERY, probe)
@@ -53,12 +48,10 @@ def test_a_probe_is_of_a_call_too(rig: Rig, op: int) -> None:
     for round_, kind in ((2, model.STALE), (4, model.INFORM)):
         ((_, frame),) = game.send(EVERY, probe._replace(round=round_))
         assert model.decode(frame[42:]).kind == kind
-    game.check_counters()
 
 
 @OPS
-def test_a_result_of_another_call_is_refused(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_a_result_of_another_call_is_refused(game: Game, op: int) -> None:
     for worker in range(2):
         game.contribute(LEAF, worker, op=op)
     assert game.result_from_above(LEAF, op=op, bucket=8) == []
@@ -68,15 +61,12 @@ def test_a_result_of_another_call_is_refused(rig: Rig, op: int) -> None:
     game.contribute(LEAF, 0, round_=1, op=op)
     assert len(game.contribute(LEAF, 0, round_=1, op=op, bucket=8)) == 1
     assert game.golden.rejects == {"CALL": 2}
-    game.check_counters()
 
 
-def test_an_older_packet_is_stale_whatever_its_call(rig: Rig) -> None:
-    game = Game(rig)
+def test_an_older_packet_is_stale_whatever_its_call(game: Game) -> None:
     game.contribute(FULL, 0, round_=9)
     ((_, frame),) = game.contribute(FULL, 1, round_=8, bucket=8)
     assert model.decode(frame[42:]).kind == model.STALE
-    game.check_counters()
 
 
 def test_what_an_earlier_run_left_is_no_call(rig: Rig) -> None:

@@ -18,9 +18,8 @@ def planes(indices: np.ndarray, words: int) -> bytes:
     return model.to_planes(indices, 4)[: words * model.WORD]
 
 
-def test_a_cut_contribution_counts_as_near_as_it_can(rig: Rig) -> None:
+def test_a_cut_contribution_counts_as_near_as_it_can(game: Game) -> None:
     """Typed out, not asked of the model: index 4q + 2 at even places and 4q + 1 at odd ones."""
-    game = Game(rig)
     indices = game.rng.integers(0, 16, (4, model.VALUES))
     for worker in range(4):
         words = 2 if worker == 1 else 4
@@ -30,12 +29,10 @@ def test_a_cut_contribution_counts_as_near_as_it_can(rig: Rig) -> None:
     assert (packet.words, packet.cut, packet.flags, packet.count) == (8, 2, model.TRIMMED, 4)
     indices[1] = indices[1] // 4 * 4 + LOW
     assert np.array_equal(model.from_planes(packet.payload), TABLE[indices].sum(axis=0))
-    game.check_counters()
 
 
-def test_a_slot_that_a_cut_contribution_closes_has_a_cut_result(rig: Rig) -> None:
+def test_a_slot_that_a_cut_contribution_closes_has_a_cut_result(game: Game) -> None:
     """Six words, which is what two may become in bmv2; a worker that asks with four gets the same planes in eight."""
-    game = Game(rig)
     indices = game.rng.integers(0, 16, (4, model.VALUES))
     for worker in range(4):
         words = 2 if worker in (0, 3) else 4
@@ -53,11 +50,9 @@ def test_a_slot_that_a_cut_contribution_closes_has_a_cut_result(rig: Rig) -> Non
     ((_, frame),) = game.cut(FULL, 1)
     assert model.decode(frame[42:])[9:13] == packet[9:13]
     assert game.golden.verdicts == {"FIRST": 1, "ADD": 2, "LAST": 1, "DUPLICATE": 2}
-    game.check_counters()
 
 
-def test_a_cut_duplicate_of_a_whole_result_is_told_to_come_again(rig: Rig) -> None:
-    game = Game(rig)
+def test_a_cut_duplicate_of_a_whole_result_is_told_to_come_again(game: Game) -> None:
     game.cut(FULL, 0)
     for worker in (1, 2, 3):
         game.contribute(FULL, worker)
@@ -67,42 +62,34 @@ def test_a_cut_duplicate_of_a_whole_result_is_told_to_come_again(rig: Rig) -> No
     assert (packet.kind, packet.words, packet.contributors, packet.flags) == (model.INFORM, 0, 0b1111, flags)
     ((_, frame),) = game.contribute(FULL, 0)
     assert model.decode(frame[42:]).words == 8
-    game.check_counters()
 
 
-def test_a_slot_flushed_by_a_cut_packet(rig: Rig) -> None:
-    game = Game(rig)
+def test_a_slot_flushed_by_a_cut_packet(game: Game) -> None:
     game.contribute(FULL, 0)
     game.cut(FULL, 1)
     out = game.cut(FULL, 1, flags=model.FLUSH, contributors=2)
     packet = model.decode(out[0][1][42:])
     assert (packet.words, packet.cut, packet.flags) == (6, 0x82, model.TRIMMED | model.MISSING)
-    game.check_counters()
 
 
-def test_cut_is_forgotten_in_the_next_round(rig: Rig) -> None:
-    game = Game(rig)
+def test_cut_is_forgotten_in_the_next_round(game: Game) -> None:
     game.cut(SINGLE, 0, 1)
     ((_, frame),) = game.contribute(SINGLE, 0, 1, 1)
     packet = model.decode(frame[42:])
     assert (packet.words, packet.cut, packet.flags) == (8, 0, 0)
     assert game.probe(SINGLE, 0, 1, 2).cut == 0
-    game.check_counters()
 
 
-def test_cut_contributions_repeat_and_get_stale_as_others_do(rig: Rig) -> None:
-    game = Game(rig)
+def test_cut_contributions_repeat_and_get_stale_as_others_do(game: Game) -> None:
     game.cut(WIDE, 0, 0, 5)
     assert game.cut(WIDE, 0, 0, 5) == []
     ((_, frame),) = game.cut(WIDE, 1, 0, 4)
     assert model.decode(frame[42:]).kind == model.STALE
     assert game.probe(WIDE, 1, 0, 5).cut == 2
-    game.check_counters()
 
 
-def test_all_planes_of_a_wide_sum(rig: Rig) -> None:
+def test_all_planes_of_a_wide_sum(game: Game) -> None:
     """Sums beyond 127 use the top plane; cut they keep it."""
-    game = Game(rig)
     ones = b"\xff" * 2 * model.WORD
     for worker in range(2):
         out = game.send(WIDE, contribution(WIDE, worker, 0, 0, ones, flags=model.TRIMMED))
@@ -110,9 +97,8 @@ def test_all_planes_of_a_wide_sum(rig: Rig) -> None:
     assert np.array_equal(model.from_planes(model.decode(out[0][1][42:]).payload), sums // 4)
 
 
-def test_only_what_says_so_is_cut(rig: Rig) -> None:
+def test_only_what_says_so_is_cut(game: Game) -> None:
     """Two words without the flag are no contribution; four with it are whole."""
-    game = Game(rig)
     two = random_payload(game.rng, model.THC, 2)
     game.send(FULL, contribution(FULL, 0, 0, 0, two))
     game.send(FULL, contribution(FULL, 0, 0, 0, two, flags=model.TRIMMED ^ 0xFF))
@@ -121,20 +107,16 @@ def test_only_what_says_so_is_cut(rig: Rig) -> None:
     assert game.golden.rejects == {"WORDS": 3}
     game.contribute(FULL, 0, flags=model.TRIMMED)
     assert game.probe(FULL, 1)[7:10] == (1, model.TRIMMED, 0)
-    game.check_counters()
 
 
-def test_only_hosts_at_a_root_send_cut_ones(rig: Rig) -> None:
-    game = Game(rig)
+def test_only_hosts_at_a_root_send_cut_ones(game: Game) -> None:
     game.cut(LEAF, 0)
     game.cut(ROOT, 0, count=2)
     assert game.golden.rejects == {"WORDS": 2}
-    game.check_counters()
 
 
 @pytest.mark.parametrize("words", [6, 8])
-def test_a_cut_result_of_the_switch_above(rig: Rig, words: int) -> None:
-    game = Game(rig)
+def test_a_cut_result_of_the_switch_above(game: Game, words: int) -> None:
     game.contribute(LEAF, 0)
     payload = random_payload(game.rng, model.THC, 6)
     whole = payload + model.to_planes(LOW, 2)
@@ -143,14 +125,11 @@ def test_a_cut_result_of_the_switch_above(rig: Rig, words: int) -> None:
     assert {model.decode(frame[42:]).cut for _, frame in out} == {0x86}
     ((_, frame),) = game.contribute(LEAF, 1)
     assert (model.decode(frame[42:]).payload, model.decode(frame[42:]).cut) == (whole, 0x86)
-    game.check_counters()
 
 
-def test_six_words_from_above_must_say_so(rig: Rig) -> None:
-    game = Game(rig)
+def test_six_words_from_above_must_say_so(game: Game) -> None:
     assert game.result_from_above(LEAF, payload=random_payload(game.rng, model.THC, 6), cut=0x7F) == []
     assert game.golden.rejects == {"WORDS": 1}
-    game.check_counters()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -8,15 +8,14 @@ from __future__ import annotations
 import pytest
 from golden.model import Packet, udp_frame
 from helpers.packet.model_schedules import SCHEDULES, Schedule, Without, play
-from helpers.packet.play import Frames, Game, Rig
+from helpers.packet.play import Frames, Game
 from helpers.packet.star import AGGREGATOR, HOSTS, WIDE
 
 ALL = pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.rule)
 
 
 @ALL
-def test_with_the_rule_all_is_right(rig: Rig, schedule: Schedule) -> None:
-    game = Game(rig)
+def test_with_the_rule_all_is_right(game: Game, schedule: Schedule) -> None:
     assert play(WIDE, schedule.steps, lambda packet: game.send(WIDE, packet)) == ""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from golden import model
-from helpers.packet.play import Game, Rig, contribution, random_payload
+from helpers.packet.play import Game, contribution, random_payload
 from helpers.packet.star import EVERY
 
 OPS = pytest.mark.parametrize("op", model.OPS)
@@ -26,8 +26,7 @@ def all_send(game: Game, op: int, payloads: list[bytes]) -> model.Packet:
 
 
 @OPS
-def test_every_op_through_the_whole_protocol(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_every_op_through_the_whole_protocol(game: Game, op: int) -> None:
     for slot, round_ in ((0, 0), (1, 0), (0, 1)):
         game.contribute(EVERY, 2, slot, round_, op)
         game.contribute(EVERY, 2, slot, round_, op)
@@ -36,21 +35,17 @@ def test_every_op_through_the_whole_protocol(rig: Rig, op: int) -> None:
         game.contribute(EVERY, 1, slot, round_, op)
     game.contribute(EVERY, 0, 0, 0, op)
     assert game.golden.verdicts == {"FIRST": 3, "REPEAT": 3, "ADD": 6, "LAST": 3, "DUPLICATE": 3, "STALE": 1}
-    game.check_counters()
 
 
 @OPS
-def test_flush_then_late_worker(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_flush_then_late_worker(game: Game, op: int) -> None:
     for worker in (0, 1, 3):
         game.contribute(EVERY, worker, op=op)
     assert len(game.contribute(EVERY, 3, op=op, flags=model.FLUSH)) == 4
     game.contribute(EVERY, 2, op=op)
-    game.check_counters()
 
 
-def test_sum32_element_by_element_without_carries_between_them(rig: Rig) -> None:
-    game = Game(rig)
+def test_sum32_element_by_element_without_carries_between_them(game: Game) -> None:
     values = [0, -1, 1, -1, 2**29, -(2**29), 0x00FFFFFF, -0x01000000]
     packet = all_send(game, model.SUM32, [elements(values, fill) for fill in (-1, 1, -1, 1)])
     sums = np.frombuffer(packet.payload, ">i4")
@@ -73,14 +68,12 @@ def test_sum32_element_by_element_without_carries_between_them(rig: Rig) -> None
     ],
 )
 @pytest.mark.parametrize("element", [0, 1, 31, 32, 255])
-def test_sum32_overflow_is_flagged(rig: Rig, values: list[int], flag: int, element: int) -> None:
-    game = Game(rig)
+def test_sum32_overflow_is_flagged(game: Game, values: list[int], flag: int, element: int) -> None:
     payloads = [elements([0] * element + [value]) for value in values]
     assert all_send(game, model.SUM32, payloads).flags == flag
 
 
-def test_overflow_of_one_round_is_forgotten_in_the_next(rig: Rig) -> None:
-    game = Game(rig)
+def test_overflow_of_one_round_is_forgotten_in_the_next(game: Game) -> None:
     all_send(game, model.SUM32, [elements([2**31 - 1])] * 4)
     for worker in range(4):
         out = game.send(EVERY, contribution(EVERY, worker, 0, 1, elements([1]), model.SUM32))
@@ -89,9 +82,8 @@ def test_overflow_of_one_round_is_forgotten_in_the_next(rig: Rig) -> None:
 
 @pytest.mark.parametrize(("a", "b"), [(0, 0), (1, 0), (0, 0xFFFFFFFF), (0x80000000, 0x7FFFFFFF), (7, 0x100)])
 @pytest.mark.parametrize("element", [0, 1, 30, 31])
-def test_min32_element_by_element(rig: Rig, a: int, b: int, element: int) -> None:
+def test_min32_element_by_element(game: Game, a: int, b: int, element: int) -> None:
     """Two workers send `a` or `b` in one element, and all send other numbers in the others."""
-    game = Game(rig)
     payloads = np.random.default_rng(element).integers(0, 2**32, (4, 32), np.uint32)
     payloads[:, element] = a, b, a, b
     packet = all_send(game, model.MIN32, [row.astype(">u4").tobytes() for row in payloads])
@@ -99,17 +91,15 @@ def test_min32_element_by_element(rig: Rig, a: int, b: int, element: int) -> Non
 
 
 @pytest.mark.parametrize("plus", range(5))
-def test_vote_majority_and_ties(rig: Rig, plus: int) -> None:
+def test_vote_majority_and_ties(game: Game, plus: int) -> None:
     """The first `plus` workers vote plus everywhere; two of four are a tie, which is plus."""
-    game = Game(rig)
     payloads = [(b"\xff" if worker < plus else b"\x00") * 256 for worker in range(4)]
     packet = all_send(game, model.VOTE, payloads)
     assert (packet.words, packet.payload) == (2, (b"\xff" if plus >= 2 else b"\x00") * 256)
 
 
-def test_vote_counts_those_who_are_in(rig: Rig) -> None:
+def test_vote_counts_those_who_are_in(game: Game) -> None:
     """Three contributors, one plus: minus, although with four it might have been a tie."""
-    game = Game(rig)
     for worker in range(3):
         game.send(EVERY, contribution(EVERY, worker, 0, 0, (b"\xff" if worker == 0 else b"\x00") * 256, model.VOTE))
     repeat = contribution(EVERY, 0, 0, 0, bytes(256), model.VOTE, flags=model.FLUSH)
@@ -117,9 +107,8 @@ def test_vote_counts_those_who_are_in(rig: Rig) -> None:
     assert model.decode(out[0][1][42:]).payload == bytes(256)
 
 
-def test_agreed_signs_stay_and_others_are_drawn(rig: Rig) -> None:
+def test_agreed_signs_stay_and_others_are_drawn(game: Game) -> None:
     """The golden model holds the switch to all bits on which the workers agree; and the rest is no constant."""
-    game = Game(rig)
     half = random_payload(game.rng, model.SIGN)
     packet = all_send(game, model.SIGN, [half, half, bytes(1024), bytes(1024)])
     drawn = np.unpackbits(np.frombuffer(packet.payload, np.uint8))
@@ -129,8 +118,7 @@ def test_agreed_signs_stay_and_others_are_drawn(rig: Rig) -> None:
     assert abs(drawn[open_bits == 1].mean() - 0.5) < 0.05
 
 
-def test_a_repeated_sign_packet_draws_nothing_new(rig: Rig) -> None:
-    game = Game(rig)
+def test_a_repeated_sign_packet_draws_nothing_new(game: Game) -> None:
     result = all_send(game, model.SIGN, [random_payload(game.rng, model.SIGN) for _ in range(4)])
     for worker in range(4):
         out = game.contribute(EVERY, worker, op=model.SIGN)

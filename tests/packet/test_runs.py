@@ -46,8 +46,7 @@ def test_a_run_uses_its_slots_round_by_round(rig: Rig, op: int) -> None:
     game.check_counters()
 
 
-def test_before_a_run_is_opened_none_of_its_packets_is_taken(rig: Rig) -> None:
-    game = Game(rig)
+def test_before_a_run_is_opened_none_of_its_packets_is_taken(game: Game) -> None:
     assert answered(game.contribute(FULL, 0, 0, OPENED + 1, token=TOKEN)) == model.REFUSED
     opening(game, FULL, 0)
     # Not all have opened it.
@@ -56,7 +55,6 @@ def test_before_a_run_is_opened_none_of_its_packets_is_taken(rig: Rig) -> None:
         opening(game, FULL, worker)
     assert game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN) == []
     assert game.golden.rejects == {"TOKEN": 2}
-    game.check_counters()
 
 
 @pytest.mark.parametrize("round_", [0, OPENED, OPENED + 1, OPENED + 2, OPENED + 20, 2**31 - 1])
@@ -170,9 +168,8 @@ def test_what_would_open_a_run_of_an_earlier_generation_opens_nothing(rig: Rig) 
 
 
 @OPS
-def test_a_greeting_may_name_the_generation_and_then_it_must_be_the_jobs(rig: Rig, op: int) -> None:
-    game = Game(rig)
-    generation = rig.generation(EVERY.number)
+def test_a_greeting_may_name_the_generation_and_then_it_must_be_the_jobs(game: Game, op: int) -> None:
+    generation = game.rig.generation(EVERY.number)
     for round_, token in ((3, generation ^ 1), (4, generation), (4, generation ^ 1), (5, generation - 1), (6, 0)):
         for worker in range(4):
             out = game.contribute(EVERY, worker, 0, round_, op=op, bucket=0xFFFF, token=token)
@@ -180,7 +177,6 @@ def test_a_greeting_may_name_the_generation_and_then_it_must_be_the_jobs(rig: Ri
         assert {model.decode(frame[42:]).token for _, frame in out} <= {token}
         game.later(model.GAP_US)
     assert game.golden.rejects == {"TOKEN": 8, "CALL": 4}
-    game.check_counters()
 
 
 def test_a_new_run_is_greeted_and_opened_over_an_old_one(rig: Rig) -> None:
@@ -249,9 +245,8 @@ def test_a_probe_of_a_slot_that_the_run_has_not_used_finds_nothing_in_it(rig: Ri
     game.check_counters()
 
 
-def test_a_lower_switch_learns_of_a_run_and_takes_any_newer_round_of_it(rig: Rig) -> None:
+def test_a_lower_switch_learns_of_a_run_and_takes_any_newer_round_of_it(game: Game) -> None:
     """Its workers may have results from others that it has missed."""
-    game = Game(rig)
     for worker in range(LEAF.quorum):
         out = opening(game, LEAF, worker)
     assert model.decode(out[0][1][42:]).token == TOKEN
@@ -260,11 +255,9 @@ def test_a_lower_switch_learns_of_a_run_and_takes_any_newer_round_of_it(rig: Rig
     game.contribute(LEAF, 0, 1, OPENED + 3, token=OTHER)
     assert game.golden.rejects == {"TOKEN": 1}
     assert game.golden.verdicts["FIRST"] == 3
-    game.check_counters()
 
 
-def test_a_lower_switch_learns_of_a_run_from_above(rig: Rig) -> None:
-    game = Game(rig)
+def test_a_lower_switch_learns_of_a_run_from_above(game: Game) -> None:
     above = {"bucket": model.OPENS_RUN, "token": TOKEN}
     assert len(game.result_from_above(LEAF, 0, OPENED, model.MAX32, **above)) == 2
     assert game.contribute(LEAF, 0, 1, OPENED + 1, token=TOKEN) == []
@@ -273,13 +266,11 @@ def test_a_lower_switch_learns_of_a_run_from_above(rig: Rig) -> None:
     assert game.result_from_above(LEAF, 1, OPENED + 3, token=TOKEN) == []  # and this is over
     assert game.golden.verdicts["KNOWN"] == 2
     assert game.golden.rejects == {}
-    game.check_counters()
 
 
 @pytest.mark.parametrize("run_is_known", [False, True])
-def test_a_late_result_of_another_run_fills_no_slot_of_a_lower_switch(rig: Rig, run_is_known: bool) -> None:
+def test_a_late_result_of_another_run_fills_no_slot_of_a_lower_switch(game: Game, run_is_known: bool) -> None:
     """The switch was restarted while the result was on its way. The next run may begin in the same round."""
-    game = Game(rig)
     if run_is_known:
         game.result_from_above(LEAF, 0, OPENED, model.MAX32, bucket=model.OPENS_RUN, token=TOKEN)
     for round_ in (OPENED, OPENED + 1, OPENED + 17):
@@ -291,7 +282,6 @@ def test_a_late_result_of_another_run_fills_no_slot_of_a_lower_switch(rig: Rig, 
     assert len(out) == 1
     assert len(game.result_from_above(LEAF, 1, OPENED, token=TOKEN)) == 2
     assert game.golden.rejects == {"TOKEN": 3}
-    game.check_counters()
 
 
 @pytest.mark.parametrize("seed", range(4))

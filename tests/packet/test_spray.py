@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from golden import model
 from helpers.packet.layers import encoded
-from helpers.packet.play import Game, Rig, contribution, random_payload
+from helpers.packet.play import Game, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, SHARED, SPRAYED
 
 OPS = pytest.mark.parametrize("op", model.OPS)
@@ -20,39 +20,32 @@ def way_up(game: Game, job: model.Job, slot: int, round_: int, op: int) -> int:
 
 
 @OPS
-def test_by_slot(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_by_slot(game: Game, op: int) -> None:
     ports = [[way_up(game, SHARED, slot, round_, op) for slot in range(8)] for round_ in (0, 1, 6)]
     assert ports == [[4, 3] * 4] * 3
-    game.check_counters()
 
 
 @OPS
-def test_by_hash_of_slot_and_round(rig: Rig, op: int) -> None:
+def test_by_hash_of_slot_and_round(game: Game, op: int) -> None:
     """Not all rounds of a slot go the same way, nor all slots of a round; and a repeat goes where the first went."""
-    game = Game(rig)
     ports = [[way_up(game, SPRAYED, slot, round_, op) for slot in range(4)] for round_ in range(6)]
     assert all(len(set(ways)) == 2 for ways in (*ports[:2], *zip(*ports, strict=True)))
     ((port, _),) = game.contribute(SPRAYED, 0, 3, 5, op)
     assert port == ports[5][3]
-    game.check_counters()
 
 
-def test_a_greeting_goes_by_slot_there_too(rig: Rig) -> None:
+def test_a_greeting_goes_by_slot_there_too(game: Game) -> None:
     """Workers that greet in different rounds meet at one root."""
-    game = Game(rig)
-    token = rig.generation(SPRAYED.number)
+    token = game.rig.generation(SPRAYED.number)
     for round_ in range(8):
         game.contribute(SPRAYED, 0, 0, round_, model.MAX32, token=token)
         ((port, _),) = game.contribute(SPRAYED, 1, 0, round_, model.MAX32, token=token)
         assert port == SPRAYED.parents[0].switch.port
         assert len(game.result_from_above(SPRAYED, 0, round_, model.MAX32, token=token)) == 2
     assert game.golden.rejects == {}
-    game.check_counters()
 
 
-def test_a_result_is_taken_from_the_switch_that_was_asked_alone(rig: Rig) -> None:
-    game = Game(rig)
+def test_a_result_is_taken_from_the_switch_that_was_asked_alone(game: Game) -> None:
     for round_ in range(4):
         asked = way_up(game, SPRAYED, 0, round_, model.THC)
         other = next(parent for parent in SPRAYED.parents if parent.switch.port != asked)
@@ -63,4 +56,3 @@ def test_a_result_is_taken_from_the_switch_that_was_asked_alone(rig: Rig) -> Non
         assert game.frame(other.switch.port, frame) == []
         assert len(game.result_from_above(SPRAYED, 0, round_)) == 2
     assert game.golden.rejects == {"PARENT": 4}
-    game.check_counters()

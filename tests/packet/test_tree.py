@@ -18,8 +18,7 @@ TREES = pytest.mark.parametrize("job", [LEAF, MIDDLE], ids=["leaf", "middle"])
 
 @OPS
 @TREES
-def test_partial_result_goes_up_and_the_result_comes_down(rig: Rig, job: model.Job, op: int) -> None:
-    game = Game(rig)
+def test_partial_result_goes_up_and_the_result_comes_down(game: Game, job: model.Job, op: int) -> None:
     assert game.contribute(job, 0, op=op) == []
     ((port, frame),) = game.contribute(job, 1, op=op)
     assert port == PARENT.port
@@ -29,14 +28,12 @@ def test_partial_result_goes_up_and_the_result_comes_down(rig: Rig, job: model.J
     assert sorted(port for port, _ in out) == [worker.port for worker in job.workers]
     assert {model.decode(frame[42:]).contributors for _, frame in out} == {0b11}
     assert game.golden.verdicts == {"FIRST": 1, "LAST": 1, "DOWN": 1}
-    game.check_counters()
 
 
 @OPS
 @TREES
-def test_loss_above_is_repaired_by_any_worker(rig: Rig, job: model.Job, op: int) -> None:
+def test_loss_above_is_repaired_by_any_worker(game: Game, job: model.Job, op: int) -> None:
     """The partial result or its answer was lost: a worker that asks again makes the switch ask again, the same."""
-    game = Game(rig)
     game.contribute(job, 0, op=op)
     first = game.contribute(job, 1, op=op)
     for worker in (1, 0):
@@ -45,12 +42,10 @@ def test_loss_above_is_repaired_by_any_worker(rig: Rig, job: model.Job, op: int)
     game.result_from_above(job, op=op)
     game.contribute(job, 0, op=op)  # the result was lost below: from this switch's own copy
     assert game.golden.verdicts == {"FIRST": 1, "LAST": 1, "ASK": 2, "DOWN": 1, "DUPLICATE": 1}
-    game.check_counters()
 
 
 @OPS
-def test_a_second_result_and_a_late_one_are_dropped(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_a_second_result_and_a_late_one_are_dropped(game: Game, op: int) -> None:
     for round_ in (5, 6):
         for worker in range(2):
             game.contribute(LEAF, worker, round_=round_, op=op)
@@ -59,13 +54,11 @@ def test_a_second_result_and_a_late_one_are_dropped(rig: Rig, op: int) -> None:
     assert game.result_from_above(LEAF, round_=5, op=op) == []
     assert game.golden.verdicts["KNOWN"] == 2
     game.contribute(LEAF, 0, round_=6, op=op)
-    game.check_counters()
 
 
 @OPS
-def test_left_out_above(rig: Rig, op: int) -> None:
+def test_left_out_above(game: Game, op: int) -> None:
     """The switch above closed without this one: nobody here is in, and all get the result, early or late."""
-    game = Game(rig)
     others = 0xFF & ~(1 << LEAF.parent.worker)
     game.contribute(LEAF, 0, op=op)
     out = game.result_from_above(LEAF, op=op, contributors=others, flags=model.INCOMPLETE)
@@ -75,12 +68,10 @@ def test_left_out_above(rig: Rig, op: int) -> None:
     assert len(out) == 2
     game.contribute(LEAF, 1, 1, op=op)
     assert game.golden.verdicts == {"FIRST": 1, "DOWN": 2, "DUPLICATE": 2}
-    game.check_counters()
 
 
 @OPS
-def test_flush_goes_up_only_when_asked_again(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_flush_goes_up_only_when_asked_again(game: Game, op: int) -> None:
     game.contribute(LEAF, 0, op=op)
     ((_, frame),) = game.contribute(LEAF, 0, op=op, flags=model.FLUSH)
     assert model.decode(frame[42:]).flags == model.INCOMPLETE
@@ -89,24 +80,20 @@ def test_flush_goes_up_only_when_asked_again(rig: Rig, op: int) -> None:
     game.contribute(LEAF, 1, op=op)  # too late for the partial result: asks like the others
     out = game.result_from_above(LEAF, op=op, flags=model.INCOMPLETE)
     assert {model.decode(frame[42:]).contributors for _, frame in out} == {0b01}
-    game.check_counters()
 
 
 @OPS
-def test_root_of_uneven_switches(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_root_of_uneven_switches(game: Game, op: int) -> None:
     for worker in (2, 0):
         assert game.contribute(ROOT, worker, op=op) == []
     out = game.contribute(ROOT, 1, op=op)
     assert sorted(port for port, _ in out) == [1, 2, 3]
     assert {model.decode(frame[42:]).count for _, frame in out} == {7}
     game.contribute(ROOT, 2, op=op)
-    game.check_counters()
 
 
-def test_fifteen_votes(rig: Rig) -> None:
+def test_fifteen_votes(game: Game) -> None:
     """All ways in which two sevens and a host can vote, one per value: the majority of fifteen is eight."""
-    game = Game(rig)
     rng = np.random.default_rng(3)
     first, second = rng.integers(0, 8, (2, 2 * model.VALUES))
     host = rng.integers(0, 2, 2 * model.VALUES)
@@ -120,8 +107,7 @@ def test_fifteen_votes(rig: Rig) -> None:
     assert model.decode(out[0][1][42:]).count == 15
 
 
-def test_overflow_below_is_said_above_and_below(rig: Rig) -> None:
-    game = Game(rig)
+def test_overflow_below_is_said_above_and_below(game: Game) -> None:
     big = np.full(256, 2**31 - 1, ">i4").tobytes()
     game.send(LEAF, contribution(LEAF, 0, 0, 0, big, model.SUM32))
     ((_, frame),) = game.send(LEAF, contribution(LEAF, 1, 0, 0, big, model.SUM32))
@@ -134,8 +120,7 @@ def test_overflow_below_is_said_above_and_below(rig: Rig) -> None:
     assert model.decode(out[0][1][42:]).flags & model.OVERFLOW
 
 
-def test_result_from_elsewhere_is_refused(rig: Rig) -> None:
-    game = Game(rig)
+def test_result_from_elsewhere_is_refused(game: Game) -> None:
     for worker in range(2):
         game.contribute(LEAF, worker)
     payload = random_payload(game.rng, model.THC, 8)
@@ -146,25 +131,20 @@ def test_result_from_elsewhere_is_refused(rig: Rig) -> None:
     game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(result._replace(slot=8))))
     game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(result._replace(op=model.SUM32))))
     assert game.golden.rejects == {"PARENT": 3, "SLOT": 1, "CALL": 1}
-    game.check_counters()
 
 
 @pytest.mark.parametrize("op", [model.THC, model.VOTE])
-def test_hosts_send_no_partials_and_switches_nothing_else(rig: Rig, op: int) -> None:
-    game = Game(rig)
+def test_hosts_send_no_partials_and_switches_nothing_else(game: Game, op: int) -> None:
     game.send(EVERY, contribution(EVERY, 0, 0, 0, random_partial(game.rng, op, 1), op))
     game.send(ROOT, contribution(ROOT, 0, 0, 0, random_payload(game.rng, op), op, count=2))
     assert game.golden.rejects == {"WORDS": 2}
-    game.check_counters()
 
 
-def test_a_switch_stands_for_no_more_than_it_may(rig: Rig) -> None:
-    game = Game(rig)
+def test_a_switch_stands_for_no_more_than_it_may(game: Game) -> None:
     game.contribute(ROOT, 0, op=model.SUM32, count=3)
     game.contribute(ROOT, 0, op=model.SUM32, count=0)
     game.contribute(ROOT, 0, op=model.SUM32, count=1)  # one of its two hosts is missing: all right
     assert game.golden.rejects == {"COUNT": 2}
-    game.check_counters()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -22,6 +22,7 @@ from helpers.p4runtime.client import (
     modify,
 )
 from helpers.p4runtime.messages import FRAME, packet_out, update
+from helpers.p4runtime.served import primary_of
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
@@ -158,11 +159,7 @@ def members(*pairs: tuple[int, int], value_set: str = "known_pairs") -> Any:
 @pytest.mark.parametrize("engine", ["python", pytest.param("native", marks=pytest.mark.cc)])
 def test_members_of_a_value_set_reach_the_parser(engine: EngineChoice) -> None:
     switch = SoftSwitch(engine=engine)
-    server = serve(switch, "127.0.0.1:0", DEVICE_ID)
-    controller = Controller(server.port)
-    try:
-        controller.become(1)
-        controller.set_pipeline(EXTERNS.config())
+    with primary_of(switch, EXTERNS.config()) as controller:
         assert controller.read(p4rt.Entity(value_set_entry=p4rt.ValueSetEntry())) == [members()]
         controller.write(update(MODIFY, members((9, 7), (7, 9))))
         assert controller.read(members()) == [members((9, 7), (7, 9))]
@@ -178,9 +175,6 @@ def test_members_of_a_value_set_reach_the_parser(engine: EngineChoice) -> None:
         errors = controller.refused(*(each for each, _ in refusals))
         assert [code_pb2.Code.Name(each.canonical_code) for each in errors] == [code for _, code in refusals]
         assert controller.read(members()) == [members((9, 7), (7, 9))]
-    finally:
-        controller.close()
-        server.stop()
 
 
 def metered(program: Program, rates: tuple[int, int, int, int] | None = None) -> Any:
@@ -227,8 +221,7 @@ def test_a_direct_meter_has_its_entrys_rates(running: Running) -> None:
 
 @pytest.mark.parametrize("engine", ["python", pytest.param("native", marks=pytest.mark.cc)])
 def test_members_with_masks_reach_the_parser(engine: EngineChoice) -> None:
-    server = serve(switch := SoftSwitch(engine=engine), "127.0.0.1:0", DEVICE_ID)
-    controller = Controller(server.port)
+    switch = SoftSwitch(engine=engine)
     config = EXTERNS.config()
     first, second = config.p4info.value_sets[0].match
     first.match_type, second.match_type = first.TERNARY, first.RANGE
@@ -237,9 +230,7 @@ def test_members_with_masks_reach_the_parser(engine: EngineChoice) -> None:
     entry = entity.value_set_entry.members.add()
     entry.match.append(field_match(first.id, ("ternary", b"\x08", b"\x0f")))
     entry.match.append(field_match(second.id, ("range", b"\x03", b"\x05")))
-    try:
-        controller.become(1)
-        controller.set_pipeline(config)
+    with primary_of(switch, config) as controller:
         controller.write(update(MODIFY, entity))
         assert controller.read(entity) == [entity]
         pairs = [(0x18, 3), (0xF8, 5), (0x18, 6), (0x19, 3)]
@@ -250,9 +241,6 @@ def test_members_with_masks_reach_the_parser(engine: EngineChoice) -> None:
         entity.value_set_entry.members[0].match[0].range.low = b"\x06"
         [error] = controller.refused(update(MODIFY, entity))
         assert "low 0x6 is above high 0x5" in error.message
-    finally:
-        controller.close()
-        server.stop()
 
 
 def test_an_idle_entry_is_notified(running: Running) -> None:

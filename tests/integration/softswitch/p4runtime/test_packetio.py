@@ -13,6 +13,7 @@ from helpers.logs import lines_of, of
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program
 from helpers.p4runtime.fake_device import FakeDevice
 from helpers.p4runtime.messages import FRAME, TO_CPU, packet, packet_out, update
+from helpers.p4runtime.served import primary_of
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.errors import DeviceError
 from softswitch.events import SwitchEvent
@@ -20,20 +21,15 @@ from softswitch.p4runtime import service
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.p4info import ValueInfo
 from softswitch.p4runtime.rpcs import PACKET_IN_QUEUE
-from softswitch.p4runtime.server import P4RuntimeServer, serve
+from softswitch.p4runtime.server import P4RuntimeServer
 from softswitch.switch import EngineChoice, SoftSwitch
 
 
 @pytest.fixture(params=["python", pytest.param("native", marks=pytest.mark.cc)])
 def controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
     engine: EngineChoice = request.param
-    server = serve(SoftSwitch(engine=engine, cpu_port=CPU_PORT), "127.0.0.1:0", DEVICE_ID, CPU_PORT)
-    controller = Controller(server.port)
-    controller.become(1)
-    controller.set_pipeline(Program("clone").config())
-    yield controller
-    controller.close()
-    server.stop()
+    with primary_of(SoftSwitch(engine=engine, cpu_port=CPU_PORT), Program("clone").config(), CPU_PORT) as controller:
+        yield controller
 
 
 def test_clones_come_to_the_controller_as_long_as_their_session_is_there(controller: Controller) -> None:
@@ -212,16 +208,9 @@ class Refusing(FakeDevice):
 def test_packet_out_the_switch_cannot_take(
     program: Program, device: FakeDevice, cpu_port: int | None, code: int
 ) -> None:
-    server = serve(device, "127.0.0.1:0", DEVICE_ID, cpu_port)
-    controller = Controller(server.port)
-    try:
-        controller.become(1)
-        controller.set_pipeline(program.config())
+    with primary_of(device, program.config(), cpu_port) as controller:
         controller.send(TO_CPU)
         assert error_of(controller).canonical_code == code
-    finally:
-        controller.close()
-        server.stop()
     assert device.injected == []
 
 

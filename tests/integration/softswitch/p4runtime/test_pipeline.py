@@ -13,12 +13,12 @@ from google.rpc import code_pb2
 from helpers.p4runtime.client import DEVICE_ID, Controller, Program, code_of, delete, election, insert, items_of, modify
 from helpers.p4runtime.fake_device import FakeDevice
 from helpers.p4runtime.messages import group
+from helpers.p4runtime.served import primary_of
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.errors import UnsupportedProgramError
 from softswitch.p4runtime import p4info, pipeline, write
 from softswitch.p4runtime.errors import InvalidArgumentError
-from softswitch.p4runtime.server import serve
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
 from softswitch.switch import SoftSwitch
@@ -180,11 +180,7 @@ def test_p4info_of_another_program_is_refused_by_name(
     program: Program, change: Callable[[Any], None], text: str, action: str
 ) -> None:
     """And the pipeline that runs stays."""
-    server = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, verify=lambda _: None)
-    controller = Controller(server.port)
-    try:
-        controller.become(1)
-        controller.set_pipeline(program.config(cookie=5))
+    with primary_of(FakeDevice(), program.config(cookie=5), verify=lambda _: None) as controller:
         config = program.config(cookie=6)
         change(config.p4info)
         with pytest.raises(grpc.RpcError, match="the P4Info does not fit the JSON") as refused:
@@ -193,9 +189,6 @@ def test_p4info_of_another_program_is_refused_by_name(
         assert text in refused.value.details()
         assert refused.value.details().endswith("send P4Info and JSON of one compilation")
         assert get(controller).config.cookie.cookie == 5
-    finally:
-        controller.close()
-        server.stop()
 
 
 def test_what_the_compiler_dropped_and_what_is_translated_fits(program: Program) -> None:
@@ -208,16 +201,9 @@ def test_what_the_compiler_dropped_and_what_is_translated_fits(program: Program)
     port = _action(config.p4info, "forward").params[0]
     port.bitwidth = 32
     port.type_name.name = "port_id_t"
-    server = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID)
-    controller = Controller(server.port)
-    try:
-        controller.become(1)
-        controller.set_pipeline(config)
+    with primary_of(FakeDevice(), config) as controller:
         everything = [p4rt.Entity(table_entry=p4rt.TableEntry()), p4rt.Entity(counter_entry=p4rt.CounterEntry())]
         assert len(controller.read(*everything)) == 4 + 8
-    finally:
-        controller.close()
-        server.stop()
 
 
 def test_what_the_program_keeps_to_itself_fits(program: Program) -> None:
@@ -227,17 +213,10 @@ def test_what_the_program_keeps_to_itself_fits(program: Program) -> None:
     named = config.p4_device_config.replace(b'"ingress.lpm_t"', b'"switch_0_table"')
     config.p4_device_config = named
     config.p4info.tables.remove(_table(config.p4info, "lpm_t"))
-    server = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID)
-    controller = Controller(server.port)
-    try:
-        controller.become(1)
-        controller.set_pipeline(config)
+    with primary_of(FakeDevice(), config) as controller:
         known = {table.preamble.id for table in config.p4info.tables}
         read = controller.read(p4rt.Entity(table_entry=p4rt.TableEntry()))
         assert {entity.table_entry.table_id for entity in read} <= known
-    finally:
-        controller.close()
-        server.stop()
 
 
 @pytest.mark.parametrize(
@@ -259,18 +238,12 @@ def test_actions(connect_fake: Connect, program: Program, action: str, code: str
 
 
 def test_verify_with_the_engine(program: Program) -> None:
-    server = serve(SoftSwitch(), "127.0.0.1:0", DEVICE_ID, verify=SoftSwitch)
-    controller = Controller(server.port)
-    try:
-        controller.become(1)
+    with primary_of(SoftSwitch(), verify=SoftSwitch) as controller:
         controller.set_pipeline(program.config(), "VERIFY")
         config = program.config()
         not_json(config)
         assert code_of(lambda: controller.set_pipeline(config, "VERIFY")) == "INVALID_ARGUMENT"
         assert not get(controller).HasField("config")
-    finally:
-        controller.close()
-        server.stop()
 
 
 def test_verify_with_a_verifier(program: Program) -> None:
@@ -281,17 +254,11 @@ def test_verify_with_a_verifier(program: Program) -> None:
         if len(asked) > 1:
             raise UnsupportedProgramError("not this one")
 
-    server = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, verify=verify)
-    controller = Controller(server.port)
-    try:
-        controller.become(1)
+    with primary_of(FakeDevice(), verify=verify) as controller:
         controller.set_pipeline(program.config(), "VERIFY")
         assert list(asked[0].tables) == list(load_program(program.json.decode()).tables)
         assert code_of(lambda: controller.set_pipeline(program.config(), "VERIFY")) == "INVALID_ARGUMENT"
         assert not get(controller).HasField("config")
-    finally:
-        controller.close()
-        server.stop()
 
 
 # --- checks before the batch, in the specification's order

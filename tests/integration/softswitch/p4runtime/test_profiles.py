@@ -13,8 +13,8 @@ from fuzz.p4runtime import target
 from google.rpc import code_pb2
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program, delete, insert, modify
 from helpers.p4runtime.messages import packet, update
+from helpers.p4runtime.served import primary_of
 from p4.v1 import p4runtime_pb2 as p4rt
-from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
 
 INSERT, MODIFY, DELETE = p4rt.Update.INSERT, p4rt.Update.MODIFY, p4rt.Update.DELETE
@@ -24,13 +24,8 @@ PROGRAM = Program("selector")
 @pytest.fixture(params=["python", pytest.param("native", marks=pytest.mark.cc)])
 def controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
     engine: EngineChoice = request.param
-    server = serve(SoftSwitch(engine=engine, cpu_port=CPU_PORT), "127.0.0.1:0", DEVICE_ID, CPU_PORT)
-    controller = Controller(server.port)
-    controller.become(1)
-    controller.set_pipeline(PROGRAM.config())
-    yield controller
-    controller.close()
-    server.stop()
+    with primary_of(SoftSwitch(engine=engine, cpu_port=CPU_PORT), PROGRAM.config(), CPU_PORT) as controller:
+        yield controller
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from softswitch.p4runtime.server import P4RuntimeServer, serve
 from softswitch.runtime.entries import ActionCall, Entry
 
 Connect = Callable[[], Controller]
+Pair = tuple[Controller, Controller]
 BIG = (1 << 127) + (1 << 63) + 5  # needs every bit of both halves
 
 
@@ -38,13 +39,29 @@ def ended(controller: Controller) -> str:
     return str(code_pb2.Code.Name(controller.wait_for_end().code))
 
 
-def test_first_controller_is_primary(connect_fake: Connect) -> None:
-    assert seen(connect_fake().become(BIG)) == ("OK", BIG)
+@pytest.fixture
+def pair(connect_fake: Connect) -> Pair:
+    """A primary with election id 5, and a backup with 4."""
+    primary, backup = connect_fake(), connect_fake()
+    primary.become(5)
+    backup.become(4)
+    return primary, backup
 
 
-def test_zero_is_an_election_id_and_unset_is_not(connect_fake: Connect) -> None:
-    assert seen(connect_fake().become(None)) == ("NOT_FOUND", None)
-    assert seen(connect_fake().become(0)) == ("OK", 0)
+@pytest.mark.parametrize(
+    ("ids", "told"),
+    [
+        ([BIG], [("OK", BIG)]),
+        ([None, 0], [("NOT_FOUND", None), ("OK", 0)]),
+        ([1, None], [("OK", 1), ("ALREADY_EXISTS", 1)]),
+        ([None, None], [("NOT_FOUND", None), ("NOT_FOUND", None)]),
+    ],
+    ids=["the first is primary", "zero is an id, unset is not", "never without id", "two without id"],
+)
+def test_what_controllers_are_told(
+    connect_fake: Connect, ids: list[int | None], told: list[tuple[str, int | None]]
+) -> None:
+    assert [seen(connect_fake().become(election_id)) for election_id in ids] == told
 
 
 def test_the_highest_is_primary_and_all_are_told(connect_fake: Connect) -> None:
@@ -56,46 +73,29 @@ def test_the_highest_is_primary_and_all_are_told(connect_fake: Connect) -> None:
     assert low.is_quiet() and high.is_quiet()  # a new backup is nobody else's news
 
 
-def test_without_election_id_never_primary(connect_fake: Connect) -> None:
-    connect_fake().become(1)
-    assert seen(connect_fake().become(None)) == ("ALREADY_EXISTS", 1)
-
-
-def test_two_without_election_id_are_no_duplicates(connect_fake: Connect) -> None:
-    assert seen(connect_fake().become(None)) == seen(connect_fake().become(None)) == ("NOT_FOUND", None)
-
-
-def test_same_id_again_stays_primary(connect_fake: Connect) -> None:
-    primary, backup = connect_fake(), connect_fake()
-    primary.become(5)
-    backup.become(4)
+def test_same_id_again_stays_primary(pair: Pair) -> None:
+    primary, backup = pair
     primary.arbitrate(5)
     assert next_seen(primary) == ("OK", 5)
     assert next_seen(backup) == ("ALREADY_EXISTS", 5)
 
 
-def test_backup_raises_itself(connect_fake: Connect) -> None:
-    primary, backup = connect_fake(), connect_fake()
-    primary.become(5)
-    backup.become(4)
+def test_backup_raises_itself(pair: Pair) -> None:
+    primary, backup = pair
     backup.arbitrate(6)
     assert next_seen(backup) == ("OK", 6)
     assert next_seen(primary) == ("ALREADY_EXISTS", 6)
 
 
 @pytest.mark.parametrize("lower", [3, None])
-def test_primary_lowers_itself(connect_fake: Connect, lower: int | None) -> None:
-    primary, backup = connect_fake(), connect_fake()
-    primary.become(5)
-    backup.become(4)
+def test_primary_lowers_itself(pair: Pair, lower: int | None) -> None:
+    primary, backup = pair
     primary.arbitrate(lower)
     assert next_seen(primary) == next_seen(backup) == ("NOT_FOUND", 5)
 
 
-def test_closing_primary_leaves_none_until_an_id_as_high_comes(connect_fake: Connect) -> None:
-    primary, backup = connect_fake(), connect_fake()
-    primary.become(5)
-    backup.become(4)
+def test_closing_primary_leaves_none_until_an_id_as_high_comes(pair: Pair, connect_fake: Connect) -> None:
+    primary, backup = pair
     primary.half_close()
     assert ended(primary) == "OK"
     assert next_seen(backup) == ("NOT_FOUND", 5)
@@ -105,26 +105,15 @@ def test_closing_primary_leaves_none_until_an_id_as_high_comes(connect_fake: Con
     assert next_seen(backup) == ("ALREADY_EXISTS", 5)
 
 
-def test_cancelled_primary(connect_fake: Connect) -> None:
-    primary, backup = connect_fake(), connect_fake()
-    primary.become(5)
-    backup.become(4)
-    primary.cancel()
+@pytest.mark.parametrize("leave", [lambda gone: gone.cancel(), lambda gone: gone.channel.close()])
+def test_cancelled_or_vanished_primary(pair: Pair, leave: Callable[[Controller], None]) -> None:
+    primary, backup = pair
+    leave(primary)
     assert next_seen(backup) == ("NOT_FOUND", 5)
 
 
-def test_vanished_primary(connect_fake: Connect) -> None:
-    primary, backup = connect_fake(), connect_fake()
-    primary.become(5)
-    backup.become(4)
-    primary.channel.close()
-    assert next_seen(backup) == ("NOT_FOUND", 5)
-
-
-def test_closing_backup_is_nobodys_news(connect_fake: Connect) -> None:
-    primary, backup = connect_fake(), connect_fake()
-    primary.become(5)
-    backup.become(4)
+def test_closing_backup_is_nobodys_news(pair: Pair, connect_fake: Connect) -> None:
+    primary, backup = pair
     backup.half_close()
     assert ended(backup) == "OK"
     assert primary.is_quiet()

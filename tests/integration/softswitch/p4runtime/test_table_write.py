@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from google.rpc import code_pb2
-from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program, delete, insert, modify
+from helpers.p4runtime.client import CPU_PORT, Controller, Program, delete, insert, modify
+from helpers.p4runtime.served import primary_of
 from helpers.p4runtime.table_entries import (
     BAD,
     BAD_DEFAULTS,
@@ -22,7 +23,6 @@ from helpers.p4runtime.table_entries import (
     priority,
     ternary,
 )
-from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
 
 
@@ -185,11 +185,7 @@ def test_default_entry_may_take_a_default_only_action(primary: Controller, progr
 def test_a_batch_changes_each_table_once(program: Program) -> None:
     """A table with an order is built from all of its rows: once for each of them would take quadratic time."""
     device = SoftSwitch(engine="python", cpu_port=CPU_PORT)
-    server = serve(device, "127.0.0.1:0", DEVICE_ID, CPU_PORT)
-    controller = Controller(server.port)
-    try:
-        controller.become(1)
-        controller.set_pipeline(program.config())
+    with primary_of(device, program.config(), CPU_PORT) as controller:
         built: list[tuple[str, int]] = []
         prefixes, ranges = (device.loaded.tables[f"ingress.{name}_t"]._backend for name in ("lpm", "range"))
         prefixes.change = lambda _removed, put, _default: built.append(("lpm", len(put)))
@@ -202,6 +198,3 @@ def test_a_batch_changes_each_table_once(program: Program) -> None:
             entries[-1].priority = 1
         controller.write(*map(insert, entries))
         assert sorted(built) == [("lpm", 16), ("range", 16)]
-    finally:
-        controller.close()
-        server.stop()
