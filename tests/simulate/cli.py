@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from simulate.flow import SURE_BELOW, Tally, told_apart
 from simulate.many import ProcessDiedError, be_quiet, play_all
-from simulate.mutations import MUTATIONS, OF_KEYS, mutated
+from simulate.mutations import MUTATIONS, OF_BLIND, OF_BYZANTINE, OF_KEYS, mutated
 from simulate.play import Outcome, play
 from simulate.schedule import Variant
 from simulate.shrink import shrunk
@@ -26,24 +27,27 @@ def main(arguments: list[str] | None = None) -> int:
     """0 if no schedule violates anything, 1 if one does, 2 if a process died, 130 after Ctrl-C."""
     asked = _parser().parse_args(arguments)
     asked.keys |= asked.mutation in OF_KEYS
-    variant = Variant(asked.keys, asked.blind, asked.restarts)
+    asked.flow |= asked.mutation in OF_BLIND
+    asked.byzantine |= asked.mutation in OF_BYZANTINE
+    variant = Variant(asked.keys, asked.blind, asked.restarts, asked.byzantine, asked.flow)
     if asked.seed is not None:
         return _replay(asked.seed, asked.mutation, variant)
     seeds = range(asked.first, asked.first + asked.seeds)
     began = line_at = time.monotonic()
     failed: list[tuple[int, str]] = []
-    done, cpu_s = 0, 0.0
+    done, cpu_s, tally = 0, 0.0, Tally()
     try:
         with contextlib.closing(play_all(seeds, asked.mutation, asked.jobs, variant)) as parts:
             for part in parts:
                 done, cpu_s = done + part.schedules, cpu_s + part.cpu_s
                 failed += part.failed
+                tally += part.tally
                 for seed, text in part.failed:
                     print(f"\rseed {seed}: {text.splitlines()[0]}", file=sys.stderr)
                 if time.monotonic() >= line_at:
                     line_at = time.monotonic() + _LINE_S
                     _progress(done, len(seeds), failed, began)
-                if failed and not asked.keep_going:
+                if (failed or tally.problems(SURE_BELOW)) and not asked.keep_going:
                     break
     except KeyboardInterrupt:
         _progress(done, len(seeds), failed, began)
@@ -55,12 +59,15 @@ def main(arguments: list[str] | None = None) -> int:
     _progress(done, len(seeds), failed, began)
     print(file=sys.stderr)
     failed.sort()
+    for problem in tally.problems():
+        print(f"over all schedules: {problem}", file=sys.stderr)
     if asked.json:
+        seen = {"p_values": tally.p_values, "correlation": tally.correlation} if asked.flow else {}
         _write(asked.json, {"seeds": done, "first": asked.first, "seconds": time.monotonic() - began, "cpu_s": cpu_s,
-                            "violations": [{"seed": seed, "text": text} for seed, text in failed]})  # fmt: skip
+                            "violations": [{"seed": seed, "text": text} for seed, text in failed], **seen})  # fmt: skip
     if failed and not asked.quiet:
         _explain(failed[0][0], asked.mutation, variant)
-    return 1 if failed else 0
+    return 1 if failed or tally.problems() else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,6 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keys", action="store_true", help="jobs have a key, and bits of packets change on the way")
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--blind", action="store_true", help="jobs are blind, and have a process group")
+    group.add_argument("--flow", action="store_true", help="blind jobs, in two worlds that no switch may tell apart")
+    parser.add_argument("--byzantine", action="store_true", help="switches do what they like to packets")
     group.add_argument("--restarts", action="store_true", help="workers are killed and started again, one at a time")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="break a rule of the protocol first")
     return parser
@@ -89,6 +98,10 @@ def _explain(seed: int, mutation: str | None, variant: Variant) -> None:
     """Make a failing schedule smaller, and tell how to see it again."""
     be_quiet()
     with mutated(mutation):
+        if variant.flow:
+            # Its two plays cannot be made smaller one at a time.
+            print(f"seed {seed}:", *told_apart(variant.of(seed))[0], sep="\n  ")
+            return
         schedule, outcome = shrunk(variant.of(seed))
     again = f"PYTHONPATH=tests python -m simulate --seed {seed}" + (f" --mutation {mutation}" if mutation else "")
     again = " ".join([again, *variant.flags])

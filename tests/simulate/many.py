@@ -19,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import Synchronized
 from typing import Final, NamedTuple
 
+from simulate.flow import Tally, told_apart
 from simulate.mutations import mutated
 from simulate.play import play
 from simulate.schedule import Variant
@@ -33,24 +34,29 @@ class ProcessDiedError(Exception):
 
 
 class Played(NamedTuple):
-    """``failed``: seeds, and what is violated."""
+    """``failed``: seeds, and what is violated. ``tally``: of what switches saw, where that is asked."""
 
     schedules: int
     failed: list[tuple[int, str]]
     cpu_s: float
+    tally: Tally
 
 
 def play_seeds(seeds: Sequence[int], mutation: str | None = None, variant: Variant = _PLAIN) -> Played:
     """In this process."""
-    began, failed = time.process_time(), []
+    began, failed, tally = time.process_time(), [], Tally()
     with mutated(mutation):
         for seed in seeds:
-            outcome = play(variant.of(seed))
-            if outcome.violations:
-                failed.append((seed, outcome.violations[0]))
+            if variant.flow:
+                violations, seen = told_apart(variant.of(seed))
+                tally += seen
+            else:
+                violations = play(variant.of(seed)).violations
+            if violations:
+                failed.append((seed, violations[0]))
     if not gc.isenabled():
         _collect()
-    return Played(len(seeds), failed, time.process_time() - began)
+    return Played(len(seeds), failed, time.process_time() - began, tally)
 
 
 def play_all(

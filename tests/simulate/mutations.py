@@ -9,6 +9,7 @@ replace a method.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,13 +19,18 @@ from unittest import mock
 import numpy as np
 from softswitch.runtime.entries import ActionCall, Entry, Ternary
 from softswitch.runtime.tables import RuntimeTable
+from sumwire.blind.keys import Keys
+from sumwire.blind.masks import Masks, Places
+from sumwire.blind.sums import SumCheck
 from sumwire.job import codec_operation, handshake
+from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.codec_operation import CodecOperation
 from sumwire.job.control import Control
 from sumwire.job.coordination import CoordinationPhase, Coordinator, Decision, FallBack, OwnRank, Return
 from sumwire.job.gloo import Fallback
 from sumwire.job.handshake import Greeting
 from sumwire.job.heartbeat import RankStatus
+from sumwire.job.job import Job
 from sumwire.job.operations import ALL
 from sumwire.transport import udp
 from sumwire.transport.buffers import Buffers
@@ -229,6 +235,45 @@ def _zero(original: Callable[..., Any]) -> Callable[..., int]:
     return lambda *_, **__: 0
 
 
+def _masks_again(original: Callable[..., None]) -> Callable[..., None]:
+    """Every chunk has the first one's masks."""
+
+    def hide(masks: Masks, sequence: int, payload: Any) -> None:
+        for k in range(len(payload)):
+            masks._unused = 0
+            original(masks, 0, payload[k : k + 1])
+
+    return hide
+
+
+def _any_run(original: Callable[..., Masks]) -> Callable[..., Masks]:
+    """All runs of all processes have the same keys."""
+
+    def for_run(keys: Keys, first_round: int, nonces: Any) -> Masks:
+        pairs = {other: hashlib.sha256(bytes(sorted((keys._worker, other)))).digest() for other in keys._pairs}
+        return Masks(keys._worker, pairs, common=bytes(32), tags=bytes(32), sums=bytes(32))
+
+    return for_run
+
+
+def _zeros(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: np.zeros_like(original(*arguments))
+
+
+def _all_flags(original: Callable[..., None]) -> Callable[..., None]:
+    return lambda *arguments, **options: original(*arguments, **{**options, "ignored": 0})
+
+
+def _carries(original: Callable[..., None]) -> Callable[..., None]:
+    """A blind job sends tensors in one trip, and once more if the carried scales do not fit."""
+
+    def init(job: Job, *arguments: Any, **options: Any) -> None:
+        original(job, *arguments, **options)
+        job._carried = CarriedScales()
+
+    return init
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "switch-counts-duplicates": _mask(_ADD, 0x0008),
     "switch-adds-to-older-rounds": _mask(_ADD, 0x0100),
@@ -263,9 +308,20 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "ranks-keep-no-results": _method(OwnRank, "standing", _keeps_nothing),
     "return-without-greeting": _method(OwnRank, "apply", _without_greeting),
     "workers-check-no-tags": _all_of(_method(Tags, "check", _zero), _method(Tags, "check_messages", _zero)),
+    "blind-sends-in-the-clear": _method(Masks, "hide", _nothing),
+    "blind-masks-come-twice": _method(Masks, "hide", _masks_again),
+    "blind-runs-share-keys": _method(Keys, "for_run", _any_run),
+    "blind-norms-in-the-clear": _method(Masks, "places", _zeros),
+    "blind-sums-some-and-then-all": _method(Job, "__init__", _carries),
+    "blind-norms-have-no-tags": _method(Places, "_tag", _zeros),
+    "blind-sums-are-not-checked": _method(SumCheck, "finish", _nothing),
+    "blind-believes-overflows": _method(Buffers, "__init__", _all_flags),
 }
 # Only jobs with a key show these.
 OF_KEYS: Final = frozenset({"workers-check-no-tags"})
+# Only blind jobs in two worlds show these, and the second ones only where switches do what they like.
+OF_BLIND: Final = frozenset(name for name in MUTATIONS if name.startswith("blind-"))
+OF_BYZANTINE: Final = frozenset({"blind-norms-have-no-tags", "blind-sums-are-not-checked"})
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.model import Config, Topology
 from sumwire_controller.parse.files import parse_any
 
+from simulate.adversary import Adversary, turned
 from simulate.machine import Address, Machine
 from simulate.switches import Frames, History, Switch, cleared, install
 from simulate.world import World
@@ -202,6 +203,7 @@ class Network:
         self.dead: set[str] = set()
         self.on_frame: Callable[[str, int, bytes, Frames], None] | None = None
         self.on_wire: Callable[[str, str, bytes, list[float]], None] | None = None
+        self.adversary: Adversary | None = None
         self.frames = 0
         self.generation = 0
         self.on_count: dict[int, list[Callable[[], None]]] = {}
@@ -298,12 +300,13 @@ class Network:
             action()
         if name in self.dead:
             return
-        leaving = self.switches[name].process(port, frame)
+        arriving = [(port, frame)]
+        leaving = [out for _, one in turned(self.adversary, arriving) for out in self.switches[name].process(port, one)]
         if self.world.trace is not None:
             self.world.note(f"{name}:{port} {describe(frame)} -> {[(out, describe(sent)) for out, sent in leaving]}")
         if self.on_frame is not None:
             self.on_frame(name, port, frame, leaving)
-        for out, sent in leaving:
+        for out, sent in turned(self.adversary, leaving):
             place = name, out
             across = self._across.get(place)
             if across is not None:

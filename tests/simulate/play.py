@@ -11,6 +11,7 @@ from functools import partial
 from itertools import product
 from typing import Any, Final
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire.codec.thc import BLOCK_VALUES
@@ -19,14 +20,15 @@ from sumwire.delivery import Delivery
 from sumwire.errors import SumwireError
 from sumwire.job.job import Job
 
+from simulate.adversary import Adversary
 from simulate.aggregator import AggregatorSwitch
 from simulate.doubles import instead_of_the_system
 from simulate.groups import Groups
 from simulate.machine import Machine
 from simulate.network import Network, job_of
-from simulate.schedule import Fault, Schedule
+from simulate.schedule import Fault, Schedule, Step
 from simulate.witness import Witness
-from simulate.workload import Got, carry_out, given, wrong
+from simulate.workload import Got, carry_out, exchanged, given, wrong
 from simulate.world import Process, World
 
 # A schedule that is not over by then hangs, in seconds of its own time.
@@ -85,7 +87,10 @@ class Play:
         self.network.native = schedule.native
         self.machine = self.network.machine = Machine(world, self.network)
         self.groups = Groups(world, schedule.workers) if schedule.group else None
-        self.witness = Witness(self.network)
+        if schedule.byzantine:
+            self.network.adversary = Adversary(schedule.seed, schedule.byzantine)
+        else:
+            self.witness = Witness(self.network)
         self.ranks: list[Rank] = []
         # Processes of this run that were killed and have a successor, by worker.
         self.former: list[tuple[int, Rank]] = []
@@ -153,7 +158,7 @@ class Play:
                 for number, step in enumerate(schedule.steps):
                     if step.gap_s:
                         self.world.sleep(self.world.now + self.world.rng.uniform(0, step.gap_s))
-                    values = given(schedule.seed, rank.number, number, worker, step)
+                    values = self._given(rank.number, number, worker, step)
                     rank.got.append(carry_out(job, step, values))
                     rank.runs.append(rank.process.token)
             rank.finished = True
@@ -165,6 +170,20 @@ class Play:
             self.world.note(self.errors[-1])
         self._look()
 
+    def _given(self, run: int, number: int, worker: int, step: Step) -> NDArray[Any]:
+        """A worker's values. In world "b" workers 0 and 1 have some of each other's."""
+        seed, own = self.schedule.seed, given(self.schedule.seed, run, number, worker, step)
+        if self.schedule.world != "b" or worker > 1:
+            return own
+        other = given(seed, run, number, 1 - worker, step)
+        return np.where(exchanged(seed, run, number, step, self._block), other, own)
+
+    @property
+    def _block(self) -> int:
+        """Values of a block. Where sums lack some chunks, each must be a block of its own to be told from the others;
+        and where blocks are exchanged, there must be more than one."""
+        return BLOCK_VALUES if self.schedule.complete and not self.schedule.world else 1024
+
     def _job(self, worker: int) -> Job:
         schedule = self.schedule
         delivery = None if schedule.loss_bound is None else Delivery(loss_bound=schedule.loss_bound)
@@ -175,8 +194,7 @@ class Play:
             delivery=delivery,
             kept_chunks=schedule.kept_chunks,
             one_trip=schedule.one_trip,
-            # Where sums lack some chunks, each must be a block of its own to be told from the others.
-            block=BLOCK_VALUES if schedule.complete else 1024,
+            block=self._block,
         )
 
     def _look(self) -> None:
@@ -187,7 +205,8 @@ class Play:
         self._check(ranks)
         well = all(rank.finished for rank in ranks)
         calm = all(process.dead or not process.paused for process in self.world.processes)
-        if well:
+        if well or self.schedule.byzantine:
+            # Where switches do what they like, one run says all: it has the right sums, or errors.
             self.over = True
             return
         if self._faultless and calm and not self._may_fail() and not self._left_behind(ranks):
@@ -235,7 +254,7 @@ class Play:
                 problems = []
                 for numbers in product(*self._numbers(processes, members)):
                     inputs: list[NDArray[Any]] = [
-                        given(schedule.seed, own, number, worker, step) for worker, own in enumerate(numbers)
+                        self._given(own, number, worker, step) for worker, own in enumerate(numbers)
                     ]
                     problems.append(wrong(schedule, step, inputs, got))
                 if all(problems):

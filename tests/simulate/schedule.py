@@ -49,7 +49,8 @@ class Fault:
 @dataclass(frozen=True)
 class Schedule:
     """``seed``: of all that the world draws while it plays. ``renews``: whether a job whose generation has changed
-    under its workers gets a new one before they start again."""
+    under its workers gets a new one before they start again. ``world``: "a" or "b" where :mod:`simulate.flow` compares
+    two. ``byzantine``: the share of frames to which switches do what they like."""
 
     seed: int
     terms: Terms
@@ -66,6 +67,8 @@ class Schedule:
     skew_s: tuple[float, ...] = field(default_factory=tuple)
     renews: bool = True
     native: bool = False
+    world: str = ""
+    byzantine: float = 0.0
 
     @property
     def workers(self) -> int:
@@ -131,6 +134,11 @@ def with_masks(schedule: Schedule) -> Schedule:
     return replace(schedule, terms=terms, steps=steps, group=True, loss_bound=None)
 
 
+def with_adversary(schedule: Schedule) -> Schedule:
+    """A schedule with switches that do what they like."""
+    return replace(schedule, byzantine=random.Random(schedule.seed).choice((0.02, 0.1, 0.3, 1.0)))
+
+
 def with_restarts(schedule: Schedule) -> Schedule:
     """A schedule without a process group in which workers, one at a time, are killed and started again at once."""
     rng = random.Random(schedule.seed)
@@ -151,10 +159,18 @@ class Variant(NamedTuple):
     keys: bool = False
     blind: bool = False
     restarts: bool = False
+    byzantine: bool = False
+    flow: bool = False
 
     def of(self, seed: int) -> Schedule:
         schedule = drawn(seed)
-        for wanted, change in ((self.keys, with_key), (self.blind, with_masks), (self.restarts, with_restarts)):
+        changes = (
+            (self.keys, with_key),
+            (self.blind or self.flow, with_masks),
+            (self.restarts, with_restarts),
+            (self.byzantine, with_adversary),
+        )
+        for wanted, change in changes:
             schedule = change(schedule) if wanted else schedule
         return schedule
 

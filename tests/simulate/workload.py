@@ -40,6 +40,13 @@ def given(seed: int, run: int, number: int, worker: int, step: Step) -> NDArray[
     return (rng.standard_normal(step.values) * 10.0 ** rng.integers(-3, 3)).astype(np.float32)
 
 
+def exchanged(seed: int, run: int, number: int, step: Step, block: int) -> NDArray[np.bool_]:
+    """Which values of a step workers 0 and 1 have exchanged: whole blocks where a block is encoded as one."""
+    unit = block if step.op == "reduce" else 1
+    drawn = np.random.default_rng((seed, run, number, 77)).integers(0, 2, -(-step.values // unit)) != 0
+    return np.repeat(drawn, unit)[: step.values]
+
+
 def carry_out(job: Job, step: Step, values: NDArray[Any]) -> Got:
     """The call itself."""
     fell_back = job.fallen_back
