@@ -250,6 +250,8 @@ _STUCK_S: Final = 5.0
 _STUCK_MOST_S: Final = 20.0
 # Greetings in a row that packets of dead processes have spoiled: more are something else.
 _SPOILED_MOST: Final = 16
+# Greetings that somebody on the way spoils for ever. Late workers are waited for within one.
+_GREETINGS_MOST: Final = 200
 # Settings that differ may be those of a dead process, so they are compared twice.
 _UNLIKE_MOST: Final = 2
 
@@ -302,7 +304,7 @@ class _Joining:
         newest = self._transport.newest_round
         least = None if newest is None else _later(newest)
         spoiled = unlike = 0
-        while True:
+        for _ in range(_GREETINGS_MOST):
             self._transport.restart()
             self._first = self._choose(least)
             self._transport.rebase(self._first)
@@ -341,6 +343,10 @@ class _Joining:
             )  # fmt: skip
             # Workers that overtake each other's greetings never wait, and would not learn that one of them has gone.
             self._patience.waiting(0.0, None)
+        raise StaleRunError(
+            f"job {self._config.job}: {_GREETINGS_MOST} greetings were begun and none came to its end; see who else "
+            "sends packets of this job or changes them on the way, then start all workers again"
+        )
 
     def _next(self) -> int:
         return _later(self._first)

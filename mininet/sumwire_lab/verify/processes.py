@@ -93,9 +93,9 @@ def recorded(words: Sequence[str], file: Path) -> Any:
     return json.loads(file.read_text())
 
 
-def simulated(results: Path, count: int) -> dict[str, Any]:
-    """The record of so many simulated schedules."""
-    words = ["simulate", "--seeds", str(count), "--keep-going", "--quiet"]
+def simulated(results: Path, count: int, *flags: str) -> dict[str, Any]:
+    """The record of so many simulated schedules, with flags of `python -m simulate`."""
+    words = ["simulate", "--seeds", str(count), "--keep-going", "--quiet", *flags]
     record: dict[str, Any] = recorded(words, results / "simulate.json")
     return record
 

@@ -54,6 +54,8 @@ STEP_RATIO_MAX: Final = 1.3
 # Less would be no line rate. Python and the queue at the link take the rest.
 LINK_SHARE_MIN: Final = 0.8
 SCHEDULES_PER_S_MIN: Final = 30.0
+FLOW_P_MIN: Final = 1e-4
+FLOW_R_MAX: Final = 0.01
 MUTATIONS_MIN: Final = 20
 ANSWER_S_MAX: Final = 1.0
 GROWN_MIB_MAX: Final = 50.0
@@ -160,6 +162,25 @@ def schedule_checks(record: Mapping[str, Any], wanted: int) -> list[Check]:
     ]
 
 
+def flow_checks(record: Mapping[str, Any], wanted: int, switch: str) -> list[Check]:
+    """Blind jobs, each in two worlds with the same sums. `record`: what `simulate --flow --json` writes."""
+    least = min(record["p_values"].values())
+    label = f"blind jobs in two worlds, {switch} switch"
+    return [
+        at_least(f"{label}: schedules", record["seeds"], wanted),
+        equal(f"{label}: told apart by shape, sums or masks", len(record["violations"]), 0),
+        at_least(f"{label}: least p of a distribution", least, FLOW_P_MIN),
+        at_most(f"{label}: correlation of payloads with what they hide", abs(record["correlation"]), FLOW_R_MAX),
+    ]
+
+
+def byzantine_check(record: Mapping[str, Any], wanted: int) -> Check:
+    """Jobs with a key, on the way through switches that do what they like."""
+    wrong = len(record["violations"])
+    label = "jobs with a key, Byzantine switches on the way: ends but the right sums or an error"
+    return holds(label, wrong, f"0 of {wanted}", wrong == 0 and record["seeds"] >= wanted)
+
+
 def mutation_check(names: Sequence[str], found: Sequence[str]) -> Check:
     """Broken rules of the protocol, and those that a schedule showed."""
     missed = [name for name in names if name not in found]
@@ -187,6 +208,7 @@ PROGRAMS: Final = 10_000
 P4RUNTIME_WRITES: Final = 20_000
 SCHEDULES: Final = 100_000
 MUTATION_SEEDS: Final = 10_000
+FLOW_SEEDS: Final = 10_000
 _NAMES: Final = "from simulate.mutations import MUTATIONS; print(*sorted(MUTATIONS))"
 FORGED_IN_NETWORK: Final = 100_000
 # Of each of the runs of the good job.
@@ -222,7 +244,10 @@ def _p4runtime(v: Verification) -> list[Check]:
 def _schedules(v: Verification) -> list[Check]:
     """Schedules, and each rule of the protocol broken in turn, which some schedule must expose."""
     count = v.options.amount(SCHEDULES)
-    checks = schedule_checks(simulated(v.results, count), count)
+    checks, seeds = schedule_checks(simulated(v.results, count), count), v.options.amount(FLOW_SEEDS)
+    for switch, flags in (("honest", ("--flow",)), ("Byzantine", ("--flow", "--byzantine"))):
+        checks += flow_checks(simulated(v.results, seeds, *flags), seeds, switch)
+    checks.append(byzantine_check(simulated(v.results, seeds, "--keys", "--byzantine"), seeds))
     names = run_words(programs.python("-c", _NAMES)).last_line.split()
     words = ["simulate", "--seeds", str(v.options.amount(MUTATION_SEEDS)), "--quiet", "--mutation"]
     found = [name for name in names if run_module([*words, name]).status == 1]

@@ -19,10 +19,11 @@ from pathlib import Path
 
 import pytest
 from golden import model
-from simulate import cli, many, mutations, shrink
+from simulate import cli, flow, many, mutations, shrink
+from simulate.flow import Tally, told_apart
 from simulate.network import Terms, Weather
 from simulate.play import Outcome, Play, play
-from simulate.schedule import Fault, Schedule, Step, drawn, with_key, with_masks, with_restarts
+from simulate.schedule import Fault, Schedule, Step, Variant, drawn, with_key, with_masks, with_restarts
 from simulate.switches import Frames
 from simulate.world import WRONG_SUM
 from sumwire.transport.congestion import WindowLimit
@@ -327,12 +328,77 @@ def test_a_schedule_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted({*mutations.MUTATIONS} - {"runs-have-no-token"}))
+@pytest.mark.parametrize("name", sorted({*mutations.MUTATIONS} - mutations.OF_BLIND - {"runs-have-no-token"}))
 def test_the_page_names_a_seed_that_shows_a_broken_rule(name: str) -> None:
     (seed,) = re.findall(rf"^\| {name}[^|]*\| (\d+) \|", PAGE.read_text(), re.MULTILINE)
     schedule = drawn(int(seed))
     with mutations.mutated(name):
         assert play(with_key(schedule) if name in mutations.OF_KEYS else schedule).violations
+
+
+def in_two_worlds(seeds: range, *, byzantine: bool = False) -> tuple[dict[int, list[str]], Tally]:
+    found, tally = {}, Tally()
+    for seed in seeds:
+        problems, seen = told_apart(Variant(flow=True, byzantine=byzantine).of(seed))
+        tally += seen
+        if problems:
+            found[seed] = problems
+    return found, tally
+
+
+@pytest.mark.parametrize("byzantine", [False, True])
+def test_a_switch_cannot_tell_two_worlds_of_a_blind_job_apart(byzantine: bool) -> None:
+    found, tally = in_two_worlds(range(6), byzantine=byzantine)
+    assert found == {}
+    # More tests than one look at the same seeds: nothing here is a matter of luck.
+    assert tally.problems(flow.SURE_BELOW) == []
+    assert tally.payloads.sum() > 50_000
+
+
+def test_worlds_are_different() -> None:
+    """Where every worker's values are its own in both worlds, nothing could be told apart by anybody."""
+    schedule = Variant(flow=True).of(0)
+    a, b = (flow._world(schedule, name)[0] for name in ("a", "b"))
+    different = [
+        host for place, given in a.sent.items() for host, payloads in given.items() if payloads != b.sent[place][host]
+    ]
+    assert {*different} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds", "byzantine"),
+    [
+        ("blind-sends-in-the-clear", range(3), False),
+        ("blind-masks-come-twice", range(3), False),
+        ("blind-runs-share-keys", range(22, 23), False),
+        ("blind-norms-in-the-clear", range(40), False),
+        ("blind-sums-some-and-then-all", range(19, 20), False),
+        ("blind-norms-have-no-tags", range(224, 225), True),
+        ("blind-sums-are-not-checked", range(20), True),
+        ("blind-believes-overflows", range(4), False),
+    ],
+)
+def test_a_broken_rule_of_blind_jobs_shows(name: str, seeds: range, byzantine: bool) -> None:
+    with mutations.mutated(name):
+        found, tally = in_two_worlds(seeds, byzantine=byzantine)
+    assert found or tally.problems(flow.SURE_BELOW)
+
+
+def test_whoever_has_no_key_ends_a_job_with_one_or_does_nothing() -> None:
+    """A Byzantine device on the way."""
+    schedules = {seed: Variant(keys=True, byzantine=True).of(seed) for seed in range(20)}
+    assert {seed: found for seed, one in schedules.items() if (found := play(one).violations)} == {}
+
+
+def test_nobody_greets_for_ever() -> None:
+    """A Byzantine switch let the ranks' greetings overtake each other."""
+    assert play(replace(Variant(flow=True, byzantine=True).of(121), world="a")).violations == []
+
+
+def test_a_byzantine_switch_makes_wrong_sums_of_open_jobs() -> None:
+    """That it does is what jobs with a key, and blind ones, are there for."""
+    found = [play(Variant(byzantine=True).of(seed)).violations for seed in (9, 10, 13)]
+    assert all(WRONG_SUM in text for [text, *_] in found)
 
 
 def test_command_plays_seeds_in_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,6 +61,22 @@ def test_rows_of_the_schedules() -> None:
     assert [check.holds for check in security.schedule_checks(record | {"seconds": 10.1}, 300)] == [True, True, False]
 
 
+def test_rows_of_two_worlds_and_byzantine_switches() -> None:
+    record: dict[str, Any] = {"seeds": 9, "violations": [], "p_values": {"a": 1e-4, "b": 0.5}, "correlation": -0.01}
+    assert [check.holds for check in security.flow_checks(record, 9, "honest")] == [True] * 4
+    for worse, row in (
+        ({"seeds": 8}, 0),
+        ({"violations": [{}]}, 1),
+        ({"p_values": {"a": 0.5, "b": 0.9e-4}}, 2),
+        ({"correlation": -0.011}, 3),
+    ):
+        found = [check.holds for check in security.flow_checks(record | worse, 9, "honest")]
+        assert found == [k != row for k in range(4)]
+    assert security.byzantine_check(record, 9).holds
+    assert not security.byzantine_check(record, 10).holds
+    assert not security.byzantine_check(record | {"violations": [{}]}, 9).holds
+
+
 def test_rows_of_a_load_test() -> None:
     record = {"answers_s": {"nothing": 9.0, "1000 silent": 1.0}, "grown_mib": 50.0}
     assert [check.holds for check in security.load_test_checks(record)] == [True, True]
@@ -105,7 +121,8 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
         if "--mutation" in words:
             return Ended(1, "found")
         if words[0] == "simulate":
-            played = {"seeds": int(words[2]), "seconds": 1.0, "violations": []}
+            seen = {"p_values": {"a": 0.5}, "correlation": 0.0}
+            played = {"seeds": int(words[2]), "seconds": 1.0, "violations": [], **seen}
             Path(words[-1]).write_text(json.dumps(played))
         return Ended(0, "done")
 
