@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from golden import model
 from golden.model import Packet
@@ -112,8 +112,8 @@ def _set(adversary: Adversary, frame: bytes) -> list[bytes]:
     packet = model.decode(frame[_HEAD:])
     name = adversary.rng.choice(sorted(_FIELDS))
     near = adversary.rng.random() < 0.5
-    value = getattr(packet, name) ^ (1 << adversary.rng.randrange(_FIELDS[name])) if near else 0
-    return [_framed(frame, packet._replace(**{name: value}))]
+    change: dict[str, Any] = {name: getattr(packet, name) ^ 1 << adversary.rng.randrange(_FIELDS[name]) if near else 0}
+    return [_framed(frame, packet._replace(**change))]
 
 
 def _repeat(adversary: Adversary, frame: bytes) -> list[bytes]:
@@ -141,8 +141,8 @@ def _zero(adversary: Adversary, frame: bytes) -> list[bytes]:
 def _claim(adversary: Adversary, frame: bytes) -> list[bytes]:
     """A contribution of one worker as the result of all."""
     packet = model.decode(frame[_HEAD:])
-    everybody = {"kind": model.RESULT, "flags": 0, "contributors": 7, "count": 3}
-    return [_framed(frame, packet._replace(**everybody))]
+    everybody = packet._replace(kind=model.RESULT, flags=0, contributors=7, count=3)
+    return [_framed(frame, everybody)]
 
 
 MOVES: Final[dict[str, Move]] = {

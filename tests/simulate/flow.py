@@ -136,11 +136,11 @@ class Sight:
         return {place: total for place, (total, hidden) in self._totals().items() if not hidden}
 
     def _totals(self) -> dict[Place, tuple[NDArray[np.uint32], bool]]:
-        found = {}
+        found: dict[Place, tuple[NDArray[np.uint32], bool]] = {}
         for place, given in self.sent.items():
             if len(given) == self._network.shape.workers:
                 payloads = [copies[0] for copies in given.values()]
-                total = np.sum([_elements(payload) for payload in payloads], axis=0, dtype=np.uint32)
+                total = np.stack([_elements(payload) for payload in payloads]).sum(0, np.uint32)
                 found[place] = total, any(payload in self.hidden for payload in payloads)
         return found
 
