@@ -49,6 +49,8 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 _TICK_S: Final = 0.5
 _LINE_S: Final = 10.0
 _LOG_LINES: Final = 20
+NOT_DONE: Final = "not done after"
+"""How the error of a case begins that was killed after its limit."""
 _ALONE: Final = ("--net", "--pid", "--mount-proc", "--fork", "--kill-child=SIGKILL", "--")
 
 
@@ -113,8 +115,8 @@ class Study:
     seed, so that what disturbs the machine for a while disturbs all alike. Use more only where no time is measured."""
     seed: str = "seed"
     """The option that repeats a case: medians are taken over its values."""
-    deadline_s: float = 3600.0
-    """Of one case in a child."""
+    deadline_s: float | Callable[[Any], float] = 3600.0
+    """Of one case in a child, or a function that tells it of a case."""
     stops: bool = False
     """Whether an error of a case is raised, after it was recorded, instead of going on with the next case."""
 
@@ -131,6 +133,10 @@ class Study:
             if key_of(case) in known:
                 raise OptionError(f"study {self.name}: case {label_of(case)}: each at most once")
             known.add(key_of(case))
+
+    def limit_s(self, case: Any) -> float:
+        """Seconds after which a case in a child is killed."""
+        return self.deadline_s(case) if callable(self.deadline_s) else self.deadline_s
 
     @property
     def in_turns(self) -> list[Any]:
@@ -340,7 +346,7 @@ def _rows(study: Study, answer: Any) -> list[dict[str, Any]]:
 Measured = Iterator[tuple[Any, CaseOutcome]]
 
 
-def _place_of(folder: Path, case: Any) -> Path:
+def place_of(folder: Path, case: Any) -> Path:
     """The folder of a case's logs and files."""
     words = re.sub(r"[^A-Za-z0-9.=-]+", "_", label_of(case))[:80].strip("_")
     return folder / "cases" / (words or "case")
@@ -352,7 +358,7 @@ def _here(study: Study, cases: Sequence[Any], folder: Path, progress: Progress) 
     for number, case in enumerate(cases):
         progress.begins(number, case)
         watch = _Stopwatch()
-        more = (Context(_place_of(folder, case), progress.say),) if wants_context else ()
+        more = (Context(place_of(folder, case), progress.say),) if wants_context else ()
         try:
             answer = study.worker(case, *more)
         except Exception as error:  # noqa: BLE001 - a mistake in one case must not lose the others
@@ -380,9 +386,8 @@ class _Running:
         code = self.process.wait()
         if code == 0:
             return self.watch.outcome(study, workers.answer_in(self.folder))
-        why = (
-            f"not done after {study.deadline_s:g} s" if self.watch.seconds >= study.deadline_s else f"ended with {code}"
-        )
+        limit = study.limit_s(self.case)
+        why = f"{NOT_DONE} {limit:g} s" if self.watch.seconds >= limit else f"ended with {code}"
         return self.watch.outcome(study, error=f"{why}; {self.log} ends:\n{last_lines(self.log, _LOG_LINES)}")
 
 
@@ -396,16 +401,16 @@ def _in_children(study: Study, cases: Sequence[Any], folder: Path, progress: Pro
                 case = waiting.pop(0)
                 progress.begins(number, case)
                 number += 1
-                running.append(_started(study, case, _place_of(folder, case)))
+                running.append(_started(study, case, place_of(folder, case)))
             select.select([one.pidfd for one in running], [], [], _TICK_S)
             for one in list(running):
-                if one.watch.seconds >= study.deadline_s:
+                if one.watch.seconds >= study.limit_s(one.case):
                     _kill(one)
                 if one.process.poll() is not None:
                     running.remove(one)
                     os.close(one.pidfd)
                     yield one.case, one.ended(study)
-                elif one.watch.seconds - one.said_s >= _LINE_S:
+                elif one.watch.seconds - one.said_s >= _LINE_S * study.parallel:
                     one.said_s = one.watch.seconds
                     progress.still(one.case, one.said_s)
 

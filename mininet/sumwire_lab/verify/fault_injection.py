@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.faults import disturbed, repeated_runs, resumed, wrong_setups
-from sumwire_lab.faults.cases import FaultCase, FaultOutcome, carry_out
-from sumwire_lab.faults.rows import ROWS
+from sumwire_lab.faults.cases import FaultOutcome, carry_out
+from sumwire_lab.faults.rows import ROWS, measure_case
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.verify_options import present
 from sumwire_lab.study.check import Check, absent, holds
-from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.experiment import new_folder
+from sumwire_lab.study.study import place_of
 from sumwire_lab.verify.plan import Experiments, Verification
 from sumwire_lab.verify.shared import ACCURACY_GAP_MAX, ROUNDING, WHY_ABSENT
 
@@ -268,12 +267,15 @@ def _row(row: str, v: Verification) -> list[Check]:
     options = v.options
     there = [switch for switch in options.switches if switch in present()]
     cases = [case for switch in there for case in ROWS[row].cases(switch, options.seeds_of(switch))]
-    with _folder(v.results) as folder:
-        outcomes = _outcomes(cases, folder, v.say, options.parallel)
-        return [
-            _judged(row, switch, [one for one in outcomes if one.case.switch == switch], folder, there)
-            for switch in options.switches
-        ]
+    folder = new_folder(v.results, latest=False)
+    outcomes = carry_out(cases, measure_case, folder, options.parallel, v.say) if cases else []
+    checks = [
+        _judged(row, switch, [one for one in outcomes if one.case.switch == switch], folder, there)
+        for switch in options.switches
+    ]
+    if all(check.holds is not False for check in checks):
+        shutil.rmtree(folder)
+    return checks
 
 
 def _judged(row: str, switch: str, outcomes: list[FaultOutcome], folder: Path, there: list[str]) -> Check:
@@ -282,34 +284,8 @@ def _judged(row: str, switch: str, outcomes: list[FaultOutcome], folder: Path, t
         return absent(f"{LABELS[row]}; {switch}", TARGETS[row], WHY_ABSENT[switch])
     for outcome in outcomes:
         if not problems_of(outcome, outcomes):
-            shutil.rmtree(folder / outcome.case.name)
+            shutil.rmtree(place_of(folder, outcome.case))
     return row_check(row, switch, outcomes)
-
-
-def _outcomes(cases: list[FaultCase], folder: Path, say: Say, parallel: int) -> list[FaultOutcome]:
-    """All outcomes, and a line for each as it comes."""
-    seeds = sorted({case.seed for case in cases})
-    say(f"{len(cases)} cases, {parallel} side by side; seeds {seeds[0]} to {seeds[-1]}; {folder}")
-    done: list[FaultOutcome] = []
-    began = time.monotonic()
-    with interruptible(), closing(carry_out(cases, folder, parallel)) as outcomes:
-        for outcome in outcomes:
-            done.append(outcome)
-            ended = "ended" if outcome.error is None else "FAILED"
-            passed = time.monotonic() - began
-            say(f"{len(done)}/{len(cases)} after {passed:.0f} s: {outcome.case.name} {ended} ({outcome.seconds:.0f} s)")
-    return done
-
-
-@contextmanager
-def _folder(results: Path) -> Iterator[Path]:
-    """A folder for the cases of a row, which is removed again if nothing is left in it."""
-    folder = new_folder(results, latest=False)
-    try:
-        yield folder
-    finally:
-        if not any(folder.iterdir()):
-            folder.rmdir()
 
 
 EXPERIMENTS: Final[Experiments] = {row: partial(_row, row) for row in ROWS}

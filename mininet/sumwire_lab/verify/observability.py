@@ -10,7 +10,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -21,12 +20,13 @@ from sumwire.job.metrics import FIELDS
 from sumwire_lab.experiments import observed_runs
 from sumwire_lab.faults import wrong_setups
 from sumwire_lab.faults.cases import FaultCase, FaultOutcome, carry_out
+from sumwire_lab.faults.rows import measure_case
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions, TrainOptions
 from sumwire_lab.options.verify_options import VerifyOptions, present
 from sumwire_lab.run import training_run
 from sumwire_lab.study.check import Check, absent, at_most, holds
-from sumwire_lab.study.experiment import Say, interruptible, new_folder
+from sumwire_lab.study.experiment import Say, new_folder
 from sumwire_lab.verify.fault_injection import SETUP_S_MAX, words_of
 from sumwire_lab.verify.plan import Experiments, Verification
 from sumwire_lab.verify.processes import run_module, run_tests, shown_by, tests_check
@@ -303,16 +303,13 @@ def _docs(v: Verification) -> list[Check]:
 def _outcomes(cases: Sequence[FaultCase], folder: Path, say: Say) -> list[FaultOutcome]:
     """The outcome of each case. One that was killed after its limit says nothing of the doctor: the machine was too
     busy for all side by side. It has one more try, alone, and the row tells it."""
-    outcomes: dict[str, FaultOutcome] = {}
-    for again, parallel in ((False, VerifyOptions("life").parallel), (True, 1)):
-        left = [case for case in cases if not again or outcomes[case.name].killed]
-        place = folder / "again" if again else folder
-        place.mkdir(exist_ok=True)
-        with interruptible(), closing(carry_out(left, place, parallel)) as ended:
-            for outcome in ended:
-                outcomes[outcome.case.name] = replace(outcome, again=again)
-                tried = ", once more" if again else ""
-                say(f"{len(outcomes)}/{len(cases)}: {outcome.case.name} ({outcome.seconds:.0f} s{tried})")
+    parallel = VerifyOptions("life").parallel
+    outcomes = {one.case.name: one for one in carry_out(cases, measure_case, folder, parallel, say)}
+    killed = [case for case in cases if outcomes[case.name].killed]
+    if killed:
+        say(f"once more: {', '.join(case.name for case in killed)}")
+        for one in carry_out(killed, measure_case, folder / "again", 1, say):
+            outcomes[one.case.name] = replace(one, again=True)
     return list(outcomes.values())
 
 

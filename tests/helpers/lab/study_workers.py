@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sumwire_lab.faults.cases import FaultCase
 from sumwire_lab.study.workers import Rank
 
 
@@ -54,3 +57,29 @@ def meeting(case: Mapping[str, Any]) -> dict[str, bool]:
     while not other.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     return {"met": other.exists()}
+
+
+def fault(case: FaultCase, rank: Rank) -> dict[str, int]:
+    """A case whose variant says what happens in it. Files in its folder tell the test how far it is."""
+    if case.variant == "fails":
+        raise ValueError("it went wrong")
+    if case.variant.startswith("hangs"):
+        # A child in a session of its own, which never ends by itself.
+        with subprocess.Popen(_sleep(rank), start_new_session=True):
+            (rank.folder / "here").touch()
+    if case.variant.startswith("listens"):
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        with socket.create_server(("127.0.0.1", 47111)):
+            (rank.folder / "here").touch()
+            _wait_others(rank)
+    return {"value": 7}
+
+
+def _sleep(rank: Rank) -> tuple[str, ...]:
+    return tuple((rank.folder.parent.parent / "sleep").read_text().split())
+
+
+def _wait_others(rank: Rank) -> None:
+    deadline = time.monotonic() + 60
+    while len(list(rank.folder.parent.glob("*/here"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)

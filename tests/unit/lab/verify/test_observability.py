@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,9 @@ def test_every_set_up_has_a_case_and_a_line() -> None:
 def test_a_case_that_was_killed_has_one_more_try_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cases, asked = wrong_setups.doctor_cases("soft", 1)[:3], list[tuple[list[str], int]]()
 
-    def carry_out(left: list[FaultCase], folder: Path, parallel: int) -> Iterator[FaultOutcome]:
+    def carry_out(left: list[FaultCase], _: Any, folder: Path, parallel: int, say: Any) -> list[FaultOutcome]:
         asked.append(([case.name for case in left], parallel))
-        for case in left:
-            yield FaultOutcome(case, 120.0, error="killed after its limit", killed=case == cases[1])
+        return [FaultOutcome(case, 120.0, error="not done after 9 s", killed=case == cases[1]) for case in left]
 
     monkeypatch.setattr(observability, "carry_out", carry_out)
     found = observability._outcomes(cases, tmp_path, lambda _: None)
