@@ -8,38 +8,17 @@ Every schedule ends bit-equal to sums computed here in numpy. Datagrams cross lo
 from __future__ import annotations
 
 import random
-import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 import sumwire
 import torch
 from golden import model
-from helpers.transport.soft_tree import InProcess
-from helpers.transport.udp_bridge import (
-    TABLE,
-    Bridge,
-    Impairment,
-    addresses,
-    configs,
-    in_frames,
-    mac_of,
-    run_workers,
-    to_loopback,
-)
+from helpers.transport.soft_tree import STAR, TreeRig, soft_tree
+from helpers.transport.udp_bridge import TABLE, Impairment, configs, run_workers
 from numpy.typing import NDArray
-from softswitch.p4runtime.server import serve
-from softswitch.switch import SoftSwitch
 from sumwire.transport.udp import Transport
-from sumwire_controller.deploy.operations import bring_about
-from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.switch import P4Switch
-from sumwire_controller.derive.jobs import job_description
-from sumwire_controller.model import Config
-from sumwire_controller.parse.files import parse_config
 from sumwire_protocol import constants as p4
 
 WORKERS = 4
@@ -47,64 +26,10 @@ WORKERS = 4
 JOBS = {"two": 2, "seven": 7, "sixteen": 16, "large": 128}
 
 
-@dataclass
-class Rig:
-    """The switch with its control plane."""
-
-    frames: InProcess
-    config: Config
-    control: P4Switch
-    program: Program
-    renewals: int = 0
-
-    def fresh_job(self, name: str) -> dict[str, Any]:
-        """A job of a new generation, as the controller describes it to hosts."""
-        self.renewals += 1
-        bring_about(self.config, self.control, self.program, [name], now=1_700_000_000 + self.renewals)
-        return to_loopback(job_description(self.config, name))
-
-
-def mac(ip: str) -> str:
-    """Of the host whose packets come from this address on loopback."""
-    return mac_of(socket.inet_aton(in_frames(ip))).hex(":")
-
-
-def yaml(grpc: str) -> str:
-    aggregator, ips = addresses(WORKERS)
-    hosts = "\n".join(
-        f'  - {{name: h{port}, ip: {in_frames(ip)}, mac: "{mac(ip)}", port: {port}}}' for port, ip in enumerate(ips, 1)
-    )
-    jobs = "\n".join(
-        f"""  - name: {name}
-    id: {number}
-    ops: [thc, max32, sum32, sign, vote]
-    workers: [h1, h2, h3, h4]
-    slots: {{base: {200 * number}, count: {slots}}}
-    thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}"""
-        for number, (name, slots) in enumerate(JOBS.items(), 1)
-    )
-    return f"""
-switch: {{name: s1, grpc: "{grpc}", device_id: 1}}
-aggregator: {{ip: {in_frames(aggregator)}, mac: "02:00:00:00:00:63"}}
-ports: [1, 2, 3, 4]
-workers:
-{hosts}
-jobs:
-{jobs}
-"""
-
-
 @pytest.fixture(scope="module")
-def rig() -> Iterator[Rig]:
-    device = SoftSwitch(seed=1)
-    server = serve(device, "127.0.0.1:0", 1)
-    config = parse_config(yaml(f"127.0.0.1:{server.port}"))
-    control = P4Switch(config.switch)
-    try:
-        yield Rig(InProcess(device), config, control, Program.load(None))
-    finally:
-        control.close()
-        server.stop()
+def rig() -> Iterator[TreeRig]:
+    with soft_tree(STAR, JOBS) as running:
+        yield running
 
 
 def thc_sums(up: NDArray[np.uint8]) -> list[bytes]:
@@ -116,7 +41,7 @@ def thc_sums(up: NDArray[np.uint8]) -> list[bytes]:
 
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("seed", range(6))
-def test_sums_are_bit_equal_under_any_schedule(rig: Rig, job: str, seed: int) -> None:
+def test_sums_are_bit_equal_under_any_schedule(rig: TreeRig, job: str, seed: int) -> None:
     """THC, MAX32 and THC again, of lengths around the window's; a quarter of the schedules are very bad."""
     rng = random.Random(f"{job} {seed}")
     slots = JOBS[job]
@@ -143,7 +68,7 @@ def test_sums_are_bit_equal_under_any_schedule(rig: Rig, job: str, seed: int) ->
                 assert set(exchange.contributors.tolist()) == {2**WORKERS - 1}
             return [[words.tobytes() for words in exchange.words] for exchange in exchanges]
 
-    with Bridge(mapping, rig.frames, impairment):
+    with rig.bridge(mapping, impairment):
         outcomes = run_workers(work, WORKERS)
     maxima = [lanes.tobytes() for lanes in norms.view(">u4").max(axis=0).astype(">u4")]
     for outcome in outcomes:
@@ -151,7 +76,7 @@ def test_sums_are_bit_equal_under_any_schedule(rig: Rig, job: str, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_reduce_is_the_same_on_all_workers_in_any_weather(rig: Rig, seed: int) -> None:
+def test_all_reduce_is_the_same_on_all_workers_in_any_weather(rig: TreeRig, seed: int) -> None:
     """The weather changes no bit, so a clean run tells what a bad one must give."""
     tensors = [torch.randn(20_000, generator=torch.Generator().manual_seed(w)) for w in range(WORKERS)]
     exact = torch.stack(tensors).mean(0)
@@ -163,7 +88,7 @@ def test_all_reduce_is_the_same_on_all_workers_in_any_weather(rig: Rig, seed: in
             with sumwire.Job(configs(mapping)[worker], fallback="never") as job:
                 return torch.cat([sumwire.all_reduce(tensors[worker][:n].clone(), job) for n in (20_000, 1, 3000)])
 
-        with Bridge(mapping, rig.frames, impairment):
+        with rig.bridge(mapping, impairment):
             return run_workers(work, WORKERS)
 
     results = [*play(Impairment()), *play(Impairment(seed, 0.02, 0.02, 0.04, 0.02))]
@@ -172,7 +97,7 @@ def test_all_reduce_is_the_same_on_all_workers_in_any_weather(rig: Rig, seed: in
     assert float((results[0][:20_000] - exact).square().sum() / exact.square().sum()) < 0.025
 
 
-def test_a_job_that_is_not_installed_is_told(rig: Rig) -> None:
+def test_a_job_that_is_not_installed_is_told(rig: TreeRig) -> None:
     known = rig.fresh_job("seven")
     mapping = {**known, "job": 999, "lanes": [{"job": 999, "slots": known["slots"]}]}
 
@@ -182,11 +107,11 @@ def test_a_job_that_is_not_installed_is_told(rig: Rig) -> None:
                 sumwire.all_reduce(torch.ones(10), job)
             return refused.value.name
 
-    with Bridge(mapping, rig.frames):
+    with rig.bridge(mapping):
         assert run_workers(work, WORKERS) == ["JOB"] * WORKERS
 
 
-def test_runs_in_a_row_under_one_generation(rig: Rig) -> None:
+def test_runs_in_a_row_under_one_generation(rig: TreeRig) -> None:
     mapping = rig.fresh_job("seven")
 
     def work(worker: int) -> int:
@@ -194,6 +119,6 @@ def test_runs_in_a_row_under_one_generation(rig: Rig) -> None:
             sumwire.all_reduce(x := torch.ones(10), job, op="sum")
             return round(float(x.mean()))
 
-    with Bridge(mapping, rig.frames):
+    with rig.bridge(mapping):
         for _ in range(3):
             assert run_workers(work, WORKERS) == [WORKERS] * WORKERS

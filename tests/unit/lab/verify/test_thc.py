@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.errors import ProcessDiedError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.study.check import Check
 from sumwire_lab.verify import plan, thc
@@ -80,17 +79,3 @@ def test_a_run_on_bmv2_is_compared_with_the_soft_one(
     assert [check.target for check in done if "bmv2: communication" in check.check] == [">= 5"]
     assert all(check.holds for check in done)
     assert any("bit-equal to those after the soft switch's run" in check.check for check in done)
-
-
-def test_a_failed_experiment_is_a_row_and_no_end(
-    asked: list[RunOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run(wanted: RunOptions, results: Path, say: Any) -> tuple[dict[str, Any], Path]:
-        raise ProcessDiedError("worker1 ended with -9")
-
-    monkeypatch.setattr(plan, "run", run)
-    done = verify("thc", tmp_path, lambda line: None)
-    failed = [check for check in done if check.holds is False]
-    assert [check.check for check in failed] == ["digits, soft switch", "impaired run", "malformed packets"]
-    assert failed[0].why == "worker1 ended with -9"
-    assert done[-1].holds is True, "the last check was made all the same"
