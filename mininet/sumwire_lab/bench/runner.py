@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_lab.bench import machine, page
+from sumwire_lab.bench import page
 from sumwire_lab.bench.accuracy import Accuracy
 from sumwire_lab.bench.benchmark import BenchContext, CaseFailure, Suite, SuiteOutcome
 from sumwire_lab.bench.codec_cost import CodecCostSuite
@@ -20,6 +20,7 @@ from sumwire_lab.bench.codec_error import CodecErrorSuite
 from sumwire_lab.bench.page_allreduce import AllReduceSuite, ScalingSuite
 from sumwire_lab.bench.sizes import SizesSuite
 from sumwire_lab.options.bench_options import SUITES, BenchOptions
+from sumwire_lab.study import records
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.study.figures import aligned
 
@@ -110,7 +111,7 @@ class PageBook:
         self._about: dict[str, Any] = {
             "begun": datetime.now().isoformat(timespec="seconds"),
             "options": asdict(options),
-            "machine": machine.describe(),
+            "machine": records.described(),
         }
 
     def write_record(self) -> None:

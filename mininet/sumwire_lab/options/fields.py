@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options as fields of frozen dataclasses. An option is written once, as a field with :func:`option`.
 
-From the field come the check of its value (:class:`Checked`), its flag on the command line (:func:`add_flags`), the
-value given there (:func:`from_arguments`), and the rows of the docs' tables (:func:`table`).
+From the field come the check of its value (:class:`Checked`), its flag on the command line with its help
+(:func:`add_flags`), and the value given there (:func:`from_arguments`).
 """
 
 from __future__ import annotations
@@ -247,13 +247,3 @@ def from_arguments(options: type[C], arguments: argparse.Namespace, /, **more: A
         if value is not MISSING:
             values[one.name] = value
     return getattr(options, "of", options)(**values)
-
-
-def table(options: type) -> str:
-    """The options as a table of the docs."""
-    lines = ["| option | default | meaning |", "|---|---|---|"]
-    for flag in flags_of(options):
-        own = ",".join(map(_number, flag.default)) if isinstance(flag.default, tuple) else _number(flag.default)
-        default = flag.option.default or ("" if flag.default in (None, False) else own)
-        lines.append(f"| `--{flag.name}` | {default} | {flag.option.meaning} |")
-    return "\n".join(lines)

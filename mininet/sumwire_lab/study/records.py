@@ -30,6 +30,7 @@ from sumwire_lab.options.plain import from_json, to_json
 
 FILE: Final = "records.jsonl"
 _PROCESSORS: Final = Path("/proc/cpuinfo")
+_MEMORY: Final = Path("/proc/meminfo")
 _STAT: Final = Path("/proc/stat")
 _ROOT: Final = Path(__file__).resolve().parents[3]
 
@@ -147,6 +148,21 @@ def machine() -> dict[str, str | int]:
         "torch": _version("torch"),
         "sumwire": __version__,
     }
+
+
+def described() -> dict[str, str]:
+    """The same in words, for a page: hardware, other load and versions, by name."""
+    import torch
+
+    sizes = dict(line.split(":", 1) for line in _MEMORY.read_text().splitlines() if ":" in line)
+    told = {
+        "processor": f"{_processor()}, {os.cpu_count()} in the system",
+        "memory": f"{int(sizes['MemTotal'].split()[0]) / (1 << 20):.1f} GiB",
+        "other work when the benchmark began": f"load average {os.getloadavg()[0]:.1f}",
+        "system": f"{platform.system()} {platform.release()}",
+        "Python, PyTorch": f"{platform.python_version()}, {torch.__version__}",
+    }
+    return told | ({"GPU": torch.cuda.get_device_name()} if torch.cuda.is_available() else {})
 
 
 def now() -> str:

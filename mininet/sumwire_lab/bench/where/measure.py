@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
-from sumwire_lab.bench import machine
 from sumwire_lab.bench.exchange_worker import exchanges
 from sumwire_lab.bench.timing import all_reduce_bytes, repeats_of
 from sumwire_lab.bench.where import page, picture
@@ -41,6 +40,7 @@ from sumwire_lab.options.bench_options import GRID_SWITCHES, WhereOptions, rate_
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
+from sumwire_lab.study import records
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.system import leftovers
 
@@ -55,7 +55,7 @@ def begun(grid: Grid, path: Path, *, resume: bool) -> GridRecord:
     cores = len(os.sched_getaffinity(0))
     about = {
         "begun": datetime.now().isoformat(timespec="seconds"),
-        "machine": {name: told for name, told in machine.describe().items() if name in _TOLD},
+        "machine": {name: told for name, told in records.described().items() if name in _TOLD},
         "niceness": os.getpriority(os.PRIO_PROCESS, 0),
     }
     fresh = GridRecord(grid.workers, cores, grid.budget_s, about)
