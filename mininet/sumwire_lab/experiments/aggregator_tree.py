@@ -45,7 +45,7 @@ _ROOT: Final = f"{_PREFIX}.250"
 
 @dataclass(frozen=True)
 class _Taken:
-    """Of all means of one way: bytes to the root and from it, its CPU seconds, and seconds of a mean."""
+    """Cost of all means of one codec: bytes to and from the root, CPU seconds of the root, and seconds of a mean."""
 
     received: float
     sent: float
@@ -157,7 +157,7 @@ def _counters(pid: int, interface: str) -> tuple[float, float, float]:
 
 
 def _cpu_s(pid: int) -> float:
-    """Of a program and those that it has started."""
+    """Return the CPU seconds of a program and of the programs that it has started."""
     # The name before may have spaces; user and system time are 12th and 13th after it.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -83,7 +83,7 @@ def _uncompressed(start: torch.Tensor, gradients: torch.Tensor, momentum: float)
 
 MATCHING_VALUES: Final = 1 << 17
 MATCHING_EXPECTED: Final = {2: 0.75, 4: 0.67, 8: 0.62, 16: 0.58}
-"""Of Marsit, by number of workers."""
+"""Matching rates of Marsit by number of workers."""
 CASCADING_RATE: Final = 0.50
 
 
@@ -113,7 +113,7 @@ _NODES = 12
 
 
 def least_errors(bits: int, p: float, most: int) -> dict[int, float]:
-    """By granularity 1..most: the least mean squared rounding error of a table with 2**bits indices."""
+    """Return the least mean squared rounding error of a table with 2**bits indices, for each granularity 1..most."""
     return {granularity: _least_error(2**bits, granularity, p) for granularity in range(1, most + 1)}
 
 

@@ -84,7 +84,7 @@ class HostileOutcome:
 
     @property
     def step_s(self) -> list[float]:
-        """Of every step, the slowest worker's."""
+        """Seconds of the slowest worker in each step."""
         return [max(each) for each in zip(*(record["seconds"] for record in self.records), strict=True)]
 
 

@@ -156,7 +156,8 @@ _PASSAGES: Final = 4
 
 
 def impairment() -> str:
-    """Of the soft switch's ports: loss in each direction of each link, and a quarter of the round trip."""
+    """Return the impairment of the soft switch's ports: loss in each direction of each link, and a quarter of the round
+    trip as delay."""
     return f"drop={LOSS},delay={ROUND_TRIP_MS / _PASSAGES},seed=1"
 
 

@@ -138,7 +138,7 @@ def rank_of(rank: int, options: RingLoss, folder: str, answers: Any) -> None:
 
 
 def slowest(of_ranks: list[list[float]]) -> list[float]:
-    """Of each turn, the seconds of the slowest rank."""
+    """Return the seconds of the slowest rank, for each turn."""
     return [max(turn) for turn in zip(*of_ranks, strict=True)]
 
 

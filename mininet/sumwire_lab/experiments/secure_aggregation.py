@@ -232,7 +232,7 @@ def _answer(pipe: Any) -> dict[str, Any]:
 
 
 def _noises(op: int, seen: dict[bool, list[bytes]], means: int) -> dict[bool, Noise]:
-    """Of one worker's payload, without and with masks. It is compared with the values of the last mean."""
+    """Return the noise of one worker's payload without and with masks, compared with the values of the last mean."""
     sent = payload_of(seen[False], op, _SEEN, SLOTS)
     sent = sent[-(len(sent) // means) :]
     values = values_of(sent, op)

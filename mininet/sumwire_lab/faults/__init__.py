@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong in real life, done on purpose: programs killed or stopped, dead links, lost switches, old packets."""
+"""Fault injection for `verify life` and `verify see`: killed and stopped programs, dead links, lost switches."""

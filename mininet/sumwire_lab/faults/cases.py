@@ -20,7 +20,7 @@ from sumwire_lab.study.records import Record
 from sumwire_lab.study.study import NOT_DONE, Study, run
 
 _LINES: Final = 3
-"""Of a log, in an error."""
+"""Lines of a log that an error shows."""
 
 
 @dataclass(frozen=True)

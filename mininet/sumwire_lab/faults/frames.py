@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Frames on links that nobody expects there: those of an earlier run, recorded and sent again, and forged ones.
+"""Records, replays and forges frames on a link, for `faults.repeated_runs` and `experiments.hostile_hosts`.
 
 `python -m sumwire_lab.faults.frames record INTERFACE FILE SENT|RECEIVED` records until it is killed; `... send
 INTERFACE FILE FRAMES_PER_SECOND SEED` repeats all frames for ever: late, in another order, and several times over.

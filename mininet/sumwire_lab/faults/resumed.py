@@ -170,7 +170,7 @@ def overflow_cases(switch: str, seeds: int) -> list[FaultCase]:
 
 
 def carry_out_overflow(case: FaultCase, folder: Path) -> dict[str, Any]:
-    """By system: the account of the training, and its overflows."""
+    """Return the account of the training and its overflows, by system."""
     ranks = list(range(WORKERS)) if case.variant == ALL else [1]
     done: dict[str, Any] = {}
     with open_testbed(case, folder) as testbed:
@@ -192,7 +192,8 @@ def train_overflowing(
 
 
 def _overflows(training: RunningTraining, at: Sequence[int]) -> list[dict[str, Any]]:
-    """By rank and step of an overflow: whether the step left the parameters as they were, and the scale's factor."""
+    """Return one entry for each rank and overflow: whether the step left the parameters unchanged, and the factor by
+    which the scale changed."""
     found = []
     for rank in range(training.spec.workers):
         after = {line["step"]: line for line in training.lines(rank) if line["kind"] == "step"}

@@ -59,7 +59,7 @@ class RankTrainingSpec:
     folder: str
     """Where `rank0.jsonl`, `rank1.jsonl`, ... go."""
     interfaces: list[str]
-    """By rank: the interface of the process group."""
+    """Interface of the process group on the host of each rank."""
     master: str = ""
     """Address and port at which the ranks meet; empty below torchrun."""
     job_file: str | None = None

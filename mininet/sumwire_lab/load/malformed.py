@@ -226,7 +226,7 @@ def _other_program(sender: ForgedSender, rng: random.Random) -> bytes:
 
 
 def _forged_result(sender: ForgedSender, rng: random.Random) -> bytes:
-    """As the aggregator would send it to this worker."""
+    """Return a result as the aggregator would send it to this worker."""
     ends = sender.ends
     forged = Endpoints(rng.choice((ends.src_mac, ends.dst_mac)), ends.src_mac, ends.dst_ip, ends.src_ip)
     return frame(forged, *_max32(sender, rng, kind=p4.KIND_RESULT, count=sender.workers))
@@ -279,7 +279,7 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
     "authentication tag": (p4.REJECT_TAG, _with_tag),
     "op of an open slot": (p4.REJECT_CALL, _changed(job=(ODD_ID,), slot=(0,), round=(1,))),
 }
-"""By name: the reject reason that must be counted, and how a packet is built."""
+"""Kinds of malformed packets by name: the reject reason that must be counted, and a function that builds one."""
 
 
 def opener(sender: ForgedSender) -> bytes:

@@ -57,7 +57,7 @@ class SearchOutcome:
 
 
 def tasks(names: Sequence[str] = ()) -> list[SearchTask]:
-    """Of the named models, or of all. Raises OptionError."""
+    """Return the searches of the named models, or of all models. Raises OptionError."""
     known = {model.name: model for model in MODELS}
     if unknown := set(names) - set(known):
         raise OptionError(f"--only {','.join(sorted(unknown))}: known are {', '.join(known)}")

@@ -14,7 +14,7 @@ from sumwire_lab.network.switches import choose_engine
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 
 OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
-"""As `ethtool -K` names them."""
+"""Offloads by the names of `ethtool -K`."""
 
 
 def kept(kind: str | None, options: RunOptions) -> bool:

@@ -144,7 +144,7 @@ PLAIN_SYSTEMS: Final = (BASELINE, "thc", "sign")
 BY_CHOICE: Final = ("auto", "asking")
 ALLREDUCE_SYSTEMS: Final = (*PLAIN_SYSTEMS, "sum32", *BY_CHOICE)
 GRID_SYSTEMS: Final = ("thc", "sign", "sum32")
-"""Of `bench where`, beside gloo, which every grid has."""
+"""Systems that `bench where` compares with gloo, which is in every grid."""
 GRID_SWITCHES: Final = ("soft", AGGREGATOR, "bmv2")
 WORKERS: Final = RunOptions().workers
 
@@ -164,7 +164,7 @@ class AllReduceOptions(SwitchOptions):
     )
     workers: int = option(WORKERS, "hosts")
     repeats: int = 3
-    """Of each size, at least."""
+    """Least number of timed repeats of each size."""
 
 
 @dataclass(frozen=True)
@@ -454,7 +454,7 @@ class ThcOptions(Checked):
     epochs: int = option(6, "passes over the digits", rule=at_least(1))
     hidden: int = option(64, "units of a hidden layer", rule=at_least(1))
     samples: int = 256
-    """Of all workers together, in a step."""
+    """Samples of a step, all workers together."""
     baselines: bool = option(False, "TernGrad, Top-k 10 % and DGC as well")
 
     def __post_init__(self) -> None:

@@ -130,18 +130,18 @@ class Flag:
 
     @property
     def name(self) -> str:
-        """As in --NAME."""
+        """Name on the command line, without the dashes."""
         own = self.option.flag or self.field.name.replace("_", "-")
         return f"no-{own}" if self.switch and self.field.default is True and not self.option.flag else own
 
     @property
     def attribute(self) -> str:
-        """Of argparse's namespace."""
+        """Name of the attribute of argparse's namespace."""
         return self.name.replace("-", "_")
 
     @property
     def default(self) -> Any:
-        """Of the flag: None where the default depends on something else."""
+        """Default of the flag. None if the default depends on something else."""
         if self.switch:
             return False
         return None if self.option.default is not None else self.field.default

@@ -33,7 +33,7 @@ SHAPES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "leaf4": ("middle2",),
     },
 }
-"""By topology: its switches from the top down, each with the switches that it sends partial results to."""
+"""Switches of each topology from the top down. Each has the switches that it sends partial results to."""
 TOPOLOGIES: Final = tuple(SHAPES)
 
 
@@ -104,7 +104,7 @@ class NetworkLayout:
         return [switch.name for switch in self.switches if switch.name not in uppers]
 
     def as_dict(self) -> dict[str, Any]:
-        """As the file says it, a host at a time."""
+        """Return the layout as the content of a topology file, with one entry for each host."""
 
         def entry(**fields: Any) -> dict[str, Any]:
             return {name: value for name, value in fields.items() if value not in (None, [])}

@@ -45,10 +45,10 @@ class TrainingTask:
     adam: bool
     """Whether mean gradients are applied by AdamW; else by SGD with Nesterov momentum."""
     learning_rate: float
-    """Of systems that aggregate the mean gradient; `recipes` has those of the others."""
+    """Learning rate of systems that aggregate the mean gradient. The recipes of the others have their own."""
     weight_decay: float
     rank: int
-    """Of the low-rank systems."""
+    """Rank of the low-rank systems."""
     evaluate_every: int = 1
     """Steps between two evaluations of the test accuracy."""
 
@@ -128,7 +128,7 @@ class Recipe:
     system: str
     """Its name in `sumwire.systems`."""
     rates: Mapping[str, Rates] | None = None
-    """By task; None: the task's own optimizer, as the baseline."""
+    """Learning rates by task. None: the task's own optimizer, as the baseline has it."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Settings of its options that make this variant of it."""
     bounded: bool = False
@@ -141,7 +141,7 @@ class Recipe:
 
     @property
     def ops(self) -> Mapping[str, tuple[str, ...]]:
-        """By transport, the preferred one first: what the job must have; nothing for the group."""
+        """Ops that the job must have, by transport. The preferred transport is first; the group needs no ops."""
         return {transport: route.ops for transport, route in self.spec.routes.items()}
 
     @property

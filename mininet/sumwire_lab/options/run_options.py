@@ -362,7 +362,7 @@ class ScriptOptions(Checked):
         rule=Rule(lambda path: path.is_file(), "there is no such file"),
     )
     arguments: tuple[str, ...] = ()
-    """Of the script."""
+    """Arguments of the script."""
     cli: bool = option(False, "Mininet's prompt in the lab, instead or beside the script")
     keep: bool = option(False, "leave the lab standing; `sumwire-lab down` takes it down")
 

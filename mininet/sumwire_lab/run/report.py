@@ -329,7 +329,7 @@ def _number(value: float | None) -> str:
 
 
 def _text(value: Any) -> str:
-    """As a page and the terminal show it: files of others may hold anything."""
+    """Return the value as text that is safe to show: files of others may hold anything."""
     return "-" if value is None else printable(value if isinstance(value, str) else json.dumps(value))
 
 

@@ -54,7 +54,7 @@ class StepRecord:
     codec_s: float | None = None
     """Seconds of encoding and decoding; None for a system that does not count them."""
     tx_header_bytes: int = 0
-    """Of `tx_bytes`, those of Ethernet, IPv4, UDP, TCP and Sumwire headers."""
+    """Bytes of Ethernet, IPv4, UDP, TCP and Sumwire headers, which `tx_bytes` includes."""
     rx_header_bytes: int = 0
     bits: float | None = None
     """Cross entropy of the test, in bits per answer."""
@@ -321,7 +321,7 @@ def ratio(summary: dict[str, Any], key: str, system: str, baseline: str = BASELI
 
 
 def answers(systems: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float | None]]:
-    """By system, from the entries of summary.json; empty without gloo.
+    """Return ratios by system, from the entries of summary.json; empty without gloo.
 
     Ratios are gloo's value over the system's. `bound` is the ratio of the bytes in the busier direction of a link: what
     the communication's ratio could be if nothing but the links took time. `accuracy_points` are percentage points

@@ -37,7 +37,7 @@ class Session:
     ledger: Ledger
     folder: Path
     job_files: dict[str, Path]
-    """By job name; empty with kernel bridges."""
+    """Job files by job name; empty with kernel bridges."""
     aggregator: subprocess.Popen[bytes] | None = None
     """The software aggregator's process, if it takes the switch's place."""
     metrics: MetricsSockets | None = None
@@ -58,7 +58,7 @@ class Session:
     def _start(
         self, name: str, host: HostPlan, command: list[str], variables: Mapping[str, str], fds: Sequence[int] = ()
     ) -> subprocess.Popen[bytes]:
-        """As :meth:`start`, with descriptors that the program inherits."""
+        """Start a program like :meth:`start`, with descriptors that the program inherits."""
         with self.log(name).open("wb") as log:
             return self.network.popen(host, command, stdout=log, env={**os.environ, **variables}, pass_fds=fds)
 

@@ -58,12 +58,12 @@ class WorkerSpec:
     master: str
     interfaces: list[str]
     results: list[str]
-    """By rank: file for the JSON lines."""
+    """File for the JSON lines of each rank."""
     job_file: str | None = None
     barrier: str | None = None
     """Socket of the barrier at which workers wait for each other; None: the process group's barrier is used."""
     slowness: list[float] = field(default_factory=list)
-    """By rank: factor by which its computing is slowed down; empty: 1."""
+    """Factor by which the computation of each rank is slowed down. Empty: 1 for all."""
     laned: LanedOptions | None = None
     """For a system with priority lanes, a quorum or a loss bound."""
 

@@ -198,7 +198,7 @@ AGGREGATOR_LINK: Final = LinkOptions(100.0)
 
 
 def _reference(_: Verification) -> list[Check]:
-    """By the record of `python -m sumwire.lowrank.check --json`. Raises LabError if it prints none."""
+    """Check the record of `python -m sumwire.lowrank.check --json`. Raises LabError if it prints none."""
     command = programs.module("sumwire.lowrank.check", "--json")
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_REFERENCE_SECONDS)
     if not done.stdout:

@@ -357,4 +357,4 @@ WAYS_IN: Final[Mapping[str, Experiments]] = {
     "outer": OUTER,
     "packages": PACKAGES,
 }
-"""By way, as in WAYS: the experiments of its rows."""
+"""The experiments of each entry point's rows."""

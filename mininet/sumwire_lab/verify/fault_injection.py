@@ -289,4 +289,4 @@ def _judged(row: str, switch: str, outcomes: list[FaultOutcome], folder: Path, t
 
 
 EXPERIMENTS: Final[Experiments] = {row: partial(_row, row) for row in ROWS}
-"""By row: with all its switches and seeds side by side."""
+"""Experiments by row. Each runs all switches and seeds of its row side by side."""

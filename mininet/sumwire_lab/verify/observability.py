@@ -90,7 +90,7 @@ def _unnamed(variant: str, switch: str, finding: Mapping[str, str]) -> list[str]
 
 
 def doctors(switch: str, outcomes: Sequence[FaultOutcome]) -> list[Check]:
-    """Of one kind of switch: the wrong set-ups, and the right ones."""
+    """Return the checks of one kind of switch: one for the wrong set-ups, one for the right ones."""
     right = [outcome for outcome in outcomes if outcome.case.variant in _RIGHT]
     wrong = [outcome for outcome in outcomes if outcome not in right]
     trees = "" if switch == AGGREGATOR else ", and in a tree"
@@ -164,7 +164,7 @@ def summary_check(record: Mapping[str, Any]) -> Check:
 
 
 def step_ratio_check(beside: str, pairs: Sequence[tuple[float, float]]) -> Check:
-    """Of a step's seconds, without and with something beside the run. The median of the pairs counts."""
+    """Compare the seconds of a step without and with an observer. ``pairs``: both times. The median ratio counts."""
     ratios = sorted(watched / plain for plain, watched in pairs)
     ratio = round(median(ratios), 4) if ratios else None
     value = {"ratio": ratio, "pairs": len(ratios), "from, to": [round(one, 3) for one in (*ratios[:1], *ratios[-1:])]}
@@ -173,7 +173,7 @@ def step_ratio_check(beside: str, pairs: Sequence[tuple[float, float]]) -> Check
 
 
 def top_cost_check(record: Mapping[str, Any]) -> Check:
-    """Of a core, from the first step to the end."""
+    """Check the share of a core that `sumwire top` uses, from the first step to the end of the run."""
     cores = record["top_cores"]
     if record["top_error"]:
         return holds("sumwire top beside the run", None, f"<= {TOP_CORES_MAX:g}", False, record["top_error"])
@@ -202,7 +202,7 @@ _SCRIPT: Final = "tests/system/test_own_lab.py"
 _BROWSER: Final = "tests/integration/lab/run/page/test_browser.py"
 BROWSER: Final = ("chromium", "chromedriver")
 STEPS: Final = 60
-"""Of the run whose report is shown."""
+"""Steps of the run whose report is shown."""
 _TUTORIALS: Final = ("tests/system/test_tutorials.py", "tests/integration/docs/test_notebook.py")
 _DOCS: Final = ("tests/unit/docs", "tests/integration/docs")
 _SPELLED: Final = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs", "examples")

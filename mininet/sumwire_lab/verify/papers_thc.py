@@ -78,7 +78,8 @@ def many_checks(errors: Mapping[int, float]) -> list[Check]:
 
 
 def accuracy_checks(found: Mapping[int, tuple[float, ...]]) -> list[Check]:
-    """By number of workers: accuracy with the exact mean, and with THC, each the mean of the seeds."""
+    """Check the accuracy lost by THC. ``found``: accuracies with the exact mean and with THC, means over the seeds, by
+    number of workers."""
     return [
         at_most(f"digits, {workers} workers: accuracy lost by THC (exact mean {exact:.1%})", exact - thc, POINTS_MAX)
         for workers, (exact, thc) in found.items()

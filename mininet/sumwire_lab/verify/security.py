@@ -30,7 +30,7 @@ from sumwire_lab.verify.processes import (
 
 
 def blind_checks(record: Mapping[str, Any]) -> list[Check]:
-    """Of every codec: bits, noise for the switch, that the tests of noise can fail, and the price."""
+    """Check each codec of blind jobs: equal bits, noise for the switch, tests of noise that can fail, and the cost."""
     checks = []
     for codec, found in record["codecs"].items():
         label = f"blind {codec}, {record['workers']} workers"
@@ -234,7 +234,7 @@ def _programs(v: Verification) -> list[Check]:
 
 
 def _p4runtime(v: Verification) -> list[Check]:
-    """As `make fuzz-p4runtime` does it; bmv2 does some things otherwise, which its own command lists."""
+    """Fuzz the soft switch as `make fuzz-p4runtime` does. bmv2 differs in ways that its own command lists."""
     count = v.options.amount(P4RUNTIME_WRITES)
     words = ["fuzz.p4runtime", f"{_P4RUNTIME}.p4info.txtpb", f"{_P4RUNTIME}.json", "--writes", str(count)]
     record = recorded([*words, "--load-test"], v.results / "fuzz-p4runtime.json")
@@ -291,4 +291,4 @@ EXPERIMENTS: Final[Mapping[str, Experiment | Experiments]] = {
     "keyed": _keyed,
     "blind": _blind,
 }
-"""By row of the command line."""
+"""Experiments by row of the command line."""

@@ -171,7 +171,7 @@ def _row(result: PlainRow, setting: SpeedTargets) -> SizeRow:
 
 
 def _costs(rows: Mapping[str, SizeRow], field: str) -> dict[str, float]:
-    """By system; without those for which it is not known."""
+    """Return the cost by system. Systems with unknown cost are omitted."""
     costs = {name: getattr(row, field) for name, row in rows.items()}
     return {name: round(cost, 5) for name, cost in costs.items() if cost is not None}
 
@@ -227,7 +227,7 @@ def _loopback(v: Verification) -> list[Check]:
 
 
 def _run(v: Verification) -> list[Check]:
-    """As `make run` without options does it."""
+    """Check a run with the options of `make run`."""
     summary = v.summary(RunOptions())
     systems = summary["systems"]
     return [

@@ -197,7 +197,8 @@ class Timeline:
 
 
 def timelines(results: Sequence[SystemResult]) -> list[Timeline]:
-    """By system, all on one axis; without those whose records do not say when a step began."""
+    """Return the timeline of each system, all on one axis. Systems whose records do not say when a step began are
+    omitted."""
     chosen = {result.system: _typical(result) for result in results}
     steps = {name: one for name, one in chosen.items() if one}
     axis = max((_ends(one) for one in steps.values()), default=0.0)
