@@ -151,7 +151,7 @@ def machine() -> dict[str, str | int]:
 
 
 def described() -> dict[str, str]:
-    """The same in words, for a page: hardware, other load and versions, by name."""
+    """Return hardware, other load and versions in words, by name, for a page."""
     import torch
 
     sizes = dict(line.split(":", 1) for line in _MEMORY.read_text().splitlines() if ":" in line)
