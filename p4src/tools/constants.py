@@ -13,6 +13,7 @@ import ast
 import json
 import operator
 import re
+import textwrap
 from pathlib import Path
 
 SOURCES = ("sizes.p4", "types.p4", "headers.p4")
@@ -87,14 +88,6 @@ def _fields(body: str, widths: dict[str, int]) -> list[tuple[str, int]]:
     return fields
 
 
-def sumwire_fields(include: Path) -> list[tuple[str, int]]:
-    """(field, width in bits) of header sumwire, in wire order."""
-    found = dict(headers(include)).get("sumwire")
-    if found is None:
-        raise P4SourceError("headers.p4 has no header `sumwire` in headers_t")
-    return found
-
-
 def render(include: Path) -> str:
     """The generated module's text."""
     lines = [
@@ -106,11 +99,21 @@ def render(include: Path) -> str:
         "",
     ]
     lines += [f"{name}: Final = {value}" for name, value in constants(include).items()]
-    lines += ["", "# (field, width in bits) of the Sumwire header, in wire order", "SUMWIRE_FIELDS: Final = ("]
-    lines += [f'    ("{name}", {width}),' for name, width in sumwire_fields(include)]
-    lines += [")", "", "# (header, its fields) of all headers on the wire, in wire order", _HEADERS_TYPE]
+    lines += [
+        "",
+        "# (header, its fields with their widths in bits) of all headers on the wire, in wire order",
+        _HEADERS_TYPE,
+    ]
     for header, fields in headers(include):
-        lines += [f'    ("{header}", (', *(f'        ("{name}", {width}),' for name, width in fields), "    )),"]
-    lines += [")", "", "# What kinds, flags and reject reasons mean", "MEANINGS: Final = {"]
+        lines += [f'    ("{header}", (', *_wrapped(fields), "    )),"]
+    lines += [")", "", "# Of the Sumwire header", 'SUMWIRE_FIELDS: Final = dict(HEADERS)["sumwire"]']
+    lines += ["", "# What kinds, flags and reject reasons mean", "MEANINGS: Final = {"]
     lines += [f'    "{name}": {json.dumps(text)},' for name, text in meanings(include).items()]
     return "\n".join([*lines, "}", ""])
+
+
+def _wrapped(fields: list[tuple[str, int]]) -> list[str]:
+    """The items of a tuple, as many to a line as fit; none is broken."""
+    items = " ".join(f'("{name}",\xa0{width}),' for name, width in fields)
+    wrapped = textwrap.wrap(items, 110, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    return [line.replace("\xa0", " ") for line in wrapped]

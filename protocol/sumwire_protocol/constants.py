@@ -143,78 +143,26 @@ QUEUE_SHIFT: Final = 10
 QUEUE_LOOKBACK_US: Final = 1073741824
 REFUSAL_GAP_US: Final = 10000
 
-# (field, width in bits) of the Sumwire header, in wire order
-SUMWIRE_FIELDS: Final = (
-    ("version", 4),
-    ("kind", 4),
-    ("op", 8),
-    ("job", 16),
-    ("slot", 16),
-    ("worker", 8),
-    ("count", 8),
-    ("round", 32),
-    ("contributors", 32),
-    ("flags", 8),
-    ("words", 8),
-    ("bucket", 16),
-    ("cut", 8),
-    ("chunk", 24),
-    ("token", 64),
-)
-
-# (header, its fields) of all headers on the wire, in wire order
+# (header, its fields with their widths in bits) of all headers on the wire, in wire order
 HEADERS: Final[tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = (
     ("ethernet", (
-        ("dst", 48),
-        ("src", 48),
-        ("ethertype", 16),
+        ("dst", 48), ("src", 48), ("ethertype", 16),
     )),
     ("arp", (
-        ("htype", 16),
-        ("ptype", 16),
-        ("hlen", 8),
-        ("plen", 8),
-        ("oper", 16),
-        ("sha", 48),
-        ("spa", 32),
-        ("tha", 48),
-        ("tpa", 32),
+        ("htype", 16), ("ptype", 16), ("hlen", 8), ("plen", 8), ("oper", 16), ("sha", 48), ("spa", 32),
+        ("tha", 48), ("tpa", 32),
     )),
     ("ipv4", (
-        ("version_ihl", 8),
-        ("dscp", 6),
-        ("ecn", 2),
-        ("total_len", 16),
-        ("id", 16),
-        ("fragment", 16),
-        ("ttl", 8),
-        ("protocol", 8),
-        ("checksum", 16),
-        ("src", 32),
-        ("dst", 32),
+        ("version_ihl", 8), ("dscp", 6), ("ecn", 2), ("total_len", 16), ("id", 16), ("fragment", 16),
+        ("ttl", 8), ("protocol", 8), ("checksum", 16), ("src", 32), ("dst", 32),
     )),
     ("udp", (
-        ("src_port", 16),
-        ("dst_port", 16),
-        ("len", 16),
-        ("checksum", 16),
+        ("src_port", 16), ("dst_port", 16), ("len", 16), ("checksum", 16),
     )),
     ("sumwire", (
-        ("version", 4),
-        ("kind", 4),
-        ("op", 8),
-        ("job", 16),
-        ("slot", 16),
-        ("worker", 8),
-        ("count", 8),
-        ("round", 32),
-        ("contributors", 32),
-        ("flags", 8),
-        ("words", 8),
-        ("bucket", 16),
-        ("cut", 8),
-        ("chunk", 24),
-        ("token", 64),
+        ("version", 4), ("kind", 4), ("op", 8), ("job", 16), ("slot", 16), ("worker", 8), ("count", 8),
+        ("round", 32), ("contributors", 32), ("flags", 8), ("words", 8), ("bucket", 16), ("cut", 8),
+        ("chunk", 24), ("token", 64),
     )),
     ("word0", (
         ("bits", 1024),
@@ -223,21 +171,21 @@ HEADERS: Final[tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = (
         ("bits", 1024),
     )),
     ("pair2", (
-        ("first", 1024),
-        ("second", 1024),
+        ("first", 1024), ("second", 1024),
     )),
     ("pair4", (
-        ("first", 1024),
-        ("second", 1024),
+        ("first", 1024), ("second", 1024),
     )),
     ("pair6", (
-        ("first", 1024),
-        ("second", 1024),
+        ("first", 1024), ("second", 1024),
     )),
     ("auth", (
         ("tag", 64),
     )),
 )
+
+# Of the Sumwire header
+SUMWIRE_FIELDS: Final = dict(HEADERS)["sumwire"]
 
 # What kinds, flags and reject reasons mean
 MEANINGS: Final = {

@@ -21,7 +21,7 @@ from softswitch.program.limits import SESSIONS
 from softswitch.program.load.program import load_program
 from softswitch.program.standard import DROP_PORT, STANDARD_WIDTHS
 from softswitch.python.engine import PythonEngine
-from softswitch.runtime.engine import CounterCell, CounterCells, Engine, Machine, PortRunner, Transmit
+from softswitch.runtime.engine import CounterCell, CounterCells, Engine, Machine, PortRunner, PortsSpec, Transmit
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, MeterRates, Replica
 from softswitch.runtime.impair import ImpairmentSpec, SplitMix
 from softswitch.runtime.interface import DEFAULT_TRAINS, TrainSpec
@@ -130,7 +130,7 @@ class SoftSwitch:
 
         ``on_failure`` gets the exception that ended a thread, in that thread. Raises PortError.
         """
-        return self._engine.port_runner(self, interfaces, impairment, on_failure, trains=trains)
+        return self._engine.port_runner(self, PortsSpec(interfaces, impairment, on_failure, trains))
 
     # -- packets ---------------------------------------------------------
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from nativelib import build, find_compiler, load
@@ -19,34 +19,30 @@ from softswitch.native.runtime_library import LogFunction, headers, present, run
 from softswitch.native.table import NativeRow, NativeTable, meter_numbers
 from softswitch.program import ir
 from softswitch.program.limits import FRAME_BYTES
-from softswitch.program.load.program import load_program
-from softswitch.runtime.engine import TIMESTAMP_MASK, PacketSwitch, Session, log_message
+from softswitch.runtime.engine import TIMESTAMP_MASK, Machine, PacketSwitch, PortsSpec, log_message
 from softswitch.runtime.entries import MeterRates
-from softswitch.runtime.impair import ImpairmentSpec, SplitMix
-from softswitch.runtime.interface import DEFAULT_TRAINS, TrainSpec
+from softswitch.runtime.impair import SplitMix
 from softswitch.runtime.tables import Pattern, RuntimeTable
 
 COUNTER_LIMBS = 2  # packets, bytes
 
 
-class NativeMachine:
-    """A :class:`softswitch.runtime.engine.Machine` whose code is compiled C.
+class NativeMachine(Machine):
+    """A machine whose code is compiled C.
 
-    ``address`` is that of C's ``struct ss_machine``, valid as long as this object. ``clock`` gives microseconds. Raises
-    UnsupportedProgramError, and nativelib.NativeError if the C cannot be compiled. With ``coverage`` it counts what of
-    the program packets reach.
+    ``address`` is that of C's ``struct ss_machine``, valid as long as this object. Raises UnsupportedProgramError, and
+    nativelib.NativeError if the C cannot be compiled. With ``coverage`` it counts what of the program packets reach.
     """
 
     def __init__(
         self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int], *, coverage: bool = False
     ) -> None:
-        self.program = load_program(program) if isinstance(program, str) else program
+        super().__init__(program, clock)
         emitted = emit_c(self.program, coverage=coverage)
         self._points = emitted.points
         self.source = emitted.source
         self._messages = emitted.messages
         self._generator = generator  # C uses its memory
-        self._clock = clock
         self._library = runtime()
         self._compiled = compiled_program(self.source)
         # Kept alive: C calls it.
@@ -69,9 +65,6 @@ class NativeMachine:
         }
         self.registers = self._map_registers()
         self.counters = self._map_counters()
-        self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
-        self.sessions: dict[int, Session] = {}
-        self._digest: Callable[[str, tuple[int, ...]], None] | None = None
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         """The frames that leave, with their ports."""
@@ -114,7 +107,7 @@ class NativeMachine:
     def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
         if not self._library.ss_machine_set_group(self.address, group, self._replicas(replicas), len(replicas)):
             present(None)
-        self.groups[group] = tuple(replicas)
+        super().set_group(group, replicas)
 
     @property
     def lost_passes(self) -> int:
@@ -125,7 +118,7 @@ class NativeMachine:
         pairs = self._replicas(replicas)
         if not self._library.ss_machine_set_session(self.address, session, pairs, len(replicas), group, 1):
             present(None)
-        self.sessions[session] = tuple(replicas), group
+        super().set_session(session, replicas, group)
 
     def _replicas(self, replicas: Sequence[tuple[int, int]]) -> Any:
         """An array for C."""
@@ -133,25 +126,17 @@ class NativeMachine:
         return (replica * len(replicas))(*(replica(*one) for one in replicas))
 
     def delete_session(self, session: int) -> None:
-        """Raises KeyError if there is no such session."""
-        del self.sessions[session]
+        super().delete_session(session)
         self._library.ss_machine_set_session(self.address, session, None, 0, 0, 0)
 
     def delete_group(self, group: int) -> None:
-        """Raises KeyError if there is no such group."""
-        del self.groups[group]
+        super().delete_group(group)
         self._library.ss_machine_set_group(self.address, group, None, 0)
 
     def _log_message(self, _machine: int, number: int, values: int) -> None:
         message = self._messages[number]
         text, read = _read_message(message, values)
-        if not message.is_digest:
-            log_message(text, read)
-        elif self._digest is not None:
-            self._digest(text, read)
-
-    def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
-        self._digest = callback
+        (self._learn if message.is_digest else log_message)(text, read)
 
     def set_value_set(self, name: str, members: Sequence[Pattern]) -> None:
         widths = self.program.value_sets[name].widths
@@ -168,7 +153,7 @@ class NativeMachine:
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         number = [meter.name for meter in self.program.meters.values() if meter.table is None].index(name)
-        numbers = meter_numbers(rates, self._clock() & TIMESTAMP_MASK)
+        numbers = meter_numbers(rates, self.now_us())
         if not self._library.ss_machine_set_meter(self.address, number, index, *numbers):
             raise AssertionError(f"there is no meter {name}[{index}] in C")
 
@@ -270,13 +255,5 @@ class NativeEngine:
     def check(self, program: ir.Program) -> None:
         emit_c(program)
 
-    def port_runner(
-        self,
-        switch: PacketSwitch,
-        interfaces: Mapping[int, str],
-        impairment: ImpairmentSpec | None = None,
-        on_failure: Callable[[BaseException], None] | None = None,
-        *,
-        trains: TrainSpec = DEFAULT_TRAINS,
-    ) -> NativePortRunner:
-        return NativePortRunner(switch, self.lock, interfaces, impairment, on_failure, trains=trains)
+    def port_runner(self, switch: PacketSwitch, ports: PortsSpec) -> NativePortRunner:
+        return NativePortRunner(switch, self.lock, ports)

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +28,10 @@ from nativelib.declarations import Native
 
 from softswitch.events import SwitchEvent
 from softswitch.native.runtime_library import native_library
-from softswitch.runtime.engine import PacketSwitch
+from softswitch.runtime.engine import PacketSwitch, PortRunner, PortsSpec
 from softswitch.runtime.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, initial_state
 from softswitch.runtime.interface import (
     CURE,
-    DEFAULT_TRAINS,
     FINISH,
     SO_RCVBUFFORCE,
     SO_SNDBUFFORCE,
@@ -115,28 +114,15 @@ class _Counts:
     cpu_dropped: int
 
 
-class NativePortRunner:
-    """A :class:`softswitch.runtime.engine.PortRunner` for the program that ``lock`` names.
+class NativePortRunner(PortRunner):
+    """Ports for the program that ``lock`` names. Raises PortError and nativelib.NativeError."""
 
-    ``interfaces``: names by port number. ``on_failure`` gets the exception that ended a thread, in that thread. Raises
-    PortError and nativelib.NativeError.
-    """
-
-    def __init__(
-        self,
-        switch: PacketSwitch,
-        lock: ProgramLock,
-        interfaces: Mapping[int, str],
-        impairment: ImpairmentSpec | None = None,
-        on_failure: Callable[[BaseException], None] | None = None,
-        *,
-        trains: TrainSpec = DEFAULT_TRAINS,
-    ) -> None:
+    def __init__(self, switch: PacketSwitch, lock: ProgramLock, ports: PortsSpec) -> None:
         self._switch = switch
         self._lock = lock
-        self._trains = trains
-        self._interfaces = dict(interfaces)
-        self._on_failure = on_failure
+        self._trains = ports.trains
+        self._interfaces = dict(ports.interfaces)
+        self._on_failure = ports.on_failure
         self._library = port_library()
         self._mail, self._outgoing_mail = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._outgoing_mail.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, MAIL_BUFFER_BYTES)
@@ -152,7 +138,7 @@ class NativePortRunner:
         try:
             for number, interface in self._interfaces.items():
                 self._sockets.append(self._open(number, interface))
-                self._impair(number, impairment)
+                self._impair(number, ports.impairment)
         except (PortError, OSError):
             self._close()
             raise
@@ -209,13 +195,6 @@ class NativePortRunner:
             self._reader.join()
         self._last = self._counts()
         self._close()
-
-    def __enter__(self) -> NativePortRunner:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _close(self) -> None:
         self._library.ss_ports_free(self._ports)

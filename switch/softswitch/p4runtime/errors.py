@@ -76,6 +76,15 @@ class UnavailableError(P4RuntimeError):
     code = code_pb2.UNAVAILABLE
 
 
+def check_presence(what: str, update_type: int, *, is_there: bool) -> None:
+    """Raises AlreadyExistsError for an INSERT of what is there, and NotThereError for other updates of what is not."""
+    inserts = update_type == p4runtime_pb2.Update.INSERT
+    if inserts and is_there:
+        raise AlreadyExistsError(f"{what} exists already")
+    if not inserts and not is_there:
+        raise NotThereError(f"{what} does not exist")
+
+
 _DEVICE_ERRORS: tuple[tuple[type[DeviceError], type[P4RuntimeError]], ...] = (
     (NotFoundError, NotThereError),
     (EntryExistsError, AlreadyExistsError),

@@ -14,12 +14,12 @@ from p4.v1 import p4runtime_pb2
 from softswitch.device import Device
 from softswitch.p4runtime.entries import decode_call
 from softswitch.p4runtime.errors import (
-    AlreadyExistsError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotThereError,
     ResourceExhaustedError,
     UnimplementedError,
+    check_presence,
 )
 from softswitch.p4runtime.p4info import ActionProfile, P4Info, TableInfo
 from softswitch.program.limits import ACTION_SET
@@ -301,10 +301,7 @@ def _known(kept: Mapping[_Place, _T], place: _Place, update_type: int, what: str
     if not place[1]:
         raise InvalidArgumentError(f"{what}: an id is not 0")
     known = kept.get(place)
-    if update_type == _UPDATE.INSERT and known is not None:
-        raise AlreadyExistsError(f"{what} exists already")
-    if update_type != _UPDATE.INSERT and known is None:
-        raise NotThereError(f"{what} does not exist")
+    check_presence(what, update_type, is_there=known is not None)
     return known
 
 

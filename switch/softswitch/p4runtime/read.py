@@ -349,17 +349,33 @@ def _add_note(message: Any, note: EntryNote | None) -> None:
 
 
 def _direct_counters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[ReadPart]:
-    entry = request.table_entry
+    return _direct(snapshot, pipeline, request.table_entry, "counter", _counted)
+
+
+def _direct_meters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[ReadPart]:
+    if request.HasField("counter_data"):
+        raise UnimplementedError("counter_data of direct meters is not offered")
+    return _direct(snapshot, pipeline, request.table_entry, "meter", partial(_metered, pipeline))
+
+
+def _direct(
+    snapshot: Snapshot,
+    pipeline: ForwardingPipeline,
+    entry: Any,
+    kind: str,
+    entities: Callable[[TableInfo, Iterable[Entry]], Iterator[Any]],
+) -> list[ReadPart]:
+    """Direct counters or meters of the table, or of the row, that a request names, or of all tables."""
     if entry.table_id:
-        wanted = [tables.direct_counter_table(pipeline, entry)]
+        wanted = [tables.direct_table(pipeline, entry, kind)]
     elif entry.match:
         raise InvalidArgumentError("match fields without a table id")
     else:
-        wanted = [table for table in pipeline.info.tables.values() if table.has_direct_counter]
+        wanted = [table for table in pipeline.info.tables.values() if tables.has_direct(table, kind)]
     parts = []
     for table in wanted:
         rows = [snapshot.row(tables.decode_row(table, entry))] if entry.match else snapshot.rows(table.name)
-        parts.append(ReadPart(len(rows), partial(_counted, table, rows)))
+        parts.append(ReadPart(len(rows), partial(entities, table, rows)))
     return parts
 
 
@@ -376,23 +392,6 @@ def _add_rates(config: Any, pipeline: ForwardingPipeline, table: TableInfo, entr
     found = pipeline.notes.direct_meters.get((table.name, entry.key, entry.priority))
     if found is not None:
         config.CopyFrom(found)
-
-
-def _direct_meters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[ReadPart]:
-    entry = request.table_entry
-    if request.HasField("counter_data"):
-        raise UnimplementedError("counter_data of direct meters is not offered")
-    if entry.table_id:
-        wanted = [tables.direct_meter_table(pipeline, entry)]
-    elif entry.match:
-        raise InvalidArgumentError("match fields without a table id")
-    else:
-        wanted = [table for table in pipeline.info.tables.values() if table.has_direct_meter]
-    parts = []
-    for table in wanted:
-        rows = [snapshot.row(tables.decode_row(table, entry))] if entry.match else snapshot.rows(table.name)
-        parts.append(ReadPart(len(rows), partial(_metered, pipeline, table, rows)))
-    return parts
 
 
 def _metered(pipeline: ForwardingPipeline, table: TableInfo, rows: Iterable[Entry]) -> Iterator[Any]:

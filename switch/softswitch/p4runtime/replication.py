@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.p4runtime import entries
-from softswitch.p4runtime.errors import AlreadyExistsError, InvalidArgumentError, NotThereError, UnimplementedError
+from softswitch.p4runtime.errors import InvalidArgumentError, NotThereError, UnimplementedError, check_presence
 from softswitch.p4runtime.pipeline import GroupNote, SessionNote, check_metadata
 from softswitch.program.limits import SESSIONS
 from softswitch.runtime.entries import Replica
@@ -22,35 +22,36 @@ INSTANCE_BITS = 16
 PORT_BITS = 9
 
 _UPDATE = p4runtime_pb2.Update
+T = TypeVar("T")
 
 
 def write_group(device: Device, notes: dict[int, GroupNote], update_type: int, entry: Any) -> None:
     """Apply one update of a ``PacketReplicationEngineEntry``."""
     group = _group_of(entry)
     group_id = _decode_group_id(group.multicast_group_id)
-    check_metadata(f"multicast group {group_id}", group.metadata)
-    exists = group_id in device.groups()
-    if update_type == _UPDATE.INSERT and exists:
-        raise AlreadyExistsError(f"multicast group {group_id} exists already")
-    if update_type != _UPDATE.INSERT and not exists:
-        raise NotThereError(f"multicast group {group_id} does not exist")
+    what = f"multicast group {group_id}"
+    check_metadata(what, group.metadata)
+    check_presence(what, update_type, is_there=group_id in device.groups())
     if update_type == _UPDATE.DELETE:
         device.delete_group(group_id)
         notes.pop(group_id, None)
         return
-    replicas = decode_replicas(f"multicast group {group_id}", group.replicas)
+    replicas = decode_replicas(what, group.replicas)
     device.set_group(group_id, tuple(replicas))
     notes[group_id] = GroupNote(group.metadata, byte_ports(replicas))
 
 
 def wanted_groups(found: Mapping[int, tuple[Replica, ...]], entry: Any) -> dict[int, tuple[Replica, ...]]:
     """The groups out of ``found`` that a read asks for: one, or all (id 0). Raises NotThereError for an unknown one."""
-    group_id = _group_of(entry).multicast_group_id
-    if not group_id:
+    return _wanted(found, _group_of(entry).multicast_group_id, "multicast group")
+
+
+def _wanted(found: Mapping[int, T], number: int, what: str) -> dict[int, T]:
+    if not number:
         return dict(sorted(found.items()))
-    if group_id not in found:
-        raise NotThereError(f"multicast group {group_id} does not exist")
-    return {group_id: found[group_id]}
+    if number not in found:
+        raise NotThereError(f"{what} {number} does not exist")
+    return {number: found[number]}
 
 
 def group_entities(found: Mapping[int, tuple[Replica, ...]], notes: Mapping[int, GroupNote]) -> Iterator[Any]:
@@ -127,16 +128,12 @@ def write_session(device: Device, notes: dict[int, SessionNote], update_type: in
     session = entry.session_id
     if not 0 < session < SESSIONS:
         raise InvalidArgumentError(f"clone session id {session} is not in 1..{SESSIONS - 1}")
-    exists = session in device.sessions()
-    if update_type == _UPDATE.INSERT and exists:
-        raise AlreadyExistsError(f"clone session {session} exists already")
-    if update_type != _UPDATE.INSERT and not exists:
-        raise NotThereError(f"clone session {session} does not exist")
+    what = f"clone session {session}"
+    check_presence(what, update_type, is_there=session in device.sessions())
     if update_type == _UPDATE.DELETE:
         device.delete_session(session)
         notes.pop(session, None)
         return
-    what = f"clone session {session}"
     replicas = decode_replicas(what, entry.replicas)
     if entry.packet_length_bytes:
         rule = f"packet_length_bytes is {entry.packet_length_bytes}, but clones are not cut"
@@ -147,12 +144,7 @@ def write_session(device: Device, notes: dict[int, SessionNote], update_type: in
 
 def wanted_sessions(found: Sessions, entry: Any) -> Sessions:
     """The sessions out of ``found`` that a read asks for: one, or all (id 0). Raises NotThereError."""
-    session = entry.session_id
-    if not session:
-        return dict(sorted(found.items()))
-    if session not in found:
-        raise NotThereError(f"clone session {session} does not exist")
-    return {session: found[session]}
+    return _wanted(found, entry.session_id, "clone session")
 
 
 def session_entities(found: Sessions, notes: Mapping[int, SessionNote]) -> Iterator[Any]:

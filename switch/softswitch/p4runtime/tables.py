@@ -103,7 +103,7 @@ def write_plain(device: Device, pipeline: ForwardingPipeline, update: PlainUpdat
 
 def write_direct_counter(device: Device, pipeline: ForwardingPipeline, message: Any) -> None:
     """Set the counter of one entry (``DirectCounterEntry``). Without ``data`` nothing changes."""
-    table = direct_counter_table(pipeline, message.table_entry)
+    table = direct_table(pipeline, message.table_entry, "counter")
     row = decode_row(table, message.table_entry)
     row.find(device)
     if message.HasField("data"):
@@ -113,7 +113,7 @@ def write_direct_counter(device: Device, pipeline: ForwardingPipeline, message: 
 
 def write_direct_meter(device: Device, pipeline: ForwardingPipeline, message: Any) -> None:
     """Configure the meter of one entry (``DirectMeterEntry``); without ``config`` its packets are green."""
-    table = direct_meter_table(pipeline, message.table_entry)
+    table = direct_table(pipeline, message.table_entry, "meter")
     row = decode_row(table, message.table_entry)
     if message.HasField("counter_data"):
         raise UnimplementedError(f"table {table.name!r}: counter_data of direct meters is not offered")
@@ -122,14 +122,22 @@ def write_direct_meter(device: Device, pipeline: ForwardingPipeline, message: An
     _configure(device, pipeline, row, rates, message.config)
 
 
-def direct_meter_table(pipeline: ForwardingPipeline, entry: Any) -> TableInfo:
-    """The metered table that a request names. Raises as :func:`direct_counter_table`."""
+def direct_table(pipeline: ForwardingPipeline, entry: Any, kind: str) -> TableInfo:
+    """The table that a request for direct counters or meters names; ``kind``: "counter" or "meter".
+
+    Raises InvalidArgumentError for a table without them, and UnimplementedError for a default entry.
+    """
     table = pipeline.info.table(entry.table_id)
-    if not table.has_direct_meter:
-        raise InvalidArgumentError(f"table {table.name!r} has no direct meter")
+    if not has_direct(table, kind):
+        raise InvalidArgumentError(f"table {table.name!r} has no direct {kind}")
     if entry.is_default_action:
-        raise UnimplementedError(f"table {table.name!r}: the direct meter of a default entry is not offered")
+        raise UnimplementedError(f"table {table.name!r}: the direct {kind} of a default entry is not offered")
     return table
+
+
+def has_direct(table: TableInfo, kind: str) -> bool:
+    """Whether the table's entries have a ``counter`` or ``meter`` of their own."""
+    return table.has_direct_counter if kind == "counter" else table.has_direct_meter
 
 
 def _decode_rates(table: TableInfo, message: Any, name: str) -> MeterRates | None:
@@ -146,16 +154,6 @@ def _configure(
         pipeline.notes.direct_meters[row.where] = p4runtime_pb2.MeterConfig.FromString(config.SerializeToString())
     elif pipeline.notes.direct_meters.pop(row.where, None) is not None:
         device.set_direct_meter(row.table.name, row.key, row.priority, None)
-
-
-def direct_counter_table(pipeline: ForwardingPipeline, entry: Any) -> TableInfo:
-    """The counted table a request names. Raises InvalidArgumentError, UnimplementedError for a default entry."""
-    table = pipeline.info.table(entry.table_id)
-    if not table.has_direct_counter:
-        raise InvalidArgumentError(f"table {table.name!r} has no direct counter")
-    if entry.is_default_action:
-        raise UnimplementedError(f"table {table.name!r}: the direct counter of a default entry is not offered")
-    return table
 
 
 def _write_default(

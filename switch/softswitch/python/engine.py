@@ -7,45 +7,37 @@ from __future__ import annotations
 import linecache
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Literal
 
 from softswitch.errors import ProgramTooLargeError
 from softswitch.program import ir
-from softswitch.program.load.program import load_program
 from softswitch.python.emit import Emitted, emit_program
 from softswitch.python.emit_stmt import is_specialised, specialised_source
 from softswitch.python.lookup import RUNTIME, Cell, Compiled, Meters, PythonRow, PythonTable, ValueSetLookup
 from softswitch.python.ports import PythonPortRunner
-from softswitch.runtime.engine import TIMESTAMP_MASK, PacketSwitch, Session, log_message
+from softswitch.runtime.engine import TIMESTAMP_MASK, Machine, PacketSwitch, PortsSpec, log_message
 from softswitch.runtime.entries import MeterRates
-from softswitch.runtime.impair import ImpairmentSpec, SplitMix
-from softswitch.runtime.interface import DEFAULT_TRAINS, TrainSpec
+from softswitch.runtime.impair import SplitMix
 from softswitch.runtime.tables import Pattern, RuntimeTable
 
 _numbers = count(1)
 
-Process = Callable[[int, bytes], list[tuple[int, bytes]]]
 
+class PythonMachine(Machine):
+    """A machine whose code is one Python function.
 
-class PythonMachine:
-    """A :class:`softswitch.runtime.engine.Machine` whose code is one Python function.
-
-    ``registers`` are lists of numbers, ``counters`` lists of cells ``[packets, bytes]``. ``clock`` gives microseconds.
-    Raises UnsupportedProgramError.
+    ``registers`` are lists of numbers, ``counters`` lists of cells ``[packets, bytes]``. Raises
+    UnsupportedProgramError.
     """
 
     def __init__(self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int]) -> None:
-        self.program = load_program(program) if isinstance(program, str) else program
-        self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
-        self.sessions: dict[int, Session] = {}
+        super().__init__(program, clock)
         self._lost_passes = [0]
         self._value_sets = {name: ValueSetLookup(declared.widths) for name, declared in self.program.value_sets.items()}
         self._meters = {name: Meters(meter.counts_bytes) for name, meter in self.program.meters.items()}
-        self._clock = clock
-        self._digest: Callable[[str, tuple[int, ...]], None] | None = None
         self.registers = {name: [0] * register.size for name, register in self.program.registers.items()}
         self.counters: dict[str, list[Cell]] = {
             name: [[0, 0] for _ in range(array.size)]
@@ -59,7 +51,7 @@ class PythonMachine:
         self._namespace = self._build_namespace(emitted, generator, clock)
         self.tables = {name: self._build_table(table) for name, table in self.program.tables.items()}
         _execute(emitted.source, f"<softswitch program {next(_numbers)}>", self._namespace)
-        self.process: Process = self._namespace["process"]
+        self.process = self._namespace["process"]
 
     # -- assembly --------------------------------------------------------
 
@@ -99,7 +91,7 @@ class PythonMachine:
             if rates is None:
                 return None
             meters = Meters(self.program.direct_meter(table.name).counts_bytes)
-            meters.set(0, rates, self._clock() & TIMESTAMP_MASK)
+            meters.set(0, rates, self.now_us())
             return partial(meters.execute, 0)
 
         rows = PythonTable(table, compiler, publish, meter_of)
@@ -116,36 +108,15 @@ class PythonMachine:
         _execute(source, f"<softswitch {action.name} {next(_numbers)}>", space)
         return (position, cell, space["specialised"])
 
-    def _learn(self, name: str, values: tuple[int, ...]) -> None:
-        if self._digest is not None:
-            self._digest(name, values)
-
-    def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
-        self._digest = callback
-
     def set_value_set(self, name: str, members: Sequence[Pattern]) -> None:
         self._value_sets[name].replace(members)
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
-        self._meters[name].set(index, rates, self._clock() & TIMESTAMP_MASK)
+        self._meters[name].set(index, rates, self.now_us())
 
     @property
     def lost_passes(self) -> int:
         return self._lost_passes[0]
-
-    def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
-        self.sessions[session] = tuple(replicas), group
-
-    def delete_session(self, session: int) -> None:
-        """Raises KeyError if there is no such session."""
-        del self.sessions[session]
-
-    def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
-        self.groups[group] = tuple(replicas)
-
-    def delete_group(self, group: int) -> None:
-        """Raises KeyError if there is no such group."""
-        del self.groups[group]
 
 
 def _execute(source: str, name: str, space: dict[str, Any]) -> None:
@@ -177,14 +148,5 @@ class PythonEngine:
     def check(self, program: ir.Program) -> None:
         emit_program(program)
 
-    def port_runner(
-        self,
-        switch: PacketSwitch,
-        interfaces: Mapping[int, str],
-        impairment: ImpairmentSpec | None = None,
-        on_failure: Callable[[BaseException], None] | None = None,
-        *,
-        trains: TrainSpec = DEFAULT_TRAINS,
-    ) -> PythonPortRunner:
-        """See the protocol. These ports take and send no trains."""
-        return PythonPortRunner(switch, interfaces, impairment, on_failure)
+    def port_runner(self, switch: PacketSwitch, ports: PortsSpec) -> PythonPortRunner:
+        return PythonPortRunner(switch, ports)

@@ -17,14 +17,13 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from commonlib.events import ProgramEvent, Told
 
 from softswitch.events import SwitchEvent
-from softswitch.runtime.engine import PacketSwitch
-from softswitch.runtime.impair import Impairment, ImpairmentSpec
+from softswitch.runtime.engine import PacketSwitch, PortRunner, PortsSpec
+from softswitch.runtime.impair import Impairment
 from softswitch.runtime.interface import FINISH, SOL_PACKET, PortCounters, PortError, mtu_of, open_interface
 
 _log = logging.getLogger("softswitch.ports")
@@ -136,25 +135,15 @@ class Port:
 BATCH_FRAMES = 64  # from one port before the others get their turn
 
 
-class PythonPortRunner:
-    """A :class:`softswitch.runtime.engine.PortRunner` with one thread.
+class PythonPortRunner(PortRunner):
+    """Ports with one thread. Raises PortError."""
 
-    ``interfaces``: names by port number. ``on_failure`` gets the exception that ended the thread, in that thread.
-    Raises PortError.
-    """
-
-    def __init__(
-        self,
-        switch: PacketSwitch,
-        interfaces: Mapping[int, str],
-        impairment: ImpairmentSpec | None = None,
-        on_failure: Callable[[BaseException], None] | None = None,
-    ) -> None:
+    def __init__(self, switch: PacketSwitch, ports: PortsSpec) -> None:
         self._switch = switch
-        self._on_failure = on_failure
+        self._on_failure, impairment = ports.on_failure, ports.impairment
         self.ports: dict[int, Port] = {}
         try:
-            for number, interface in interfaces.items():
+            for number, interface in ports.interfaces.items():
                 self.ports[number] = Port(number, interface)
         except PortError:
             self._close()
@@ -191,13 +180,6 @@ class PythonPortRunner:
         self._close()
         os.close(self._wake_read)
         os.close(self._wake_write)
-
-    def __enter__(self) -> PythonPortRunner:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _close(self) -> None:
         for port in self.ports.values():

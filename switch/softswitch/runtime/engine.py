@@ -1,16 +1,19 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Protocols between the switch, its engine and the engine's ports, and a loaded program as both engines present it."""
+"""What both engines present to the switch: a loaded program, ports, and the engine itself."""
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 from softswitch.events import SwitchEvent
 from softswitch.program import ir
+from softswitch.program.load.program import load_program
 from softswitch.runtime.entries import MeterRates
 from softswitch.runtime.impair import ImpairmentSpec, SplitMix
 from softswitch.runtime.interface import DEFAULT_TRAINS, PortCounters, TrainSpec
@@ -50,61 +53,69 @@ class CounterCells(Protocol):
     def __getitem__(self, index: int, /) -> CounterCell: ...
 
 
-class Machine(Protocol):
+class Machine(ABC):
     """One loaded program in an engine. Not thread-safe: callers hold the engine's lock.
 
     ``source`` is the generated code. ``registers`` and ``counters`` (the indirect ones) are the live cells by name.
     ``groups`` maps a multicast group to ``(port, instance)`` pairs. ``sessions``: by the number of a clone session.
-    ``lost_passes``: clones, resubmitted and recirculated packets that were too many for the frame they came from.
+    ``process`` runs one frame that comes in at a port, and returns the frames that leave, with their ports. ``clock``
+    gives microseconds.
     """
 
-    @property
-    def program(self) -> ir.Program: ...
+    source: str
+    tables: Mapping[str, RuntimeTable[Any]]
+    registers: Mapping[str, RegisterCells]
+    counters: Mapping[str, CounterCells]
+    process: Callable[[int, bytes], list[tuple[int, bytes]]]
+
+    def __init__(self, program: str | ir.Program, clock: Callable[[], int]) -> None:
+        self.program = load_program(program) if isinstance(program, str) else program
+        self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.sessions: dict[int, Session] = {}
+        self._clock = clock
+        self._digest: Callable[[str, tuple[int, ...]], None] | None = None
 
     @property
-    def source(self) -> str: ...
+    @abstractmethod
+    def lost_passes(self) -> int:
+        """Clones, resubmitted and recirculated packets that were too many for the frame they came from."""
 
-    @property
-    def tables(self) -> Mapping[str, RuntimeTable[Any]]: ...
-
-    @property
-    def registers(self) -> Mapping[str, RegisterCells]: ...
-
-    @property
-    def counters(self) -> Mapping[str, CounterCells]: ...
-
-    @property
-    def groups(self) -> Mapping[int, tuple[tuple[int, int], ...]]: ...
-
-    @property
-    def sessions(self) -> Mapping[int, Session]: ...
-
-    @property
-    def lost_passes(self) -> int: ...
-
-    def process(self, port: int, frame: bytes, /) -> list[tuple[int, bytes]]:
-        """Run one frame; returns the frames that leave, with their ports."""
+    def now_us(self) -> int:
+        """The time as P4's timestamps have it."""
+        return self._clock() & TIMESTAMP_MASK
 
     def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
         """Create or replace a multicast group."""
+        self.groups[group] = tuple(replicas)
 
     def delete_group(self, group: int) -> None:
         """Raises KeyError if there is no such group."""
+        del self.groups[group]
 
+    def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
+        """Create or replace a clone session: clones go to ``replicas``, and to those of a multicast group (0: none)."""
+        self.sessions[session] = tuple(replicas), group
+
+    def delete_session(self, session: int) -> None:
+        """Raises KeyError if there is no such session."""
+        del self.sessions[session]
+
+    @abstractmethod
     def set_value_set(self, name: str, members: Sequence[Pattern]) -> None:
         """Replace the members of a parser value set: a value and a mask for each field of the key."""
 
+    @abstractmethod
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         """Configure one meter, whose buckets are full then; None: all packets are green."""
 
     def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
         """``callback(name, values)`` gets every digest, while its packet runs."""
+        self._digest = callback
 
-    def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
-        """Create or replace a clone session: clones go to ``replicas``, and to those of a multicast group (0: none)."""
-
-    def delete_session(self, session: int) -> None:
-        """Raises KeyError if there is no such session."""
+    def _learn(self, name: str, values: tuple[int, ...]) -> None:
+        """Pass on a digest of the program."""
+        if self._digest is not None:
+            self._digest(name, values)
 
 
 _log = logging.getLogger("softswitch.program")
@@ -141,21 +152,38 @@ class PacketSwitch(Protocol):
         """``transmit(port, frame)`` gets every frame for the wire that Python code sends."""
 
 
-class PortRunner(Protocol):
+@dataclass(frozen=True)
+class PortsSpec:
+    """``interfaces``: names by port number. ``on_failure`` gets the exception that ended a thread, in that thread.
+    ``trains``: for the native engine; the ports of the other one take and send none."""
+
+    interfaces: Mapping[int, str]
+    impairment: ImpairmentSpec | None = None
+    on_failure: Callable[[BaseException], None] | None = None
+    trains: TrainSpec = DEFAULT_TRAINS
+
+
+class PortRunner(ABC):
     """Runs a switch on network interfaces, in threads of its own. Use as a context manager, or start and stop."""
 
     @property
+    @abstractmethod
     def counters(self) -> dict[int, PortCounters]:
         """By port, at this moment."""
 
+    @abstractmethod
     def start(self) -> None: ...
 
+    @abstractmethod
     def stop(self) -> None:
         """End the threads and close the ports."""
 
-    def __enter__(self) -> Any: ...
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 class Engine(Protocol[M]):
@@ -182,16 +210,5 @@ class Engine(Protocol[M]):
     def check(self, program: ir.Program) -> None:
         """Raises UnsupportedProgramError for a construct that this engine cannot run."""
 
-    def port_runner(
-        self,
-        switch: PacketSwitch,
-        interfaces: Mapping[int, str],
-        impairment: ImpairmentSpec | None = None,
-        on_failure: Callable[[BaseException], None] | None = None,
-        *,
-        trains: TrainSpec = DEFAULT_TRAINS,
-    ) -> PortRunner:
-        """Ports on ``interfaces`` (names by port number). ``trains`` is for the native engine; the other has none.
-
-        ``on_failure`` gets the exception that ended a thread, in that thread. Raises PortError.
-        """
+    def port_runner(self, switch: PacketSwitch, ports: PortsSpec) -> PortRunner:
+        """Ports for a switch. Raises PortError."""

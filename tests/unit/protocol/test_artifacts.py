@@ -119,7 +119,7 @@ def test_a_constant_the_reader_cannot_evaluate_is_refused(tmp_path: Path) -> Non
 
 
 def test_the_header_is_as_long_as_sizes_say() -> None:
-    bits = sum(width for _, width in constants.sumwire_fields(INCLUDE))
+    bits = sum(width for _, width in dict(constants.headers(INCLUDE))["sumwire"])
     assert bits == 8 * constants.constants(INCLUDE)["SUMWIRE_BYTES"]
 
 

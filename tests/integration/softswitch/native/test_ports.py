@@ -22,6 +22,7 @@ from helpers.waiting import until
 from softswitch.native import ports as native_ports
 from softswitch.native.ports import NativePortRunner, ProgramLock
 from softswitch.python.ports import AUXDATA_SPACE, PACKET_AUXDATA
+from softswitch.runtime.engine import PortsSpec
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
 from softswitch.runtime.interface import DEFAULT_TRAINS, PortError, TrainSpec
 
@@ -61,7 +62,7 @@ def rig(
     try:
         with Reflector(spin_ns=spin_ns) as machine:
             lock.run(machine.address)
-            with NativePortRunner(switch, lock, wires, impairment, on_failure, trains=trains) as runner:
+            with NativePortRunner(switch, lock, PortsSpec(wires, impairment, on_failure, trains)) as runner:
                 yield Rig(lock, machine, switch, runner, hosts)
     finally:
         for host in hosts.values():
@@ -228,7 +229,7 @@ def test_timestamps_count_from_the_gates_start(wires: dict[int, str]) -> None:
     with Reflector() as machine, Host(wires[1]) as one, Host(wires[2]) as two:
         lock = ProgramLock(start_ns)
         lock.run(machine.address)
-        with NativePortRunner(switch, lock, wires):
+        with NativePortRunner(switch, lock, PortsSpec(wires)):
             before_us = (time.monotonic_ns() - start_ns) // 1000
             one.socket.send(frame(2))
             two.socket.recv(2048)
@@ -328,7 +329,7 @@ def test_stop_does_not_wait_for_what_is_queued(wires: dict[int, str]) -> None:
     lock = ProgramLock()
     with Reflector(spin_ns=SPIN_NS) as machine, Host(wires[1]) as one:
         lock.run(machine.address)
-        with NativePortRunner(ReflectingSwitch(), lock, wires), lock:
+        with NativePortRunner(ReflectingSwitch(), lock, PortsSpec(wires)), lock:
             for _ in range(1000):
                 one.socket.send(frame(2))
         assert machine.packets < 500
@@ -349,6 +350,6 @@ def test_an_error_that_ends_the_loop_is_told(wires: dict[int, str]) -> None:
 def test_a_port_that_cannot_be_opened_leaves_nothing_behind(wires: dict[int, str]) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(PortError, match="port 3 on nothere0: no interface"):
-        NativePortRunner(ReflectingSwitch(), ProgramLock(), {**wires, 3: "nothere0"})
+        NativePortRunner(ReflectingSwitch(), ProgramLock(), PortsSpec({**wires, 3: "nothere0"}))
     # What earlier tests left may be closed meanwhile.
     assert len(list(Path("/proc/self/fd").iterdir())) <= before

@@ -16,6 +16,7 @@ from helpers.softswitch.reflector import MARK_BYTE, ReflectingSwitch, Reflector,
 from helpers.softswitch.veths import TIMEOUT_S, Host
 from helpers.waiting import until
 from softswitch.native.ports import NativePortRunner, ProgramLock, port_library
+from softswitch.runtime.engine import PortsSpec
 
 pytestmark = pytest.mark.cc
 
@@ -110,7 +111,7 @@ def test_left_also_by_an_exception() -> None:
 def full_rate(lock: ProgramLock, machine: Reflector, wires: dict[int, str]) -> Iterator[Callable[[], None]]:
     """The loop has FRAMES frames to work off, one right after the other, and as many again at every call."""
     lock.run(machine.address)
-    with NativePortRunner(ReflectingSwitch(), lock, wires), Host(wires[1]) as host:
+    with NativePortRunner(ReflectingSwitch(), lock, PortsSpec(wires)), Host(wires[1]) as host:
 
         def more() -> None:
             for _ in range(FRAMES):

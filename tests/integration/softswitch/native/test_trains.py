@@ -28,6 +28,7 @@ from softswitch.events import SwitchEvent
 from softswitch.native import ports as native_ports
 from softswitch.native.ports import NativePortRunner, ProgramLock
 from softswitch.runtime import interface as train_rules
+from softswitch.runtime.engine import PortsSpec
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
 from softswitch.runtime.interface import DEFAULT_TRAINS, PortCounters, TrainSpec
 
@@ -96,7 +97,7 @@ def rig(
         lock, machine = ProgramLock(), stack.enter_context(Reflector(mark=0))
         hosts = {number: stack.enter_context(TrainHost(name)) for number, name in wires.items()}
         lock.run(machine.address)
-        runner = NativePortRunner(ReflectingSwitch(), lock, wires, impairment, trains=trains)
+        runner = NativePortRunner(ReflectingSwitch(), lock, PortsSpec(wires, impairment, trains=trains))
         made = Rig(wires, runner, lock)
         made.hosts = hosts
         stack.enter_context(runner)
@@ -403,7 +404,7 @@ def test_hosts_keep_their_offloads(kind: str, size: int) -> None:
         lock, machine = ProgramLock(), stack.enter_context(Reflector(mark=0))
         lock.run(machine.address)
         one, two = stack.enter_context(namespaces(wires))
-        runner = stack.enter_context(NativePortRunner(ReflectingSwitch(), lock, wires))
+        runner = stack.enter_context(NativePortRunner(ReflectingSwitch(), lock, PortsSpec(wires)))
         with start(two, _RECEIVE, kind, size) as receiver:
             assert receiver.stdout is not None
             assert receiver.stdout.readline() == "ready\n"
