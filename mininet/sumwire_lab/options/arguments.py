@@ -41,10 +41,7 @@ def parser() -> argparse.ArgumentParser:
     logs.add_option(top)
     commands = top.add_subparsers(dest="command", required=True)
     _run_options(commands.add_parser("run", help="train with gloo and through the switch, and compare"))
-    study = commands.add_parser("study", help="measure the cases of a study in a file of your own")
-    study.add_argument("file", type=Path, help="Python file with a Study named `study`, or a grid of trainings in YAML")
-    study.add_argument("--again", action="store_true", help="also the cases that are recorded already")
-    _results_option(study)
+    _study_options(commands.add_parser("study", help="measure the cases of a study in a file of your own"))
     bench = commands.add_parser("bench", help="measure speed, errors and costs").add_subparsers(
         dest="name", required=True, metavar="NAME"
     )
@@ -60,16 +57,29 @@ def parser() -> argparse.ArgumentParser:
     replay = commands.add_parser("replay", help="make a recorded run again, with its settings and seed, and compare")
     replay.add_argument("folder", type=Path, help="of a run, as results/latest")
     _results_option(replay)
-    compare = commands.add_parser("compare", help="two runs: what was set otherwise, and by what they differ; no root")
-    compare.add_argument("first", type=Path, metavar="A", help="folder of a run")
-    compare.add_argument("second", type=Path, metavar="B", help="folder of another one")
-    compare.add_argument("--html", type=Path, metavar="PATH", help="write a page there")
-    models = commands.add_parser("models", help="search the protocol's models with Spin; no root")
-    models.add_argument("--only", default="", help="models with commas; default: all")
-    models.add_argument("--json", type=Path, metavar="PATH", help="write what was found there")
+    known = "two runs: what was set otherwise, and by what they differ; no root"
+    _compare_options(commands.add_parser("compare", help=known))
+    _models_options(commands.add_parser("models", help="search the protocol's models with Spin; no root"))
     commands.add_parser("down", help="take down labs that `run --keep` has left standing")
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
+
+
+def _study_options(study: argparse.ArgumentParser) -> None:
+    study.add_argument("file", type=Path, help="Python file with a Study named `study`, or a grid of trainings in YAML")
+    study.add_argument("--again", action="store_true", help="also the cases that are recorded already")
+    _results_option(study)
+
+
+def _compare_options(compare: argparse.ArgumentParser) -> None:
+    compare.add_argument("first", type=Path, metavar="A", help="folder of a run")
+    compare.add_argument("second", type=Path, metavar="B", help="folder of another one")
+    compare.add_argument("--html", type=Path, metavar="PATH", help="write a page there")
+
+
+def _models_options(models: argparse.ArgumentParser) -> None:
+    models.add_argument("--only", default="", help="models with commas; default: all")
+    models.add_argument("--json", type=Path, metavar="PATH", help="write what was found there")
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:

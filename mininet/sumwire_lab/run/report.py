@@ -37,56 +37,68 @@ def _show(value: float | int | None, form: str, scale: float = 1.0) -> str:
     return format(value if form == "d" else value * scale, form)
 
 
+@dataclass(frozen=True)
+class TableRow:
+    """A row of the table. ``form`` and ``scale``: how a system's value of ``key`` is shown. ``compare``: also the ratio
+    of gloo and one other system. ``speed_up``: the ratios over gloo instead of the values."""
+
+    label: str
+    key: str
+    form: str
+    scale: float = 1.0
+    compare: bool = False
+    speed_up: bool = False
+
+
+_TABLE: Final = (
+    TableRow("test accuracy, %", "accuracy", ".2f", scale=100),
+    TableRow("test loss (bits per example)", "bits_per_answer", ".3f"),
+    TableRow("time to {target} accuracy, s", "time_to_target_s", ".1f", compare=True),
+    TableRow("communication per step, s", "comm_s_per_step", ".3f", compare=True),
+    TableRow("of which encoding and decoding, s", "codec_s_per_step", ".3f"),
+    TableRow("communication speed-up over gloo", "comm_s_per_step", ".2f", speed_up=True),
+    TableRow("algorithm bandwidth, MB/s", "algorithm_mb_per_s", ".1f"),
+    TableRow("rest of the step, s", "compute_s_per_step", ".3f", compare=True),
+    TableRow("whole step, s", "step_s", ".3f", compare=True),
+    TableRow("whole step, median, s", "step_s_p50", ".3f", compare=True),
+    TableRow("whole step, 99th percentile, s", "step_s_p99", ".3f", compare=True),
+    TableRow("a tensor, hand-over to result, mean, s", "tensor_s", ".3f", compare=True),
+    TableRow("a tensor, median, s", "tensor_s_p50", ".3f", compare=True),
+    TableRow("a tensor, 99th percentile, s", "tensor_s_p99", ".3f", compare=True),
+    TableRow("bytes on a link per step", "wire_bytes_per_step", ".0f", compare=True),
+    TableRow("bits per value up, without headers", "payload_bits_per_value_up", ".3f"),
+    TableRow("bits per value down, without headers", "payload_bits_per_value_down", ".3f"),
+    TableRow("bits per value up, with headers", "bits_per_value_up", ".3f"),
+    TableRow("bits per value down, with headers", "bits_per_value_down", ".3f"),
+    TableRow("steps", "steps", "d"),
+    TableRow("NMSE of the gradient", "nmse", ".4f"),
+    TableRow("retransmissions", "retransmissions", "d"),
+    TableRow("fall-backs", "fallbacks", "d"),
+    TableRow("replicas bit-equal", "replicas_equal", "d"),
+    TableRow("hosts' offloads on", "offloads", "d"),
+)
+
+
 def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
     """The table: a header, a row per measure, a column per system.
 
     With gloo and one other system, a last column has the ratio of the two.
     """
-    systems: dict[str, dict[str, Any]] = summary["systems"]
-    names = tuple(systems)
-    compared = names[-1] if len(names) == 2 and names[0] == "gloo" else None
+    names = tuple(summary["systems"])
+    compared = names[-1] if len(names) == 2 and names[0] == BASELINE else None
     head = ("", *names, *((f"gloo / {compared}",) if compared else ()))
+    return [head, *(_line_of(row, summary, compared) for row in _TABLE)]
 
-    def row(label: str, key: str, form: str, scale: float = 1.0, compare: bool = False) -> tuple[str, ...]:
-        cells = tuple(_show(systems[name].get(key), form, scale) for name in names)
-        if compared is None:
-            return (label, *cells)
-        speed = _show(ratio(summary, key, compared), ".2f") if compare else ""
-        return (label, *cells, speed)
 
-    def speed_up(label: str, key: str) -> tuple[str, ...]:
-        cells = tuple(_show(ratio(summary, key, name), ".2f") for name in names)
-        return (label, *cells, "") if compared is not None else (label, *cells)
-
-    target = f"{summary['target_accuracy']:.0%}"
-    return [
-        head,
-        row("test accuracy, %", "accuracy", ".2f", scale=100),
-        row("test loss (bits per example)", "bits_per_answer", ".3f"),
-        row(f"time to {target} accuracy, s", "time_to_target_s", ".1f", compare=True),
-        row("communication per step, s", "comm_s_per_step", ".3f", compare=True),
-        row("of which encoding and decoding, s", "codec_s_per_step", ".3f"),
-        speed_up("communication speed-up over gloo", "comm_s_per_step"),
-        row("algorithm bandwidth, MB/s", "algorithm_mb_per_s", ".1f"),
-        row("rest of the step, s", "compute_s_per_step", ".3f", compare=True),
-        row("whole step, s", "step_s", ".3f", compare=True),
-        row("whole step, median, s", "step_s_p50", ".3f", compare=True),
-        row("whole step, 99th percentile, s", "step_s_p99", ".3f", compare=True),
-        row("a tensor, hand-over to result, mean, s", "tensor_s", ".3f", compare=True),
-        row("a tensor, median, s", "tensor_s_p50", ".3f", compare=True),
-        row("a tensor, 99th percentile, s", "tensor_s_p99", ".3f", compare=True),
-        row("bytes on a link per step", "wire_bytes_per_step", ".0f", compare=True),
-        row("bits per value up, without headers", "payload_bits_per_value_up", ".3f"),
-        row("bits per value down, without headers", "payload_bits_per_value_down", ".3f"),
-        row("bits per value up, with headers", "bits_per_value_up", ".3f"),
-        row("bits per value down, with headers", "bits_per_value_down", ".3f"),
-        row("steps", "steps", "d"),
-        row("NMSE of the gradient", "nmse", ".4f"),
-        row("retransmissions", "retransmissions", "d"),
-        row("fall-backs", "fallbacks", "d"),
-        row("replicas bit-equal", "replicas_equal", "d"),
-        row("hosts' offloads on", "offloads", "d"),
-    ]
+def _line_of(row: TableRow, summary: dict[str, Any], compared: str | None) -> tuple[str, ...]:
+    label = row.label.format(target=f"{summary['target_accuracy']:.0%}")
+    if row.speed_up:
+        cells = [_show(ratio(summary, row.key, name), row.form) for name in summary["systems"]]
+    else:
+        cells = [_show(entry.get(row.key), row.form, row.scale) for entry in summary["systems"].values()]
+    if compared is not None:
+        cells.append(_show(ratio(summary, row.key, compared), ".2f") if row.compare else "")
+    return label, *cells
 
 
 def shown_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:

@@ -163,6 +163,35 @@ class Session:
             wait_all(working, self.serving() if serving is None else serving, self.logs(working), deadline_s, tick)
 
 
+def _processes(
+    kind: str,
+    options: RunOptions,
+    fabric: Fabric,
+    folder: Path,
+    ledger: Ledger,
+    *,
+    offloads: bool,
+    metrics: MetricsSockets | None,
+) -> dict[str, switches.P4Process]:
+    """The P4 switches of a network by name, not started yet."""
+    return {
+        switch.name: switches.P4Process(
+            kind,
+            folder / f"{fabric.label(switch.name)}.log",
+            ledger,
+            engine=options.engine,
+            impair=options.impair,
+            device_id=switch.device_id,
+            seed=options.train.seed,
+            # Where the hosts' interfaces carry single packets, the links' queues count packets.
+            trains=offloads,
+            link_mbit=fabric.slowest_mbit(),
+            metrics=metrics,
+        )
+        for switch in fabric.switches
+    }
+
+
 @contextmanager
 def open_session(
     options: RunOptions,
@@ -197,22 +226,7 @@ def open_session(
         metrics = stack.enter_context(MetricsSockets(Path(options.metrics))) if options.metrics else None
         processes: dict[str, switches.P4Process] = {}
         if kind is not None and kind != AGGREGATOR:
-            processes = {
-                s.name: switches.P4Process(
-                    kind,
-                    folder / f"{fabric.label(s.name)}.log",
-                    ledger,
-                    engine=options.engine,
-                    impair=options.impair,
-                    device_id=s.device_id,
-                    seed=options.train.seed,
-                    # Where the hosts' interfaces carry single packets, the links' queues count packets.
-                    trains=offloads,
-                    link_mbit=fabric.slowest_mbit(),
-                    metrics=metrics,
-                )
-                for s in fabric.switches
-            }
+            processes = _processes(kind, options, fabric, folder, ledger, offloads=offloads, metrics=metrics)
         factory = mininet_nodes.p4(processes) if processes else mininet_nodes.bridge()
         network = stack.enter_context(MininetNetwork(fabric, ledger, factory, offloads=offloads))
         session = Session(fabric, network, ledger, folder, {}, metrics=metrics, link_mbit=options.link.known_mbit)

@@ -19,10 +19,10 @@ from sumwire_protocol.events import Event
 from sumwire_lab.errors import DeadlineError, OptionError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.control_plane import no_queues, virtual_queues
-from sumwire_lab.network.fabric import plan
+from sumwire_lab.network.fabric import Fabric, plan
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options import recorded
-from sumwire_lab.options.recipes import parse
+from sumwire_lab.options.recipes import Recipe, parse
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 from sumwire_lab.run.conditions import LinkMeter, MalformedSenders, apply_conditions
 from sumwire_lab.run.live import LivePage, Moment
@@ -142,24 +142,15 @@ def _one(
     say: Say,
     on_tick: Callable[[Sequence[WorkerRecord]], None],
 ) -> SystemResult:
-    where = {None: "kernel bridges", AGGREGATOR: "a software aggregator"}.get(kind, f"{kind} switches")
-    where += f", {options.engine} engine" if kind == "soft" else ""
-    where += " before a server" if options.server and kind is not None else ""
-    where += f"; {options.conditions.words()}" if options.conditions.any else ""
-    line = f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}"
+    line = _told(system, options, kind)
     say(line)
     _LOG.info("%s", line, extra=Event.RUN_BEGAN(
         system=system, workers=options.workers, mbit=options.link.mbit, topology=options.topology,
     ))  # fmt: skip
     began = time.monotonic()
     recipe = parse(system).recipe
-    made = control_plane.side_jobs if options.malformed else control_plane.training_job
-    jobs = partial(made, recipe=recipe, blind=options.blind, train=options.train)
-    if recipe.bounded:
-        jobs = partial(control_plane.bounded_job, options=options.laned, recipe=recipe, train=options.train)
+    jobs = _jobs(recipe, options)
     has_queues = recipe.laned and options.laned.queues and kind != AGGREGATOR
-    if recipe.laned:
-        jobs = partial(control_plane.laned_job, options=options.laned, recipe=recipe, train=options.train)
     if recipe.tagged:
         options = replace(options, link=replace(options.link, priorities=options.laned.priorities))
     queues = partial(virtual_queues, drops=options.laned.drops, trims=options.laned.trims)
@@ -192,6 +183,25 @@ def _one(
     sockets = sum(worker.host_sockets for worker in result.workers)
     lost = counters.gather(counted, backlog_before=backlog, sockets=sockets)
     return replace(result, extra={**extra, "lost": lost.as_dict()})
+
+
+def _told(system: str, options: RunOptions, kind: str | None) -> str:
+    """The line that says what is trained next."""
+    where = {None: "kernel bridges", AGGREGATOR: "a software aggregator"}.get(kind, f"{kind} switches")
+    where += f", {options.engine} engine" if kind == "soft" else ""
+    where += " before a server" if options.server and kind is not None else ""
+    where += f"; {options.conditions.words()}" if options.conditions.any else ""
+    return f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}"
+
+
+def _jobs(recipe: Recipe, options: RunOptions) -> Callable[[Fabric], list[dict[str, Any]]]:
+    """A function that makes the jobs of a system for a network."""
+    if recipe.laned:
+        return partial(control_plane.laned_job, options=options.laned, recipe=recipe, train=options.train)
+    if recipe.bounded:
+        return partial(control_plane.bounded_job, options=options.laned, recipe=recipe, train=options.train)
+    made = control_plane.side_jobs if options.malformed else control_plane.training_job
+    return partial(made, recipe=recipe, blind=options.blind, train=options.train)
 
 
 BARRIER: Final = "steps"
