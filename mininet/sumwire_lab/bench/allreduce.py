@@ -87,16 +87,10 @@ class AllReduceCommand(BenchCommand[PlainCase, PlainRow]):
         options = replace(self._run, link=LinkOptions(case.link_mbit))
         kind = None if case.system == BASELINE else switches.choose_for(options)
         backlog = counters.backlog()
+        sizes, repeats = self.options.sizes, self.options.repeats
+        told = {"exchange": "all-reduce", "system": case.system, "sizes": sizes, "repeats": repeats}
         with open_session(options, kind, context.folder / f"{case.system}-{case.link_mbit:g}") as session:
-            measured = exchanges(
-                session,
-                {
-                    "exchange": "all-reduce",
-                    "system": case.system,
-                    "sizes": self.options.sizes,
-                    "repeats": self.options.repeats,
-                },
-            )
+            measured = exchanges(session, told)
             counted = session.counted()
             offloads = session.network.offloads
         sockets = sum(worker["host_sockets"] for worker in measured)
@@ -109,7 +103,7 @@ class AllReduceCommand(BenchCommand[PlainCase, PlainRow]):
                 [worker["sizes"][k] for worker in measured],
                 switched=kind is not None,
             )
-            for k, size in enumerate(self.options.sizes)
+            for k, size in enumerate(sizes)
         )
         for row in rows:
             context.say(f"{rate_text(case.link_mbit)}, {row.values} values, {case.system}: {row.seconds:.4f} s")

@@ -219,17 +219,8 @@ def _measure(contender: str, op: str, folder: Path) -> GeneratorRow:
         cpu_s = cpu_seconds(clocks) - began
         verdicts = control_plane.counters(folder)["verdicts"]
     summed = sum(verdicts[name] for name in SUMMED)
-    rate = summed / count["seconds"]
-    return GeneratorRow(
-        contender,
-        op,
-        rate,
-        cpu_s / summed * 1e6,
-        sent=count["sent"],
-        summed=summed,
-        results=count["results"],
-        resent=count["resent"],
-    )
+    rate, counted = summed / count["seconds"], {name: count[name] for name in ("sent", "results", "resent")}
+    return GeneratorRow(contender, op, rate, cpu_s / summed * 1e6, summed=summed, **counted)
 
 
 def _generator_alone(contender: str, op: str, folder: Path) -> GeneratorRow:
