@@ -12,7 +12,7 @@ from typing import Any
 
 from helpers.gloo.ranks import fork_context
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 
 
 def _serve(function: Callable[..., Any], arguments: tuple[Any, ...], environ: dict[str, str], pipe: Connection) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 
-def until(condition: Callable[[], bool], patience_s: float = 60.0) -> None:
+def until(condition: Callable[[], bool], patience_s: float = 300.0) -> None:
     end = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < end, "it does not come about"

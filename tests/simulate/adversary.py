@@ -40,7 +40,7 @@ class Adversary:
         self._moves = self._rng.sample(sorted(MOVES), self._rng.randrange(1, 4))
         # Most do harm through what is added and what is handed out.
         self._kinds = self._rng.choice([(model.CONTRIBUTE,), (model.RESULT,), (model.RESULT,), _KINDS])
-        self._from = self._rng.choice((0, 0, 1, 4, 10, 30))
+        self._from = self._rng.choice((0, 30, 60, 100, 200))
         self._seen = 0
         self.before: deque[bytes] = deque(maxlen=_KEPT_FRAMES)
         self.done = 0

@@ -136,7 +136,7 @@ def with_masks(schedule: Schedule) -> Schedule:
 
 def with_adversary(schedule: Schedule) -> Schedule:
     """A schedule with switches that do what they like."""
-    return replace(schedule, byzantine=random.Random(schedule.seed).choice((0.02, 0.1, 0.3, 1.0)))
+    return replace(schedule, byzantine=random.Random(schedule.seed).choice((0.01, 0.05, 0.2, 1.0)))
 
 
 def with_restarts(schedule: Schedule) -> Schedule:

@@ -30,7 +30,7 @@ from sumwire_controller.derive.entries import UPLINK, TableEntry
 from sumwire_controller.model import Switch
 
 SPINES = 4
-READY_S = 60.0
+READY_S = 300.0
 MOVED_S = 1.0
 """Within this time after a death every leaf must have moved the dead root's slots to the others."""
 PATIENT_S = 3.0

@@ -115,7 +115,7 @@ def test_eight_servers(wheel: Path, tmp_path: Path) -> None:
         ]  # fmt: skip
         outputs = [training.communicate(timeout=600)[0] for training in trainings]
         up.terminate()
-        rest, _ = up.communicate(timeout=60)
+        rest, _ = up.communicate(timeout=300)
     for number, (training, output) in enumerate(zip(trainings, outputs, strict=True)):
         assert training.returncode == 0, output
         assert f"rank {number} workers {SERVERS} packets" in output

@@ -93,7 +93,7 @@ def test_eight_servers(tmp_path: Path) -> None:
         ]
         outputs = [training.communicate(timeout=600)[0] for training in trainings]
         service.terminate()
-        rest, _ = service.communicate(timeout=60)
+        rest, _ = service.communicate(timeout=300)
     assert [training.returncode for training in trainings] == [0] * 8, outputs
     assert re.search(pattern_of(found), outputs[0]), outputs[0]
     losses = [float(value) for value in re.findall(r"loss (\d+\.\d+)", outputs[0])]

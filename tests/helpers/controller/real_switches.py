@@ -17,7 +17,7 @@ from sumwire_controller.errors import SwitchUnreachableError
 from sumwire_controller.model import Switch, Tls
 from sumwire_lab.network.switches import free_tcp_port, thrift_option
 
-READY_S = 60.0
+READY_S = 300.0
 
 
 @contextmanager

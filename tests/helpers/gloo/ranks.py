@@ -95,7 +95,7 @@ class Ranks:
                 process.kill()
                 process.join()
 
-    def run(self, case: Case, *arguments: Any, timeout_s: float = 60.0) -> list[Any]:
+    def run(self, case: Case, *arguments: Any, timeout_s: float = 300.0) -> list[Any]:
         """Results by rank. Fails with the text of every rank's error, or if a rank does not answer in time."""
         self.begin(case, *arguments)
         return self.outcomes(timeout_s=timeout_s)
@@ -105,7 +105,7 @@ class Ranks:
         for pipe in self._pipes:
             pipe.send((case, arguments))
 
-    def outcomes(self, *, without: int | None = None, timeout_s: float = 60.0) -> list[Any]:
+    def outcomes(self, *, without: int | None = None, timeout_s: float = 300.0) -> list[Any]:
         """Results by rank, of all but one that was killed."""
         outcomes: list[Any] = []
         failures: list[str] = []

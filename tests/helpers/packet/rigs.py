@@ -47,7 +47,7 @@ _FIRST_TIME = 1_700_000_000
 ETH_P_ALL = 3
 # Ethernet, IPv4 without options, UDP, Sumwire.
 PLAIN = model.BARE
-READY_S = 60.0
+READY_S = 300.0
 ANSWER_S = 30.0
 # Of a virtual queue: all it ever held is gone in a microsecond.
 FASTEST = 2**32 - 1

@@ -252,7 +252,7 @@ def send_tagged(udp: socket.socket, frame: bytes, to: tuple[str, int]) -> None:
     udp.sendmsg([frame[42:]], [(socket.IPPROTO_IP, socket.IP_TOS, frame[15:16])], 0, to)
 
 
-def run_workers(work: Callable[[int], Any], workers: int, timeout_s: float = 60.0) -> list[Any]:
+def run_workers(work: Callable[[int], Any], workers: int, timeout_s: float = 300.0) -> list[Any]:
     """``work(worker)`` in a thread each; results in order, or the first worker's exception."""
     outcomes: list[Any] = [None] * workers
     errors: list[tuple[int, BaseException]] = []

@@ -20,7 +20,7 @@ CODE = PROJECT["tool"]["setuptools"]["packages"]["find"]["where"]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "p4src/build", *CODE)
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
 # A build takes seconds, and minutes on a busy machine.
-_BUILD_S = 300.0
+_BUILD_S = 900.0
 
 
 def build_wheel(folder: Path) -> Path:
@@ -73,7 +73,7 @@ def environment_with(wheel: Path, folder: Path) -> Path:
     return folder / "bin"
 
 
-def run(command: list[str], folder: Path, patience_s: float = 60.0) -> str:
+def run(command: list[str], folder: Path, patience_s: float = 300.0) -> str:
     """Run a command in `folder`, with nothing of this checkout on its path. Returns what it printed.
 
     Fails with the command's output if it fails. Nothing that it has started outlives a command that takes too long.

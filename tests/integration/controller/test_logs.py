@@ -52,7 +52,7 @@ def until(stream: IO[str] | None, event: Event) -> list[Line]:
 def run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[Line]]:
     """A command of the controller, in a process of its own, since a test's process has other handlers."""
     with program("sumwire_controller.cli", *JSON, *words) as process:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=300)
     return process.returncode, lines_in(errors)
 
 
@@ -91,7 +91,7 @@ def test_a_switch_and_its_controllers(tmp_path: Path, capfd: pytest.CaptureFixtu
         assert of(taken, Event.JOB_ADMITTED)[0]["renewed"]
 
         switch.send_signal(signal.SIGTERM)
-        _, rest = switch.communicate(timeout=60)
+        _, rest = switch.communicate(timeout=300)
     told = lines_in(rest)
     assert len(of(told, SwitchEvent.PROGRAM_LOADED)) == 1
     assert sum(line["updates"] for line in of(told, SwitchEvent.ROWS_WRITTEN)) == sum(
@@ -106,7 +106,7 @@ def test_a_switch_and_its_controllers(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 def test_what_a_switch_cannot_run(tmp_path: Path) -> None:
     with program("softswitch", str(tmp_path / "absent.json"), "--insecure", *JSON) as switch:
-        _, errors = switch.communicate(timeout=60)
+        _, errors = switch.communicate(timeout=300)
     (line,) = lines_in(errors)
     assert (line["event"], switch.returncode) == (ProgramEvent.FAILED.word, 1)
     assert "absent.json" in line["reason"]

@@ -62,7 +62,7 @@ def test_the_aggregator_says_what_the_page_says(tmp_path: Path) -> None:
         ready = on_loopback(BLOCKS["aggregator.md: Use (2)", ""], here)
         assert lines_of(process, 1) == [ready]
         process.send_signal(signal.SIGINT)
-        told, _ = process.communicate(timeout=30)
+        told, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     # Nobody has sent anything: the page's lines without their numbers.
     heads = [line.partition(":")[0] for line in BLOCKS["aggregator.md: Use (4)", ""].splitlines()]

@@ -30,7 +30,7 @@ def test_tensors_of_a_gpu_by_nccl_alone(tmp_path: Path) -> None:
 def check(folder: Path, ranks: int, backend: str, *, nccl: bool, through_network: bool = True) -> None:
     mapping = every_op_mapping(ranks)
     with Ranks(ranks, folder) as started, serving(mapping):
-        outcomes = started.run(collectives.wrong, DEVICE, mapping, str(folder), backend, nccl, timeout_s=100)
+        outcomes = started.run(collectives.wrong, DEVICE, mapping, str(folder), backend, nccl, timeout_s=300)
     for outcome in outcomes:
         assert outcome["wrong"] == []
         assert bool(outcome["used"]) == through_network

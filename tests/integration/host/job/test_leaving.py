@@ -49,7 +49,7 @@ def check(way: str, tmp_path: Path, *, silent: bool) -> None:
             for rank in range(RANKS)
         ]  # fmt: skip
         try:
-            outcomes = [rank.communicate(timeout=120) for rank in ranks]
+            outcomes = [rank.communicate(timeout=300) for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()

@@ -150,7 +150,7 @@ def test_after_a_fall_back_all_ranks_begin_with_no_scales(ranks: Ranks, group: b
             return False
 
         bridge.mute = restart
-        outcomes = ranks.run(path_cases.until_returned, mapping, 6, 1500, group, timeout_s=120)
+        outcomes = ranks.run(path_cases.until_returned, mapping, 6, 1500, group, timeout_s=300)
     for outcome in outcomes:
         assert outcome["means"] == outcomes[0]["means"]
         assert [change.kind for change in outcome["changes"]] == ["fallback", "return"]

@@ -86,7 +86,7 @@ def test_sumwire_up(paths: str, shared: Path) -> None:
         assert process.stdout is not None
         assert any("ready: " in line for line in process.stdout)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert not (shared / "ran").exists(), (shared / "ran").read_text()
 
 

@@ -83,7 +83,7 @@ def test_a_job_is_served_and_comes_back(tmp_path: Path) -> None:
         [second] = children(process.pid)
         assert second != first
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and out.endswith("stopped\n"), out
     assert not Path(f"/proc/{second}").exists()
 
@@ -95,7 +95,7 @@ def test_all_that_it_says_in_json() -> None:
         lines = [checked(line.strip()) for line in until(process, ProgramEvent.READY.word)]
         ServiceAddress(aggregator).job_within(60, print)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert [line["event"] for line in lines] == [Event.SERVICE_SAID.word] * 3 + [ProgramEvent.READY.word]
     assert lines_in(out)[0]["message"].endswith(" has asked for the job")
 
@@ -121,7 +121,7 @@ def test_ctrl_c_is_for_the_command_alone() -> None:
         [aggregator] = children(process.pid)
         assert os.getpgid(aggregator) != os.getpgid(process.pid)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and out.endswith("stopped\n")
     assert not Path(f"/proc/{aggregator}").exists()
 
@@ -147,7 +147,7 @@ def test_by_ssh(tmp_path: Path) -> None:
     with started(*options, "--ssh", "me@b", "--remote-command", remote, path=f"{tmp_path}:") as process:
         until(process, f"ready: {aggregator}:21335")
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and out.endswith("stopped\n"), out
     assert "-o BatchMode=yes -- me@b " in (tmp_path / "ssh.log").read_text()
 
@@ -180,7 +180,7 @@ def test_a_tree() -> None:
         after = children(process.pid)
         assert len(set(after) & set(before)) == 2
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and out.endswith("stopped\n"), out
     # Each says what it has counted, and which one it is.
     assert {line.partition(": ")[0] for line in out.splitlines() if "verdicts: " in line} == {root, ips[0], ips[3]}
@@ -195,7 +195,7 @@ def test_more_workers_than_one_aggregator_has() -> None:
         job = ServiceAddress(root).job_within(60, print)
         assert run_workers(lambda worker: mean_of(job, worker), workers) == [[17.5]] * workers
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
 
 
 def test_racks_by_name_end_with_a_killed_program() -> None:
@@ -221,7 +221,7 @@ def test_a_leaf_that_cannot_be_started_is_named(tmp_path: Path) -> None:
     place = ["--ssh", "--aggregator", root, "--listen", f"{root}:21334"]
     racks = ["--rack", "192.0.2.1,192.0.2.2", "--rack", "192.0.2.3"]
     with started(*racks, *place, path=f"{tmp_path}:") as process:
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 1
     said = r"sumwire: 192\.0\.2\.[13]: the aggregator has ended: No route to host; mend that, then start it again\n"
     assert re.search(said, out), out
@@ -233,7 +233,7 @@ def test_a_second_tree_beside_the_first() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first:
         first.bind((ips[1], 21335))
         with started("--hosts", *ips, "--tree", "2", "--aggregator", root, "--listen", f"{root}:21334") as process:
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate(timeout=300)
     assert process.returncode == 1
     assert f"UDP port 21335 of {ips[1]}: Address already in use" in out
     assert "or name another address of this machine for the leaf: `--rack LEAF=HOST,HOST`" in out
@@ -258,7 +258,7 @@ def test_leaves_by_ssh(tmp_path: Path) -> None:
             lines = until(process, "all 3 aggregators are ready")
             assert "2 leaves below the aggregator 10.0.0.1" in lines[0]
             process.send_signal(signal.SIGTERM)
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and out.endswith("stopped\n"), out
 
 

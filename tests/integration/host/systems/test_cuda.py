@@ -29,7 +29,7 @@ def test_replicas_stay_equal(tmp_path: Path, over: str, kind: str) -> None:
         fitting.pop("powersgd", None)
     with Ranks(RANKS, tmp_path) as ranks, every_op(tmp_path) as options:
         job = options if over == "job" else None
-        outcomes = ranks.run(ways.of_systems, DEVICE, fitting, job, kind, timeout_s=100)
+        outcomes = ranks.run(ways.of_systems, DEVICE, fitting, job, kind, timeout_s=300)
     for name in fitting:
         of_ranks = [outcome[name] for outcome in outcomes]
         assert of_ranks[0]["digest"] == of_ranks[1]["digest"], name

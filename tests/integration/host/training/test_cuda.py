@@ -37,7 +37,7 @@ def ranks(tmp_path: Path) -> Iterator[Ranks]:
 
 @pytest.mark.parametrize("way", ddp.WAYS)
 def test_replicas_are_equal_and_learn_as_without_the_hook(ranks: Ranks, way: str) -> None:
-    outcomes = ranks.run(ddp.ddp, DEVICE, beside_rank_0(), way, timeout_s=100)
+    outcomes = ranks.run(ddp.ddp, DEVICE, beside_rank_0(), way, timeout_s=300)
     assert_replicas(outcomes)
     ours, exact = mean_loss(outcomes), mean_loss(outcomes, "exact")
     assert float(ours[-5:].mean()) == pytest.approx(float(exact[-5:].mean()), rel=0.15)
@@ -116,7 +116,7 @@ def test_one_rank_with_nccl(tmp_path: Path, backend: str) -> None:
     """Alone: NCCL takes a GPU for each rank."""
     with Ranks(1, tmp_path, backend if DEVICE == "cuda" else "gloo") as ranks:
         for way in ("plain", "float16 scaler", "side stream", "compiled"):
-            [outcome] = ranks.run(ddp.ddp, DEVICE, beside_rank_0(), way, timeout_s=100)
+            [outcome] = ranks.run(ddp.ddp, DEVICE, beside_rank_0(), way, timeout_s=300)
             assert outcome["finite"]
             assert outcome["fallbacks"] == 0
             assert outcome["losses"][-1] == pytest.approx(outcome["exact"][-1], rel=0.2)
@@ -124,5 +124,5 @@ def test_one_rank_with_nccl(tmp_path: Path, backend: str) -> None:
         alone = DEVICE == "cuda" and backend == "nccl"
         assert text.startswith("a process group for cuda alone: hops need one for processors too" if alone else "")
         assert bool(text) == alone
-        [outcome] = ranks.run(sharded.sharded, DEVICE, beside_rank_0(), "float32", timeout_s=100)
+        [outcome] = ranks.run(sharded.sharded, DEVICE, beside_rank_0(), "float32", timeout_s=300)
         assert outcome["error"] < 5e-3

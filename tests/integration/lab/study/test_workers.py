@@ -93,11 +93,11 @@ def test_a_case_ends_at_its_deadline(tmp_path: Path) -> None:
 
 def test_a_user_s_file_runs_its_cases_in_children(tmp_path: Path) -> None:
     done = lab("study", mine(tmp_path, [2, 3]), "--results", tmp_path / "results")
-    text = done.communicate(timeout=120)[0]
+    text = done.communicate(timeout=300)[0]
     assert done.returncode == 1, text
     assert "failed: number=3 seconds=0: ValueError: three is too many" in text
     done = lab("study", mine(tmp_path, [2]), "--results", tmp_path / "results")
-    text = done.communicate(timeout=120)[0]
+    text = done.communicate(timeout=300)[0]
     assert done.returncode == 0, text
     assert f"{tmp_path}/results/mine" in text
 
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_the_cases_and_keeps_what_is_done(tmp_path: Path) -> None:
         logs = sorted((tmp_path / "results").glob("mine/cases/*/worker.log"))
     pids = [int(log.read_text()) for log in logs]
     going.send_signal(signal.SIGINT)
-    text = going.communicate(timeout=60)[0]
+    text = going.communicate(timeout=300)[0]
     assert going.returncode == 130, text
     assert len(pids) == 2
     for pid in pids:
