@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 from helpers.needs import NEEDS, missing
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says nothing on a machine that is busy.
+settings.register_profile("sumwire", deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("sumwire")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

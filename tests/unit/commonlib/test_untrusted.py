@@ -43,7 +43,7 @@ def test_what_is_within_the_bounds_is_read(text: str) -> None:
     assert json_of(text) == json.loads(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.sampled_from('[]{}",:\\ue01-.N\0\n a'), max_size=60))
 def test_only_the_typed_error_comes_out(text: str) -> None:
     try:
@@ -53,7 +53,7 @@ def test_only_the_typed_error_comes_out(text: str) -> None:
     assert json.loads(text) == found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.recursive(SCALARS, lambda one: st.lists(one) | st.dictionaries(st.text(), one)))
 def test_what_is_shown_is_short_and_printable(value: object) -> None:
     text = shown(value)

@@ -108,7 +108,7 @@ def run(switch: SoftSwitch, frame: bytes) -> tuple[int, int, int, int, list[int]
     return op, index, small, result, [int.from_bytes(out[i : i + 128]) for i in range(8, len(out), 128)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(op=st.sampled_from(sorted(OPERATORS)), a=words, b=words, index=bytes_8, small=shorts)
 def test_operators(shared: SoftSwitch, op: int, a: int, b: int, index: int, small: int) -> None:
     _, _, got_small, _, (got_a, got_b) = run(shared, request_frame(op, index, small, 0, a, b))

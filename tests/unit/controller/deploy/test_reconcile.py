@@ -169,7 +169,7 @@ def test_foreign_entries_go() -> None:
 
 
 @given(fail_after=st.integers(0, 60), renew=st.booleans(), other=st.sampled_from([config(), config(B), config(A, B)]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_an_apply_that_breaks_off_anywhere_can_be_repeated(fail_after: int, renew: bool, other: Config) -> None:
     switch = FakeSwitch()
     bring(switch, other)

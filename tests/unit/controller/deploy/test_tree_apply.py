@@ -175,7 +175,7 @@ def test_from_two_spines_to_one() -> None:
     renew=st.booleans(),
     before=st.sampled_from([(), (ALL,), (LOCAL,), ({**ALL, "slots": {"base": 8, "count": 4}}, LOCAL)]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_an_apply_that_breaks_off_anywhere_can_be_repeated(left: int, renew: bool, before: tuple[Any, ...]) -> None:
     network = Network()
     network.bring(with_jobs(*before))

@@ -196,7 +196,7 @@ def networks(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(networks())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_any_network(data: dict[str, Any]) -> None:
     found = derived(data)
     check_together(list(found.values()))

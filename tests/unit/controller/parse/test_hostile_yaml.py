@@ -127,7 +127,7 @@ PIECES = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_only_the_typed_error_comes_out(data: st.DataObject) -> None:
     """Examples with pieces put in and cut out."""
@@ -141,7 +141,7 @@ def test_only_the_typed_error_comes_out(data: st.DataObject) -> None:
         assert all(line.isprintable() for line in str(error).split("\n"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(PIECES | st.sampled_from(["switch", "jobs", "workers", " ", "a", "1"]), max_size=30))
 def test_only_the_typed_error_comes_out_of_pieces(pieces: list[str]) -> None:
     with pytest.raises(ConfigError):

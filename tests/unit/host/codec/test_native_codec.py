@@ -104,7 +104,7 @@ def sum_planes(generator: np.random.Generator, counts: NDArray[np.int64], granul
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     length=st.integers(1, 20_000),
     block=st.sampled_from(BLOCKS),
@@ -165,7 +165,7 @@ def test_a_large_tensor_is_the_same(length: int) -> None:
 
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("workers", [32, 255])
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(length=st.integers(1, 20_000), seed=st.integers(0, 2**32), larger=st.sampled_from([1.0, 300.0, 0.01]))
 @example(length=9_001, seed=0, larger=1.0)
 def test_thc_wide_is_the_same(kind: str, workers: int, length: int, seed: int, larger: float) -> None:
@@ -312,7 +312,7 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, block: int | Non
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     length=st.integers(1, 9_000),
     seed=st.integers(0, 2**32),
@@ -357,7 +357,7 @@ SIGN_CODECS: dict[str, GradientCodec] = {
 
 @pytest.mark.parametrize("name", SIGN_CODECS)
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(length=st.integers(1, 30_000), seed=st.integers(0, 2**32))
 @example(length=8192, seed=0)
 def test_signs_are_the_same(name: str, kind: str, length: int, seed: int) -> None:

@@ -74,7 +74,7 @@ def cut(round_: CodecRound, borders: set[int]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     length=st.integers(0, 40_000),
     borders=st.sets(st.integers(1, 12), max_size=5),

@@ -63,7 +63,7 @@ def test_largest_values_of_all_workers_do_not_overflow(workers: int) -> None:
         torch.testing.assert_close(result, x, rtol=1e-6, atol=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=5, max_size=5),

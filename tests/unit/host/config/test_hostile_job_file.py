@@ -74,7 +74,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_only_the_typed_error_comes_out(data: st.DataObject) -> None:
     """A good file with other values in some places, also such as no JSON can have."""
@@ -94,7 +94,7 @@ def test_only_the_typed_error_comes_out(data: st.DataObject) -> None:
         assert len(str(error)) < 1200
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(VALUES | st.dictionaries(st.text(max_size=5), st.lists(st.lists(SCALARS, max_size=4), max_size=3)))
 def test_tuning_tables_too(content: Any) -> None:
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from helpers.transport.simulation import Down, Terms, Up, Weather, World
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 IID = Weather(drop=0.05)
@@ -46,7 +46,7 @@ def test_missing_share_is_never_above_the_bound(weather: Weather, bound: float, 
         assert sum(world.missing()) > 0
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     workers=st.integers(1, 5),

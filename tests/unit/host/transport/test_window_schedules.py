@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 from helpers.transport.simulation import Down, Slot, Up, Weather, World
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from sumwire.errors import DeadlineError, StaleRunError
 
@@ -24,7 +24,7 @@ def assert_golden(world: World) -> None:
         assert worker.results == world.golden()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32),
     workers=st.integers(1, 4),

@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments, run_options
@@ -43,7 +43,7 @@ FLAGS = {command: flags_of(command) for command in COMMANDS}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(st.data())
 def test_only_typed_errors_come_out(command: str, data: st.DataObject) -> None:
     given_ = data.draw(st.lists(st.tuples(st.sampled_from(FLAGS[command]), WORDS), max_size=3))
