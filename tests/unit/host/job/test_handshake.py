@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -398,6 +399,21 @@ def test_a_greeting_that_a_late_packet_has_spoiled_begins_again(again: bool, mon
     assert world.killed == 1
     # Without the rule processes end with an error, and somebody must start them again.
     assert (world.started == 3) == again
+
+
+def test_nobody_greets_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Byzantine switch let greetings of ranks overtake each other."""
+    greetings = iter(range(1000))
+
+    def overtaken(_: object) -> None:
+        assert next(greetings, None) is not None, "for ever"
+        raise StaleRunError("a later run", slot=1, round_=16)
+
+    monkeypatch.setattr(handshake._Joining, "_greet", overtaken)
+    monkeypatch.setattr(handshake._Joining, "_choose", lambda *_: 0)
+    transport, patience = mock.Mock(newest_round=None), mock.Mock()
+    with pytest.raises(StaleRunError, match="200 greetings were begun"):
+        handshake.join(transport, leaves(2)[0], {}, patience=patience)
 
 
 class DeadInBetween(World):
