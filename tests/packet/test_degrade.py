@@ -80,26 +80,24 @@ def test_a_void_contribution_has_arrived_but_is_not_in_the_sum(rig: Rig, first: 
     game.check_counters()
 
 
-def test_a_void_contribution_can_be_the_last(rig: Rig) -> None:
-    game, round_ = dropping(rig, False, False, False, True)
-    results = [give(game, worker, round_) for worker in range(4)][-1]
+@pytest.mark.parametrize(
+    ("hit", "order", "contributors", "flags", "total"),
+    [
+        ((False, False, False, True), (0, 1, 2, 3), 0b0111, model.MISSING, 3 + 5 + 7),
+        ((False, False, False, False), (0, 1, 2, 3), 0b1111, 0, 3 + 5 + 7 + 9),
+        ((True, True, True, True), (0, 3, 1, 2), 0b0100, model.MISSING, 7),
+    ],
+    ids=["a void one is the last", "nothing is void", "all are hit: the one that completes the slot counts"],
+)
+def test_who_is_in_a_result(
+    rig: Rig, hit: tuple[bool, ...], order: tuple[int, ...], contributors: int, flags: int, total: int
+) -> None:
+    game, round_ = dropping(rig, *hit)
+    results = [give(game, worker, round_) for worker in order][-1]
     assert [packet.kind for packet in results] == [model.RESULT] * 4
-    assert (results[0].contributors, results[0].count, results[0].flags) == (0b0111, 3, model.MISSING)
-    assert sums(results[0]) == {3 + 5 + 7}
-
-
-def test_nothing_void_nothing_missing(rig: Rig) -> None:
-    game, round_ = dropping(rig, False, False, False, False)
-    result = [give(game, worker, round_) for worker in range(4)][-1][0]
-    assert (result.contributors, result.count, result.flags) == (0b1111, 4, 0)
-
-
-def test_somebody_is_in_every_result(rig: Rig) -> None:
-    """All four are hit: the one that completes the slot counts."""
-    game, round_ = dropping(rig, True, True, True, True)
-    result = [give(game, worker, round_) for worker in (0, 3, 1, 2)][-1][0]
-    assert (result.contributors, result.count, result.flags) == (0b0100, 1, model.MISSING)
-    assert sums(result) == {7}
+    first, count = results[0], contributors.bit_count()
+    assert (first.contributors, first.count, first.flags) == (contributors, count, flags)
+    assert sums(first) == {total}
 
 
 def test_one_worker_alone_is_never_void(game: Game) -> None:

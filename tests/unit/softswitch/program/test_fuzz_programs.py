@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fuzz import programs
@@ -52,20 +52,15 @@ def until_found(fuzzer: ProgramFuzzer) -> str:
     return str(caught.value)
 
 
-def test_it_finds_an_exception(fuzzer: ProgramFuzzer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_text: str) -> Any:
-        raise KeyError("x")
-
-    monkeypatch.setattr(programs, "load_program", broken)
-    assert "KeyError" in until_found(fuzzer)
-
-
-def test_it_finds_a_refusal_without_a_place(fuzzer: ProgramFuzzer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_text: str) -> Any:
-        raise UnsupportedProgramError("no place")
-
-    monkeypatch.setattr(programs, "load_program", broken)
-    assert "a refusal without its place" in until_found(fuzzer)
+@pytest.mark.parametrize(
+    ("raised", "found"),
+    [(KeyError("x"), "KeyError"), (UnsupportedProgramError("no place"), "a refusal without its place")],
+)
+def test_it_finds_an_exception_and_a_refusal_without_a_place(
+    fuzzer: ProgramFuzzer, monkeypatch: pytest.MonkeyPatch, raised: Exception, found: str
+) -> None:
+    monkeypatch.setattr(programs, "load_program", Mock(side_effect=raised))
+    assert found in until_found(fuzzer)
 
 
 @pytest.mark.parametrize(
