@@ -47,7 +47,7 @@ _GROUP_TIMEOUT: Final = timedelta(seconds=120)
 
 
 @dataclass(frozen=True)
-class AdderSpec:
+class SumsWorkerSpec:
     """`rounds`: how often every operation is done; None: until the program is killed. `master`: where ranks of a
     process group meet; empty for a job without one."""
 
@@ -63,7 +63,7 @@ class AdderSpec:
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def load(cls, path: Path) -> AdderSpec:
+    def load(cls, path: Path) -> SumsWorkerSpec:
         return cls(**json.loads(path.read_text()))
 
 
@@ -126,7 +126,7 @@ def wrong(job: sumwire.Job, worker: int, number: int, seed: int) -> list[str]:
     return [name for name, is_right in right.items() if not is_right]
 
 
-def add(spec: AdderSpec, worker: int) -> dict[str, Any]:
+def add(spec: SumsWorkerSpec, worker: int) -> dict[str, Any]:
     """Do all rounds. Returns the wrong operations by round, and the job's counts."""
     found: dict[int, list[str]] = {}
     number = 0
@@ -145,7 +145,7 @@ def add(spec: AdderSpec, worker: int) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     end_with_parent()
-    spec, worker = AdderSpec.load(Path(arguments[0])), int(arguments[1])
+    spec, worker = SumsWorkerSpec.load(Path(arguments[0])), int(arguments[1])
     torch.set_num_threads(1)
     if spec.master:
         os.environ["GLOO_SOCKET_IFNAME"] = spec.interfaces[worker]
@@ -164,7 +164,7 @@ _LIMIT_S: Final = 480.0
 _RUN_S: Final = 240.0
 _REPLAY: Final = "sumwire_lab.faults.frames"
 _FRAMES_PER_SECOND: Final = 200.0
-_ADDER: Final = "sumwire_lab.faults.repeated_runs"
+_SUMS_WORKER: Final = "sumwire_lab.faults.repeated_runs"
 _LOOK_SECONDS: Final = 0.005
 # Rounds before a run is killed.
 _KILLED_AFTER: Final = 5
@@ -218,11 +218,11 @@ def repeat(testbed: FaultTestbed, runs: RunSeries) -> dict[str, Any]:
     return {"runs": records}
 
 
-def _spec(testbed: FaultTestbed, number: int, rounds: int | None) -> AdderSpec:
+def _spec(testbed: FaultTestbed, number: int, rounds: int | None) -> SumsWorkerSpec:
     folder = testbed.folder / f"run{number}"
     folder.mkdir()
     group = testbed.case.variant == GROUP
-    return AdderSpec(
+    return SumsWorkerSpec(
         job_file=str(testbed.session.job_file),
         workers=testbed.workers,
         folder=str(folder),
@@ -233,19 +233,20 @@ def _spec(testbed: FaultTestbed, number: int, rounds: int | None) -> AdderSpec:
     )
 
 
-def _start(testbed: FaultTestbed, spec: AdderSpec, number: int) -> list[HostProgram]:
+def _start(testbed: FaultTestbed, spec: SumsWorkerSpec, number: int) -> list[HostProgram]:
     path = Path(spec.folder, "spec.json")
     spec.save(path)
     return [
-        testbed.start(f"run{number}/worker{rank}", rank, _ADDER, str(path), str(rank)) for rank in range(spec.workers)
+        testbed.start(f"run{number}/worker{rank}", rank, _SUMS_WORKER, str(path), str(rank))
+        for rank in range(spec.workers)
     ]
 
 
-def _records(spec: AdderSpec) -> list[dict[str, Any]]:
+def _records(spec: SumsWorkerSpec) -> list[dict[str, Any]]:
     return [json.loads(Path(spec.folder, f"sums{rank}.json").read_text()) for rank in range(spec.workers)]
 
 
-def _kill_in_mid_step(workers: list[HostProgram], spec: AdderSpec, seed: int) -> None:
+def _kill_in_mid_step(workers: list[HostProgram], spec: SumsWorkerSpec, seed: int) -> None:
     """Kill all at once, at a random moment after the first rounds."""
     first = Path(spec.folder, "count0")
     end = time.monotonic() + _RUN_S

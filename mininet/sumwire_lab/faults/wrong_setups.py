@@ -23,7 +23,7 @@ from sumwire_protocol import program
 
 from sumwire_lab.errors import DeadlineError, MissingToolError, ProcessDiedError
 from sumwire_lab.faults.cases import FaultCase
-from sumwire_lab.faults.repeated_runs import AdderSpec
+from sumwire_lab.faults.repeated_runs import SumsWorkerSpec
 from sumwire_lab.faults.testbed import FaultTestbed, open_testbed
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.options.run_options import AGGREGATOR
@@ -41,7 +41,7 @@ SMALL_MTU: Final = 600
 _LIMIT_S: Final = 120.0
 # Longer than any target, so that a late error is seen, and said to be late.
 _ATTEMPT_S: Final = 45.0
-_ADDER: Final = "sumwire_lab.faults.repeated_runs"
+_SUMS_WORKER: Final = "sumwire_lab.faults.repeated_runs"
 _WORKER: Final = "sumwire_lab.faults.setup_workers"
 _LOOK_SECONDS: Final = 0.02
 
@@ -251,7 +251,7 @@ def _small_mtu(testbed: FaultTestbed) -> Mistake:
 
 def _second_run(testbed: FaultTestbed) -> Mistake:
     """While a run is under way, another one is started on the same hosts."""
-    spec = AdderSpec(
+    spec = SumsWorkerSpec(
         str(testbed.session.job_file),
         testbed.workers,
         str(testbed.folder),
@@ -260,13 +260,13 @@ def _second_run(testbed: FaultTestbed) -> Mistake:
         master="",
         interfaces=(),
     )
-    path = testbed.folder / "adder.json"
+    path = testbed.folder / "sums-worker.json"
     spec.save(path)
     count = testbed.folder / "count0"
     # That of an earlier run in this testbed says nothing of this one.
     count.unlink(missing_ok=True)
     for rank in range(WORKERS):
-        testbed.start(f"adder{rank}", rank, _ADDER, str(path), str(rank))
+        testbed.start(f"sums-worker{rank}", rank, _SUMS_WORKER, str(path), str(rank))
     _wait_until(lambda: count.exists() and count.stat().st_size > 0, "the first run does not begin")
     return Mistake()
 
