@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Final
@@ -64,7 +65,7 @@ def load_tree(text: str, source: str) -> tuple[YamlNode, list[Problem]]:
         try:
             root = loader.get_single_node()
             builder = _Builder(loader)
-            tree = YamlNode({}, 1) if root is None else builder.convert(root, "", ())
+            tree = YamlNode({}, 1) if root is None else builder.convert(root, (), ())
         finally:
             loader.dispose()
     except (yaml.YAMLError, *_NO_VALUE) as error:
@@ -115,11 +116,11 @@ class _Builder:
     problems: list[Problem] = field(default_factory=list)
     nodes: int = 0
 
-    def convert(self, node: yaml.Node, path: str, above: tuple[yaml.Node, ...]) -> YamlNode:
-        """The node as a tree; its aliases are copies."""
+    def convert(self, node: yaml.Node, path: tuple[str, ...], above: tuple[yaml.Node, ...]) -> YamlNode:
+        """The node as a tree; its aliases are copies. ``path``: the keys that lead to it."""
         line = node.start_mark.line + 1
-        if any(node is parent for parent in above):
-            self.problems.append(Problem("", path, "*alias", "must not contain itself", line))
+        if node in above:
+            self.problems.append(Problem("", _joined(path), "*alias", "must not contain itself", line))
             return YamlNode(None, line)
         self.nodes += 1
         if self.nodes > NODES_MOST or len(above) >= DEPTH_MOST:
@@ -127,7 +128,7 @@ class _Builder:
             raise _refused(rule, node.start_mark)
         above = (*above, node)
         if isinstance(node, yaml.SequenceNode):
-            return YamlNode([self.convert(item, f"{path}[{i}]", above) for i, item in enumerate(node.value)], line)
+            return YamlNode([self.convert(item, (*path, f"[{i}]"), above) for i, item in enumerate(node.value)], line)
         if isinstance(node, yaml.MappingNode):
             return YamlNode(self._mapping(node, path, above), line)
         return YamlNode(self._scalar(node), line)
@@ -145,38 +146,51 @@ class _Builder:
             raise _refused(str(error), node.start_mark) from error
         return value
 
-    def _mapping(self, node: yaml.MappingNode, path: str, above: tuple[yaml.Node, ...]) -> dict[str, YamlNode]:
+    def _mapping(
+        self, node: yaml.MappingNode, path: tuple[str, ...], above: tuple[yaml.Node, ...]
+    ) -> dict[str, YamlNode]:
         found: dict[str, YamlNode] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != _TEXT or not key_node.value.isprintable():
                 name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
                 rule = "a key must be a text without control characters: write a name"
-                self.problems.append(Problem(path, "key", name, rule, line))
+                self.problems.append(Problem(_joined(path), "key", name, rule, line))
                 continue
             key = str(key_node.value)
             if key in found:
                 rule = f"key occurs twice, first in line {found[key].line}: remove one"
                 value = value_node.value if isinstance(value_node, yaml.ScalarNode) else "..."
-                self.problems.append(Problem(path, key, value, rule, line))
-            found[key] = self.convert(value_node, join_path(path, key), above)
+                self.problems.append(Problem(_joined(path), key, value, rule, line))
+            found[key] = self.convert(value_node, (*path, key), above)
         return found
+
+
+def _joined(path: tuple[str, ...]) -> str:
+    return reduce(join_path, path, "")
 
 
 @dataclass
 class Log:
-    """The problems found so far, and the line of every path that was read."""
+    """The problems found so far. ``places``: path, key and line of everything that was read; None for the object itself
+    of that path."""
 
     problems: list[Problem] = field(default_factory=list)
-    lines: dict[str, int] = field(default_factory=dict)
+    places: list[tuple[str, str | None, int]] = field(default_factory=list)
 
     def add(self, path: str, name: str, value: object, rule: str) -> None:
-        line = self.lines.get(join_path(path, name), self.lines.get(path))
-        self.problems.append(Problem(path, name, value, rule, line))
+        """Add a problem of a place. :meth:`error` finds its line."""
+        self.problems.append(Problem(path, name, value, rule))
 
     def error(self, source: str) -> ConfigError:
         """An error with all problems, in the order of the text."""
-        return ConfigError(source, sorted(self.problems, key=lambda problem: problem.line or 0))
+        lines = {path if key is None else join_path(path, key): line for path, key, line in self.places}
+
+        def located(problem: Problem) -> Problem:
+            line = lines.get(problem.full_path, lines.get(problem.path))
+            return problem if problem.line is not None else replace(problem, line=line)
+
+        return ConfigError(source, sorted(map(located, self.problems), key=lambda problem: problem.line or 0))
 
 
 def _shown(node: YamlNode) -> object:
@@ -198,17 +212,20 @@ class MappingReader:
         self._log = log
         self._left: dict[str, YamlNode] = {}
         self.usable = isinstance(node.value, dict)
-        log.lines[path] = node.line
+        log.places.append((path, None, node.line))
         if isinstance(node.value, dict):
             self._left = dict(node.value)
-            for key, child in self._left.items():
-                log.lines[join_path(path, key)] = child.line
+            log.places += [(path, key, child.line) for key, child in self._left.items()]
         else:
             parent, _, name = path.rpartition(".")
             log.add(parent, name or path, _shown(node), "must be a mapping")
 
     def has(self, name: str) -> bool:
         return name in self._left
+
+    def keys(self, known: tuple[str, ...]) -> set[str]:
+        """The keys that the mapping has, of those known, and that were not read yet."""
+        return self._left.keys() & known
 
     def node(self, name: str) -> YamlNode | None:
         """The node of a key, which is required."""
@@ -292,8 +309,7 @@ class MappingReader:
         if node is None:
             return None
         if isinstance(node.value, list):
-            for i, item in enumerate(node.value):
-                self._log.lines[f"{join_path(self._path, name)}[{i}]"] = item.line
+            self._log.places += [(self._path, f"{name}[{i}]", item.line) for i, item in enumerate(node.value)]
             return node.value
         self._wrong(name, node, "must be a list")
         return None

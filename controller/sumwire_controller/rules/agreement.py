@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 from sumwire_controller.derive.desired import hosts_behind, levels_of
 from sumwire_controller.errors import MISSING, ConfigError, Problem
 from sumwire_controller.model import Config, Job, Parent
-from sumwire_controller.rules.addresses import repeated
-from sumwire_controller.rules.job import shown_ids
+from sumwire_controller.rules.parts import repeated, shown_ids
 
 
 class _Part(NamedTuple):

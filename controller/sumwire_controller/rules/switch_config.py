@@ -1,22 +1,26 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules on the configuration of one switch. Pure: a `Problem` for each broken rule."""
+"""The rules on the configuration of one switch. Pure: a `Problem` for each broken rule.
+
+The rules are checked on drafts, in which parts that could not be read are missing. So one error names what is
+unreadable and what is against a rule.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sumwire_protocol.constants import DROP_PORT, JOB_WORKERS_MAX, JOBS_MAX, ROUTES_MAX, SUMWIRE_PORT, WORKERS_MAX
 from sumwire_protocol.ops import COUNT_MAX
 
 from sumwire_controller.errors import ConfigError, Problem
-from sumwire_controller.model import Config, Job, Parent, Worker
-from sumwire_controller.rules.addresses import PORT_MAX, address_rules, name_rule, repeated, switch_rules
-from sumwire_controller.rules.drafts import Draft, draft_of
-from sumwire_controller.rules.job import (
+from sumwire_controller.model import AggregatorAddress, Config, Job, Parent, Switch, VirtualQueue, Worker
+from sumwire_controller.rules.parts import (
     PARENTS,
+    PORT_MAX,
+    address_rules,
     below_fit,
     degrade_rules,
     divides_equally,
@@ -26,12 +30,15 @@ from sumwire_controller.rules.job import (
     jobs_distinct,
     lane_rules,
     multiple_for,
+    name_rule,
     op_rules,
     overlaps,
     port_rules,
     queue_rules,
     quorum_rules,
+    repeated,
     slot_rules,
+    switch_rules,
     thc_rules,
 )
 
@@ -39,6 +46,33 @@ SEATS_MAX: Final = WORKERS_MAX - 1
 """The most workers of all jobs together: the rows of the worker and replica tables, less one for the ledger."""
 UPLINKS_MAX: Final = JOBS_MAX
 """The rows of the uplink table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A `Config` in which parts that could not be read are None. Indices are those of the YAML text."""
+
+    switch: Switch | None
+    aggregator: AggregatorAddress | None
+    ports: tuple[int, ...] | None
+    workers: tuple[Worker | None, ...]
+    jobs: tuple[Job | None, ...]
+    names_unparsed: frozenset[str] = frozenset()
+    queues: tuple[VirtualQueue | None, ...] = ()
+
+    def workers_at(self) -> list[tuple[str, Worker]]:
+        return [(f"workers[{i}]", worker) for i, worker in enumerate(self.workers) if worker is not None]
+
+    def jobs_at(self) -> list[tuple[str, Job]]:
+        return [(f"jobs[{i}]", job) for i, job in enumerate(self.jobs) if job is not None]
+
+    def queues_at(self) -> list[tuple[str, VirtualQueue]]:
+        return [(f"queues[{i}]", queue) for i, queue in enumerate(self.queues) if queue is not None]
+
+
+def draft_of(config: Config) -> Draft:
+    """The draft of a configuration, with nothing missing."""
+    return Draft(config.switch, config.aggregator, config.ports, config.workers, config.jobs, queues=config.queues)
 
 
 def validate(config: Config) -> None:

@@ -5,16 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sumwire_protocol.constants import DROP_PORT, JOB_WORKERS_MAX
 
 from sumwire_controller.derive.topology import JobTree, configs_of, job_tree, roots_of
 from sumwire_controller.errors import ConfigError, Problem
-from sumwire_controller.model import Job, Topology
-from sumwire_controller.rules.addresses import PORT_MAX, address_rules, name_rule, repeated, switch_rules
-from sumwire_controller.rules.drafts import TopologyDraft, draft_of
-from sumwire_controller.rules.job import (
+from sumwire_controller.model import Host, Job, QueueAt, SwitchLink, SwitchNode, Topology
+from sumwire_controller.rules.parts import (
     PARENTS,
+    PORT_MAX,
+    address_rules,
     below_fit,
     degrade_rules,
     divides_equally,
@@ -24,15 +25,56 @@ from sumwire_controller.rules.job import (
     jobs_distinct,
     lane_rules,
     multiple_for,
+    name_rule,
     op_rules,
     overlaps,
     port_rules,
     queue_rules,
     quorum_rules,
+    repeated,
     slot_rules,
+    switch_rules,
     thc_rules,
 )
-from sumwire_controller.rules.switch_config import validate_draft
+from sumwire_controller.rules.switch_config import draft_of, validate_draft
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyDraft:
+    """A `Topology` in which parts that could not be read are None. Indices are those of the YAML text."""
+
+    switches: tuple[SwitchNode | None, ...]
+    links: tuple[SwitchLink | None, ...]
+    hosts: tuple[Host | None, ...]
+    jobs: tuple[Job | None, ...]
+    switches_unparsed: frozenset[str] = frozenset()
+    hosts_unparsed: frozenset[str] = frozenset()
+    queues: tuple[QueueAt | None, ...] = ()
+
+    def topology(self) -> Topology:
+        """The parts that could be read."""
+        return Topology(
+            tuple(filter(None, self.switches)),
+            tuple(filter(None, self.links)),
+            tuple(filter(None, self.hosts)),
+            tuple(filter(None, self.jobs)),
+            tuple(filter(None, self.queues)),
+        )
+
+    def switches_at(self) -> list[tuple[str, SwitchNode]]:
+        return [(f"switches[{i}]", node) for i, node in enumerate(self.switches) if node is not None]
+
+    def links_at(self) -> list[tuple[str, SwitchLink]]:
+        return [(f"links[{i}]", link) for i, link in enumerate(self.links) if link is not None]
+
+    def hosts_at(self) -> list[tuple[str, Host]]:
+        return [(f"hosts[{i}]", host) for i, host in enumerate(self.hosts) if host is not None]
+
+    def jobs_at(self) -> list[tuple[str, Job]]:
+        return [(f"jobs[{i}]", job) for i, job in enumerate(self.jobs) if job is not None]
+
+    def queues_at(self) -> list[tuple[str, QueueAt]]:
+        return [(f"queues[{i}]", queue) for i, queue in enumerate(self.queues) if queue is not None]
 
 
 def tree_problems(topology: Topology) -> Iterator[Problem]:

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from sumwire.codec.errors import CodecError, CountError, StageError
 from sumwire.codec.kernels import kernels
-from sumwire.codec.memory import Recycler
 from sumwire.codec.scales import Scales
-from sumwire.codec.values import expect_residual, residual_expected, result_dtype, runs
+from sumwire.codec.tensors import Recycler, expect_residual, residual_expected, result_dtype, runs
 
 # Values whose squares are held at a time.
 _NORM_VALUES: Final = 1 << 17

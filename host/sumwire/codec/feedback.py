@@ -15,9 +15,8 @@ from torch import Tensor
 
 from sumwire.checkpoint import Content, Saved
 from sumwire.codec.errors import FeedbackShapeError
-from sumwire.codec.memory import Recycler
 from sumwire.codec.scales import add
-from sumwire.codec.values import expect_residual
+from sumwire.codec.tensors import Recycler, expect_residual
 from sumwire.errors import UsageError
 
 # Keys that a checkpoint can hold, alone or in tuples.

@@ -16,7 +16,8 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import SUM32
 from torch import Tensor
 
-from sumwire.codec import layout, rotation, seeds, values
+from sumwire.codec import layout, rotation, seeds
+from sumwire.codec.tensors import NOT_FINITE
 from sumwire.errors import UsageError
 from sumwire.native import NativeFolder
 
@@ -42,7 +43,7 @@ _CONSTANTS: Final = {
     "SUM_PLANES": layout.SUM_PLANES,
     "LOOK_UP": LOOK_UP,
     "SUM32_VALUES": SUM32.values,
-    "NOT_FINITE": values.NOT_FINITE,
+    "NOT_FINITE": NOT_FINITE,
 }
 
 

@@ -44,7 +44,7 @@ from sumwire.codec.kernels import address, float32, kernels
 from sumwire.codec.scales import magnitude_sums, total, wide_square_sums
 from sumwire.codec.seeds import DRAWN_TOGETHER, RoundingStream
 from sumwire.codec.sum32 import Fields
-from sumwire.codec.values import check_kind, not_finite, result_dtype
+from sumwire.codec.tensors import check_kind, not_finite, result_dtype
 from sumwire.numeric import is_number, is_whole
 
 

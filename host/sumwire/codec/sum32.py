@@ -35,7 +35,7 @@ from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
 from sumwire.codec.kernels import float32, kernels, threads
 from sumwire.codec.scales import ExponentScales
-from sumwire.codec.values import NOT_FINITE, check_kind, not_finite, runs
+from sumwire.codec.tensors import NOT_FINITE, check_kind, not_finite, runs
 from sumwire.numeric import is_whole
 
 

@@ -33,8 +33,8 @@ from sumwire.codec.layout import CHUNK_VALUES, Layout, check_block, layout
 from sumwire.codec.scales import NORM_PLANES, NormScales, add_halves, square_sums, wide_square_sums
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import ThcTable
+from sumwire.codec.tensors import check_kind, not_finite, residual_expected, runs
 from sumwire.codec.thc_forms import Left, NativeForm, TorchForm, usual_norms
-from sumwire.codec.values import check_kind, not_finite, residual_expected, runs
 
 BLOCK_VALUES: Final = 4096
 # Norms beyond these count as not finite, or as zero: within, nothing overflows or is lost to float32 subnormals.

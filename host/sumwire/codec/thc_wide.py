@@ -37,9 +37,9 @@ from sumwire.codec.scales import square_sums
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.sum32 import WORKERS_MAX, Fields
 from sumwire.codec.tables import ThcTable
+from sumwire.codec.tensors import check_kind, not_finite
 from sumwire.codec.thc import BLOCK_VALUES, DTYPES, NORM_MIN, block_norms, refuse_norms, without_spoiled
 from sumwire.codec.thc_forms import GridForm
-from sumwire.codec.values import check_kind, not_finite
 from sumwire.numeric import is_whole
 
 

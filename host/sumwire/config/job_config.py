@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from sumwire_protocol import constants as p4
@@ -157,7 +158,7 @@ class JobConfig:
         """The least quorum of a run that a contribution may name; 0 if every run has all workers."""
         return self.workers_min if self.workers_min < self.job_workers else 0
 
-    @property
+    @cached_property
     def run_quorum(self) -> int:
         """What contributions name as the quorum of their run; 0 for the job's."""
         return self.quorum if self.quorum < self.job_quorum else 0
@@ -168,27 +169,27 @@ class JobConfig:
         table = None if self.thc is None else self.thc.table
         return job_digest(self.job, self.ops, self.job_workers, self.job_quorum, self.slots, table, self.quorum_least)
 
-    @property
+    @cached_property
     def tag_bytes(self) -> int:
         """Bytes of the authentication tag behind every packet."""
         return 0 if self.key is None else p4.TAG_BYTES
 
-    @property
+    @cached_property
     def own_address(self) -> Address:
         """This worker's entry in ``addresses``."""
         return self.addresses[self.worker]
 
-    @property
+    @cached_property
     def aggregator(self) -> str:
         """Address of this worker's own switch."""
         return self.own_address.aggregator
 
-    @property
+    @cached_property
     def seat(self) -> int:
         """This worker's number at its own switch: it is in its packets, and is its bit in ``contributors``."""
         return self.own_address.seat
 
-    @property
+    @cached_property
     def seats(self) -> dict[int, int]:
         """Seat -> worker number, for the workers at this worker's switch."""
         return {a.seat: number for number, a in enumerate(self.addresses) if a.aggregator == self.aggregator}

@@ -24,11 +24,23 @@ from sumwire.codec.base import CodecRound, GradientCodec, staged
 from sumwire.codec.errors import CodecError
 from sumwire.config import JobConfig
 from sumwire.errors import RecreateError, UsageError
-from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.gloo import Fallback
-from sumwire.job.one_trip import OneTrip, carried_for
-from sumwire.job.operations import ALL, CachedResult, HandedOut, Operation, tag_in_one_trip
-from sumwire.job.packing import Packing, Step, carry, from_words, packing_of, part_chunks, to_words, told_by_all
+from sumwire.job.one_trip import CarriedScales, OneTrip, carried_for
+from sumwire.job.operations import (
+    ALL,
+    CachedResult,
+    HandedOut,
+    Operation,
+    Packing,
+    Step,
+    carry,
+    from_words,
+    packing_of,
+    part_chunks,
+    tag_in_one_trip,
+    to_words,
+    told_by_all,
+)
 from sumwire.trace import span
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange

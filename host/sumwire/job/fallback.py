@@ -22,8 +22,7 @@ from typing import ClassVar, Final, NoReturn
 import torch
 from torch import Tensor
 
-from sumwire.codec.memory import Recycler
-from sumwire.codec.values import check_kind
+from sumwire.codec.tensors import Recycler, check_kind
 from sumwire.config import JobConfig
 from sumwire.errors import (
     GroupError,

@@ -61,7 +61,7 @@ from sumwire_protocol.events import Event
 from sumwire.codec.layout import VALUES, pack_index_planes, unpack_sum_planes
 from sumwire.config import JobConfig
 from sumwire.errors import DeadlineError, MismatchError, OrderError, StaleRunError, SwitchLostError
-from sumwire.job.packing import ELEMENT, ELEMENTS
+from sumwire.job.operations import ELEMENT, ELEMENTS
 from sumwire.transport.buffers import Results
 from sumwire.transport.options import DeadlinePassedError, ExchangeOptions, Patience
 from sumwire.transport.switch_answers import (

@@ -24,28 +24,21 @@ from torch._C._autograd import _profiler_enabled
 from sumwire.checkpoint import Content, Place, Saved, refuse_pickling
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.feedback import ErrorFeedback
-from sumwire.codec.memory import Recycler
 from sumwire.codec.sign import SignCodec
 from sumwire.codec.sum32 import Sum32Codec
+from sumwire.codec.tensors import Recycler
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.config import OP_NAMES, JobConfig
 from sumwire.errors import ConfigError, RetryError
-from sumwire.job.blind_rules import check_blind, check_codec, check_ops
-from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging, mean_by
 from sumwire.job.collectives import Collectives
 from sumwire.job.control import Change
 from sumwire.job.fallback import COMPARED, GroupMean
 from sumwire.job.gloo import Ranks, taking_part
 from sumwire.job.metrics import opened, serve
-from sumwire.job.operations import (
-    BUCKETS,
-    Asked,
-    Operation,
-    Signature,
-    require,
-)
-from sumwire.job.rules import NonFinite, check_fit, check_job, result_check, thc_codec
+from sumwire.job.one_trip import CarriedScales
+from sumwire.job.operations import BUCKETS, Asked, Operation, Signature
+from sumwire.job.rules import NonFinite, check_blind, check_fit, check_job, check_ops, result_check, thc_codec
 from sumwire.job.session import (
     FallbackOption,
     SessionOptions,
@@ -352,8 +345,7 @@ class Job(Collectives, Saved):
         there, once all of it has arrived, and ``into`` is returned; if it is x, there is no residual. ``total``: the
         mean times the workers instead of the mean. All workers must say the same, for example by ``given``.
         """
-        check_fit(self.config, codec)
-        check_codec(self.config, codec, tagged=tag is not None)
+        check_fit(self.config, codec, tagged=tag is not None)
         # "raise" leaves the caller's tensor as it was. What is masked is not kept in the op's words.
         target = into if self._complete and not self._raises and not self.config.blind else None
         options = CodecOptions(
@@ -475,7 +467,6 @@ class Job(Collectives, Saved):
     def _run(self, make: Callable[[int], Operation], asked: Asked, empty: Tensor) -> Tensor:
         """Carry out one operation. ``make(sequence)`` creates it, with the lock held, unless its length is 0: then the
         result is ``empty``."""
-        require(self.config, asked.ops, "for this operation")
         check_ops(self.config, asked.ops)
         with self._life as life:
             began = time.monotonic()

@@ -2,17 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small tensor in one round trip: it is encoded with carried scales, and its own scales travel beside it.
 
-Chunk 0 of the exchange is the scales' chunk (:mod:`sumwire.codec.scales`), and the tensor's chunks follow. A worker
-whose own scales do not fit sends zeros in place of these; its scales tell the others that the tensor is to be sent once
-more.
+TensorScales scales (:mod:`sumwire.codec.scales`) come from the last operation on the same tensor, and are equal on all
+workers. They are used where the scales before would have fitted the last operation. So a tensor whose norms jump about
+costs the second payload at most once in each of its jumps.
+
+Chunk 0 of the exchange is the scales' chunk, and the tensor's chunks follow. A worker whose own scales do not fit
+sends zeros in place of these; its scales tell the others that the tensor is to be sent once more.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -23,15 +27,78 @@ from torch import Tensor
 
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.scales import Scales
+from sumwire.codec.tensors import not_finite
 from sumwire.config import JobConfig
-from sumwire.job.carried_scales import CarriedScales, ScalesKey
-from sumwire.job.packing import Packing
+from sumwire.job.operations import Packing
 from sumwire.trace import span
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
+
+# Tensors whose scales are kept, those that were last heard of first.
+_KEYS_MOST: Final = 1024
+
+
+class ScalesKey(NamedTuple):
+    """What tells one tensor of a job from others. ``blocks``: its scales."""
+
+    codec: str
+    bucket: int
+    length: int
+    blocks: int
+
+
+@dataclass(frozen=True)
+class _ScalesEntry:
+    scales: NDArray[np.uint32]
+    trusted: bool
+
+
+class CarriedScales:
+    """All changes follow from results that all workers have, so it is the same on all of them. A fall-back clears it,
+    since workers may then differ by an operation."""
+
+    def __init__(self) -> None:
+        self._entries: dict[ScalesKey, _ScalesEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def of(self, key: ScalesKey) -> NDArray[np.uint32] | None:
+        """The scales to encode the tensor with; None if its norms must be asked for."""
+        entry = self._entries.get(key)
+        return entry.scales if entry is not None and entry.trusted else None
+
+    def learn(self, key: ScalesKey, form: Scales, agreed: NDArray[np.uint32]) -> None:
+        """The tensor's operation has agreed on these scales."""
+        before = self._entries.pop(key, None)
+        if not_finite(agreed).any():
+            return
+        trusted = before is None or form.fit(before.scales, agreed)
+        self._entries[key] = _ScalesEntry(form.carried(agreed), trusted)
+        if len(self._entries) > _KEYS_MOST:
+            del self._entries[next(iter(self._entries))]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+
+    def kept(self) -> list[Any]:
+        """For a checkpoint: plain values and tensors."""
+        return [
+            [*key, entry.trusted, torch.from_numpy(entry.scales.view(np.int32).copy())]
+            for key, entry in self._entries.items()
+        ]
+
+    def restore(self, kept: Iterable[Any]) -> None:
+        """Go on from :meth:`kept`."""
+        self._entries = {
+            ScalesKey(codec, bucket, length, blocks): _ScalesEntry(scales.numpy().view(np.uint32).copy(), trusted)
+            for codec, bucket, length, blocks, trusted, scales in kept
+        }
+
 
 # Of such a result nothing is known for certain.
 _DEGRADED: Final = p4.FLAG_MISSING | p4.FLAG_INCOMPLETE | p4.FLAG_TRIMMED

@@ -1,45 +1,195 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The operations of a job, each in two ways: through the switch, or by the process group's collectives.
-
-An operation object belongs to one call. :class:`sumwire.job.job.Job` adds the lock, the order and the fall-back.
-:mod:`sumwire.job.codec_operation` is the operation on a tensor through a codec.
+"""What an operation of a job is, and how its tensor becomes packets.
 
 A :class:`Signature` is a text about a call that the workers compare, and its tag is in every packet of the operation.
 A slot of the switch takes packets of one tag only, so different calls are never summed. Example: operation 12 is
 "mean by thc of 2000 values, bucket 3" on all workers, and tagged with the CRC-16 of that.
 
-:class:`ResultCache` is the cache of the latest results, for ranks that lack them when the switch is lost.
+An :class:`Operation` belongs to one call. It can be made in two ways: through the switch, or by the process group's
+collectives. :class:`sumwire.job.job.Job` adds the lock, the order and the fall-back. The operation on a tensor through
+a codec is in :mod:`sumwire.job.codec_operation`, those on integers and signs in :mod:`sumwire.job.collectives`.
+:class:`ResultCache` has the latest results, for ranks that lack them when the switch is lost.
+
+A word of MAX32 has 32 big-endian elements of 32 bits. Payload travels in packets of its own op or, where contributions
+are masked, of SUM32 (:class:`Packing`).
+
+:func:`carry` keeps link and processor busy at the same time: while one part is encoded or decoded, packets of other
+parts travel. A part is an eighth of the tensor, but not so small that the overhead of calls counts, nor so large that
+the window runs empty meanwhile. Example: three parts. Part 0 is encoded and sent; part 1 is encoded while part 0
+travels; once all results of part 0 are there, it is decoded while parts 1 and 2 travel.
 """
 
 from __future__ import annotations
 
 import binascii
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import MAX32, MIN32, SIGN, VOTE, Op
+from sumwire_protocol.ops import MAX32
 from torch import Tensor
 
-from sumwire.codec.seeds import fold, stream_words
-from sumwire.codec.sign import pack_signs, unpack_signs
-from sumwire.codec.sum32 import pack_elements, unpack_elements
-from sumwire.config import JobConfig
-from sumwire.errors import ConfigError, UsageError
+from sumwire.blind.masks import MaskedPackets, Places, TableLanes, VoteLanes
+from sumwire.codec.errors import CodecError
+from sumwire.config import OP_NAMES, JobConfig
+from sumwire.errors import ConfigError
 from sumwire.job.gloo import Fallback
-from sumwire.job.packing import carry, from_words, packing_of, part_chunks, to_words, told_by_all
-from sumwire.transport.buffers import Results
-from sumwire.transport.options import ExchangeOptions
+from sumwire.trace import span
+from sumwire.transport.exchange import Exchange
+from sumwire.transport.guard import tampered
+from sumwire.transport.options import PLAIN, ExchangeOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
+from sumwire.wire.packets import WORD_BYTES
+
+# Elements of one word.
+ELEMENTS: Final = p4.WORD_BITS // p4.ELEMENT_BITS
+ELEMENT: Final = np.dtype(">u4")
+
+
+def to_words(values: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """uint32 values as words, uint8 (chunks, 1, 128). The last word is padded with zeros."""
+    chunks = -(-len(values) // ELEMENTS)
+    elements = np.zeros(chunks * ELEMENTS, ELEMENT)
+    elements[: len(values)] = values
+    return elements.view(np.uint8).reshape(chunks, 1, WORD_BYTES)
+
+
+def from_words(words: NDArray[np.uint8], count: int) -> NDArray[np.uint32]:
+    """The first ``count`` values of words: the inverse of :func:`to_words`."""
+    return words.reshape(-1).view(ELEMENT)[:count].astype(np.uint32)
+
+
+# Writes the words of some chunks, uint8 (chunks, up words, 128).
+Fill = Callable[[NDArray[np.uint8]], None]
+
+
+class Packing:
+    """Its own op's packets. ``op``: theirs."""
+
+    # Of its elements, where these are summed.
+    checked: ClassVar[Literal["signed", "unsigned"]] = "signed"
+
+    def __init__(self, op: int) -> None:
+        self.op = op
+
+    def put(self, fill: Fill, out: NDArray[np.uint8]) -> None:
+        """Let ``fill`` write words, and bring them to ``out``, a part of the packets' payload."""
+        fill(out)
+
+    def take(self, sums: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The op's words down from a part of the results."""
+        return sums
+
+
+class InLanes(Packing):
+    """SUM32's packets."""
+
+    checked = "unsigned"
+
+    def __init__(self, lanes: MaskedPackets, workers: int) -> None:
+        super().__init__(p4.OP_SUM32)
+        self._lanes = lanes
+        self._workers = workers
+
+    def put(self, fill: Fill, out: NDArray[np.uint8]) -> None:
+        words = np.empty((len(out), self._lanes.op.up.words, p4.WORD_BYTES), np.uint8)
+        fill(words)
+        self._lanes.up(words, out)
+
+    def take(self, sums: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        return self._lanes.down(sums, self._workers)
+
+
+def packing_of(op: int, config: JobConfig) -> Packing:
+    """That of an op's payload. Raises ConfigError if its contributions to a blind job cannot be masked."""
+    if not config.blind or op == p4.OP_SUM32:
+        return Packing(op)
+    if op == p4.OP_THC and config.thc is not None:
+        return InLanes(TableLanes(config.thc.table), config.workers)
+    if op == p4.OP_VOTE:
+        return InLanes(VoteLanes(), config.workers)
+    raise unmaskable(config, OP_NAMES[op])
+
+
+def unmaskable(config: JobConfig, what: str) -> ConfigError:
+    """The error about something that a blind job cannot do."""
+    rule = f"must not be true with {what}; means by thc and sum32, sums, maxima, minima and votes can be masked"
+    return ConfigError("blind", True, rule, where=f"job {config.name}", cure="use one of them, or leave `blind` out")
+
+
+def told_by_all(
+    transport: Transport, config: JobConfig, own: NDArray[np.uint32], tag: int, options: ExchangeOptions = PLAIN
+) -> NDArray[np.uint32]:
+    """The numbers of all workers of a blind job, shape (workers, count): an exchange. ``own``: this worker's.
+
+    Raises TamperedError for numbers that the workers have not sent.
+    """
+    places = Places(transport.secrets, transport.next_sequence, len(own), worker=config.worker, workers=config.workers)
+    words = transport.exchange(p4.OP_SUM32, places.pack(own), tag, options).words
+    try:
+        return places.unpack(words)
+    except CodecError as error:
+        raise tampered(config.job, error) from error
+
+
+# Values of a part.
+PART_VALUES_LEAST: Final = 1 << 17
+PART_VALUES_MOST: Final = 1 << 19
+# Chunks of a part, whatever their values: a packet of signs has 8192.
+_PART_CHUNKS_LEAST: Final = 128
+_PARTS: Final = 8
+
+# Encodes or decodes chunks first..last-1.
+Step = Callable[[int, int], None]
+
+
+def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: JobStats, at_end: bool = False) -> None:
+    """Carry out an exchange. ``encode`` fills its payload and ``decode`` uses its results, once for each chunk.
+
+    ``step``: chunks per part; the last part may be shorter. ``at_end``: nothing is decoded before all results are
+    there. Raises what the exchange, ``encode`` and ``decode`` raise.
+    """
+    chunks = exchange.chunks
+    encoded = decoded = 0
+    while decoded < chunks:
+        if encoded < chunks:
+            upto = min(encoded + step, chunks)
+            began = time.monotonic()
+            with span("encode"):
+                encode(encoded, upto)
+            stats.encode_s += time.monotonic() - began
+            encoded = upto
+            exchange.ready(encoded)
+            done = exchange.progress(block=False)
+        else:
+            done = exchange.progress(block=True, upto=chunks if at_end else min(decoded + step, chunks))
+        # Where slots may close early, results can arrive of chunks that this worker has not encoded yet.
+        done = min(done, encoded)
+        while decoded < chunks and (done == chunks or (done - decoded >= step and not at_end)):
+            upto = min(decoded + step, chunks)
+            began = time.monotonic()
+            with span("decode"):
+                decode(decoded, upto)
+            stats.decode_s += time.monotonic() - began
+            decoded = upto
+            if done < chunks:
+                done = min(exchange.progress(block=False), encoded)
+
+
+def part_chunks(chunks: int, chunk_values: int, grain: int) -> int:
+    """Chunks per part of a tensor of ``chunks`` chunks: a multiple of ``grain`` chunks, the codec's smallest unit."""
+    values = min(max(chunks * chunk_values // _PARTS, PART_VALUES_LEAST), PART_VALUES_MOST)
+    return max(1, max(values // chunk_values, _PART_CHUNKS_LEAST) // grain) * grain
+
 
 # Higher ones are the greeting's.
 _TAGS: Final = p4.BUCKET_OPENS_RUN
@@ -144,13 +294,6 @@ class ResultCache:
         self.first += 1
 
 
-# Key of the draws that replace the switch's: fold(DRAW_TAG, job, sequence, bucket), equal on all workers.
-DRAW_TAG: Final = 0x44524157  # "DRAW"
-_INT32: Final = np.iinfo(np.int32)
-_HALF_BITS: Final = 16
-_HALF: Final = (1 << _HALF_BITS) - 1
-
-
 class Operation(ABC):
     """One collective call. ``values``: its length. ``what``, ``bucket``: for its description, which workers compare.
     ``tag``: in every packet. ``by_group``: it goes by the process group by choice, whether there is a switch or not.
@@ -193,174 +336,6 @@ def require(config: JobConfig, ops: tuple[str, ...], what: str) -> None:
             raise ConfigError("ops", config.ops, f"must have {op} {what}", where=f"job {config.name}")
 
 
-class _Extreme(Operation):
-    """One of the workers' uint32 values for each element, shape (length,). The result is int64."""
-
-    _op: ClassVar[Op]
-
-    def __init__(self, values: NDArray[np.uint32], bucket: int) -> None:
-        if values.dtype != np.uint32 or values.ndim != 1:
-            raise UsageError(f"{values.dtype} values of shape {values.shape}: need uint32 (length,)")
-        self._values = values
-        self.values = len(values)
-        self.bucket = bucket
-
-    def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        if config.blind:
-            told = told_by_all(transport, config, self._values, self.tag).astype(np.int64)
-            return torch.from_numpy(self._extreme(told))
-        results = transport.exchange(self._op.code, to_words(self._values), self.tag)
-        return torch.from_numpy(from_words(results.words, self.values).astype(np.int64))
-
-    @staticmethod
-    @abstractmethod
-    def _extreme(values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of the values of all workers, shape (workers, length)."""
-
-    def like(self) -> Tensor:
-        return torch.zeros(self.values, dtype=torch.int64, device="cpu")
-
-
-class Max32(_Extreme):
-    """Elementwise maximum."""
-
-    ops = ("max32",)
-    what = "max32"
-    _op = MAX32
-
-    @staticmethod
-    def _extreme(values: NDArray[np.int64]) -> NDArray[np.int64]:
-        largest: NDArray[np.int64] = values.max(axis=0)
-        return largest
-
-    def ordinary(self, fallback: Fallback) -> Tensor:
-        return fallback.largest(torch.from_numpy(self._values.astype(np.int64)))
-
-
-class Min32(_Extreme):
-    """Elementwise minimum."""
-
-    ops = ("min32",)
-    what = "min32"
-    _op = MIN32
-
-    @staticmethod
-    def _extreme(values: NDArray[np.int64]) -> NDArray[np.int64]:
-        smallest: NDArray[np.int64] = values.min(axis=0)
-        return smallest
-
-    def ordinary(self, fallback: Fallback) -> Tensor:
-        return -fallback.largest(-torch.from_numpy(self._values.astype(np.int64)))
-
-
-class Sum32(Operation):
-    """Exact sum of the workers' int32 values, shape (length,).
-
-    The result is int32 (length + 1,): its last value counts the chunks with an overflow.
-    """
-
-    ops = ("sum32",)
-    what = "sum32"
-
-    def __init__(self, values: NDArray[np.int32], bucket: int) -> None:
-        if values.dtype != np.int32 or values.ndim != 1:
-            raise UsageError(f"{values.dtype} values of shape {values.shape}: need int32 (length,)")
-        self._values = values
-        self.values = len(values)
-        self.bucket = bucket
-
-    def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        if config.blind:
-            return self._in_halves(transport)
-        results = transport.exchange(p4.OP_SUM32, pack_elements(self._values), self.tag)
-        sums = torch.from_numpy(unpack_elements(results.words, self.values))
-        return torch.cat([sums, torch.tensor([overflows(results)], dtype=torch.int32, device="cpu")])
-
-    def _in_halves(self, transport: Transport) -> Tensor:
-        """Masked sums leave int32 at random. So the upper and the lower 16 bits are summed, which never do."""
-        halves = np.concatenate([self._values >> _HALF_BITS, self._values & _HALF])
-        results = transport.exchange(p4.OP_SUM32, pack_elements(halves), self.tag, ExchangeOptions(checked="signed"))
-        upper, lower = np.split(unpack_elements(results.words, len(halves)).astype(np.int64), 2)
-        return self._checked(torch.from_numpy((upper << _HALF_BITS) + lower))
-
-    def ordinary(self, fallback: Fallback) -> Tensor:
-        return self._checked(fallback.total(torch.from_numpy(self._values.astype(np.int64))))
-
-    @staticmethod
-    def _checked(total: Tensor) -> Tensor:
-        """The result from exact sums, int64 (length,)."""
-        outside = (total < int(_INT32.min)) | (total > int(_INT32.max))
-        return torch.cat([total, outside.sum()[None]]).to(torch.int32)
-
-    def like(self) -> Tensor:
-        return torch.zeros(self.values + 1, dtype=torch.int32, device="cpu")
-
-
-class _Signs(Operation):
-    """Signs, bool (length,), True for plus: one bit per value in both directions. The result is uint8, 1 for plus."""
-
-    _op: ClassVar[Op]
-
-    def __init__(self, plus: Tensor, bucket: int) -> None:
-        if plus.dtype != torch.bool or plus.dim() != 1:
-            raise UsageError(f"{plus.dtype} signs of shape {tuple(plus.shape)}: need bool (length,)")
-        self._plus = plus.detach().cpu()
-        self.values = len(plus)
-        self.bucket = bucket
-
-    def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        plus, result = self._plus.numpy(), np.empty(self.values, np.bool_)
-        words, per_chunk = self._op.up.words, self._op.values
-        packing = packing_of(self._op.code, config)
-        options = ExchangeOptions(checked=packing.checked)
-        with transport.open(packing.op, -(-self.values // per_chunk), self.tag, options) as exchange:
-
-            def encode(first: int, last: int) -> None:
-                packed = pack_signs(plus[first * per_chunk : last * per_chunk], words)
-                packing.put(partial(np.copyto, src=packed), exchange.payload[first:last])
-
-            def decode(first: int, last: int) -> None:
-                part = result[first * per_chunk : last * per_chunk]
-                part[:] = unpack_signs(packing.take(exchange.results.words[first:last]), len(part))
-
-            carry(exchange, encode, decode, step=part_chunks(exchange.chunks, per_chunk, 1), stats=stats)
-        return torch.from_numpy(result.view(np.uint8))
-
-    def like(self) -> Tensor:
-        return torch.zeros(self.values, dtype=torch.uint8, device="cpu")
-
-
-class SignMerge(_Signs):
-    """Marsit's merge: for every value the sign of one worker, drawn with equal probabilities."""
-
-    ops = ("sign",)
-    what = "merged signs"
-    _op = SIGN
-
-    def __init__(self, plus: Tensor, bucket: int, *, job: int, sequence: int) -> None:
-        super().__init__(plus, bucket)
-        self._key = fold(DRAW_TAG, job, sequence, bucket)
-
-    def ordinary(self, fallback: Fallback) -> Tensor:
-        """Gather the signs of all workers; every worker makes the same draws from the same key."""
-        everyone = torch.stack(fallback.gather(torch.from_numpy(np.packbits(self._plus.numpy()))))
-        signs = torch.from_numpy(np.unpackbits(everyone.numpy(), axis=1, count=self.values))
-        # The remainder of 32 random bits has a bias below workers x 2**-32.
-        draws = stream_words(self._key, 0, self.values, torch.device("cpu")).bitwise_and_(0xFFFFFFFF)
-        return signs.gather(0, (draws % len(signs))[None])[0]
-
-
-class Vote(_Signs):
-    """Majority of the workers' signs. A tie is plus."""
-
-    ops = ("vote",)
-    what = "vote"
-    _op = VOTE
-
-    def ordinary(self, fallback: Fallback) -> Tensor:
-        return fallback.total(self._plus.to(torch.int32).mul_(2).sub_(1)).ge(0).to(torch.uint8)
-
-
 class Nothing(Operation):
     """A call of length 0, whose result is ``empty``. Workers only compare their calls, by one chunk of MAX32.
 
@@ -392,11 +367,6 @@ class Nothing(Operation):
 
     def take(self, handed_out: HandedOut, *, begun: bool) -> Tensor:
         return self._empty
-
-
-def overflows(results: Results) -> int:
-    """How many chunks have a sum that left int32. Equal on all workers."""
-    return int(np.count_nonzero(results.flags & p4.FLAG_OVERFLOW))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for results and codecs: what a reduction does with NaN and infinity, and which codecs a job can use.
+"""Rules for jobs, results and codecs: what a job must have, what a blind job cannot do, which codecs a job can use, and
+what a reduction does with NaN and infinity.
 
 A result has the same bits on all workers. So each worker checks its own copy, and all come to the same conclusion.
 The switch sums by the job's table and workers, so a codec of the caller's must be made for these.
@@ -8,6 +9,7 @@ The switch sums by the job's table and workers, so a codec of the caller's must 
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -17,12 +19,13 @@ from torch import Tensor
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable
+from sumwire.codec.tensors import all_finite
 from sumwire.codec.thc import ThcCodec
 from sumwire.codec.thc_wide import WideThcCodec
-from sumwire.codec.values import all_finite
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, NonFiniteError, UsageError
-from sumwire.job.operations import require
+from sumwire.job.operations import require, unmaskable
+from sumwire.transport.options import Delivery
 
 NonFinite = Literal["propagate", "raise"]
 CHOICES: Final = ("propagate", "raise")
@@ -57,8 +60,9 @@ def _refuse(result: Tensor, bucket: int) -> Tensor:
     return result
 
 
-def check_fit(config: JobConfig, codec: GradientCodec) -> None:
-    """Raises ConfigError for THC with another table or p than the job's, and for sums of fewer workers."""
+def check_fit(config: JobConfig, codec: GradientCodec, *, tagged: bool = False) -> None:
+    """Raises ConfigError for THC with another table or p than the job's, for sums of fewer workers, and for a mean that
+    a blind job cannot make. ``tagged``: packets have priorities."""
     where = f"job {config.name}, a codec given"
     if isinstance(codec, ThcCodec) and config.thc is not None:
         own, jobs = (codec.table.values, codec.table.p), (config.thc.table, config.thc.p)
@@ -68,6 +72,10 @@ def check_fit(config: JobConfig, codec: GradientCodec) -> None:
     if isinstance(codec, Sum32Codec | WideThcCodec) and codec.workers < config.workers:
         rule = f"must be {config.workers} or more, the job's: sums of more workers do not fit"
         raise ConfigError("workers", codec.workers, rule, where=where)
+    if config.blind and not isinstance(codec, ThcCodec | Sum32Codec):
+        raise unmaskable(config, f"the codec {codec.info.name}")
+    if config.blind and tagged:
+        raise unmaskable(config, "packets with priorities, which tell the magnitudes of their values")
 
 
 def thc_codec(config: JobConfig, block: int | None) -> ThcCodec | None:
@@ -88,3 +96,33 @@ def check_job(config: JobConfig, **times: float) -> None:
     for name, seconds in times.items():
         if not seconds > 0:
             raise ConfigError(name, seconds, "must be above 0 seconds", where=where)
+
+
+def check_blind(config: JobConfig, delivery: Delivery | None, *, grouped: bool) -> None:
+    """Raises ConfigError for a blind job that cannot be one. ``config``: the run's. ``grouped``: it has a group."""
+    if not config.blind:
+        return
+    where = f"job {config.name}"
+    if config.workers < 2:
+        raise ConfigError("workers", config.workers, "must be 2 or more: one worker's sum is its own", where=where)
+    if "sum32" not in config.ops:
+        raise ConfigError("ops", config.ops, "must have sum32, which sums what is masked", where=where)
+    if config.quorum != config.workers:
+        rule = f"must be {config.workers}, all workers: masks only cancel in the sum of all of them"
+        raise ConfigError("quorum", config.quorum, rule, where=where)
+    if delivery is not None and delivery.loss_bound:
+        rule = "must be 0 in a blind job: masks only cancel in the sum of all workers"
+        raise ConfigError("loss_bound", delivery.loss_bound, rule, where=where)
+    if not grouped:
+        rule = "must be false without a process group, in which workers agree on keys"
+        raise ConfigError("blind", True, rule, where=where, cure="call torch.distributed.init_process_group first")
+    if importlib.util.find_spec("cryptography") is None:
+        rule = "must be false without the package cryptography"
+        raise ConfigError("blind", True, rule, where=where, cure="pip install 'sumwire[blind]' on every worker")
+
+
+def check_ops(config: JobConfig, ops: tuple[str, ...]) -> None:
+    """Raises ConfigError for an operation whose ops the job does not have, or that a blind job cannot make."""
+    require(config, ops, "for this operation")
+    if config.blind and "sign" in ops:
+        raise unmaskable(config, "merged signs")

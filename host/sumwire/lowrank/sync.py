@@ -30,7 +30,7 @@ from torch.futures import Future
 from torch.optim import Optimizer
 
 from sumwire.checkpoint import OTHER, Content, Place, owner_of, place_of
-from sumwire.codec.values import all_finite
+from sumwire.codec.tensors import all_finite
 from sumwire.errors import UsageError
 from sumwire.lowrank.fusion import (
     MIN_COMPRESSION,

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from sumwire.codec.scales import magnitude_sums, total
-from sumwire.codec.values import all_finite
+from sumwire.codec.tensors import all_finite
 from sumwire.errors import SumOverflowError, UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.training.hierarchical import AnyJob, NodeJob

@@ -35,7 +35,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sumwire.checkpoint import Content, Kept, Place, Saved, owner_of, place_of, refuse_pickling
 from sumwire.codec.feedback import ParameterFeedback
-from sumwire.codec.values import all_finite
+from sumwire.codec.tensors import all_finite
 from sumwire.errors import ClosedError, UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.training.buckets import Buckets, Model, Parameters, StepResiduals

@@ -24,7 +24,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from sumwire.checkpoint import OTHER, Content, Place, Saved, Shapes, check_shapes, owner_of, place_of, refuse_pickling
-from sumwire.codec.values import all_finite
+from sumwire.codec.tensors import all_finite
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.job.rules import NonFinite, refuse_unless, result_check
 from sumwire.numeric import is_number, is_whole

@@ -31,7 +31,7 @@ from torch.futures import Future
 from torch.optim import Optimizer
 
 from sumwire.checkpoint import OTHER, Content, Place, Saved, owner_of, place_of, refuse_pickling
-from sumwire.codec.values import all_finite
+from sumwire.codec.tensors import all_finite
 from sumwire.errors import UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.training.all_reduce import DEFAULT, Precision, check_precision, mean_at

@@ -158,7 +158,8 @@ class Buffers:
             token=token,
         )
         self.complete = complete
-        mask = without_flags(COMPLETE_MASK if complete else RESULT_MASK, ignored)
+        mask = COMPLETE_MASK if complete else RESULT_MASK
+        mask = without_flags(mask, ignored) if ignored else mask
         self._kept_flags = np.uint8(0xFF & ~ignored)
         self.expected = ExpectedHeads(result_heads(self.packets, down_words, complete), mask)
         self._quorum = config.run_quorum

@@ -23,6 +23,9 @@ from sumwire.transport.switch_answers import SwitchState, hello_packet, is_hello
 from sumwire.transport.window import Window
 from sumwire.wire.packets import HEADER_BYTES, first_byte
 
+# The patience is asked so often before the switch counts as lost.
+TICKS: Final = 12
+
 
 @dataclass(frozen=True)
 class Connection:
@@ -37,6 +40,11 @@ class Connection:
     clock: Callable[[], float]
     silence_s: float
     pace: Pace = field(default_factory=Pace)
+
+    @cached_property
+    def tick_s(self) -> float:
+        """Seconds without a new result after which the patience is asked, and again each time."""
+        return self.silence_s / TICKS
 
     @cached_property
     def all_seats(self) -> int:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import ctypes
 import time
+from functools import cached_property
 from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
-from nativelib.declarations import Native
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
@@ -26,15 +26,16 @@ from sumwire.trace import span
 from sumwire.transport.buffers import Buffers, Results
 from sumwire.transport.connection import Connection
 from sumwire.transport.guard import Guard
-from sumwire.transport.link import Moved
 from sumwire.transport.options import DeadlinePassedError, Patience
 from sumwire.transport.receiving import Receiver, ask_who_is_missing
 from sumwire.transport.retransmission import Outgoing, SendKind
 from sumwire.transport.scheduling import Chunks
-from sumwire.transport.steady import COLLECTED_PART, Outcome, kernels
+from sumwire.transport.steady import COLLECTED_PART, Outcome, Runs
 from sumwire.transport.waiting import Waiting
+from sumwire.transport.window import SPREAD_ROUNDS
+from sumwire.wire.messages import Compiled, MessagePlaces
 
-_NO_CHUNKS: Final = np.zeros(0, np.int64)
+_OUTCOMES: Final = tuple(Outcome)
 # Chunks that the window releases in one call.
 _BATCH: Final = 512
 # Seconds between two questions for the configuration of the switch, while packets are lost.
@@ -42,32 +43,31 @@ _ASK_EVERY_S: Final = 1.0
 
 
 class Sender:
-    """``held``: chunks that the window has released and the full socket has not accepted yet."""
+    """Sends what the window releases, in Python."""
 
     def __init__(self, connection: Connection, buffers: Buffers) -> None:
-        self.held: Chunks = _NO_CHUNKS
         self._connection = connection
         self._buffers = buffers
 
     def send(self) -> None:
         """Send all that may be sent now, until the window or the socket has enough."""
-        connection = self._connection
+        connection, window = self._connection, self._connection.window
         now = connection.clock()
         few_first = False
         while True:
-            if not len(self.held):
-                outgoing = connection.window.take(now, _BATCH)
+            if not len(window.held):
+                outgoing = window.take(now, _BATCH)
                 if outgoing is None:
                     return
                 if outgoing.kind != SendKind.FIRST:
                     self._ask_for_configuration(now)
                     if not self._prepare(outgoing):
                         continue
-                self.held = outgoing.chunks
+                window.held = outgoing.chunks
                 # Retries come before first transmissions, or by a timer that is looked at soon.
-                few_first = outgoing.kind == SendKind.FIRST and len(self.held) < _BATCH
-            self.held = self.held[connection.link.send(self.held, connection.pace.train) :]
-            if len(self.held) or few_first:
+                few_first = outgoing.kind == SendKind.FIRST and len(window.held) < _BATCH
+            window.held = window.held[connection.link.send(window.held, connection.pace.train) :]
+            if len(window.held) or few_first:
                 return
 
     def _ask_for_configuration(self, now: float) -> None:
@@ -96,79 +96,59 @@ class Sender:
 
 
 class FastPath:
-    """For one exchange."""
+    """Lets C send and receive for one exchange, while all is as usual. ``compiled``, ``places``: the link's."""
 
-    def __init__(
-        self, library: Native, connection: Connection, sender: Sender, receiver: Receiver, waiting: Waiting
-    ) -> None:
-        self._run = library.fast_path_run
+    def __init__(self, connection: Connection, buffers: Buffers, compiled: Compiled, places: MessagePlaces) -> None:
+        link, window = connection.link, connection.window
+        steady, socket = window.steady, link.socket
+        assert steady is not None
+        library = steady.library
         self._connection = connection
-        self._sender, self._receiver, self._waiting = sender, receiver, waiting
-        self._state = library.fast_path()
-        self._socket = library.fast_path_socket()
-        self._state.socket = ctypes.addressof(self._socket)
-        self._ready = False
-        self._result_bytes = 0
+        self._run, self._send = library.fast_path_run, library.fast_path_send
+        runs = self._runs = Runs(library, places, buffers, steady.flying)
+        self._socket = library.fast_path_socket(*compiled, link.packet_bytes, socket.batch, link.udp.fileno())
+        parts = self._socket, runs.messages, runs.exchange, steady.exchange
+        self._state = library.fast_path(*map(ctypes.addressof, parts), spread=SPREAD_ROUNDS * window.slots)
+        self._state.adaptive = window.options.adaptive_retries
 
-    def go(self, upto: int) -> Outcome | None:
+    def go(self, upto: int, until_s: float = 0.0, *, block: bool = False, receive: bool = True) -> Outcome | None:
         """Take in results and send what they allow, until the first ``upto`` chunks have theirs, or one more round of
-        slots (ENOUGH), or something needs Python. Returns why it ended; None, and does nothing, where something needs
-        Python from the beginning."""
-        connection = self._connection
-        window = connection.window
-        if len(self._sender.held) or not window.is_usual or not (self._ready or self._prepare()):
+        slots (ENOUGH), or something needs Python, at ``until_s`` at the latest. ``block``: wait for results.
+        ``receive=False``: only send what may be sent now (ENOUGH or HELD).
+
+        Returns why it ended; None, and does nothing, where something needs Python from the beginning.
+        """
+        connection, state = self._connection, self._state
+        link, window = connection.link, connection.window
+        if not window.lend(state, upto):
             return None
-        state = self._state
-        state.until_s = min(window.wake_at(), self._waiting.next_at)
-        state.longest_train = connection.link.socket.train(connection.pace.train)
-        state.longest_in = connection.link.socket.longest_in
+        state.waits, state.until_s = block, until_s
+        # A power of two.
+        state.longest_train = 1 << min(connection.pace.train, link.socket.joined).bit_length() - 1
+        state.longest_in = link.socket.longest_in
         state.results = state.messages_in = state.messages_out = state.sent = state.held = state.round_trips = 0
         state.error = 0
-        window.lend(state)
-        # After two windows Python looks at the round trip, the congestion window and the length of trains.
-        state.until_prefix = min(upto, int(state.prefix) + window.slots)
-        outcome = Outcome(self._run(state))
-        self._take_note(outcome)
+        outcome: Outcome = _OUTCOMES[self._run(state) if receive else self._send(state)]
+        link.moved(state, self._runs.datagram_bytes)
+        if state.messages_in:
+            connection.pace.arrived(state.results, state.began, state.now, drained=bool(state.drained))
+        window.take_back(state)
+        if outcome == Outcome.OTHER_MESSAGES:
+            link.socket.see_collected()
+        elif state.error:
+            lost = link.failed(state.error, sending=outcome == Outcome.HELD)
+            window.held = window.held[lost:]
         return outcome
 
-    def _prepare(self) -> bool:
-        """Once the first packets are sent, C can be told where all things lie. Returns False if Python must go on."""
-        link = self._connection.link
-        compiled, runs = link.compiled(), self._receiver.runs
-        if compiled is None or runs is None:
-            return False
-        on, state = self._socket, self._state
-        on.collect, on.arrivals, on.filled, on.marked, on.cut, on.trains, on.out, on.collect_ns = compiled
-        on.row_bytes, on.batch, on.descriptor = link.packet_bytes, link.socket.batch, link.socket.fileno()
-        state.messages, state.run = ctypes.addressof(runs.messages), ctypes.addressof(runs.exchange)
-        self._result_bytes = runs.datagram_bytes
-        self._ready = True
-        return True
 
-    def _take_note(self, outcome: Outcome) -> None:
-        """Everything that Python keeps account of."""
-        connection, state = self._connection, self._state
-        link = connection.link
-        results = int(state.results)
-        received = Moved(int(state.messages_in), results, self._result_bytes)
-        sent = Moved(int(state.messages_out), int(state.sent), link.packet_bytes)
-        link.moved(received, sent, int(state.longest_in))
-        if state.messages_in:
-            connection.pace.arrived(results, state.began, state.now, drained=bool(state.drained))
-        self._sender.held = connection.window.take_back(state)
-        if outcome == Outcome.OTHER_MESSAGES:
-            self._receiver.take_apart()
-        elif state.error:
-            lost = link.failed(int(state.error), sending=outcome == Outcome.HELD)
-            self._sender.held = self._sender.held[lost:]
-
-
-def fast_path_of(connection: Connection, sender: Sender, receiver: Receiver, waiting: Waiting) -> FastPath | None:
-    """None if Python does everything: C knows one clock, and results that others may ask for are kept by Python."""
-    library = kernels()
-    if library is None or connection.clock is not time.monotonic or receiver.runs is None:
+def _fast_path_of(connection: Connection, buffers: Buffers) -> FastPath | None:
+    """None if Python does everything: C knows one clock and no tags, and results that others may ask for are kept by
+    Python."""
+    if connection.window.steady is None or connection.catch_up is not None or connection.clock is not time.monotonic:
         return None
-    return FastPath(library, connection, sender, receiver, waiting)
+    link = connection.link
+    compiled, places = link.compiled, link.places
+    return None if compiled is None or places is None else FastPath(connection, buffers, compiled, places)
 
 
 class Exchange:
@@ -191,16 +171,29 @@ class Exchange:
     ) -> None:
         self.chunks = buffers.chunks if guard is None else guard.chunks
         self.payload = buffers.payload[: self.chunks]
-        self.results = buffers.results.first(self.chunks)
+        self.results = buffers.results if guard is None else buffers.results.first(self.chunks)
         self.closed = False
         self._connection = connection
         self._window = connection.window
         self._buffers = buffers
         self._guard = guard
-        self._sender = Sender(connection, buffers)
-        self._waiting = Waiting(connection, buffers, patience, next_run)
-        self._receiver = Receiver(connection, buffers, self._waiting)
-        self._fast_path = fast_path_of(connection, self._sender, self._receiver, self._waiting)
+        self._patience = patience
+        self._next_run = next_run
+        self._fast_path = _fast_path_of(connection, buffers)
+
+    # What is rare is made when it is needed.
+
+    @cached_property
+    def _sender(self) -> Sender:
+        return Sender(self._connection, self._buffers)
+
+    @cached_property
+    def _waiting(self) -> Waiting:
+        return Waiting(self._connection, self._buffers, self._patience, self._next_run)
+
+    @cached_property
+    def _receiver(self) -> Receiver:
+        return Receiver(self._connection, self._buffers, self._waiting)
 
     def __enter__(self) -> Self:
         return self
@@ -230,7 +223,8 @@ class Exchange:
             upto = self._guard.mask(window.base, window.filled, upto, self._buffers.payload)
         window.filled = upto
         with span("send"):
-            self._sender.send()
+            if self._fast_path is None or self._fast_path.go(0, receive=False) != Outcome.ENOUGH:
+                self._sender.send()
         self._connection.stats.exchange_s += self._connection.clock() - began
 
     def progress(self, *, block: bool, upto: int = 0) -> int:
@@ -245,27 +239,38 @@ class Exchange:
         if upto >= self.chunks:
             upto = self._buffers.chunks
         try:
-            # What a recovered result lets go must not wait for the next packet.
             with span("wait" if block else "receive"):
-                outcome = self._fast_path.go(upto) if block and self._fast_path is not None else None
-                if outcome == Outcome.ENOUGH:
-                    return self._completed()
-                if self._receiver.recover() or not block:
-                    self._receiver.receive()
-                # What C has taken in lets something go: an overtaken chunk, or one not looked at yet.
-                # Others may wait for it, and then nothing comes that would end this wait.
-                elif not window.done and outcome in (None, Outcome.TIME_OVER):
+                outcome = None
+                if self._fast_path is not None:
+                    outcome = self._fast_path.go(upto, self._wake_at(), block=block)
+                if outcome == Outcome.OTHER_MESSAGES:
+                    self._receiver.take_apart()
+                elif outcome == Outcome.TIME_OVER and block:
                     self._wait()
-            if not window.done:
+                elif outcome is None:
+                    self._receive_or_wait(block)
+            if window.open_chunks and outcome not in (Outcome.ENOUGH, Outcome.FEW_LEFT):
                 with span("send"):
                     self._sender.send()
         finally:
             connection.stats.exchange_s += connection.clock() - began
-        return self._completed()
-
-    def _completed(self) -> int:
-        done = self._window.completed()
+        # C looks how far results are there without a gap.
+        done = window.prefix if outcome in (Outcome.ENOUGH, Outcome.FEW_LEFT) else window.completed()
         return done if self._guard is None else self._guard.completed(done, self._buffers.results)
+
+    def _wake_at(self) -> float:
+        """When a timer or the patience next has something to do."""
+        waiting: Waiting | None = self.__dict__.get("_waiting")
+        if waiting is None:
+            return self._window.wake_at(self._connection.tick_s)
+        return min(self._window.wake_at(), waiting.next_at)
+
+    def _receive_or_wait(self, block: bool) -> None:
+        # What a recovered result lets go must not wait for the next packet.
+        if self._receiver.recover() or not block:
+            self._receiver.receive()
+        elif self._window.open_chunks:
+            self._wait()
 
     def finish(self) -> Results:
         """Wait until every chunk has its result, and close the exchange.
@@ -274,8 +279,8 @@ class Exchange:
         still answers (:mod:`sumwire.transport.receiving`).
         """
         with self:
-            while self._completed() < self.chunks:
-                self.progress(block=True, upto=self.chunks)
+            while self.progress(block=True, upto=self.chunks) < self.chunks:
+                pass
             return self.results
 
     def close(self) -> None:
@@ -285,9 +290,7 @@ class Exchange:
         self.closed = True
         if self._connection.catch_up is not None:
             self._connection.catch_up.recovery.forget()
-        if self._window.done:
-            self._count_results()
-        self._copy_counters()
+        self._count()
 
     def _wait(self) -> None:
         """Sleep until packets, room in the socket, the window's timer or the deadline; take in what has arrived."""
@@ -295,7 +298,7 @@ class Exchange:
         now = connection.clock()
         if now >= self._waiting.next_at and not self._may_wait(now):
             return
-        held = len(self._sender.held) > 0
+        held = len(window.held) > 0
         wake_at = min(window.wake_at(), self._waiting.next_at)
         if connection.catch_up is not None:
             wake_at = min(wake_at, connection.catch_up.recovery.wake_at())
@@ -317,17 +320,16 @@ class Exchange:
             return False
         return True
 
-    def _count_results(self) -> None:
-        """Add what is missing from the results of a complete exchange to the statistics."""
-        config, stats, results = self._connection.config, self._connection.stats, self.results
-        stats.missing += len(results.counts) * config.workers - int(results.counts.sum())
-        stats.left_out += int(np.count_nonzero(results.contributors >> np.uint32(config.seat) & np.uint32(1) == 0))
-        if results.flags.any() or results.cuts.any():
-            stats.trimmed += int(np.count_nonzero((results.flags & p4.FLAG_TRIMMED != 0) | (results.cuts != 0)))
-            stats.ce_marks += int(np.count_nonzero(results.flags & p4.FLAG_CE))
-
-    def _copy_counters(self) -> None:
-        counters, stats = self._window.counters, self._connection.stats
+    def _count(self) -> None:
+        """Bring the statistics up to date, with what is missing from the results if the exchange is complete."""
+        config, counters, stats = self._connection.config, self._window.counters, self._connection.stats
+        results = self.results
+        if not self._window.open_chunks:
+            stats.missing += len(results.counts) * config.workers - int(results.counts.sum())
+            stats.left_out += int(np.count_nonzero(results.contributors >> np.uint32(config.seat) & np.uint32(1) == 0))
+            if results.flags.any() or results.cuts.any():
+                stats.trimmed += int(np.count_nonzero((results.flags & p4.FLAG_TRIMMED != 0) | (results.cuts != 0)))
+                stats.ce_marks += int(np.count_nonzero(results.flags & p4.FLAG_CE))
         stats.retransmissions = counters.resent
         stats.retransmissions_quick = counters.resent_quick
         stats.retransmissions_timeout = counters.resent_timeout

@@ -10,7 +10,7 @@ import math
 import os
 import select
 import socket
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from commonlib.events import ProgramEvent
@@ -55,14 +55,6 @@ _PASSING: Final = frozenset(
         errno.EPERM,
     }
 )
-
-
-class Moved(NamedTuple):
-    """``messages`` with so many ``packets``, each of ``packet_bytes``."""
-
-    messages: int
-    packets: int
-    packet_bytes: int
 
 
 class Link:
@@ -200,6 +192,7 @@ class Link:
         self._count(run.datagrams, run.datagrams * run.datagram_bytes)
         return run.datagrams
 
+    @property
     def compiled(self) -> Compiled | None:
         """What C needs to send and receive here; None where Python must look at each message."""
         return None if self._tags is not None else self.socket.compiled
@@ -215,14 +208,21 @@ class Link:
         self._note_failure(OSError(number, os.strerror(number)), sending=sending)
         return int(sending)
 
-    def moved(self, received: Moved, sent: Moved, longest_in: int) -> None:
-        """C has received and sent so much. ``longest_in``: see :class:`BatchSocket`."""
-        self.socket.moved(sent=sent.messages, received=received.messages, longest=longest_in)
-        self._stats.messages_received += received.messages
-        self._stats.messages_sent += sent.messages
-        self._count(received.packets, received.packets * received.packet_bytes)
-        self._stats.packets_sent += sent.packets
-        self._stats.bytes_sent += sent.packets * (LOWER_HEADER_BYTES + sent.packet_bytes)
+    def moved(self, state: Any, result_bytes: int) -> None:
+        """C has received and sent what its ``state`` tells (struct fast_path), results of so many bytes each."""
+        stats, socket = self._stats, self.socket
+        received, sent, messages_in, messages_out = state.results, state.sent, state.messages_in, state.messages_out
+        if messages_in:
+            socket.messages_received += messages_in
+            socket.longest_in = state.longest_in
+            stats.messages_received += messages_in
+            stats.packets_received += received
+            stats.bytes_received += received * (LOWER_HEADER_BYTES + result_bytes)
+        if messages_out:
+            socket.messages_sent += messages_out
+            stats.messages_sent += messages_out
+            stats.packets_sent += sent
+            stats.bytes_sent += sent * (LOWER_HEADER_BYTES + self.packet_bytes)
 
     def _count(self, packets: int, payload_bytes: int) -> None:
         self._stats.packets_received += packets

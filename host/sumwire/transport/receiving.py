@@ -22,7 +22,7 @@ from sumwire_protocol import constants as p4
 from sumwire.errors import DeadlineError, OrderError, SwitchLostError
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
-from sumwire.transport.steady import Runs, kernels
+from sumwire.transport.steady import Runs
 from sumwire.transport.switch_answers import is_hello_answer, silence, state_of, wrong_quorum
 from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import NOTHING
@@ -250,10 +250,10 @@ class Receiver:
 
 def _runs_of(connection: Connection, buffers: Buffers) -> Runs | None:
     """What takes in runs of results, unless numpy has to. Results that other workers may ask for are kept as well."""
-    found = kernels()
-    if found is None or connection.catch_up is not None or connection.link.places is None:
+    steady = connection.window.steady
+    if steady is None or connection.catch_up is not None or connection.link.places is None:
         return None
-    return Runs(found, connection.link.places, buffers, connection.window.flying)
+    return Runs(steady.library, connection.link.places, buffers, steady.flying)
 
 
 # How often, and how long each time.

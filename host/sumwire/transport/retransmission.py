@@ -73,8 +73,7 @@ class RttEstimator:
         else:
             self.variation_s += _BETA * (abs(self.smoothed_s - round_trip_s) - self.variation_s)
             self.smoothed_s += _ALPHA * (round_trip_s - self.smoothed_s)
-        self._base_s = min(max(self.smoothed_s + _K * self.variation_s, self._min_s), self.max_s)
-        self.settle()
+        self._base_s = self.timeout_s = min(max(self.smoothed_s + _K * self.variation_s, self._min_s), self.max_s)
 
     def back_off(self) -> None:
         """Double the timeout after it has expired (RFC 6298, 5.5)."""
@@ -132,16 +131,13 @@ class Reordering:
     """
 
     def __init__(self, *, several_paths: bool, workers: int) -> None:
+        # Whether later results may arrive first.
+        self.expected = several_paths
         self._several_paths = several_paths
         # Three quarters of the way from what losses make needless to all.
         self._share = 1 - 1 / (2 * (workers + 1))
         self._sent_again = 0.0
         self._needless = 0.0
-
-    @property
-    def expected(self) -> bool:
-        """Whether later results may arrive first."""
-        return self._several_paths or self._needless >= self._share * max(self._sent_again, JUDGED)
 
     def sent_again(self, count: int) -> None:
         """So many overtaken chunks are sent again."""
@@ -149,10 +145,16 @@ class Reordering:
         if self._sent_again > 2 * JUDGED:
             self._sent_again /= 2
             self._needless /= 2
+        self._judge()
 
     def answered_twice(self, count: int) -> None:
         """So many second results have arrived of chunks that were sent again."""
         self._needless += count
+        self._judge()
+
+    def _judge(self) -> None:
+        needless = self._needless >= self._share * max(self._sent_again, JUDGED)
+        self.expected = self._several_paths or needless
 
 
 # Chunks retried when the timer expires first: few, since most often only a slow worker is missing. Each later expiry
@@ -188,6 +190,7 @@ class Timers:
         self._rtt = rtt
         self._sampled = True
         self._burst_size = TIMEOUT_BURST_CHUNKS
+        self._backed_off = False
         self._timer_from = 0.0
         # The shortest round trip so far, with adaptive retries; 0.0 before the first.
         self._shortest_s = 0.0
@@ -200,8 +203,8 @@ class Timers:
         self.burst = 0
         self._burst_size = TIMEOUT_BURST_CHUNKS
         self._timer_from = self.progress_at = now
-        self._path_rtt.settle()
-        self._short_rtt.settle()
+        if self._backed_off:
+            self._settle()
 
     def measured(self, sent_at: float | None, now: float) -> float | None:
         """Take in the round trip of results that arrived together: that of the longest in flight.
@@ -215,10 +218,15 @@ class Timers:
             self._rtt.sample(seconds)
             if self._adaptive:
                 self._shortest_s = min(self._shortest_s or seconds, seconds)
-        else:
-            self._rtt.settle()
-        self._short_rtt.settle()
+        if self._backed_off:
+            self._settle()
         return seconds
+
+    def _settle(self) -> None:
+        """End the back-off."""
+        self._path_rtt.settle()
+        self._short_rtt.settle()
+        self._backed_off = False
 
     def expiry(self, oldest_sent_at: float, *, at_end: bool) -> float:
         """When the timer expires. ``at_end``: only the exchange's last few chunks are open."""
@@ -237,6 +245,7 @@ class Timers:
         self._timer_from = now
         for rtt in {self._rtt, self._short_rtt}:
             rtt.back_off()
+        self._backed_off = True
 
     @property
     def timeout_s(self) -> float:

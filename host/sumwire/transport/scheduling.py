@@ -87,9 +87,10 @@ class Flight:
 
     def count_sent(self, count: int) -> None:
         """So many chunks were sent for the first time."""
-        self.end += count
-        self.last_first = self.end - 1
-        self.count += count
+        if count:
+            self.end += count
+            self.last_first = self.end - 1
+            self.count += count
 
     def send_again(self, chunks: Chunks, now: float) -> None:
         """Chunks in flight are retransmitted."""
@@ -132,8 +133,12 @@ class Flight:
         """The chunk in flight whose latest transmission is the oldest, or -1."""
         if self.count == 0:
             return _NOTHING
-        self._skip_dead()
-        return int(self.log[self.head])
+        chunk = int(self.log[self.head])
+        # Most often the head has not moved.
+        if self.head == self.end or not self.flying[chunk] or self.latest[chunk] != self.head:
+            self._skip_dead()
+            chunk = int(self.log[self.head])
+        return chunk
 
     def before(self, transmission: int, most: int) -> Chunks:
         """Up to ``most`` chunks in flight whose latest transmission has a smaller number, oldest first."""
@@ -187,11 +192,6 @@ class Flight:
         return alive
 
     def _skip_dead(self) -> None:
-        if self.head < self.end:
-            # Most often it has not moved: three single looks cost less than one at many.
-            chunk = self.log[self.head]
-            if self.flying[chunk] and self.latest[chunk] == self.head:
-                return
         while self.head < self.end:
             end = min(self.head + _STRIDE, self.end)
             chunks = self.log[self.head : end]
@@ -224,12 +224,14 @@ class SendSchedule:
         """Whether no further chunk has its turn before another result arrives."""
         return self.taken == self.to
 
-    def next(self, most: int, filled: int) -> Chunks:
-        """Up to ``most`` chunks whose turn has come, up to the first one that is not below ``filled``."""
-        chunks = self.ready[self.taken : min(self.to, self.taken + most)]
-        if len(chunks) and filled < self._chunks:
-            empty = np.flatnonzero(chunks >= filled)
-            chunks = chunks[: empty[0]] if len(empty) else chunks
+    def next(self, most: int, below: int) -> Chunks:
+        """Up to ``most`` chunks whose turn has come, of those below ``below``. The others keep their order."""
+        waiting = self.ready[self.taken : self.to]
+        if below < self._chunks and not (waiting < below).all():
+            places = np.flatnonzero(waiting < below)[:most]
+            waiting[:] = np.concatenate([waiting[places], np.delete(waiting, places)])
+            most = len(places)
+        chunks = waiting[:most]
         self.taken += len(chunks)
         return chunks
 
@@ -297,9 +299,9 @@ class EarlyClosing(SendSchedule):
         # Chunks whose turn has come, sent or not.
         self._turned = np.arange(chunks) < self.to
 
-    def next(self, most: int, filled: int) -> Chunks:
+    def next(self, most: int, below: int) -> Chunks:
         """Like :meth:`SendSchedule.next`, without the chunks that have results already."""
-        while len(chunks := super().next(most, filled)):
+        while len(chunks := super().next(most, below)):
             open_ones = chunks[~self._flight.landed[chunks]]
             if len(open_ones):
                 return open_ones

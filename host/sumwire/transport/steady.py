@@ -12,10 +12,10 @@ whatever else can happen to a chunk.
 from __future__ import annotations
 
 import math
-from ctypes import addressof
 from enum import IntEnum
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from nativelib.declarations import Native
@@ -25,7 +25,7 @@ from sumwire.native import NativeFolder
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.retransmission import REORDER_TOLERANCE, TIMEOUT_BURST_CHUNKS
 from sumwire.transport.scheduling import Chunks, Flight, Landing, SendSchedule
-from sumwire.wire.messages import MessagePlaces, address_of
+from sumwire.wire.messages import MessagePlaces
 from sumwire.wire.packets import CHUNK_MASK, HEADER_BYTES, offset_of
 
 # A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
@@ -42,8 +42,7 @@ class Outcome(IntEnum):
     RECEIVE_FAILED = 3
     OVERTAKEN = 4
     HELD = 5
-    NOTHING_READY = 6
-    FEW_LEFT = 7
+    FEW_LEFT = 6
 
 
 NATIVE: Final = NativeFolder(
@@ -64,6 +63,7 @@ NATIVE: Final = NativeFolder(
     without="numpy sends and takes in results, at a higher price than C",
 )
 kernels: Final = NATIVE.kernels
+_ADDRESS: Final = attrgetter("ctypes.data")
 
 
 class Run(NamedTuple):
@@ -88,22 +88,17 @@ class Runs:
         self._kept = expected.heads, results, flying
         self._take = library.runs_take
         self.messages = library.runs_messages(*messages)
+        payload_bytes = math.prod(results.words.shape[1:])
         self.exchange = library.runs_exchange(
-            address_of(expected.heads),
+            expected.heads.ctypes.data,
             tuple(expected.mask.tolist()),
             buffers.chunks,
-            math.prod(results.words.shape[1:]),
+            payload_bytes,
             buffers.tag_bytes,
-            address_of(flying),
-            address_of(results.words),
-            address_of(results.counts),
-            address_of(results.contributors),
+            *map(_ADDRESS, (flying, results.words, results.counts, results.contributors)),
         )
-
-    @property
-    def datagram_bytes(self) -> int:
-        """Of each result."""
-        return HEADER_BYTES + int(self.exchange.payload_bytes) + int(self.exchange.tag_bytes)
+        # Of each result.
+        self.datagram_bytes = HEADER_BYTES + payload_bytes + buffers.tag_bytes
 
     def take(self, messages: int) -> Run | None:
         """Store the results that lie in so many messages, if they are all plain ones of consecutive chunks in flight.
@@ -116,72 +111,46 @@ class Runs:
 
 
 class Steady:
-    """Works on the state of one exchange."""
+    """Works on the state of one exchange, whose slots close with all workers: with early closing, results can arrive of
+    chunks that were not sent. ``exchange``: that state, for C. ``flying``, ``log``: see :class:`Flight`."""
 
     def __init__(self, library: Native, flight: Flight, turns: SendSchedule) -> None:
         self._flight, self._turns = flight, turns
-        self._library = library
-        self._log = flight.log
+        self.library, self.flying = library, flight.flying
+        self.log = flight.log
         self._landing = library.steady_landing()
+        arrays = turns.ready, flight.flying, flight.landed, flight.first, flight.latest, flight.sent_at, flight.log
         # Only the log is ever moved.
-        self._exchange = library.steady_exchange(
-            len(flight.flying),
-            turns.short_step,
-            turns.long_step,
-            *map(address_of, (turns.ready, flight.flying, flight.landed, flight.first, flight.latest, flight.sent_at)),
-            address_of(flight.log),
+        self.exchange = library.steady_exchange(
+            len(flight.flying), turns.short_step, turns.long_step, *map(_ADDRESS, arrays)
         )
 
-    def send(self, most: int, filled: int, now: float) -> Chunks:
+    def send(self, most: int, below: int, now: float) -> Chunks:
         """Send chunks whose turn has come for the first time: :meth:`SendSchedule.next`, :meth:`Flight.send`."""
         flight, turns = self._flight, self._turns
-        begin, end = turns.taken, min(turns.to, turns.taken + most)
-        flight.make_room(end - begin)
-        self._find_log()
-        sent: int = self._library.steady_send(self._exchange, begin, end, filled, flight.end, now)
-        if sent:
-            turns.taken += sent
-            flight.count_sent(sent)
+        begin = turns.taken
+        self.make_room(min(turns.to - begin, most))
+        sent: int = self.library.steady_send(self.exchange, begin, turns.to, most, below, flight.end, now)
+        turns.taken += sent
+        flight.count_sent(sent)
         return turns.ready[begin : begin + sent]
 
     def land(self, first: int, last: int) -> Landing:
         """Note that results of chunks first..last-1 have arrived: :meth:`SendSchedule.land`, `SendSchedule.follow`."""
         flight, turns, landing = self._flight, self._turns, self._landing
-        self._find_log()
+        if flight.log is not self.log:
+            self.make_room(0)
         landing.head, landing.end = flight.head, flight.end
-        turns.to = self._library.steady_land(self._exchange, first, last, turns.to, landing)
+        turns.to = self.library.steady_land(self.exchange, first, last, turns.to, landing)
         flight.head = landing.head
         flight.count -= last - first
         return Landing(list(landing.latest), landing.sent_at if landing.sent_once else None)
 
-    def lend(self, state: Any, most_in_flight: int) -> None:
-        """Let C work on the exchange alone (:mod:`sumwire.transport.exchange`)."""
-        flight, turns = self._flight, self._turns
-        flight.make_room(len(turns.ready) - turns.taken)
-        self._find_log()
-        state.exchange = addressof(self._exchange)
-        state.landing.head, state.landing.end = flight.head, flight.end
-        state.taken, state.to = turns.taken, turns.to
-        state.in_flight, state.most_in_flight = flight.count, most_in_flight
-
-    def take_back(self, state: Any) -> int:
-        """Take over what C has done. Returns how many chunks were sent."""
-        flight, turns = self._flight, self._turns
-        sent = int(state.taken) - turns.taken
-        flight.head = int(state.landing.head)
-        flight.count_sent(sent)
-        flight.count -= int(state.results)
-        turns.taken, turns.to = int(state.taken), int(state.to)
-        return sent
-
-    def _find_log(self) -> None:
-        """Retransmissions may have moved it."""
-        if self._flight.log is not self._log:
-            self._log = self._flight.log
-            self._exchange.log = address_of(self._log)
-
-
-def steady_of(flight: Flight, turns: SendSchedule) -> Steady | None:
-    """None if numpy has to do it. With early closing, results can arrive of chunks that were not sent."""
-    library = kernels()
-    return None if library is None or type(turns) is not SendSchedule else Steady(library, flight, turns)
+    def make_room(self, transmissions: int) -> None:
+        """Make room in ``log`` for so many more. Retransmissions may have moved the flight's."""
+        flight = self._flight
+        if flight.end + transmissions > len(flight.log):
+            flight.make_room(transmissions)
+        if flight.log is not self.log:
+            self.log = flight.log
+            self.exchange.log = self.log.ctypes.data

@@ -119,7 +119,7 @@ class Transport:
     @property
     def next_sequence(self) -> int:
         """Sequence number of the next exchange's first chunk: between two exchanges it is equal on all workers."""
-        return self._connection.next_sequence
+        return self.window.base + self.window.chunks
 
     def rebase(self, first_round: int) -> None:
         """Number the next exchange's chunks from the first chunk of this round. Raises UsageError while an exchange is
@@ -218,7 +218,7 @@ class Transport:
 
     def _open(self, op: int, chunks: int, bucket: int, options: ExchangeOptions, *, down: Pool) -> Exchange:
         self._check_free()
-        if not self.window.done:
+        if self.window.open_chunks:
             raise InterruptedJobError(
                 f"job {self._config.job}: an exchange was interrupted, by Ctrl-C or an error: "
                 f"{self.window.open_chunks} chunks have no result; close the job and make a new one: Job(config)"
@@ -230,8 +230,9 @@ class Transport:
         # Behind the caller's come those of the check.
         asked, chunks = chunks, chunks + (0 if check is None else check.room)
         began = self._clock()
-        self.drain()
-        first = self.next_sequence
+        if self.catch_up is not None:
+            self.drain()
+        first = self.window.base + self.window.chunks
         complete = 0 if self.window.options.early_closing else self._config.workers
         buffers = Buffers(
             self._config,
@@ -254,7 +255,8 @@ class Transport:
         patience = options.patience or self._patience
         guard = None if hide is None else Guard(asked, hide, check, self._config.job)
         self._exchange = Exchange(self._connection, buffers, patience, options.next_run, guard)
-        self._exchange.take_ahead()
+        if self.catch_up is not None:
+            self._exchange.take_ahead()
         self.stats.exchange_s += self._clock() - began
         return self._exchange
 

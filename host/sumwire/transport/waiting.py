@@ -27,7 +27,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire.errors import DeadlineError, StaleRunError, SwitchLostError
 from sumwire.transport.buffers import Buffers
-from sumwire.transport.connection import Connection
+from sumwire.transport.connection import TICKS, Connection
 from sumwire.transport.options import DeadlinePassedError, Patience
 from sumwire.transport.retransmission import SendKind
 from sumwire.transport.switch_answers import (
@@ -41,10 +41,10 @@ from sumwire.transport.switch_answers import (
 )
 from sumwire.wire.packets import ROUNDS, Place, round_newer
 
-# Ticks from one question to the switch to the next. At every tick the patience is asked.
+# Ticks from one question to the switch to the next.
 _ASK_EVERY: Final = 2
 # The switch is lost when so many questions in a row have no answer.
-SILENT_PROBES: Final = 6
+SILENT_PROBES: Final = TICKS // _ASK_EVERY
 # The path is too narrow when so many answers in a row say that a whole packet is needed. From the second of them on,
 # copies of it are sent.
 _NARROW_PROBES: Final = 6
@@ -74,7 +74,7 @@ class Waiting:
         self._buffers = buffers
         self._patience = patience
         self._next_run = next_run
-        self._tick_s = connection.silence_s / (SILENT_PROBES * _ASK_EVERY)
+        self._tick_s = connection.tick_s
         self.next_at = self._window.progress_at + self._tick_s
         self._missing: tuple[int, ...] | None = None
         self._refused_at: float | None = None

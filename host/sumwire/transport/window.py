@@ -41,12 +41,13 @@ from sumwire.transport.retransmission import (
     SendKind,
     Timers,
 )
-from sumwire.transport.scheduling import Chunks, EarlyClosing, Flight, Landing, SendSchedule
+from sumwire.transport.scheduling import Chunks, EarlyClosing, Flight, SendSchedule
 from sumwire.transport.stats import WindowCounters
-from sumwire.transport.steady import Steady, steady_of
+from sumwire.transport.steady import Steady, kernels
 from sumwire.wire.packets import ROUND_BITS, ROUNDS, Place, place_of, round_newer
 
 NOTHING: Final = -1
+_NO_CHUNKS: Final = np.zeros(0, np.int64)
 # A chunk is sent only when all chunks so many rounds before it have their results, so that whoever looks at one slot
 # knows in which rounds the others can be. Only a chunk that is lost again and again makes the others wait.
 SPREAD_ROUNDS: Final = 12
@@ -86,16 +87,19 @@ class Window:
         self._reordering = Reordering(several_paths=self.options.paths > 1, workers=self.options.workers)
         self._timers = Timers(rtt, self.options, self._reordering)
         self._results = 0
-        self._prefix = 0
-        # Chunks from this on are not sent yet, as far as looked.
-        self._sendable = 0
+        # Chunks before this one have their results, as far as looked: see :meth:`completed`.
+        self.prefix = 0
         self._flight = Flight(0)
         self._turns = SendSchedule(0, slots, self._flight)
-        self._steady: Steady | None = None
+        self._native = kernels()
+        # Works on the exchange by C; None if numpy has to.
+        self.steady: Steady | None = None
         self._fast = FastRetransmit()
         self._retries: Retries | None = None
         # Chunks that the switch asked for, or whose results it no longer has.
         self._urgent: list[int] = []
+        # Chunks that count as sent and the full socket has not accepted yet.
+        self.held: Chunks = _NO_CHUNKS
 
     @property
     def done(self) -> bool:
@@ -112,16 +116,6 @@ class Window:
         """After how many seconds a packet is sent again."""
         return self._timers.timeout_s
 
-    @property
-    def flying(self) -> NDArray[np.bool_]:
-        """Whether each chunk of the exchange is in flight: the window's own array, until the next exchange begins."""
-        return self._flight.flying
-
-    @property
-    def unsent(self) -> int:
-        """Chunks that have no result and were never sent."""
-        return self.open_chunks - self._flight.count
-
     def begin(
         self,
         chunks: int,
@@ -136,20 +130,22 @@ class Window:
         ``budget``: contributions that may be missing from the sums. A budget, and an exchange that does not contribute,
         need ``adaptive_retries``. Raises UsageError while chunks of the exchange before are open.
         """
-        if not self.done:
+        if self.open_chunks:
             raise UsageError(f"{self.open_chunks} chunks of the exchange before are open: finish it first")
         self.base += self.chunks
         self.chunks = self.open_chunks = chunks
         self.filled = chunks if filled is None else filled
         self.contributes = options.contribute
-        self._prefix = 0
-        self._sendable = SPREAD_ROUNDS * self.slots
+        self.prefix = 0
         self._flight = Flight(chunks)
-        self._fast = FastRetransmit()
+        self._fast.numbers = [0] * REORDER_TOLERANCE
         self._timers.begin(now, sampled=not options.waits_for_workers)
-        self._urgent = []
-        self._turns = self._new_turns(bounded=budget is not None)
-        self._steady = steady_of(self._flight, self._turns)
+        self._urgent, self.held = [], _NO_CHUNKS
+        if self.options.early_closing:
+            self._turns, self.steady = self._early_closing(bounded=budget is not None), None
+        else:
+            self._turns = SendSchedule(chunks, self.slots, self._flight)
+            self.steady = None if self._native is None else Steady(self._native, self._flight, self._turns)
         self._retries = self._new_retries(budget) if self.options.adaptive_retries else None
         if not self.contributes:
             self._flight.send(np.arange(chunks), now)
@@ -159,7 +155,7 @@ class Window:
         self.base, self.chunks, self.open_chunks = sequence, 0, 0
         self._flight = Flight(0)
         self._turns = SendSchedule(0, self.slots, self._flight)
-        self._steady = None
+        self.steady = None
         self._urgent = []
         self._retries = None
 
@@ -205,54 +201,58 @@ class Window:
         if not len(chunks):
             return
         sent = self._turns.land(chunks)
-        self._note(len(chunks), self._flight.landing(sent, REORDER_TOLERANCE), now, marked=marked)
+        self._note(len(chunks), *self._flight.landing(sent, REORDER_TOLERANCE), now, marked=marked)
         self._turns.follow(chunks)
 
     def complete_run(self, first: int, last: int, now: float) -> None:
         """Like :meth:`complete`, for the chunks first..last-1, all in flight, none marked."""
-        if self._steady is None:
+        if self.steady is None:
             self.complete(np.arange(first, last), now)
         else:
-            self._note(last - first, self._steady.land(first, last), now, marked=0)
+            self._note(last - first, *self.steady.land(first, last), now, marked=0)
 
-    @property
-    def is_usual(self) -> bool:
-        """Whether C may go on with the exchange: results are missing, and no chunk waits to be sent in another way than
-        all others."""
-        limit = self.limit
-        if (
-            self._steady is None
-            or self.done
-            or not self.contributes
-            or (limit is not None and limit.chunks < limit.most)
-        ):
+    def lend(self, state: Any, upto: int) -> bool:
+        """Let C go on with the exchange until :meth:`take_back`: until the first ``upto`` chunks have their results, or
+        a round of slots more. Returns False, where Python must: no results are missing, or a chunk waits to be sent in
+        another way than all others."""
+        steady, limit = self.steady, self.limit
+        if steady is None or not self.open_chunks or not self.contributes or len(self.held) or self._urgent:
             return False
-        return not (self._urgent or self._timers.burst or self._reordering.expected)
-
-    def lend(self, state: Any) -> None:
-        """Let C go on with the exchange, until :meth:`take_back`."""
-        assert self._steady is not None
-        self._steady.lend(state, self.slots if self.limit is None else self.limit.chunks)
-        state.prefix = self.completed()
-        state.filled = min(self.filled, self._sendable)
+        if (limit is not None and limit.chunks < limit.most) or self._timers.burst or self._reordering.expected:
+            return False
+        flight, turns, landing = self._flight, self._turns, state.landing
+        room = len(turns.ready) - turns.taken
+        if flight.log is not steady.log or flight.end + room > len(flight.log):
+            steady.make_room(room)
+        landing.head, landing.end = flight.head, flight.end
+        state.taken, state.to = turns.taken, turns.to
+        state.in_flight, state.last_first = flight.count, flight.last_first
+        state.at_end = flight.count <= TIMEOUT_BURST_CHUNKS and turns.taken == turns.to
+        state.most_in_flight = self.slots if limit is None else limit.chunks
+        state.prefix, state.filled = self.prefix, self.filled
+        # After two windows Python looks at the round trip, the congestion window and the length of trains.
+        state.until_prefix = min(upto, self.prefix + self.slots, self.chunks)
         state.answered[:] = self._fast.numbers
+        return True
 
-    def take_back(self, state: Any) -> Chunks:
-        """Take over what C has done. Returns chunks that it has counted as sent and the socket has not taken."""
-        assert self._steady is not None
-        self.counters.sent += self._steady.take_back(state)
-        self._prefix = int(state.prefix)
+    def take_back(self, state: Any) -> None:
+        """Take over what C has done."""
+        flight, turns, landing, begin = self._flight, self._turns, state.landing, self._turns.taken
+        flight.head, flight.end = landing.head, landing.end
+        flight.count, flight.last_first = state.in_flight, state.last_first
+        turns.taken, turns.to = state.taken, state.to
+        sent = turns.ready[begin : turns.taken]
+        self.counters.sent += len(sent)
+        self.prefix = state.prefix
         if state.results:
-            sent_at = state.round_trip_from if state.round_trips else None
-            self._note(int(state.results), Landing([], sent_at), state.now, marked=0)
-            self._fast.numbers = list(state.answered)
-        taken = int(state.taken)
-        return self._turns.ready[taken - int(state.held) : taken]
+            self._note(state.results, [], state.round_trip_from if state.round_trips else None, state.now, marked=0)
+            self._fast.numbers = state.answered[:]
+        self.held = sent[len(sent) - state.held :]
 
     def completed(self) -> int:
         """How many chunks from the first on have their results without a gap."""
-        self._prefix = self._flight.landed_until(self._prefix)
-        return self._prefix
+        self.prefix = self._flight.landed_until(self.prefix)
+        return self.prefix
 
     def settle(self, missing: Callable[[int], bool]) -> None:
         """Book the cost of flushed chunks that have their results by now. ``missing`` tells whether a chunk's sum lacks
@@ -294,16 +294,18 @@ class Window:
         if send and chunk != NOTHING and self.place(chunk)[1] == switch_round:
             self._urgent.append(chunk)
 
-    def wake_at(self) -> float:
-        """When :meth:`take` next has something to do if no packet arrives; infinity if it never has."""
-        oldest = self._flight.oldest()
-        if oldest == NOTHING:
-            return math.inf
-        sent_at = float(self._flight.sent_at[oldest])
-        expiry = self._timers.expiry(sent_at, at_end=self._at_end())
+    def wake_at(self, tick_s: float = math.inf) -> float:
+        """When :meth:`take` next has something to do if no packet arrives; infinity if it never has. At the latest
+        ``tick_s`` after the latest new result."""
+        flight, tick_at = self._flight, self._timers.progress_at + tick_s
+        if not flight.count:
+            return tick_at
+        sent_at = float(flight.sent_at[flight.oldest()])
+        at_end = flight.count <= TIMEOUT_BURST_CHUNKS and self._drained()
+        expiry = self._timers.expiry(sent_at, at_end=at_end)
         if self._reordering.expected and len(self._flight.before(self._overtaken_before(), 1)):
-            return min(expiry, sent_at + self._timers.reordering_s)
-        return expiry
+            expiry = min(expiry, sent_at + self._timers.reordering_s)
+        return min(expiry, tick_at)
 
     @property
     def progress_at(self) -> float:
@@ -343,24 +345,23 @@ class Window:
             missing=missing,
         )
 
-    def _note(self, count: int, landing: Landing, now: float, *, marked: int) -> None:
-        """Take note of what so many new results tell."""
+    def _note(self, count: int, latest: list[int], sent_at: float | None, now: float, *, marked: int) -> None:
+        """Take note of what so many new results tell. ``latest``, ``sent_at``: see :class:`Landing`."""
         self.open_chunks -= count
         self._results += count
         self._timers.progress_at = now
         if self._retries is not None:
             self._retries.answered = True
-        self._fast.answered(landing.latest)
-        round_trip_s = self._timers.measured(landing.sent_at, now)
+        if latest:
+            self._fast.answered(latest)
+        round_trip_s = self._timers.measured(sent_at, now)
         if self.limit is not None:
             if round_trip_s is not None:
                 self.limit.round_trip(round_trip_s)
             self.limit.results(count, now, marked=marked)
 
-    def _new_turns(self, *, bounded: bool) -> SendSchedule:
+    def _early_closing(self, *, bounded: bool) -> EarlyClosing:
         options = self.options
-        if not options.early_closing:
-            return SendSchedule(self.chunks, self.slots, self._flight)
         return EarlyClosing(
             self.chunks,
             self.slots,
@@ -413,22 +414,15 @@ class Window:
         if self.limit is not None:
             most = min(most, self._allowed(self.limit))
         most = most if self.contributes else 0
-        chunks = self._send_next(now, most)
-        if not len(chunks) and most and self._sendable < self.filled:
-            self._sendable = self.completed() + SPREAD_ROUNDS * self.slots
-            # The chunk that the others wait for may stand behind one of them.
-            self._turns.sort()
-            chunks = self._send_next(now, most)
-        self.counters.sent += len(chunks)
-        return chunks
-
-    def _send_next(self, now: float, most: int) -> Chunks:
-        filled = min(self.filled, self._sendable)
-        if self._steady is not None:
-            return self._steady.send(most, filled, now)
-        chunks = self._turns.next(most, filled)
-        if len(chunks):
+        below = self.filled
+        if self.chunks > SPREAD_ROUNDS * self.slots:
+            below = min(below, self.completed() + SPREAD_ROUNDS * self.slots)
+        if self.steady is not None:
+            chunks = self.steady.send(most, below, now)
+        else:
+            chunks = self._turns.next(most, below)
             self._flight.send(chunks, now)
+        self.counters.sent += len(chunks)
         return chunks
 
     def _take_expired(self, now: float, most: int) -> Outgoing | None:
@@ -491,7 +485,7 @@ class Window:
     def _drained(self) -> bool:
         """Whether no chunk can be sent for the first time before another result arrives: all are sent, or (only looked
         at with adaptive retries) the unsent ones follow the chunks in flight."""
-        return not self.unsent or (self.options.adaptive_retries and self._turns.exhausted)
+        return self.open_chunks == self._flight.count or (self.options.adaptive_retries and self._turns.exhausted)
 
     def _flying_in(self, slot: int) -> int:
         # At most half of the slots are in flight, so a slot has at most one chunk in flight.

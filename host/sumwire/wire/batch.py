@@ -107,7 +107,8 @@ class BatchSocket:
     ``row_bytes`` of a datagram are there, but see ``usual_bytes``, and longer ones are cut. The next call overwrites
     both. A call moves at most ``batch`` messages, each a datagram or a train of them; ``messages_sent`` and
     ``messages_received`` count them. ``sends_trains`` and ``receives_trains``: False where the kernel, or the device on
-    the way, turned out to take none; all rows then go one by one.
+    the way, turned out to take none; all rows then go one by one. ``joined``: the most rows of a train; more than 1 if
+    the socket cuts messages into rows of the present size.
 
     ``usual_bytes``: where all datagrams have this size, rows have it too. ``tells_marks``: whether ``marked`` is told,
     the datagrams of the latest call that a queue on their way has marked (ECN).
@@ -155,8 +156,7 @@ class BatchSocket:
         self._rows = np.zeros((0, 0), np.uint8)
         self._tos: NDArray[np.uint8] | None = None
         self._base = self._size = self._phase = 0
-        # The most rows of a train; more than 1 if the socket cuts messages into rows of the present size.
-        self._joined = 1
+        self.joined = 1
 
     def _prepare(self, kernels: Native) -> None:
         out, arriving = self._out, self._in
@@ -193,16 +193,9 @@ class BatchSocket:
             collect_ns=int(_COLLECT_S * _NANO),
         )
 
-    def moved(self, *, sent: int, received: int, longest: int) -> None:
-        """Other C has sent and received so many messages. ``longest``: :attr:`longest_in` by then."""
-        self.messages_sent += sent
-        self.messages_received += received
-        self.longest_in = longest
+    def see_collected(self) -> None:
+        """Other C has received messages, which :meth:`take_apart` is to take apart."""
         self._filled, self.marked_messages = self._messages_in.filled, self._messages_in.marked
-
-    def train(self, joined: int) -> int:
-        """The most rows of a train, a power of two, if no more than ``joined`` are wanted."""
-        return train_limit(self._size, min(joined, self._joined))
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -242,13 +235,13 @@ class BatchSocket:
         which may change later; without it the socket's own. ``phase``: the slot of row 0, see :func:`train_starts`.
         """
         self._tos = tos
-        self._rows, self._base, self._size, self._phase = rows, address_of(rows), rows.shape[1], phase
+        self._rows, self._base, self._size, self._phase = rows, rows.ctypes.data, rows.shape[1], phase
         self._out.control_lengths[:] = 0 if tos is None else CONTROL.itemsize
         if (cut := self._cut_rows) is not None:
             cut.base, cut.row_bytes, cut.phase = self._base, self._size, phase
             cut.tos = None if tos is None else address_of(tos)
-        self._joined = train_limit(self._size, joined) if self.sends_trains else 1
-        if self._joined > 1:
+        self.joined = train_limit(self._size, joined) if self.sends_trains else 1
+        if self.joined > 1:
             try:
                 self._socket.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, self._size)
             except OSError:
@@ -263,13 +256,13 @@ class BatchSocket:
         """
         if not len(rows):
             return 0
-        count, end = self._cut(rows, self.train(joined))
+        count, end = self._cut(rows, 1 << min(joined, self.joined).bit_length() - 1)
         try:
             sent = send_despite_icmp(
                 lambda: checked(self._sendmmsg(self.fileno(), self._out.address, count, socket.MSG_DONTWAIT))
             )
         except OSError as error:
-            if self._joined == 1 or error.errno not in NO_TRAINS:
+            if self.joined == 1 or error.errno not in NO_TRAINS:
                 raise
             self._stop_joining()
             return self.send(rows)
@@ -367,7 +360,7 @@ class BatchSocket:
         return 0 if received < 0 and ctypes.get_errno() in NOTHING_THERE else checked(received)
 
     def _stop_joining(self) -> None:
-        self.sends_trains, self._joined = False, 1
+        self.sends_trains, self.joined = False, 1
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 0)
 

@@ -163,6 +163,10 @@ def first_byte(kind: int) -> int:
     return p4.SUMWIRE_VERSION << 4 | kind
 
 
+_CONTRIBUTION: Final = first_byte(p4.KIND_CONTRIBUTE)
+_RESULT: Final = first_byte(p4.KIND_RESULT)
+
+
 @cache
 def _record(packet_bytes: int) -> np.dtype[Any]:
     # numpy's typing asks for a plain dict of lists.
@@ -226,7 +230,7 @@ def result_heads(packets: NDArray[np.uint8], down_words: int, count: int = 0) ->
     complete results of so many contributions, in the fields of COMPLETE_MASK."""
     results = packets[:, :HEADER_BYTES].copy()
     records = headers(results)
-    records["version_kind"] = first_byte(p4.KIND_RESULT)
+    records["version_kind"] = _RESULT
     records["words"] = down_words
     if not count:
         return heads(results) & RESULT_MASK
@@ -254,7 +258,7 @@ def write_headers(
     records = headers(packets)
     # uint64 has room for 2**64 chunks, some 10**16 steps.
     sequence = np.uint64(first_sequence) + np.arange(len(packets), dtype=np.uint64)
-    records["version_kind"] = first_byte(p4.KIND_CONTRIBUTE)
+    records["version_kind"] = _CONTRIBUTION
     records["op"] = op
     records["job"] = job
     records["slot"] = sequence % np.uint64(slots)

@@ -35,7 +35,15 @@ struct fast_path {
   // Fixed for a call.
   double until_s;
   uint64_t until_prefix;
+  // Chunks are sent below `filled`, and below so many (`spread`) after the first one without a result.
   int64_t filled;
+  uint64_t spread;
+  // It waits for results until `until_s`; otherwise it takes in what is there.
+  uint64_t waits;
+  // Python knows that few chunks are in flight, and nothing else can be sent before their results.
+  uint64_t at_end;
+  // Chunks may count as overtaken also while others wait for their turn.
+  uint64_t adaptive;
   uint64_t most_in_flight;
   uint64_t longest_train;
   // Before and after.
@@ -43,6 +51,7 @@ struct fast_path {
   int64_t answered[REORDER_TOLERANCE];
   uint64_t taken;
   uint64_t to;
+  uint64_t last_first;
   uint64_t in_flight;
   uint64_t prefix;
   uint64_t longest_in;
@@ -67,10 +76,12 @@ static double clock_s(void) {
 }
 
 // Whether the socket has something to read in time.
-static int wait_for_results(struct fast_path *path) {
+static int wait_for_results(struct fast_path *path, int *outcome) {
   const double left = path->until_s - clock_s();
-  if (left <= 0) return 0;
-  const struct timespec timeout = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
+  *outcome = path->waits || left <= 0 ? TIME_OVER : ENOUGH;
+  if (path->waits && left <= 0) return 0;
+  const double patience = path->waits ? left : 0;
+  const struct timespec timeout = {(time_t)patience, (long)((patience - (double)(time_t)patience) * 1e9)};
   struct pollfd polled = {path->socket->descriptor, POLLIN, 0};
   return ppoll(&polled, 1, &timeout, NULL) > 0;
 }
@@ -119,19 +130,19 @@ static int receive(struct fast_path *path, int *outcome) {
   return 1;
 }
 
-// Sends the chunks whose turn has come. Returns whether the socket took them all.
-static int send_ready(struct fast_path *path, int *outcome) {
+// Sends all chunks that may be sent now. Returns whether the socket took them all.
+static int send_ready(struct fast_path *path) {
   const struct fast_path_socket *on = path->socket;
   const uint64_t room = path->most_in_flight > path->in_flight ? path->most_in_flight - path->in_flight : 0;
-  const uint64_t end = path->to - path->taken > room ? path->taken + room : path->to;
-  uint64_t left = steady_send(path->exchange, path->taken, end, path->filled, (int64_t)path->landing.end, path->now);
+  const int64_t spread = (int64_t)(path->prefix + path->spread);
+  const int64_t below = path->filled < spread ? path->filled : spread;
+  uint64_t left =
+      steady_send(path->exchange, path->taken, path->to, room, below, (int64_t)path->landing.end, path->now);
   const int64_t *rows = path->exchange->ready + path->taken;
   path->taken += left;
   path->landing.end += left;
   path->in_flight += left;
-  *outcome = NOTHING_READY;
-  if (!left && room && path->taken < path->exchange->chunks) return 0;
-  *outcome = HELD;
+  if (left) path->last_first = path->landing.end - 1;
   while (left) {
     const uint64_t messages = on->cut(on->trains, rows, left, path->longest_train);
     const int sent = sendmmsg(on->descriptor, on->out, (unsigned)messages, MSG_DONTWAIT);
@@ -149,15 +160,32 @@ static int send_ready(struct fast_path *path, int *outcome) {
   return 1;
 }
 
-// Returns why it ended: an outcome of constants.h.
+// Whether a chunk counts as lost, as sumwire.transport.window judges. When the last chunk that can be sent is answered,
+// nothing can follow to overtake the few still open.
+static int is_overtaken(const struct fast_path *path) {
+  const uint64_t oldest = path->landing.head, latest = (uint64_t)path->answered[REORDER_TOLERANCE - 1];
+  if (oldest < (uint64_t)path->answered[0]) return 1;
+  const int drained = path->taken == path->exchange->chunks || (path->adaptive && path->taken == path->to);
+  if (!drained || path->in_flight > REORDER_TOLERANCE) return 0;
+  return latest == path->last_first && oldest < latest;
+}
+
+// Sends what may be sent. Returns ENOUGH or HELD.
+int fast_path_send(struct fast_path *path) {
+  path->now = clock_s();
+  return send_ready(path) ? ENOUGH : HELD;
+}
+
+// Takes in results and sends what they allow. Returns why it ended: an outcome of constants.h.
 int fast_path_run(struct fast_path *path) {
   int outcome;
   for (;;) {
-    if (!wait_for_results(path)) return TIME_OVER;
+    if (!wait_for_results(path, &outcome)) return outcome;
     if (!receive(path, &outcome)) return outcome;
-    if (path->landing.head < (uint64_t)path->answered[0]) return OVERTAKEN;
-    if (!send_ready(path, &outcome)) return outcome;
+    if (is_overtaken(path)) return OVERTAKEN;
+    if (!send_ready(path)) return HELD;
+    if (!path->waits) return path->now < path->until_s ? ENOUGH : TIME_OVER;
     if (path->prefix >= path->until_prefix) return ENOUGH;
-    if (path->in_flight <= TIMEOUT_BURST_CHUNKS) return FEW_LEFT;
+    if (!path->at_end && path->in_flight <= TIMEOUT_BURST_CHUNKS && path->taken == path->to) return FEW_LEFT;
   }
 }

@@ -3,19 +3,28 @@
 // What happens to nearly every chunk: its turn comes, it is sent, and its result arrives with those of its neighbours.
 #include "steady.h"
 
-// Of the chunks ready[begin..end-1] those before the first that is not below `filled` are sent, from transmission
-// `number` on. Returns how many.
-uint64_t steady_send(const struct steady_exchange *exchange, uint64_t begin, uint64_t end, int64_t filled,
+static void send(const struct steady_exchange *exchange, int64_t chunk, int64_t number, double now) {
+  exchange->log[number] = chunk;
+  exchange->first[chunk] = exchange->latest[chunk] = number;
+  exchange->sent_at[chunk] = now;
+  exchange->flying[chunk] = 1;
+}
+
+// Of the chunks ready[begin..end-1] up to `most` that are below `below` are sent, from transmission `number` on. They
+// come to lie at ready[begin] and after it; the others keep their order. Returns how many.
+uint64_t steady_send(const struct steady_exchange *exchange, uint64_t begin, uint64_t end, uint64_t most, int64_t below,
                      int64_t number, double now) {
-  uint64_t i = begin;
-  for (; i < end && exchange->ready[i] < filled; i++, number++) {
-    const int64_t chunk = exchange->ready[i];
-    exchange->log[number] = chunk;
-    exchange->first[chunk] = exchange->latest[chunk] = number;
-    exchange->sent_at[chunk] = now;
-    exchange->flying[chunk] = 1;
+  int64_t *ready = exchange->ready;
+  uint64_t next = begin;
+  for (uint64_t i = begin; i < end && next - begin < most; i++) {
+    const int64_t chunk = ready[i];
+    if (chunk >= below) continue;
+    for (uint64_t k = i; k > next; k--) ready[k] = ready[k - 1];
+    ready[next] = chunk;
+    send(exchange, chunk, number + (int64_t)(next - begin), now);
+    next++;
   }
-  return i - begin;
+  return next - begin;
 }
 
 static void note_latest(struct steady_landing *landing, int64_t number) {

@@ -32,7 +32,7 @@ struct steady_landing {
   uint64_t end;
 };
 
-uint64_t steady_send(const struct steady_exchange *exchange, uint64_t begin, uint64_t end, int64_t filled,
+uint64_t steady_send(const struct steady_exchange *exchange, uint64_t begin, uint64_t end, uint64_t most, int64_t below,
                      int64_t number, double now);
 uint64_t steady_land(const struct steady_exchange *exchange, uint64_t first, uint64_t last, uint64_t end,
                      struct steady_landing *landing);

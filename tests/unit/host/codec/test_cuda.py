@@ -15,9 +15,9 @@ from sumwire.codec.oracles import sum_words
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import solve, uniform
+from sumwire.codec.tensors import expect_residual
 from sumwire.codec.thc import ThcCodec
 from sumwire.codec.thc_wide import wide_codec
-from sumwire.codec.values import expect_residual
 from sumwire.native import SWITCH
 from torch import Tensor
 

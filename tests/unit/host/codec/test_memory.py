@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sumwire.codec.memory import Recycler
+from sumwire.codec.tensors import Recycler
 
 VALUES = 1000
 

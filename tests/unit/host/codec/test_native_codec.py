@@ -20,9 +20,9 @@ from sumwire.codec.feedback import ErrorFeedback
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable, for_workers, solve
+from sumwire.codec.tensors import expect_residual
 from sumwire.codec.thc import ThcCodec
 from sumwire.codec.thc_wide import wide_codec
-from sumwire.codec.values import expect_residual
 from sumwire.native import SWITCH
 from torch import Tensor
 

@@ -14,8 +14,8 @@ from sumwire.codec.errors import CodecError, StageError
 from sumwire.codec.scales import ExponentScales, NormScales, Scales
 from sumwire.codec.sum32 import EXPONENT_BIAS, EXPONENT_MAX, Sum32Codec, unpack_elements
 from sumwire.codec.tables import ThcTable, solve
+from sumwire.codec.tensors import NOT_FINITE
 from sumwire.codec.thc import NORM_MAX, ThcCodec
-from sumwire.codec.values import NOT_FINITE
 
 TABLE = solve(4, 30, 1 / 32)
 NORMS = NormScales(TABLE.values, NORM_MAX)

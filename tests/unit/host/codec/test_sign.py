@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sumwire.codec.base import CodecRound
 from sumwire.codec.errors import CodecError
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec, pack_signs, signs, unpack_signs
-from sumwire.codec.values import result_dtype
+from sumwire.codec.tensors import result_dtype
 from sumwire.job.codec_operation import CodecOperation, CodecOptions
 from sumwire.job.gloo import Fallback
 from sumwire.job.operations import HandedOut

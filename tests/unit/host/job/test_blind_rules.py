@@ -11,7 +11,7 @@ import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError
-from sumwire.job.blind_rules import check_blind
+from sumwire.job.rules import check_blind
 
 
 def config(workers: int = 2) -> JobConfig:

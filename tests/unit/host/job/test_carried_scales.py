@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from sumwire.codec.scales import ExponentScales
-from sumwire.codec.values import NOT_FINITE
-from sumwire.job.carried_scales import CarriedScales, ScalesKey
+from sumwire.codec.tensors import NOT_FINITE
+from sumwire.job.one_trip import CarriedScales, ScalesKey
 
 KEY = ScalesKey("sum32", 3, 500, 2)
 FORM = ExponentScales(3072)

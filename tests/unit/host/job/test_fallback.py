@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import torch
 from sumwire.codec.errors import CodecError
-from sumwire.codec.memory import Recycler
+from sumwire.codec.tensors import Recycler
 from sumwire.errors import OrderError, StaleRunError
 from sumwire.job.control import Control
 from sumwire.job.fallback import LARGE, AgreedFallback, GroupMean

@@ -11,8 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sumwire.job.operations import CachedResult, ResultCache
-from sumwire.job.packing import carry, part_chunks
+from sumwire.job.operations import CachedResult, ResultCache, carry, part_chunks
 from sumwire.transport.stats import JobStats
 
 

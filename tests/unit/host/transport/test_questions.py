@@ -98,7 +98,7 @@ class Waiter:
             config=config,
             window=self.window,
             clock=lambda: self.now,
-            silence_s=3.0,
+            tick_s=0.25,
             link=Links(),
             stats=self.stats,
             say_hello=lambda: None,

@@ -1,21 +1,28 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the tensors that codecs take, and values that are not finite.
+"""The tensors that codecs take and return: checks, values that are not finite, and memory that is used again.
 
 NaN and infinity cannot be summed by a codec. A worker tells the others that it has some, in the preliminary exchange by
 `NOT_FINITE` in the place of a block's norm or exponent. It sends zeros for that block, and its result is NaN.
+
+The operating system clears every page that it hands out, and the C library returns large blocks to it at once. So a
+new tensor of ten million values can take longer to allocate than to compute. :class:`Recycler` keeps the memory of
+tensors that nothing refers to any more. Large blocks lie on huge pages, where the system has them: a codec touches all
+of a tensor, and on a virtual machine the look-up of a page is expensive.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sumwire.blocks import new_block
 from sumwire.codec.errors import CodecError
 
 DTYPES: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -77,3 +84,51 @@ def expect_residual(x: Tensor) -> Tensor:
 def residual_expected(x: Tensor) -> bool:
     """Return whether the tensor is marked."""
     return getattr(x, _RESIDUAL, False)
+
+
+# Free blocks kept for later, the latest ones: a step frees the residuals of all of its buckets at once.
+_KEPT: Final = 16
+# A block serves lengths down to this fraction of its own.
+_LEAST_USED: Final = 0.5
+
+
+class _Lease(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Memory of a block, which goes back when the lease does. (A finalizer of weakref does the same for more.)"""
+
+    block: NDArray[np.uint8]
+    free: deque[NDArray[np.uint8]] | None = None
+
+    def __del__(self) -> None:
+        if self.free is not None:
+            self.free.append(self.block)
+
+
+class Recycler:
+    """Makes CPU tensors. The memory of one that nothing refers to any more, its views included, serves a later one.
+
+    Any thread may use it. A block may come back at any time, so it relies on atomic operations of the queue.
+    """
+
+    def __init__(self) -> None:
+        self._free: deque[NDArray[np.uint8]] = deque(maxlen=_KEPT)
+
+    def empty(self, length: int, dtype: torch.dtype) -> Tensor:
+        """Return a tensor of shape (length,), not filled."""
+        size = length * dtype.itemsize
+        if size == 0:
+            return torch.empty(length, dtype=dtype, device="cpu")
+        block = self._fitting(size)
+        # The tensor holds the lease, the lease the block; when the last tensor on it goes, the lease does.
+        lease = block[:size].view(_Lease)
+        lease.block, lease.free = block, self._free
+        return torch.frombuffer(lease, dtype=dtype)
+
+    def _fitting(self, size: int) -> NDArray[np.uint8]:
+        others: list[NDArray[np.uint8]] = []
+        try:
+            while not _LEAST_USED * len(block := self._free.pop()) <= size <= len(block):
+                others.append(block)
+        except IndexError:
+            block = new_block(size)
+        self._free.extendleft(others)
+        return block
