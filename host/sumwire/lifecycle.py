@@ -90,7 +90,7 @@ class Lifecycle:
 
     def check_process(self) -> None:
         """Raises ForkError in a forked child. To be called before any wait: what is waited for may not exist here."""
-        if self.forked:
+        if os.getpid() != self._process:
             raise ForkError(
                 f"{self.name}: used in a forked child of the process that made it; make it in the child, or start "
                 'processes with the method "spawn" of torch.multiprocessing'
@@ -98,7 +98,8 @@ class Lifecycle:
 
     def check(self) -> None:
         """Raises ForkError, ClosedError, or the error that has broken the object."""
-        self.check_process()
+        if os.getpid() != self._process:
+            self.check_process()
         if self.closed:
             raise ClosedError(f"{self.name} is closed; make a new one: {self._how}")
         if self.broken is not None:
@@ -111,8 +112,7 @@ class Lifecycle:
         return self._calls
 
     def __enter__(self) -> Self:
-        self.check_process()
-        self._calls.acquire()
+        self.between_calls().acquire()
         try:
             self.check()
         except BaseException:

@@ -8,6 +8,7 @@ The invariant is compressed + residual = input. Residuals are float32 and have t
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 import torch
@@ -182,8 +183,8 @@ def _is_plain(key: Hashable) -> bool:
 
 
 def _check_parts(flat: Tensor, parts: Sequence[tuple[Hashable, int]]) -> None:
-    total = sum(numel for _, numel in parts)
+    total = sum(map(itemgetter(1), parts))
     if flat.dim() != 1 or flat.numel() != total:
         raise FeedbackShapeError(f"tensor of shape {tuple(flat.shape)}: its parameters need ({total},)")
-    if len({parameter for parameter, _ in parts}) != len(parts):
+    if len(dict(parts)) != len(parts):
         raise FeedbackShapeError("a parameter is named twice in one bucket: each has one residual")

@@ -85,6 +85,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@functools.cache
 def _usual_threads(torch_threads: int, cores: int, ranks: int) -> int:
     return max(1, min(THREADS_USUAL, torch_threads, cores // (2 * max(ranks, 1))))
 

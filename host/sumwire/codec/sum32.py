@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar, Final
 
 import numpy as np
@@ -100,6 +101,7 @@ _ELEMENT: Final = np.dtype(">i4")
 STEP_CHUNKS: Final = 64
 
 
+@cache
 def scale_bits(workers: int) -> int:
     """Return s, the largest integer with workers x 2**s <= 2**31 - 1."""
     return (SUM_MAX // workers).bit_length() - 1

@@ -194,6 +194,11 @@ class JobConfig:
         """Seat -> worker number, for the workers at this worker's switch."""
         return {a.seat: number for number, a in enumerate(self.addresses) if a.aggregator == self.aggregator}
 
+    @cached_property
+    def all_seats(self) -> int:
+        """The bitmap of all workers at this worker's switch."""
+        return sum(1 << seat for seat in self.seats)
+
 
 class TreeError(ValueError):
     """The rule that a tree breaks. ``value``: what breaks it."""

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import ONE_TRIP_CHUNKS
 from torch import Tensor
 
 from sumwire.codec.base import CodecRound, GradientCodec, staged
@@ -137,9 +138,11 @@ class CodecOperation(Operation):
         packing = packing_of(info.op, config)
         own = round_.preliminary()
         tos = None if options.tag is None else _checked_tos(options.tag(round_.magnitudes()), round_.chunks)
-        carried = carried_for(
-            options.carried, self._codec, self._x, self.bucket, scales=len(own), workers=config.workers
-        )
+        carried = None
+        if options.carried is not None and round_.chunks <= ONE_TRIP_CHUNKS:
+            carried = carried_for(
+                options.carried, self._codec, self._x, self.bucket, scales=len(own), workers=config.workers
+            )
         agreed = None
         if carried is not None and (scales := carried.scales) is not None:
             agreed = self._in_one_trip(OneTrip(config, packing, carried.form, scales, own, tos), transport, stats)
@@ -156,10 +159,11 @@ class CodecOperation(Operation):
             step = part_chunks(round_.chunks, info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, packing, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats, at_end=options.into is not None)
-            contributors = _contributors(exchange.results, config)
-            self._included = _included(contributors, config)
-            if (contributors != _all_seats(config)).any():
-                self._contributors = torch.from_numpy(contributors.astype(np.int64))
+            if (exchange.results.counts != config.workers).any():
+                contributors = _contributors(exchange.results, config)
+                self._included = _included(contributors, config)
+                if (contributors != config.all_seats).any():
+                    self._contributors = torch.from_numpy(contributors.astype(np.int64))
         if options.into is not None:
             transport.keep_results()
             self._results = exchange.results
@@ -189,7 +193,10 @@ class CodecOperation(Operation):
         # The norms of a tensor have the priority of its most urgent chunk, and are never dropped on purpose.
         first_tos = None if tos is None else np.full(len(words), protected(tos).max(), np.uint8)
         first = ExchangeOptions(waits_for_workers=True, tos=first_tos, contribute=self._options.contribute)
-        return from_words(transport.exchange(op, words, self.tag, first).words, len(own))
+        with transport.open(op, len(words), self.tag, first) as exchange:
+            exchange.payload[:] = words
+            exchange.ready(len(words))
+            return from_words(exchange.finish().words, len(own))
 
     def _in_one_trip(self, trip: OneTrip, transport: Transport, stats: JobStats) -> NDArray[np.uint32] | None:
         """The agreed scales; None if they must be asked for. The round has its result if the carried ones fit."""
@@ -266,14 +273,10 @@ def _checked_tos(tos: NDArray[np.uint8], chunks: int) -> NDArray[np.uint8]:
     return tos
 
 
-def _all_seats(config: JobConfig) -> int:
-    return sum(1 << seat for seat in config.seats)
-
-
 def _contributors(results: Results, config: JobConfig) -> NDArray[np.uint32]:
     """The seats in each chunk's sum: all of a whole one, also where the job was renewed at this worker's switch, which
     so forgot them, while the result was on its way down a tree."""
-    return np.where(results.counts == config.workers, np.uint32(_all_seats(config)), results.contributors)
+    return np.where(results.counts == config.workers, np.uint32(config.all_seats), results.contributors)
 
 
 def _included(contributors: NDArray[np.uint32], config: JobConfig) -> NDArray[np.bool_] | None:

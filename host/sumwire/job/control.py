@@ -92,6 +92,8 @@ class Control:
         self._rounds = Rounds(self._check_stopping, ranks)
         self.fallback = Fallback(self.check, ranks)
         self._vector: list[RankStatus] = self._rounds.exchange(self._member.status(0))
+        # Operations that all ranks have completed.
+        self._completed_by_all = 0
 
     @property
     def workers(self) -> list[int]:
@@ -288,7 +290,7 @@ class Control:
     def _finish(self, result: CachedResult, *, kept: bool) -> None:
         if kept:
             self._kept.add(self._member.completed, result)
-            self._kept.trim(min(rank.completed for rank in self._vector))
+            self._kept.trim(self._completed_by_all)
         self._handed_out.pop(self._member.completed, None)
         self._member.finish()
 
@@ -338,6 +340,7 @@ class Control:
         self._tell(decision)
         with self._changed:
             self._vector = vector
+            self._completed_by_all = min(rank.completed for rank in vector)
             if decision is not None:
                 self._handed_out.update(handed_out)
                 member.apply(decision)

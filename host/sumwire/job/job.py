@@ -195,6 +195,7 @@ class Job(Collectives, Saved):
         )
         # Whether every sum has all contributions.
         self._complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
+        # In a blind job a worker that left its values out of the first of two sums would be known by their difference.
         self._carried = CarriedScales() if one_trip and self._complete and not config.blind else None
         self._session.on_change(self._forget_scales)
         self._exposition = exposition
@@ -471,8 +472,9 @@ class Job(Collectives, Saved):
         with self._life as life:
             began = time.monotonic()
             whole = asked.length > 0 or asked.by_group
-            operation = make(self._sequence) if whole else asked.nothing(empty)
-            call = Signature(self._sequence, operation.what, asked.length, operation.bucket, asked.given)
+            sequence = self._sequence
+            operation = make(sequence) if whole else asked.nothing(empty)
+            call = Signature(sequence, operation.what, asked.length, operation.bucket, asked.given)
             operation.tag = call.tag
             life.begun = True
             try:

@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import ONE_TRIP_CHUNKS
 from torch import Tensor
 
 from sumwire.codec.base import CodecRound, GradientCodec
@@ -123,15 +122,12 @@ class TensorScales:
 
 
 def carried_for(
-    kept: CarriedScales | None, codec: GradientCodec, x: Tensor, bucket: int, *, scales: int, workers: int
+    kept: CarriedScales, codec: GradientCodec, x: Tensor, bucket: int, *, scales: int, workers: int
 ) -> TensorScales | None:
-    """The place of a tensor with so many scales; None if it always takes two round trips.
-
-    In a blind job all do, ``kept`` is None: a worker that left its values out of the first of two sums would be known
-    by their difference.
-    """
+    """The place of a tensor of at most ONE_TRIP_CHUNKS chunks, with so many scales; None if it always takes two round
+    trips."""
     form = codec.scales
-    if kept is None or form is None or scales > form.room(workers) or codec.chunks(len(x)) > ONE_TRIP_CHUNKS:
+    if form is None or scales > form.room(workers):
         return None
     # Fixed point with carried exponents would lose what float64 is there for.
     if x.dtype == torch.float64:

@@ -28,6 +28,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import ClassVar, Final, Literal
 
 import numpy as np
@@ -185,6 +186,7 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
                 done = min(exchange.progress(block=False), encoded)
 
 
+@cache
 def part_chunks(chunks: int, chunk_values: int, grain: int) -> int:
     """Chunks per part of a tensor of ``chunks`` chunks: a multiple of ``grain`` chunks, the codec's smallest unit."""
     values = min(max(chunks * chunk_values // _PARTS, PART_VALUES_LEAST), PART_VALUES_MOST)
@@ -208,14 +210,15 @@ class Signature:
     bucket: int
     given: str = ""
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         given = f", {self.given}" if self.given else ""
         return f"{self.what} of {self.values} values, bucket {self.bucket}{given}"
 
     @property
     def tag(self) -> int:
         """16 bits for the packets' field ``bucket``."""
-        return binascii.crc_hqx(f"{self.number}: {self}".encode(), 0) % _TAGS
+        return binascii.crc_hqx(f"{self.number}: {self.text}".encode(), 0) % _TAGS
 
 
 def tag_in_one_trip(tag: int, carried: bytes) -> int:

@@ -166,7 +166,7 @@ class JobSession(ABC):
 
     @abstractmethod
     def carry_out(self, operation: Operation, call: Signature) -> Tensor:
-        """The result of the next operation."""
+        """The result of the next operation, which has its tag."""
 
     @abstractmethod
     def results_ahead(self) -> bool:
@@ -211,11 +211,6 @@ class JobSession(ABC):
         )  # fmt: skip
         return run
 
-    def _through_switch(self, transport: Transport, operation: Operation, call: Signature) -> Tensor:
-        """In the run that this worker has joined."""
-        operation.tag = call.tag
-        return operation.through_switch(transport, self._config, self._stats)
-
 
 class AloneSession(JobSession):
     """Without a process group."""
@@ -229,7 +224,7 @@ class AloneSession(JobSession):
     def carry_out(self, operation: Operation, call: Signature) -> Tensor:
         if self._run is None:
             self._join(self._transport, self._joining)
-        return self._through_switch(self._transport, operation, call)
+        return operation.through_switch(self._transport, self._config, self._stats)
 
     def results_ahead(self) -> bool:
         # All workers greet each other first, so nobody is ahead before.
@@ -307,11 +302,11 @@ class GroupSession(JobSession):
                 if self._keys is not None:
                     self._transport.masks = self._keys.for_run(run.first_round, run.nonces)
                 control.note_joined()
-            return self._through_switch(self._transport, operation, call)
+            return operation.through_switch(self._transport, self._config, self._stats)
 
         if operation.by_group:
-            return self._agreed.by_choice(operation, str(call))
-        return self._agreed.carry_out(operation, str(call), through_switch)
+            return self._agreed.by_choice(operation, call.text)
+        return self._agreed.carry_out(operation, call.text, through_switch)
 
     def results_ahead(self) -> bool:
         with self._control.using_network() as free:

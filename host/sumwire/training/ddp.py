@@ -167,12 +167,13 @@ class DdpState(Saved):
 
         Raises UsageError for complex parameters with feedback: DDP's bucket has their parts, one after the other.
         """
-        if self.feedback is not None and any(parameter.is_complex() for parameter in bucket.parameters()):
+        parameters = bucket.parameters()
+        if self.feedback is not None and any(map(torch.is_complex, parameters)):
             raise UsageError(
                 "complex parameters: have no residuals here: make DdpState(..., error_feedback=False), or give the "
                 "model real and imaginary parts as parameters"
             )
-        return tuple((self._parameters.number(parameter), parameter.numel()) for parameter in bucket.parameters())
+        return tuple(zip(map(self._parameters.number, parameters), map(Tensor.numel, parameters), strict=True))
 
     def settle(self) -> None:
         """Wait until the residuals of the latest step are kept. To be called between steps."""

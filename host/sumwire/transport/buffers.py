@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -175,11 +176,14 @@ class Buffers:
         self.tos = None if tos is None else tos.copy()
         # Flags that the contributions of these chunks have however often they are sent; None for none.
         self._own_flags: NDArray[np.uint8] | None = None
-        self._records = headers(self.packets)
         self._job = config.job
         self._seat = config.seat
         self._down_words = down_words
         self._down_bytes = down_words * WORD_BYTES
+
+    @cached_property
+    def _records(self) -> NDArray[Any]:
+        return headers(self.packets)
 
     def mark(self, first: int, flags: NDArray[np.uint8]) -> None:
         """Give contributions flags, uint8 (n,): those of the chunks from ``first`` on, before they are sent."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How many chunks may be in flight (:class:`WindowLimit`), and how long trains of packets may be (:class:`Pace`).
+"""How many chunks may be in flight: :class:`WindowLimit`.
 
 Additive increase, multiplicative decrease, as in DCTCP (RFC 8257): marks decrease the window by half of the share of
 results that had them. The signals are ECN marks of switch queues, and round trips far above the shortest one. Loss is
@@ -10,18 +10,11 @@ half of the slots bound the window anyway.
 Example: the window starts with 10 chunks and grows by one per result until the first mark, which halves it. After that
 it grows by one per round trip. If a quarter of the results keeps being marked, each round trip with a mark takes an
 eighth of the window.
-
-A train (GSO) is never divided on its way, so urgent packets wait behind it. It is limited to about a millisecond of
-what the link carries. The link's rate shows in the results: for each one this worker may send one more packet.
-
-Example: at 100 Mbit/s come 10 results of THC in a millisecond, so trains have 8 packets; at 1 Gbit/s they have 64.
 """
 
 from __future__ import annotations
 
 from typing import Final
-
-from sumwire.wire.trains import TRAIN_ROWS
 
 START_CHUNKS: Final = 10
 LEAST_CHUNKS: Final = 4
@@ -101,40 +94,3 @@ class WindowLimit:
             return
         self._reduced_at = now
         self._size = min(self._size, max(self._size * factor, float(least)))
-
-
-_LEAST: Final = 4
-# Before anything is known.
-_FIRST: Final = 16
-_TRAIN_S: Final = 0.001
-# The least time over which arrivals are counted.
-_MEASURED_S: Final = 0.002
-# The fastest of late counts, since a busy processor makes a link look slow. So much of a rate is kept from one
-# measurement to the next: half of it after some seconds.
-_KEPT: Final = 2047 / 2048
-
-
-class Pace:
-    """``train``: the most packets of a train. Times are seconds of any monotonic clock."""
-
-    def __init__(self) -> None:
-        self.train = _FIRST
-        self._rate = 0.0
-        self._since: float | None = None
-        self._count = 0
-
-    def begin(self) -> None:
-        """A new exchange begins: the time since the last one says nothing."""
-        self._since = None
-
-    def arrived(self, count: int, began: float, now: float, *, drained: bool) -> None:
-        """Take in that a call that lasted from ``began`` to ``now`` has brought ``count`` packets. ``drained``: it left
-        nothing behind."""
-        if self._since is not None:
-            self._count += count
-            if now - self._since < _MEASURED_S:
-                return
-            self._rate = max(self._count / (now - self._since), self._rate * _KEPT)
-            self.train = min(max(round(self._rate * _TRAIN_S), _LEAST), TRAIN_ROWS)
-        # What had arrived by then is not counted again.
-        self._since, self._count = began if drained else None, 0

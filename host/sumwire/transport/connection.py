@@ -15,12 +15,12 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
 from sumwire.errors import RefusedError
-from sumwire.transport.congestion import Pace
 from sumwire.transport.link import Link
 from sumwire.transport.recovery import CatchUp
 from sumwire.transport.stats import JobStats
 from sumwire.transport.switch_answers import SwitchState, hello_packet, is_hello_answer, refused, state_of
 from sumwire.transport.window import Window
+from sumwire.wire.batch import Pace
 from sumwire.wire.packets import HEADER_BYTES, first_byte
 
 # The patience is asked so often before the switch counts as lost.
@@ -45,11 +45,6 @@ class Connection:
     def tick_s(self) -> float:
         """Seconds without a new result after which the patience is asked, and again each time."""
         return self.silence_s / TICKS
-
-    @cached_property
-    def all_seats(self) -> int:
-        """The bitmap of all workers at this worker's switch."""
-        return sum(1 << seat for seat in self.config.seats)
 
     @cached_property
     def closing_contributions(self) -> int:

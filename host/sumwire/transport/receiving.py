@@ -244,7 +244,7 @@ class Receiver:
 
     def _sends_up(self, inform: Any) -> bool:
         """Whether the own switch has all that it waits for, so that a lower switch has passed it up."""
-        whole = int(inform["contributors"]) == self._connection.all_seats
+        whole = int(inform["contributors"]) == self._connection.config.all_seats
         return whole or bool(int(inform["flags"]) & p4.FLAG_MISSING)
 
 

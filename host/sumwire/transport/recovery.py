@@ -91,7 +91,7 @@ class Recovery:
         self._tags = [recovery_tags(config, config.addresses[n]) for n in numbers]
         elsewhere = [n for n in numbers if config.addresses[n].aggregator != config.aggregator]
         self._elsewhere = {self._peers[numbers.index(n)] for n in elsewhere}
-        self._all_seats = sum(1 << seat for seat in config.seats)
+        self._all_seats = config.all_seats
         self._nonces = [NO_NONCE] * len(self._peers)
         self._favourite = 0
         self._waiting: deque[_Question] = deque()

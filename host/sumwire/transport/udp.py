@@ -225,7 +225,7 @@ class Transport:
             )
         if not options.contribute and not self.window.options.adaptive_retries:
             raise UsageError("an exchange that contributes nothing: needs a delivery, or a quorum below the workers")
-        hide = self._hiding(op, bucket)
+        hide = self._hiding(op, bucket) if self._config.blind else None
         check = None if hide is None or options.checked is None else self._check_of(chunks, options)
         # Behind the caller's come those of the check.
         asked, chunks = chunks, chunks + (0 if check is None else check.room)
@@ -279,9 +279,9 @@ class Transport:
         )
 
     def _hiding(self, op: int, bucket: int) -> Callable[[int, NDArray[np.uint8]], None] | None:
-        """What masks the payload of an exchange before it is sent; None in an open job, and for a greeting, which
-        tells nothing of values. Raises PlaintextError, UsageError."""
-        if not self._config.blind or bucket >= p4.BUCKET_OPENS_RUN:
+        """What masks the payload of a blind job's exchange before it is sent; None for a greeting, which tells nothing
+        of values. Raises PlaintextError, UsageError."""
+        if bucket >= p4.BUCKET_OPENS_RUN:
             return None
         if op != p4.OP_SUM32:
             raise UsageError(f"op {op}: a blind job masks sums of SUM32 alone: use that")

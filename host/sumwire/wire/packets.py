@@ -232,10 +232,9 @@ def result_heads(packets: NDArray[np.uint8], down_words: int, count: int = 0) ->
     records = headers(results)
     records["version_kind"] = _RESULT
     records["words"] = down_words
-    if not count:
-        return heads(results) & RESULT_MASK
-    records["count"] = count
-    return heads(results) & COMPLETE_MASK
+    if count:
+        records["count"] = count
+    return results.view(np.uint64) & (COMPLETE_MASK if count else RESULT_MASK)
 
 
 def write_headers(

@@ -12,6 +12,7 @@ not take them apart.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ TRAIN_ROWS: Final = 64
 TRAIN_BYTES: Final = 65507
 
 
+@cache
 def train_limit(row_bytes: int, most: int = TRAIN_ROWS) -> int:
     """The most rows of ``row_bytes`` in one train, at least 1: a power of two, and at most ``most``."""
     fit = min(most, TRAIN_ROWS, TRAIN_BYTES // max(row_bytes, 1))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from sumwire.transport.congestion import Pace
+from sumwire.wire.batch import Pace
 
 
 def fed(pace: Pace, per_ms: float, *, ms: int, batch_ms: int = 1, at: float = 0.0) -> Pace:
