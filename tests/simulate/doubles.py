@@ -17,6 +17,7 @@ from unittest import mock
 import sumwire.blind.keys
 import sumwire.job.control
 import sumwire.job.gloo
+import sumwire.job.group_session
 import sumwire.job.handshake
 import sumwire.job.heartbeat
 import sumwire.job.session
@@ -76,7 +77,8 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
         (_job.control, {"threading": given["threading"]}),
         (sumwire.lifecycle, {"threading": given["threading"], "atexit": Instead(atexit, register=_no, unregister=_no)}),
         (_job.gloo, {"available": lambda: False}),
-        (_job.session, {"available": lambda: groups is not None, "dist": ranks, "load_table": lambda _: None}),
+        (_job.session, {"available": lambda: groups is not None, "dist": ranks}),
+        (_job.group_session, {"load_table": lambda _: None}),
         (_job.session, {"Transport": partial(_ToldTransport, machine)}),
         (_job.heartbeat, {"GlooGroup": partial(GlooGroup, groups)}),
         (_job.gloo, {"GlooGroup": partial(GlooGroup, groups)}),

@@ -35,6 +35,7 @@ from sumwire.job.collectives import Collectives
 from sumwire.job.control import Change
 from sumwire.job.fallback import COMPARED, GroupMean
 from sumwire.job.gloo import Ranks, taking_part
+from sumwire.job.group_session import open_session
 from sumwire.job.metrics import opened, serve
 from sumwire.job.one_trip import CarriedScales
 from sumwire.job.operations import BUCKETS, Asked, Operation, Signature
@@ -44,7 +45,6 @@ from sumwire.job.session import (
     SessionOptions,
     check_through,
     is_grouped,
-    open_session,
     run_of,
     say_failed,
     say_opened,
@@ -356,7 +356,8 @@ class Job(Collectives, Saved):
             into=target,
             multiply_by=self.workers if total else 1,
         )
-        by_group = self._session.choice.by_group(codec.info.name, x)
+        choice = self._session.choice
+        by_group = choice.through != "switch" and choice.by_group(codec.info.name, x)
         kept: list[CodecOperation | GroupMean] = []
 
         def residual() -> Tensor:

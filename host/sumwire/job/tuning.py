@@ -225,6 +225,8 @@ def agreed_choice(
         if len({*options}) > 1:
             raise ConfigError(name, options, "must be equal on all ranks", where=f"job {job}")
     content = rows[0][2]
+    if through == "auto" and content is None:
+        return Selection("switch")
     return Selection(through, None if content is None else TuningTable.of(content))
 
 

@@ -1,15 +1,22 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of one exchange: its packets, built in place, and the results."""
+"""The memory of one exchange: its packets, built in place, and the results.
+
+A run is a set of plain results of consecutive chunks. Nearly all received messages are such. C checks and stores a run
+in one pass (:class:`Runs`), numpy in several (:meth:`Buffers.plain_run`).
+"""
 
 from __future__ import annotations
 
+import math
 import mmap
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from nativelib.declarations import Native
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
@@ -17,6 +24,7 @@ from sumwire.blocks import new_block
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
 from sumwire.transport.retransmission import SendKind
+from sumwire.wire.messages import MessagePlaces
 from sumwire.wire.packets import (
     COMPLETE_MASK,
     COUNT_MASK,
@@ -286,3 +294,47 @@ class Buffers:
         results.contributors[chunks] = records["contributors"]
         results.flags[chunks] = records["flags"] & self._kept_flags
         results.cuts[chunks] = cuts_of(records)
+
+
+class Run(NamedTuple):
+    """Messages with datagrams of one size, about consecutive chunks. ``longest``: datagrams of the longest message."""
+
+    first: int
+    datagrams: int
+    longest: int
+    datagram_bytes: int
+
+
+class Runs:
+    """The runs among the results of one exchange.
+
+    ``messages``: where received messages lie; ``exchange``: what is taken from them. Both are for C. ``flying``: bool
+    (chunks,), whether a chunk is in flight; read at every call.
+    """
+
+    def __init__(self, library: Native, messages: MessagePlaces, buffers: Buffers, flying: NDArray[np.bool_]) -> None:
+        expected, results = buffers.expected, buffers.results
+        # The structures only have addresses.
+        self._kept = expected.heads, results, flying
+        self._take = library.runs_take
+        self.messages = library.runs_messages(*messages)
+        payload_bytes = math.prod(results.words.shape[1:])
+        self.exchange = library.runs_exchange(
+            expected.heads.ctypes.data,
+            tuple(expected.mask.tolist()),
+            buffers.chunks,
+            payload_bytes,
+            buffers.tag_bytes,
+            *map(attrgetter("ctypes.data"), (flying, results.words, results.counts, results.contributors)),
+        )
+        # Of each result.
+        self.datagram_bytes = HEADER_BYTES + payload_bytes + buffers.tag_bytes
+
+    def take(self, messages: int) -> Run | None:
+        """Store the results that lie in so many messages, if they are all plain ones of consecutive chunks in flight.
+
+        Returns None, with nothing stored, if there is anything else among them.
+        """
+        exchange = self.exchange
+        count = self._take(self.messages, messages, exchange)
+        return Run(exchange.first, count, exchange.longest, self.datagram_bytes) if count else None

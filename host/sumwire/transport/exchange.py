@@ -23,14 +23,14 @@ from sumwire_protocol import constants as p4
 
 from sumwire.errors import SumwireError
 from sumwire.trace import span
-from sumwire.transport.buffers import Buffers, Results
+from sumwire.transport.buffers import Buffers, Results, Runs
 from sumwire.transport.connection import Connection
 from sumwire.transport.guard import Guard
 from sumwire.transport.options import DeadlinePassedError, Patience
 from sumwire.transport.receiving import Receiver, ask_who_is_missing
 from sumwire.transport.retransmission import Outgoing, SendKind
 from sumwire.transport.scheduling import Chunks
-from sumwire.transport.steady import COLLECTED_PART, Outcome, Runs
+from sumwire.transport.steady import COLLECTED_PART, Outcome
 from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import SPREAD_ROUNDS
 from sumwire.wire.messages import Compiled, MessagePlaces

@@ -20,8 +20,8 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
 from sumwire.errors import AddressError, JobBusyError, SwitchLostError, TransportError
+from sumwire.transport.buffers import Run
 from sumwire.transport.stats import JobStats
-from sumwire.transport.steady import Run
 from sumwire.transport.switch_answers import too_narrow, who
 from sumwire.wire.authentication import Tags, key_record, without_tags
 from sumwire.wire.batch import BatchSocket, enlarge_buffers

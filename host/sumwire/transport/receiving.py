@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.errors import DeadlineError, OrderError, SwitchLostError
-from sumwire.transport.buffers import Buffers
+from sumwire.transport.buffers import Buffers, Runs
 from sumwire.transport.connection import Connection
-from sumwire.transport.steady import Runs
 from sumwire.transport.switch_answers import is_hello_answer, silence, state_of, wrong_quorum
 from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import NOTHING

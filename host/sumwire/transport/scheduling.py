@@ -31,9 +31,11 @@ Two things then differ (:class:`EarlyClosing`).
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
+from nativelib.declarations import Native
 from numpy.typing import NDArray
 
 from sumwire.errors import StaleRunError
@@ -347,3 +349,49 @@ class EarlyClosing(SendSchedule):
                 f"{where}: the others are {ahead} chunks ahead and keep the results of {self._kept_results}, or "
                 "another run of the job has begun; start all workers again, or raise kept_chunks"
             )
+
+
+class Steady:
+    """Works on the state of one exchange, whose slots close with all workers: with early closing, results can arrive of
+    chunks that were not sent. ``exchange``: that state, for C. ``flying``, ``log``: see :class:`Flight`."""
+
+    def __init__(self, library: Native, flight: Flight, turns: SendSchedule) -> None:
+        self._flight, self._turns = flight, turns
+        self.library, self.flying = library, flight.flying
+        self.log = flight.log
+        self._landing = library.steady_landing()
+        arrays = turns.ready, flight.flying, flight.landed, flight.first, flight.latest, flight.sent_at, flight.log
+        # Only the log is ever moved.
+        self.exchange = library.steady_exchange(
+            len(flight.flying), turns.short_step, turns.long_step, *map(attrgetter("ctypes.data"), arrays)
+        )
+
+    def send(self, most: int, below: int, now: float) -> Chunks:
+        """Send chunks whose turn has come for the first time: :meth:`SendSchedule.next`, :meth:`Flight.send`."""
+        flight, turns = self._flight, self._turns
+        begin = turns.taken
+        self.make_room(min(turns.to - begin, most))
+        sent: int = self.library.steady_send(self.exchange, begin, turns.to, most, below, flight.end, now)
+        turns.taken += sent
+        flight.count_sent(sent)
+        return turns.ready[begin : begin + sent]
+
+    def land(self, first: int, last: int) -> Landing:
+        """Note that results of chunks first..last-1 have arrived: :meth:`SendSchedule.land`, `SendSchedule.follow`."""
+        flight, turns, landing = self._flight, self._turns, self._landing
+        if flight.log is not self.log:
+            self.make_room(0)
+        landing.head, landing.end = flight.head, flight.end
+        turns.to = self.library.steady_land(self.exchange, first, last, turns.to, landing)
+        flight.head = landing.head
+        flight.count -= last - first
+        return Landing(list(landing.latest), landing.sent_at if landing.sent_once else None)
+
+    def make_room(self, transmissions: int) -> None:
+        """Make room in ``log`` for so many more. Retransmissions may have moved the flight's."""
+        flight = self._flight
+        if flight.end + transmissions > len(flight.log):
+            flight.make_room(transmissions)
+        if flight.log is not self.log:
+            self.log = flight.log
+            self.exchange.log = self.log.ctypes.data

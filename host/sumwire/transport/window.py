@@ -41,9 +41,9 @@ from sumwire.transport.retransmission import (
     SendKind,
     Timers,
 )
-from sumwire.transport.scheduling import Chunks, EarlyClosing, Flight, SendSchedule
+from sumwire.transport.scheduling import Chunks, EarlyClosing, Flight, SendSchedule, Steady
 from sumwire.transport.stats import WindowCounters
-from sumwire.transport.steady import Steady, kernels
+from sumwire.transport.steady import kernels
 from sumwire.wire.packets import ROUND_BITS, ROUNDS, Place, place_of, round_newer
 
 NOTHING: Final = -1

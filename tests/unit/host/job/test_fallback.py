@@ -13,8 +13,9 @@ from sumwire.codec.errors import CodecError
 from sumwire.codec.tensors import Recycler
 from sumwire.errors import OrderError, StaleRunError
 from sumwire.job.control import Control
-from sumwire.job.fallback import LARGE, AgreedFallback, GroupMean
+from sumwire.job.fallback import LARGE, GroupMean
 from sumwire.job.gloo import Fallback
+from sumwire.job.group_session import AgreedFallback
 from sumwire.transport.stats import JobStats
 from torch import Tensor
 

@@ -8,7 +8,8 @@ import pytest
 from helpers.logs import lines_of
 from sumwire.errors import ClosedError
 from sumwire.job.control import Control
-from sumwire.job.session import AloneTimeouts, GroupTimeouts
+from sumwire.job.group_session import GroupTimeouts
+from sumwire.job.session import AloneTimeouts
 from sumwire_protocol.events import Event
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
 from numpy.typing import NDArray
-from sumwire.transport.buffers import Buffers, Pool
-from sumwire.transport.steady import Run, Runs, kernels
+from sumwire.transport.buffers import Buffers, Pool, Run, Runs
+from sumwire.transport.steady import kernels
 from sumwire.wire.messages import MESSAGE, MessagePlaces, address_of
 from sumwire.wire.packets import headers, heads
 from sumwire_protocol import constants as p4

@@ -12,7 +12,8 @@ import pytest
 from sumwire.native import SWITCH
 from sumwire.transport.options import WindowOptions
 from sumwire.transport.retransmission import RttEstimator
-from sumwire.transport.steady import Steady, kernels
+from sumwire.transport.scheduling import Steady
+from sumwire.transport.steady import kernels
 from sumwire.transport.window import Window
 
 pytestmark = pytest.mark.cc
