@@ -17,6 +17,7 @@ import pytest
 from helpers.transport.udp_bridge import aggregator_of, configs, job_mapping
 from sumwire.native import SWITCH
 from sumwire.transport.exchange import Exchange, FastPath
+from sumwire.transport.options import TransportOptions
 from sumwire.transport.retransmission import RttEstimator
 from sumwire.transport.steady import Outcome
 from sumwire.transport.udp import Transport
@@ -72,9 +73,9 @@ class Rig:
 @contextmanager
 def rig(monkeypatch: pytest.MonkeyPatch, *, chunks: int = CHUNKS, filled: int | None = None) -> Iterator[Rig]:
     mapping = job_mapping(1, SLOTS)
-    # A machine that stands still for a moment sends nothing again.
+    # A machine that stands still for a moment sends nothing again, and asks nothing.
     patient = RttEstimator(initial_s=60.0, min_s=60.0, max_s=60.0)
-    with Transport(configs(mapping)[0], rtt=patient) as transport:
+    with Transport(configs(mapping)[0], TransportOptions(silence_s=600.0), rtt=patient) as transport:
         made = Rig(transport, chunks, chunks if filled is None else filled)
         assert made.switch.getsockname()[0] == aggregator_of(mapping)
         if made.exchange._fast_path is not None:
