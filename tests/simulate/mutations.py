@@ -23,7 +23,6 @@ from sumwire.blind.keys import Keys
 from sumwire.blind.masks import Masks, Places
 from sumwire.blind.sums import SumCheck
 from sumwire.job import codec_operation, handshake
-from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.codec_operation import CodecOperation
 from sumwire.job.control import Control
 from sumwire.job.coordination import CoordinationPhase, Coordinator, Decision, FallBack, OwnRank, Return
@@ -31,6 +30,7 @@ from sumwire.job.gloo import Fallback
 from sumwire.job.handshake import Greeting
 from sumwire.job.heartbeat import RankStatus
 from sumwire.job.job import Job
+from sumwire.job.one_trip import CarriedScales
 from sumwire.job.operations import ALL
 from sumwire.transport import udp
 from sumwire.transport.buffers import Buffers
