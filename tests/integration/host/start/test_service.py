@@ -40,7 +40,7 @@ def served(job: dict[str, Any]) -> Iterator[ServiceAddress]:
 
 
 def request(served: ServiceAddress, text: bytes) -> bytes:
-    with socket.create_connection((served.host, served.port), timeout=10) as connection:
+    with socket.create_connection((served.host, served.port), timeout=60) as connection:
         connection.sendall(text)
         answer = b""
         while part := connection.recv(4096):
@@ -75,7 +75,7 @@ def test_bad_requests_end(served: ServiceAddress, text: bytes, job: dict[str, An
 def test_a_probe_goes_to_a_worker_alone(served: ServiceAddress, job: dict[str, Any]) -> None:
     worker = job["addresses"][1]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-        udp.settimeout(10)
+        udp.settimeout(60)
         udp.bind((worker["ip"], worker["udp_port"]))
         assert served.probe(worker["ip"], worker["udp_port"])
         assert udp.recv(100) == PROBE
@@ -90,7 +90,7 @@ def test_callers_that_say_nothing_take_no_place_for_long(job: dict[str, Any], mo
     monkeypatch.setattr(service._Handler, "timeout", 0.5)
     address = job["addresses"][0]["aggregator"]
     with serving(job, address, 0) as port:
-        silent = [socket.create_connection((address, port), timeout=10) for _ in range(service._CALLERS_MOST + 4)]
+        silent = [socket.create_connection((address, port), timeout=60) for _ in range(service._CALLERS_MOST + 4)]
         for connection in silent:
             # Its end comes from the service.
             assert connection.recv(100) == b""
@@ -102,7 +102,7 @@ def test_callers_that_say_nothing_keep_no_worker_out(job: dict[str, Any]) -> Non
     address = job["addresses"][0]["aggregator"]
     with serving(job, address, 0) as port, contextlib.ExitStack() as stack:
         for _ in range(2 * service._CALLERS_MOST):
-            stack.enter_context(socket.create_connection((address, port), timeout=10)).sendall(b"GET ")
+            stack.enter_context(socket.create_connection((address, port), timeout=60)).sendall(b"GET ")
         assert ServiceAddress(address, port).job() == job
 
 

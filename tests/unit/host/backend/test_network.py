@@ -64,7 +64,7 @@ def test_calls_on_the_callers_job_are_in_one_order_with_those_of_its_hooks() -> 
     network, hook = Network("test", job), CommThread.of(job, "hook")
 
     def call(number: int) -> list[Tensor]:
-        gate.wait(10)
+        gate.wait(60)
         seen.append(number)
         return [x]
 

@@ -34,9 +34,9 @@ def agreed(
     def work(worker: int) -> None:
         def gather(own: bytes) -> list[bytes]:
             said[worker] = change(worker, own)
-            barrier.wait(10)
+            barrier.wait(60)
             everyone = list(said)
-            barrier.wait(10)
+            barrier.wait(60)
             return everyone
 
         try:
@@ -48,7 +48,7 @@ def agreed(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     return outcomes
 
 

@@ -224,7 +224,7 @@ def test_the_next_step_waits_and_gets_the_error() -> None:
     waiting.start()
     former.stage(PARTS[0], torch.ones(2))
     former.stage(PARTS[1], torch.ones(3))
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()
     failed = step_of(feedback)
     failed.drop(OSError("gone"))

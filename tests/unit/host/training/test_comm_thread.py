@@ -24,7 +24,7 @@ def test_calls_come_in_order_in_one_thread() -> None:
     assert not thread.alive
 
     def call(number: int) -> int:
-        gate.wait(10)
+        gate.wait(60)
         seen.append((number, threading.get_ident()))
         return number * number
 
@@ -55,7 +55,7 @@ def test_error_goes_into_its_future_and_calls_behind_it_run() -> None:
 def test_close_waits_for_what_was_submitted_and_refuses_more() -> None:
     thread, gate, done = CommThread("system x"), threading.Event(), []
     for number in range(3):
-        thread.submit(lambda number=number: (gate.wait(10), done.append(number)))
+        thread.submit(lambda number=number: (gate.wait(60), done.append(number)))
     threading.Timer(0.05, gate.set).start()
     thread.close()
     assert done == [0, 1, 2]
@@ -80,7 +80,7 @@ def test_users_of_one_job_share_one_thread_in_the_order_of_submission() -> None:
     job, gate, seen = Job(), threading.Event(), []
     users = [CommThread.of(job, f"user {number}") for number in range(2)]
     futures = [
-        users[call % 2].submit(lambda call=call: (gate.wait(10), seen.append((call, threading.get_ident()))))
+        users[call % 2].submit(lambda call=call: (gate.wait(60), seen.append((call, threading.get_ident()))))
         for call in range(20)
     ]
     gate.set()
@@ -129,7 +129,7 @@ def test_a_call_of_the_thread_itself_that_is_awaited_is_made_at_once() -> None:
     started = threading.Event()
 
     def within() -> None:
-        started.wait(10)
+        started.wait(60)
         backend.submit(lambda: seen.append("inner"), awaited=True).wait()
         with pytest.raises(ZeroDivisionError):
             backend.submit(lambda: 1 / 0, awaited=True).wait()
