@@ -20,7 +20,7 @@ from sumwire_lab.system import leftovers
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 def until(what: str, look: Callable[[], Any]) -> Any:

@@ -82,5 +82,5 @@ def test_switch_job_and_four_ranks(commands: Path, tmp_path: Path) -> None:
     program = [str(commands / "python"), str(HELPERS / "scenario.py")]
     arguments = [str(commands), str(config), "digits", str(HELPERS / "rank.py")]
     namespaces = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
-    printed = run([*namespaces, *program, *arguments], tmp_path, patience_s=100.0)
+    printed = run([*namespaces, *program, *arguments], tmp_path, patience_s=300.0)
     assert sorted(line.split(":")[0] for line in printed.splitlines()) == [f"rank {rank}" for rank in range(4)], printed

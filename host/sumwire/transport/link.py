@@ -112,6 +112,8 @@ class Link:
         self.socket.load(packets, tos=tos, phase=first_slot)
         self._rows = packets
         self.packet_bytes = packets.shape[1]
+        if not self.socket.sends_trains:
+            self._note_trains()
 
     def send(self, chunks: NDArray[np.int64], train: int) -> int:
         """Send loaded packets, in trains of at most ``train``. Returns how many the socket accepted, or lost with a

@@ -45,11 +45,11 @@ def test_another_program_is_named_before_anything_slow_is_loaded(wrong: Path) ->
 def test_the_controllers_program_is_begun_before_the_examination_is_loaded(wrong: Path) -> None:
     code = (
         "import sys; from sumwire import cli; from sumwire.doctor import controller\n"
-        "real = controller.Status.__init__\n"
+        "real = controller.ControllerStatus.__init__\n"
         "def begun(*arguments):\n"
         "    assert 'numpy' not in sys.modules\n"
         "    real(*arguments)\n"
-        "controller.Status.__init__ = begun\n"
+        "controller.ControllerStatus.__init__ = begun\n"
         f"assert cli.main(['doctor', '--p4', {str(wrong)!r}, '--config', {str(_EXAMPLE)!r}]) == 1"
     )
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

@@ -19,8 +19,8 @@ NAMES = ("sumwire", "numpy", "torch", "multiprocessing", "sumwire_controller", "
 MARK = 'import os, sys\nopen(os.environ["MARK"], "a").write(f"{__name__} {os.getuid()} {sys.orig_argv}\\n")\n'
 RANK0 = """
 
-from sumwire.start.supervisor import Aggregator, here
-aggregator = Aggregator(here(), {}, print)
+from sumwire.start.supervisor import RunningAggregator, here
+aggregator = RunningAggregator(here(), {}, print)
 while not aggregator.has_ended: pass
 """
 # As the commands of this project do before they start anything.
@@ -37,8 +37,8 @@ if __name__ == "__main__":
 """
 STATUS = """
 from pathlib import Path
-from sumwire.doctor.controller import Status
-with Status(Path("/nowhere.yaml"), None) as status: print(list(status.findings()))
+from sumwire.doctor.controller import ControllerStatus
+with ControllerStatus(Path("/nowhere.yaml"), None) as status: print(list(status.findings()))
 """
 
 
@@ -99,7 +99,7 @@ def test_an_ssh_and_a_compiler_on_path(shared: Path) -> None:
 from nativelib import NativeError, find_compiler
 from sumwire.start import supervisor, up
 from sumwire.start.errors import StartError
-ssh = lambda: supervisor.Aggregator(supervisor.by_ssh("b", "sumwire-aggregator"), {}, print)
+ssh = lambda: supervisor.RunningAggregator(supervisor.by_ssh("b", "sumwire-aggregator"), {}, print)
 for each in (ssh, find_compiler, lambda: up._controller("apply", "x.yaml")):
     try: each()
     except (NativeError, StartError) as error: print(error)
