@@ -35,35 +35,28 @@ class Adversary:
     """``share``: of the frames that it does something to. A seed prefers a few of its moves, and kinds of packets."""
 
     def __init__(self, seed: int, share: float) -> None:
-        self._rng = random.Random(f"adversary {seed}")
+        self.rng = random.Random(f"adversary {seed}")
         self._share = share
-        self._moves = self._rng.sample(sorted(MOVES), self._rng.randrange(1, 4))
+        self._moves = self.rng.sample(sorted(MOVES), self.rng.randrange(1, 4))
         # Most do harm through what is added and what is handed out.
-        self._kinds = self._rng.choice([(model.CONTRIBUTE,), (model.RESULT,), (model.RESULT,), _KINDS])
-        self._from = self._rng.choice((0, 30, 60, 100, 200))
+        self._kinds = self.rng.choice([(model.CONTRIBUTE,), (model.RESULT,), (model.RESULT,), _KINDS])
+        self._from = self.rng.choice((0, 30, 60, 100, 200))
         self._seen = 0
         self.before: deque[bytes] = deque(maxlen=_KEPT_FRAMES)
-        self.done = 0
-
-    @property
-    def rng(self) -> random.Random:
-        """What its moves draw from."""
-        return self._rng
 
     def turn(self, frame: bytes) -> list[bytes]:
         """What goes on in place of a frame."""
         if not is_sumwire(frame) or model.decode(frame[_HEAD:]).kind not in self._kinds:
             return [frame]
         self._seen += 1
-        acts = self._seen > self._from and self._rng.random() < self._share
-        found = MOVES[self._rng.choice(self._moves)](self, frame) if acts else [frame]
-        self.done += acts
+        acts = self._seen > self._from and self.rng.random() < self._share
+        found = MOVES[self.rng.choice(self._moves)](self, frame) if acts else [frame]
         self.before.append(frame)
         return found
 
     def other(self, frame: bytes) -> bytes:
         """An earlier frame of the same length, or this one."""
-        return self._rng.choice([*(old for old in self.before if len(old) == len(frame)), frame])
+        return self.rng.choice([*(old for old in self.before if len(old) == len(frame)), frame])
 
 
 def is_sumwire(frame: bytes) -> bool:
@@ -139,7 +132,7 @@ def _zero(adversary: Adversary, frame: bytes) -> list[bytes]:
 
 
 def _claim(adversary: Adversary, frame: bytes) -> list[bytes]:
-    """A contribution of one worker as the result of all."""
+    """A contribution of one worker as the result of workers 0 to 2."""
     packet = model.decode(frame[_HEAD:])
     everybody = packet._replace(kind=model.RESULT, flags=0, contributors=7, count=3)
     return [_framed(frame, everybody)]

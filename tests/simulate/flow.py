@@ -88,8 +88,8 @@ def _p(counts: NDArray[np.int64]) -> float:
     return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), 255))
 
 
-class Sight:
-    """All that one play's switches see."""
+class Transcript:
+    """All that the switches of one play see."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -188,21 +188,21 @@ def _fields(frame: bytes) -> tuple[Any, ...]:
 
 
 @contextlib.contextmanager
-def _seen_by(sight: Sight) -> Iterator[None]:
+def _seen_by(transcript: Transcript) -> Iterator[None]:
     """Within it the workers' masks tell what they mask. Workers 0 and 1 round alike, so that their values can be
     exchanged: a switch can compute how each of them rounds."""
     hide, places, rounding = Masks.hide, Masks.places, RoundingStream.of
-    hidden: set[tuple[int, int]] = set()
+    hidden: dict[Masks, set[int]] = {}
 
     def told_places(masks: Masks, sequence: int, chunks: int) -> NDArray[np.uint32]:
-        hidden.update((id(masks), sequence + k) for k in range(chunks))
+        hidden.setdefault(masks, set()).update(range(sequence, sequence + chunks))
         return places(masks, sequence, chunks)
 
     def told_hide(masks: Masks, sequence: int, payload: NDArray[np.uint8]) -> None:
-        before = payload.copy()
+        before, of_places = payload.copy(), hidden.get(masks, set())
         hide(masks, sequence, payload)
         for k in range(len(payload)):
-            sight.masked(before[k], payload[k], (id(masks), sequence + k) in hidden)
+            transcript.masked(before[k], payload[k], sequence + k in of_places)
 
     def alike(job: int, worker: int, *rest: Any) -> RoundingStream:
         return rounding(job, max(worker, 1), *rest)
@@ -215,22 +215,22 @@ def _seen_by(sight: Sight) -> Iterator[None]:
         yield
 
 
-def _world(schedule: Schedule, name: str) -> tuple[Sight, list[str]]:
+def _world(schedule: Schedule, name: str) -> tuple[Transcript, list[str]]:
     played = Play(replace(schedule, world=name))
-    sight = Sight(played.network)
-    with _seen_by(sight):
+    transcript = Transcript(played.network)
+    with _seen_by(transcript):
         outcome = played.play()
-    return sight, outcome.violations
+    return transcript, outcome.violations
 
 
 def told_apart(schedule: Schedule) -> tuple[list[str], Tally]:
     """What a switch learns of a blind job in this schedule beyond its sums, and what else is wrong; [] if nothing."""
-    sights, found = [], list[str]()
+    transcripts, found = [], list[str]()
     for name in ("a", "b"):
-        sight, violations = _world(schedule, name)
-        sights.append(sight)
-        found += violations + sight.problems()
-    one, other = sights
+        transcript, violations = _world(schedule, name)
+        transcripts.append(transcript)
+        found += violations + transcript.problems()
+    one, other = transcripts
     for k, (left, right) in enumerate(zip_longest(one.shape, other.shape)):
         if left != right:
             found.append(f"event {k} tells the worlds apart: {left} and {right}")

@@ -250,6 +250,7 @@ def smaller(schedule: Schedule) -> Iterator[Schedule]:
         {"loss_bound": None},
         {"one_trip": False},
         {"native": False},
+        {"byzantine": 0.0},
     ):
         if any(getattr(schedule, name) != value for name, value in plain.items()):
             yield replace(schedule, **plain)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small tensor in one round trip: it is encoded with carried scales, and its own scales travel beside it.
 
-TensorScales scales (:mod:`sumwire.codec.scales`) come from the last operation on the same tensor, and are equal on all
+Carried scales (:mod:`sumwire.codec.scales`) come from the last operation on the same tensor, and are equal on all
 workers. They are used where the scales before would have fitted the last operation. So a tensor whose norms jump about
 costs the second payload at most once in each of its jumps.
 

@@ -19,7 +19,7 @@ from sumwire.transport.retransmission import REORDER_TOLERANCE, TIMEOUT_BURST_CH
 from sumwire.wire.packets import CHUNK_MASK, HEADER_BYTES, offset_of
 
 # A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
-# busy meanwhile, and the worker is woken less often (docs/measurements.md, sending by C).
+# busy meanwhile, and the worker is woken less often.
 COLLECTED_PART: Final = 2
 
 

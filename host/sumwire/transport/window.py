@@ -346,7 +346,10 @@ class Window:
         )
 
     def _note(self, count: int, latest: list[int], sent_at: float | None, now: float, *, marked: int) -> None:
-        """Take note of what so many new results tell. ``latest``, ``sent_at``: see :class:`Landing`."""
+        """Take note of what so many new results tell.
+
+        ``latest``, ``sent_at``: see :class:`sumwire.transport.scheduling.Landing`.
+        """
         self.open_chunks -= count
         self._results += count
         self._timers.progress_at = now

@@ -280,7 +280,7 @@ def _behind(task: str, rows: Sequence[TrainingRow]) -> list[str]:
 PICTURE = "bench-rates.svg"
 
 
-class RatesCommand(BenchCommand[TrainingCase, TrainingRow]):
+class RatesCommand(BenchCommand[RatesOptions, TrainingCase, TrainingRow]):
     """Each system in turn at each rate, for every seed. The picture is drawn anew after each training."""
 
     name: ClassVar = "bench-rates"

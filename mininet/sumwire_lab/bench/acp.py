@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sumwire_lab.bench.benchmark import BenchCommand, BenchContext, TextColumn
-from sumwire_lab.options.bench_options import AcpCase
+from sumwire_lab.options.bench_options import AcpBenchOptions, AcpCase
 from sumwire_lab.run.training_run import run
 
 
@@ -27,7 +27,7 @@ class AcpRow:
     tx_bytes: float
 
 
-class AcpCommand(BenchCommand[AcpCase, AcpRow]):
+class AcpCommand(BenchCommand[AcpBenchOptions, AcpCase, AcpRow]):
     """Every case is a training of its own, on equal links."""
 
     name: ClassVar = "bench-acp"

@@ -28,7 +28,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
 
 from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
-from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS
+from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS, AggregatorOptions
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds
 
 # Addresses of this process alone: others may measure at the same time.
@@ -36,6 +36,7 @@ _NETWORK: Final = f"127.{64 + os.getpid() // 250 % 64}.{os.getpid() % 250}"
 AGGREGATOR: Final = f"{_NETWORK}.250"
 """Address that the aggregator listens on."""
 _JOB: Final = 1
+# Only a lost result is waited for so long. One that came after its turn would count for the next.
 _ANSWER_S: Final = 5.0
 
 
@@ -155,7 +156,7 @@ class AggregatorRun:
         return self.cpu_s / self.contributions * 1e6
 
 
-class AggregatorBench(BenchCommand[AggregatorCase, AggregatorRun]):
+class AggregatorBench(BenchCommand[AggregatorOptions, AggregatorCase, AggregatorRun]):
     """One row per run."""
 
     name: ClassVar = "bench-aggregator"
@@ -201,7 +202,7 @@ class AggregatorBench(BenchCommand[AggregatorCase, AggregatorRun]):
 
     def holds(self, rows: Sequence[AggregatorRun]) -> bool:
         """Whether a contribution costs at most the limit."""
-        return bool(self._median(rows) <= self.options.limit_us)
+        return self._median(rows) <= self.options.limit_us
 
     @staticmethod
     def _median(rows: Sequence[AggregatorRun]) -> float:

@@ -68,7 +68,7 @@ class PlainRow:
     """Whether the hosts kept their segmentation offloads."""
 
 
-class AllReduceCommand(BenchCommand[PlainCase, PlainRow]):
+class AllReduceCommand(BenchCommand[AllReduceOptions, PlainCase, PlainRow]):
     """All rates, systems and sizes."""
 
     name: ClassVar = "allreduce"

@@ -37,6 +37,7 @@ class Labelled(Protocol):
 
 CaseT = TypeVar("CaseT", bound=Labelled)
 RowT = TypeVar("RowT")
+OptionsT = TypeVar("OptionsT")
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,14 @@ class TextColumn(Generic[RowT]):
     cell: Callable[[RowT], str]
 
 
-class BenchCommand(Benchmark[CaseT, RowT]):
+class BenchCommand(Benchmark[CaseT, RowT], Generic[OptionsT, CaseT, RowT]):
     """A benchmark with a command of its own. Unless a class says otherwise, its record has options and rows, and its
     text is a table of its columns."""
 
     needs_network: bool = True
     columns: ClassVar[Sequence[TextColumn[Any]]] = ()
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: OptionsT) -> None:
         self.options = options
 
     @abstractmethod
@@ -117,7 +118,7 @@ def write_record(record: Any, folder: Path, name: str) -> None:
     (folder / f"{name}.json").write_text(json.dumps(to_json(record), indent=1) + "\n")
 
 
-def run_in_network(command: BenchCommand[CaseT, RowT], results: Path, say: Say) -> list[RowT]:
+def run_in_network(command: BenchCommand[Any, CaseT, RowT], results: Path, say: Say) -> list[RowT]:
     """Measure all cases with a network. NAME.json goes into a new folder of `results`. Raises LabError."""
     cases = command.plan()
     with network_experiment(results) as folder:
@@ -126,7 +127,7 @@ def run_in_network(command: BenchCommand[CaseT, RowT], results: Path, say: Say) 
     return rows
 
 
-def run_here(command: BenchCommand[CaseT, RowT], say: Say, record: Path | None = None) -> list[RowT]:
+def run_here(command: BenchCommand[Any, CaseT, RowT], say: Say, record: Path | None = None) -> list[RowT]:
     """Measure all cases without a network. They need no root and write no file but `record`."""
     rows = _measure(command, command.plan(), BenchContext(BenchOptions(), Path(), say))
     if record is not None:
@@ -135,12 +136,12 @@ def run_here(command: BenchCommand[CaseT, RowT], say: Say, record: Path | None =
     return rows
 
 
-def _measure(command: BenchCommand[CaseT, RowT], cases: Sequence[CaseT], context: BenchContext) -> list[RowT]:
+def _measure(command: BenchCommand[Any, CaseT, RowT], cases: Sequence[CaseT], context: BenchContext) -> list[RowT]:
     return [row for case in cases for row in command.measure(case, context)]
 
 
 def carry_out(
-    command: BenchCommand[CaseT, RowT], say: Say, results: Path | None, record: Path | None
+    command: BenchCommand[Any, CaseT, RowT], say: Say, results: Path | None, record: Path | None
 ) -> tuple[str, bool]:
     """Measure all cases where the benchmark belongs: its text, and whether its rows meet their targets.
 

@@ -167,7 +167,7 @@ class CodecTime:
         )
 
 
-class CodecCommand(BenchCommand[CodecCase, CodecTime]):
+class CodecCommand(BenchCommand[CodecBenchOptions, CodecCase, CodecTime]):
     """One row per form: native first if it is there, then torch."""
 
     name: ClassVar = "bench-codec"

@@ -58,7 +58,7 @@ class InterleavedRow:
         return self.gloo_s / self.seconds
 
 
-class InterleavedCommand(BenchCommand[InterleavedCase, InterleavedRow]):
+class InterleavedCommand(BenchCommand[InterleavedOptions, InterleavedCase, InterleavedRow]):
     """All rates and systems. `repeats`: of gloo, and of the system, with each size."""
 
     name: ClassVar = "turns"

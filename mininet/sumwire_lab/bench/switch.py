@@ -31,7 +31,7 @@ from sumwire_lab.network.fabric import Fabric, plan
 from sumwire_lab.network.offloads import off_command
 from sumwire_lab.network.switches import fitted
 from sumwire_lab.network.topology import no_ipv6_command
-from sumwire_lab.options.bench_options import PACKET_OPS
+from sumwire_lab.options.bench_options import PACKET_OPS, SwitchBenchOptions
 from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, killed_after, wait_all
@@ -93,7 +93,7 @@ def present() -> list[str]:
     return [*(["native", TRAINS] if native else []), "python", *(["bmv2"] if bmv2 else [])]
 
 
-class SwitchCommand(BenchCommand[GeneratorCase, GeneratorRow]):
+class SwitchCommand(BenchCommand[SwitchBenchOptions, GeneratorCase, GeneratorRow]):
     """Each op on each contender in turn, several times, after the generator alone."""
 
     name: ClassVar = "switch"

@@ -328,7 +328,7 @@ class VariantRow:
     bits: float
 
 
-class ThcCommand(BenchCommand[VariantCase, VariantRow]):
+class ThcCommand(BenchCommand[ThcOptions, VariantCase, VariantRow]):
     """The exact mean first, then the baselines, then each variant whose sums fit."""
 
     name: ClassVar = "bench-thc"

@@ -177,7 +177,7 @@ def flow_checks(record: Mapping[str, Any], wanted: int, switch: str) -> list[Che
 def byzantine_check(record: Mapping[str, Any], wanted: int) -> Check:
     """Jobs with a key, on the way through switches that do what they like."""
     wrong = len(record["violations"])
-    label = "jobs with a key, Byzantine switches on the way: ends but the right sums or an error"
+    label = "jobs with a key, Byzantine switches on the way: runs with a wrong sum, or without an end"
     return holds(label, wrong, f"0 of {wanted}", wrong == 0 and record["seeds"] >= wanted)
 
 
