@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step's timeline: spans of time, as a trace for Perfetto or Chrome, and as ranges of torch's profiler.
 
-Off, which is the default, a span costs a call and two comparisons. :class:`sumwire.Job` turns a trace on.
+A job's operation is a span (:func:`operation`), and so is each of its :class:`Stages`: ``with trace.now.encode:``.
+Whether stages are recorded is looked up when an operation begins. Off, which is the default, a stage costs no call.
+:class:`sumwire.Job` turns a trace on.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, Protocol, cast
 
 from sumwire.errors import UsageError
 
@@ -25,6 +28,24 @@ _WORKER: Final = "{worker}"
 SPANS_MOST: Final = 1_000_000
 _NS_OF_US: Final = 1000
 _OFF: Final[AbstractContextManager[None]] = nullcontext()
+_STAGES: Final = ("prepare", "encode", "send", "wait", "receive", "decode", "residual")
+
+
+class Stages(Protocol):
+    """What an operation consists of, each a context manager."""
+
+    prepare: AbstractContextManager[None]
+    encode: AbstractContextManager[None]
+    send: AbstractContextManager[None]
+    wait: AbstractContextManager[None]
+    receive: AbstractContextManager[None]
+    decode: AbstractContextManager[None]
+    residual: AbstractContextManager[None]
+
+
+_UNRECORDED: Final = cast(Stages, SimpleNamespace(**dict.fromkeys(_STAGES, _OFF)))
+# Of the latest operation that has begun in this process.
+now: Stages = _UNRECORDED
 
 _lock: Final = threading.Lock()
 _recorder: Recorder | None = None
@@ -101,6 +122,26 @@ def span(name: str, **details: Any) -> AbstractContextManager[None]:
     """``with span("apply"):`` names what this thread does meanwhile. ``details``: JSON values for the trace."""
     recorder, profiled = _recorder, _profiler is not None and _profiler[0]()
     return _Span(name, details, recorder, profiled) if recorder is not None or profiled else _OFF
+
+
+class _Recorded:
+    """Stages that are spans."""
+
+    def __getattr__(self, name: str) -> AbstractContextManager[None]:
+        return span(name)
+
+
+_RECORDED: Final = cast(Stages, _Recorded())
+
+
+def operation(name: str, number: int, values: int, bucket: int) -> AbstractContextManager[None]:
+    """Return the span of an operation, and let its stages be recorded if that is wanted now."""
+    global now  # noqa: PLW0603
+    if _recorder is None and (_profiler is None or not _profiler[0]()):
+        now = _UNRECORDED
+        return _OFF
+    now = _RECORDED
+    return span(name, number=number, values=values, bucket=bucket)
 
 
 def use_profiler(running: Callable[[], bool], make: Callable[[str], AbstractContextManager[Any]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from helpers.call_counts import WORKS, Counts
 
 # Files, calls, and changes of file.
-BOUNDS = {"bucket": (28, 290, 205), "check-config": (9, 400, 75), "packet": (3, 6, 4)}
+BOUNDS = {"bucket": (25, 250, 120), "check-config": (9, 400, 80), "packet": (3, 6, 4)}
 
 
 @pytest.mark.cc

@@ -170,10 +170,10 @@ def _without_greeting(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _halted_at_once(original: Callable[..., RankStatus]) -> Callable[..., RankStatus]:
-    def standing(member: OwnRank, kept_from: int) -> RankStatus:
+    def status(member: OwnRank, kept_from: int) -> RankStatus:
         return replace(original(member, kept_from), halted=member.halting)
 
-    return standing
+    return status
 
 
 def _lossy_residual(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -220,11 +220,11 @@ def _from_the_least(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keeps_nothing(original: Callable[..., RankStatus]) -> Callable[..., RankStatus]:
-    def standing(member: OwnRank, kept_from: int) -> RankStatus:
+    def status(member: OwnRank, kept_from: int) -> RankStatus:
         found = original(member, kept_from)
         return replace(found, kept_from=found.completed)
 
-    return standing
+    return status
 
 
 def _nothing(original: Callable[..., Any]) -> Callable[..., None]:
@@ -302,10 +302,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "fall-back-is-not-agreed": _method(Control, "await_fallback", _alone),
     "fall-back-hands-nothing-out": _method(Coordinator, "_halting", _without_hand_outs),
     "fall-back-keeps-a-residual": _method(CodecOperation, "ordinary", _lossy_residual),
-    "halt-does-not-wait": _method(OwnRank, "standing", _halted_at_once),
+    "halt-does-not-wait": _method(OwnRank, "status", _halted_at_once),
     "return-does-not-hold": _method(Coordinator, "_fallback", _without_holding),
     "fall-back-from-the-least": _method(Coordinator, "_halting", _from_the_least),
-    "ranks-keep-no-results": _method(OwnRank, "standing", _keeps_nothing),
+    "ranks-keep-no-results": _method(OwnRank, "status", _keeps_nothing),
     "return-without-greeting": _method(OwnRank, "apply", _without_greeting),
     "workers-check-no-tags": _all_of(_method(Tags, "check", _zero), _method(Tags, "check_messages", _zero)),
     "blind-sends-in-the-clear": _method(Masks, "hide", _nothing),

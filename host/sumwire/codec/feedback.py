@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sumwire.checkpoint import Content, Saved
 from sumwire.codec.errors import FeedbackShapeError
-from sumwire.codec.scales import add
+from sumwire.codec.kernels import add
 from sumwire.codec.tensors import Recycler, expect_residual
 from sumwire.errors import UsageError
 

@@ -40,8 +40,7 @@ from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.kernels import address, float32, kernels
-from sumwire.codec.scales import magnitude_sums, total, wide_square_sums
+from sumwire.codec.kernels import address, float32, kernels, magnitude_sums, total, wide_square_sums
 from sumwire.codec.seeds import DRAWN_TOGETHER, RoundingStream
 from sumwire.codec.sum32 import Fields
 from sumwire.codec.tensors import check_kind, not_finite, result_dtype

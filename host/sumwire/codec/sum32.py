@@ -42,24 +42,24 @@ from sumwire.numeric import is_whole
 
 @dataclass(frozen=True, slots=True)
 class NativeFixedPoint:
-    """``most``: the largest magnitude in units of fixed point. Units are powers of two by chunk: their exponents,
-    int64 of shape (chunks, 1)."""
+    """``most``: the largest magnitude in units of fixed point. ``threads``: how many share the work. Units are powers
+    of two by chunk: their exponents, int64 of shape (chunks, 1). Values are float32 and contiguous."""
 
     kernels: Native
     most: float
+    threads: int
 
     def exponents(self, x: Tensor, chunks: int, bias: int) -> NDArray[np.uint32]:
         """Return the biased exponent of every chunk's largest magnitude."""
-        values, found = float32(x), np.empty(chunks, np.uint32)
-        self.kernels.codec_sum32_exponents(values.data_ptr(), len(values), bias, found.ctypes.data)
+        found = np.empty(chunks, np.uint32)
+        self.kernels.codec_sum32_exponents(x.data_ptr(), len(x), bias, found.ctypes.data)
         return found
 
     def encode(self, x: Tensor, unit: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
         """Write x, the values of a part, in fixed point to ``out``."""
-        values, to_units = float32(x), _factors(-unit)
+        to_units = _factors(-unit)
         self.kernels.codec_sum32_encode(
-            values.data_ptr(), len(values), to_units.ctypes.data, self.most,
-            out.ctypes.data, out.strides[0], threads(),
+            x.data_ptr(), len(x), to_units.ctypes.data, self.most, out.ctypes.data, out.strides[0], self.threads,
         )  # fmt: skip
 
     def decode(
@@ -69,16 +69,16 @@ class NativeFixedPoint:
         from_units = _factors(unit)
         self.kernels.codec_sum32_decode(
             words.ctypes.data, words.strides[0], divisors.ctypes.data, from_units.ctypes.data,
-            target.data_ptr(), len(target), threads(),
+            target.data_ptr(), len(target), self.threads,
         )  # fmt: skip
 
     def residual(self, x: Tensor, unit: NDArray[np.int64], included: NDArray[np.bool_] | None, target: Tensor) -> None:
         """Write what fixed point leaves out of x to ``target``; all of a chunk that is not included."""
-        values, to_units, from_units = float32(x), _factors(-unit), _factors(unit)
+        to_units, from_units = _factors(-unit), _factors(unit)
         mask = None if included is None else np.ascontiguousarray(included)
         self.kernels.codec_sum32_residual(
-            values.data_ptr(), len(values), to_units.ctypes.data, from_units.ctypes.data, self.most,
-            None if mask is None else mask.ctypes.data, target.data_ptr(), threads(),
+            x.data_ptr(), len(x), to_units.ctypes.data, from_units.ctypes.data, self.most,
+            None if mask is None else mask.ctypes.data, target.data_ptr(), self.threads,
         )  # fmt: skip
 
 
@@ -156,7 +156,10 @@ class _Sum32Round(CodecRound):
         self._scale_bits = scale_bits(codec.workers)
         self._clamp = codec.clamp
         native = kernels(x)
-        self._native = None if native is None else NativeFixedPoint(native, float(1 << self._scale_bits))
+        self._native: NativeFixedPoint | None = None
+        if native is not None:
+            self._x = float32(x)
+            self._native = NativeFixedPoint(native, float(1 << self._scale_bits), threads())
         self._own = self._found_exponents()
         self._clear(self._own == NOT_FINITE)
         self._exponents = np.zeros((self.chunks, 1), np.int64)

@@ -28,9 +28,9 @@ from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError, CountError, NormRangeError, SumRangeError
-from sumwire.codec.kernels import kernels
+from sumwire.codec.kernels import add_halves, kernels, square_sums, wide_square_sums
 from sumwire.codec.layout import CHUNK_VALUES, Layout, check_block, layout
-from sumwire.codec.scales import NORM_PLANES, NormScales, add_halves, square_sums, wide_square_sums
+from sumwire.codec.scales import NORM_PLANES, NormScales
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.tensors import check_kind, not_finite, residual_expected, runs

@@ -31,9 +31,8 @@ from torch import Tensor
 from sumwire.codec import tables
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.kernels import address, float32, kernels, threads
+from sumwire.codec.kernels import address, float32, kernels, square_sums, threads
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, layout
-from sumwire.codec.scales import square_sums
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.sum32 import WORKERS_MAX, Fields
 from sumwire.codec.tables import ThcTable

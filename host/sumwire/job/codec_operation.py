@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Final
 
 import numpy as np
@@ -21,28 +21,32 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import ONE_TRIP_CHUNKS
 from torch import Tensor
 
+from sumwire import trace
 from sumwire.codec.base import CodecRound, GradientCodec, staged
 from sumwire.codec.errors import CodecError
+from sumwire.codec.sum32 import Sum32Codec
+from sumwire.codec.thc import ThcCodec
+from sumwire.codec.thc_wide import WideThcCodec
 from sumwire.config import JobConfig
-from sumwire.errors import RecreateError, UsageError
+from sumwire.errors import ConfigError, RecreateError, UsageError
 from sumwire.job.gloo import Fallback
 from sumwire.job.one_trip import CarriedScales, OneTrip, carried_for
 from sumwire.job.operations import (
     ALL,
     CachedResult,
     HandedOut,
+    MaskedPayload,
     Operation,
-    Packing,
     Step,
     carry,
     from_words,
-    packing_of,
+    masked_payload,
     part_chunks,
     tag_in_one_trip,
     to_words,
     told_by_all,
+    unmaskable,
 )
-from sumwire.trace import span
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.options import ExchangeOptions
@@ -88,22 +92,22 @@ class CodecOperation(Operation):
         began = time.monotonic()
         # Where the result is to be.
         self._device = x.device
-        with span("prepare"):
-            x = staged(codec, x)
+        with trace.now.prepare:
+            x = staged(codec, x) if x.is_cuda else x
             self._round: CodecRound = codec.begin(x, sequence, bucket)
         stats.encode_s += time.monotonic() - began
         if options.divide_by is not None:
             self._round.divide_by(options.divide_by)
-        self._round.multiply_by(options.multiply_by)
+        if options.multiply_by != 1:
+            self._round.multiply_by(options.multiply_by)
         if options.into is not None:
             self._round.write_to(options.into)
         self._codec = codec
         self._x = x
         # Where a whole exchange made the tensor that was written into, which the caller may change.
         self._results: Results | None = None
-        self.what = mean_by(codec)
         self.values = x.numel()
-        self.bucket = bucket
+        self._bucket = bucket
         self._options = options
         # Chunks whose sum contains this worker's contribution; None for all of them.
         self._included: NDArray[np.bool_] | None = None
@@ -125,7 +129,7 @@ class CodecOperation(Operation):
             return self._codec.left_by_ordinary(self._x)
         if self._left_out:
             return self._codec.left_unsent(self._x)
-        with span("residual"):
+        with trace.now.residual:
             return self._round.residual(self._included)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
@@ -135,17 +139,17 @@ class CodecOperation(Operation):
     def _summed(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         self._config = config
         round_, info, options = self._round, self._codec.info, self._options
-        packing = packing_of(info.op, config)
+        masked = masked_payload(info.op, config) if config.blind else None
         own = round_.preliminary()
         tos = None if options.tag is None else _checked_tos(options.tag(round_.magnitudes()), round_.chunks)
         carried = None
         if options.carried is not None and round_.chunks <= ONE_TRIP_CHUNKS:
             carried = carried_for(
-                options.carried, self._codec, self._x, self.bucket, scales=len(own), workers=config.workers
+                options.carried, self._codec, self._x, self._bucket, scales=len(own), workers=config.workers
             )
         agreed = None
         if carried is not None and (scales := carried.scales) is not None:
-            agreed = self._in_one_trip(OneTrip(config, packing, carried.form, scales, own, tos), transport, stats)
+            agreed = self._in_one_trip(OneTrip(config, info.op, carried.form, scales, own, tos), transport, stats)
         if agreed is None:
             agreed = self._ask(transport, config, own, tos)
         if carried is not None:
@@ -153,11 +157,14 @@ class CodecOperation(Operation):
         if round_.decoded:
             return round_.result
         bounded = ExchangeOptions(
-            bounded=info.op in _BOUNDED_OPS, tos=tos, contribute=options.contribute, checked=packing.checked
+            bounded=info.op in _BOUNDED_OPS,
+            tos=tos,
+            contribute=options.contribute,
+            checked="signed" if masked is None else masked.checked,
         )
-        with transport.open(packing.op, round_.chunks, self.tag, bounded) as exchange:
+        with transport.open(info.op if masked is None else p4.OP_SUM32, round_.chunks, self.tag, bounded) as exchange:
             step = part_chunks(round_.chunks, info.chunk_values, round_.grain)
-            encode, decode = self._steps(exchange, packing, agreed, config)
+            encode, decode = self._steps(exchange, masked, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats, at_end=options.into is not None)
             if (exchange.results.counts != config.workers).any():
                 contributors = _contributors(exchange.results, config)
@@ -176,7 +183,8 @@ class CodecOperation(Operation):
             # Kept until the next operation: the caller's tensor must not live as long.
             words, counts, round_ = results.words, results.counts, self._round.without_tensor()
             return CachedResult(words.nbytes, lambda: round_.decode(words, counts), self._contributors)
-        return replace(super().kept(result.clone() if into else result), contributors=self._contributors)
+        own = result.clone() if into else result
+        return CachedResult(own.nbytes, lambda: own, self._contributors)
 
     def _ask(
         self, transport: Transport, config: JobConfig, own: NDArray[np.uint32], tos: NDArray[np.uint8] | None
@@ -212,7 +220,7 @@ class CodecOperation(Operation):
         return agreed
 
     def _steps(
-        self, exchange: Exchange, packing: Packing, agreed: NDArray[np.uint32], config: JobConfig
+        self, exchange: Exchange, masked: MaskedPayload | None, agreed: NDArray[np.uint32], config: JobConfig
     ) -> tuple[Step, Step]:
         """The functions that encode and decode a part. They raise RecreateError if the agreed values or the results are
         impossible."""
@@ -220,7 +228,11 @@ class CodecOperation(Operation):
 
         def encode(first: int, last: int) -> None:
             try:
-                packing.put(partial(round_.encode_into, agreed, first, last), exchange.payload[first:last])
+                payload = exchange.payload[first:last]
+                if masked is None:
+                    round_.encode_into(agreed, first, last, payload)
+                else:
+                    masked.put(partial(round_.encode_into, agreed, first, last), payload)
             except CodecError as error:
                 raise RecreateError(
                     f"job {config.job}: agreed on what no worker can mean: {error}; {_AGAIN}"
@@ -233,7 +245,9 @@ class CodecOperation(Operation):
             results = exchange.results
             overflows = results.flags[first:last] & p4.FLAG_OVERFLOW != 0
             try:
-                words = packing.take(results.words[first:last])
+                words = results.words[first:last]
+                if masked is not None:
+                    words = masked.take(words)
                 round_.decode_into(first, last, words, results.counts[first:last], overflows)
             except CodecError as error:
                 raise RecreateError(f"job {config.job}: result that no sum can be: {error}; {_AGAIN}") from error
@@ -262,9 +276,28 @@ class CodecOperation(Operation):
         return handed_out.tensor.to(self._device)
 
 
-def mean_by(codec: GradientCodec) -> str:
-    """What the operation is, in descriptions of calls."""
-    return f"mean by {codec.info.name}"
+def check_fit(config: JobConfig, codec: GradientCodec, *, tagged: bool = False) -> None:
+    """Raises ConfigError for THC with another table or p than the job's, for sums of fewer workers, and for a mean that
+    a blind job cannot make. ``tagged``: packets have priorities."""
+    where = f"job {config.name}, a codec given"
+    if isinstance(codec, ThcCodec) and config.thc is not None:
+        own, jobs = (codec.table.values, codec.table.p), (config.thc.table, config.thc.p)
+        if own != jobs:
+            rule = f"must be the job's, {list(jobs[0])} with p = {jobs[1]:g}, by which the switch sums"
+            raise ConfigError("thc.table", f"{list(own[0])} with p = {own[1]:g}", rule, where=where)
+    if isinstance(codec, Sum32Codec | WideThcCodec) and codec.workers < config.workers:
+        rule = f"must be {config.workers} or more, the job's: sums of more workers do not fit"
+        raise ConfigError("workers", codec.workers, rule, where=where)
+    if config.blind and not isinstance(codec, ThcCodec | Sum32Codec):
+        raise unmaskable(config, f"the codec {codec.info.name}")
+    if config.blind and tagged:
+        raise unmaskable(config, "packets with priorities, which tell the magnitudes of their values")
+
+
+@cache
+def mean_by(codec: str) -> str:
+    """What the operation is, in descriptions of calls. ``codec``: its name."""
+    return f"mean by {codec}"
 
 
 def _checked_tos(tos: NDArray[np.uint8], chunks: int) -> NDArray[np.uint8]:

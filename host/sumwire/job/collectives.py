@@ -32,7 +32,7 @@ from sumwire.job.operations import (
     Operation,
     carry,
     from_words,
-    packing_of,
+    masked_payload,
     part_chunks,
     to_words,
     told_by_all,
@@ -56,12 +56,11 @@ class _Extreme(Operation):
 
     _op: ClassVar[Op]
 
-    def __init__(self, values: NDArray[np.uint32], bucket: int) -> None:
+    def __init__(self, values: NDArray[np.uint32]) -> None:
         if values.dtype != np.uint32 or values.ndim != 1:
             raise UsageError(f"{values.dtype} values of shape {values.shape}: need uint32 (length,)")
         self._values = values
         self.values = len(values)
-        self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         if config.blind:
@@ -83,7 +82,6 @@ class Max32(_Extreme):
     """Elementwise maximum."""
 
     ops = ("max32",)
-    what = "max32"
     _op = MAX32
 
     @staticmethod
@@ -99,7 +97,6 @@ class Min32(_Extreme):
     """Elementwise minimum."""
 
     ops = ("min32",)
-    what = "min32"
     _op = MIN32
 
     @staticmethod
@@ -118,14 +115,12 @@ class Sum32(Operation):
     """
 
     ops = ("sum32",)
-    what = "sum32"
 
-    def __init__(self, values: NDArray[np.int32], bucket: int) -> None:
+    def __init__(self, values: NDArray[np.int32]) -> None:
         if values.dtype != np.int32 or values.ndim != 1:
             raise UsageError(f"{values.dtype} values of shape {values.shape}: need int32 (length,)")
         self._values = values
         self.values = len(values)
-        self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         if config.blind:
@@ -159,27 +154,32 @@ class _Signs(Operation):
 
     _op: ClassVar[Op]
 
-    def __init__(self, plus: Tensor, bucket: int) -> None:
+    def __init__(self, plus: Tensor) -> None:
         if plus.dtype != torch.bool or plus.dim() != 1:
             raise UsageError(f"{plus.dtype} signs of shape {tuple(plus.shape)}: need bool (length,)")
         self._plus = plus.detach().cpu()
         self.values = len(plus)
-        self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         plus, result = self._plus.numpy(), np.empty(self.values, np.bool_)
         words, per_chunk = self._op.up.words, self._op.values
-        packing = packing_of(self._op.code, config)
-        options = ExchangeOptions(checked=packing.checked)
-        with transport.open(packing.op, -(-self.values // per_chunk), self.tag, options) as exchange:
+        masked = masked_payload(self._op.code, config) if config.blind else None
+        options = ExchangeOptions(checked="signed" if masked is None else masked.checked)
+        op = self._op.code if masked is None else p4.OP_SUM32
+        with transport.open(op, -(-self.values // per_chunk), self.tag, options) as exchange:
 
             def encode(first: int, last: int) -> None:
                 packed = pack_signs(plus[first * per_chunk : last * per_chunk], words)
-                packing.put(partial(np.copyto, src=packed), exchange.payload[first:last])
+                payload = exchange.payload[first:last]
+                if masked is None:
+                    payload[:] = packed
+                else:
+                    masked.put(partial(np.copyto, src=packed), payload)
 
             def decode(first: int, last: int) -> None:
                 part = result[first * per_chunk : last * per_chunk]
-                part[:] = unpack_signs(packing.take(exchange.results.words[first:last]), len(part))
+                words = exchange.results.words[first:last]
+                part[:] = unpack_signs(words if masked is None else masked.take(words), len(part))
 
             carry(exchange, encode, decode, step=part_chunks(exchange.chunks, per_chunk, 1), stats=stats)
         return torch.from_numpy(result.view(np.uint8))
@@ -192,11 +192,10 @@ class SignMerge(_Signs):
     """Marsit's merge: for every value the sign of one worker, drawn with equal probabilities."""
 
     ops = ("sign",)
-    what = "merged signs"
     _op = SIGN
 
     def __init__(self, plus: Tensor, bucket: int, *, job: int, sequence: int) -> None:
-        super().__init__(plus, bucket)
+        super().__init__(plus)
         self._key = fold(DRAW_TAG, job, sequence, bucket)
 
     def ordinary(self, fallback: Fallback) -> Tensor:
@@ -212,7 +211,6 @@ class Vote(_Signs):
     """Majority of the workers' signs. A tie is plus."""
 
     ops = ("vote",)
-    what = "vote"
     _op = VOTE
 
     def ordinary(self, fallback: Fallback) -> Tensor:
@@ -237,18 +235,18 @@ class Collectives(ABC):
 
     def max32(self, values: NDArray[np.uint32], bucket: int = 0) -> NDArray[np.uint32]:
         """Elementwise maximum of the workers' uint32 values of shape (length,)."""
-        return self._collective(Max32(values, bucket % BUCKETS)).numpy().astype(np.uint32)
+        return self._collective("max32", Max32(values), bucket).numpy().astype(np.uint32)
 
     def min32(self, values: NDArray[np.uint32], bucket: int = 0) -> NDArray[np.uint32]:
         """Elementwise minimum of the workers' uint32 values of shape (length,)."""
-        return self._collective(Min32(values, bucket % BUCKETS)).numpy().astype(np.uint32)
+        return self._collective("min32", Min32(values), bucket).numpy().astype(np.uint32)
 
     def sum32(self, values: NDArray[np.int32], bucket: int = 0) -> NDArray[np.int32]:
         """Exact sum of the workers' int32 values of shape (length,).
 
         Raises SumOverflowError on all workers if a partial or whole sum leaves int32. The job stays usable.
         """
-        sums = self._collective(Sum32(values, bucket % BUCKETS)).numpy()
+        sums = self._collective("sum32", Sum32(values), bucket).numpy()
         if len(values) and sums[-1]:
             raise SumOverflowError(
                 f"job {self.config.name}: a sum of {self.config.workers} workers leaves int32; give smaller values"
@@ -261,7 +259,7 @@ class Collectives(ABC):
         Raises ConfigError without a process group, or with a quorum below the workers.
         """
         check_through(self.config, "group", grouped=self._grouped)
-        return self._collective(GroupTotal(x, bucket % BUCKETS))
+        return self._collective(f"sum of {x.dtype} by the process group", GroupTotal(x), bucket)
 
     def sign_merge(self, plus: Tensor, bucket: int = 0) -> Tensor:
         """For every value the sign of one worker, drawn with equal probabilities: bool (length,), True for plus.
@@ -270,7 +268,7 @@ class Collectives(ABC):
         """
         return self._run(
             lambda sequence: SignMerge(plus, bucket % BUCKETS, job=self.config.job, sequence=sequence),
-            Asked(SignMerge.ops, SignMerge.what, len(plus), bucket),
+            Asked(SignMerge.ops, "merged signs", len(plus), bucket),
             plus,
         ).to(plus.device, torch.bool)
 
@@ -283,8 +281,8 @@ class Collectives(ABC):
 
     def vote(self, plus: Tensor, bucket: int = 0) -> Tensor:
         """Majority of the workers' signs, bool (length,), True for plus. A tie is plus."""
-        return self._collective(Vote(plus, bucket % BUCKETS)).to(plus.device, torch.bool)
+        return self._collective("vote", Vote(plus), bucket).to(plus.device, torch.bool)
 
-    def _collective(self, operation: Operation) -> Tensor:
-        asked = Asked(operation.ops, operation.what, operation.values, operation.bucket)
+    def _collective(self, what: str, operation: Operation, bucket: int) -> Tensor:
+        asked = Asked(operation.ops, what, operation.values, bucket)
         return self._run(lambda _: operation, asked, operation.like())

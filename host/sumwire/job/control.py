@@ -154,24 +154,22 @@ class Control:
         Raises the error that has ended the job.
         """
         with self._changed:
-            while not self._member.may_begin:
-                self._check()
-                self._changed.wait()
             self._check()
+            while not self._member.may_begin:
+                self._changed.wait()
+                self._check()
             return self._member.begin(call, by_choice=by_choice)
 
     def finish(self, result: CachedResult, *, by_network: bool) -> None:
         """The operation has its result."""
         with self._changed:
-            if by_network:
-                self._member.leave_network()
-            self._finish(result, kept=by_network)
+            self._finish(result, kept=by_network, by_network=by_network)
 
     def finish_by_choice(self, result: CachedResult) -> None:
         """The operation, which did not use the network by choice, has its result."""
         with self._changed:
             # Other ranks may not have it yet when a fall-back is agreed on.
-            self._finish(result, kept=self._member.network)
+            self._finish(result, kept=self._member.network, by_network=False)
 
     def cancel(self, *, by_network: bool) -> None:
         """The operation was not made, on any rank."""
@@ -287,12 +285,12 @@ class Control:
         if over:
             self.end()
 
-    def _finish(self, result: CachedResult, *, kept: bool) -> None:
+    def _finish(self, result: CachedResult, *, kept: bool, by_network: bool) -> None:
         if kept:
             self._kept.add(self._member.completed, result)
             self._kept.trim(self._completed_by_all)
         self._handed_out.pop(self._member.completed, None)
-        self._member.finish()
+        self._member.finish(by_network=by_network)
 
     def _set_paused(self, *, paused: bool) -> None:
         with self._changed:

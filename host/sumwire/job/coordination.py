@@ -236,8 +236,8 @@ class OwnRank:
     """``network``: operations go through the switch, else by the process group. ``first``: the result of an operation
     below this number is handed out to this rank.
 
-    The rank calls :meth:`begin`, for an operation by the network :meth:`leave_network`, and :meth:`finish`. Between
-    rounds it may set ``greeted`` (in any run; a return sets it too), ``joined`` (in the present one), ``lost``,
+    The rank calls :meth:`begin`, :meth:`leave_network` where an operation by the network fails, and :meth:`finish`.
+    Between rounds it may set ``greeted`` (in any run; a return sets it too), ``joined`` (in the present one), ``lost``,
     ``stalled``, ``sees_switch``, ``paused``, ``closing``, ``left`` and ``failing``. ``failure``: how the job has ended,
     by agreement.
     """
@@ -299,8 +299,10 @@ class OwnRank:
         self.users -= 1
         self.stalled = False
 
-    def finish(self) -> None:
-        """The operation under way has its result."""
+    def finish(self, *, by_network: bool) -> None:
+        """The operation under way has its result, made by the network or not."""
+        if by_network:
+            self.leave_network()
         self.completed = self.started
         self.call = ""
 

@@ -49,13 +49,17 @@ class GroupMean(Operation):
     def __init__(
         self, codec: str, x: Tensor, bucket: int, memory: Recycler, *, into: Tensor | None = None, total: bool = False
     ) -> None:
-        self.what = f"mean by {codec}, by the process group"
         self.values = x.numel()
-        self.bucket = bucket
+        self._what = f"{self.instead_of(codec)} of {self.values} values, bucket {bucket}"
         self._x = check_kind(x)
         self._memory = memory
         self._into = into
         self._total = total
+
+    @staticmethod
+    def instead_of(codec: str) -> str:
+        """What the operation is, in descriptions of calls."""
+        return f"mean by {codec}, by the process group"
 
     def residual(self) -> Tensor:
         """Zeros."""
@@ -103,8 +107,8 @@ class GroupMean(Operation):
     def _check(self, total: Tensor, expected: Tensor) -> None:
         if not torch.equal(total, expected):
             raise OrderError(
-                f"the workers' calls differ: this one's is {self.what} of {self.values} values, bucket {self.bucket}; "
-                "make the same calls in the same order on every worker"
+                f"the workers' calls differ: this one's is {self._what}; make the same calls in the same order on "
+                "every worker"
             )
 
     def kept(self, result: Tensor) -> CachedResult:
@@ -154,10 +158,8 @@ class GroupTotal(Operation):
     ops = ("max32",)
     by_group: ClassVar[bool] = True
 
-    def __init__(self, x: Tensor, bucket: int) -> None:
-        self.what = f"sum of {x.dtype} by the process group"
+    def __init__(self, x: Tensor) -> None:
         self.values = x.numel()
-        self.bucket = bucket
         self._x = x.detach()
 
     def ordinary(self, fallback: Fallback) -> Tensor:

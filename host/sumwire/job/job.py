@@ -30,7 +30,7 @@ from sumwire.codec.tensors import Recycler
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.config import OP_NAMES, JobConfig
 from sumwire.errors import ConfigError, RetryError
-from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging, mean_by
+from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging, check_fit, mean_by
 from sumwire.job.collectives import Collectives
 from sumwire.job.control import Change
 from sumwire.job.fallback import COMPARED, GroupMean
@@ -38,8 +38,8 @@ from sumwire.job.gloo import Ranks, taking_part
 from sumwire.job.group_session import open_session
 from sumwire.job.metrics import opened, serve
 from sumwire.job.one_trip import CarriedScales
-from sumwire.job.operations import BUCKETS, Asked, Operation, Signature
-from sumwire.job.rules import NonFinite, check_blind, check_fit, check_job, check_ops, result_check, thc_codec
+from sumwire.job.operations import BUCKETS, Asked, Operation, Signature, check_ops
+from sumwire.job.rules import NonFinite, check_blind, check_job, refuse_nonfinite, result_check, thc_codec
 from sumwire.job.session import (
     FallbackOption,
     SessionOptions,
@@ -62,8 +62,9 @@ from sumwire.job.tuning import (
 )
 from sumwire.lifecycle import Lifecycle
 from sumwire.logs import by_environment
-from sumwire.trace import span, use_profiler
+from sumwire.trace import operation as span_of_operation
 from sumwire.trace import start as start_trace
+from sumwire.trace import use_profiler
 from sumwire.transport.kept_results import KEPT_CHUNKS
 from sumwire.transport.options import SILENCE_S, Delivery
 from sumwire.transport.retransmission import RttEstimator
@@ -155,7 +156,7 @@ class Job(Collectives, Saved):
         self._grouped = is_grouped(ranks)
         with taking_part(config.name, ranks):
             check_job(config, deadline_s=deadline_s, join_s=join_s, silence_s=silence_s)
-            self._checked = result_check(nonfinite)
+            result_check(nonfinite)
             self.config = config = run_of(config, workers, fallback, ranks)
             check_through(config, through, grouped=self._grouped)
             check_blind(config, delivery, grouped=self._grouped)
@@ -346,7 +347,6 @@ class Job(Collectives, Saved):
         there, once all of it has arrived, and ``into`` is returned; if it is x, there is no residual. ``total``: the
         mean times the workers instead of the mean. All workers must say the same, for example by ``given``.
         """
-        check_fit(self.config, codec, tagged=tag is not None)
         # "raise" leaves the caller's tensor as it was. What is masked is not kept in the op's words.
         target = into if self._complete and not self._raises and not self.config.blind else None
         options = CodecOptions(
@@ -365,14 +365,18 @@ class Job(Collectives, Saved):
 
         def make(sequence: int) -> Operation:
             if by_group:
+                check_fit(self.config, codec, tagged=tag is not None)
                 group = GroupMean(codec.info.name, x, bucket % BUCKETS, self._memory, into=target, total=total)
                 kept.append(group)
             else:
                 kept.append(self._codec_operation(codec, x, bucket, sequence, options))
             return kept[0]
 
-        asked = Asked((OP_NAMES[codec.info.op],), mean_by(codec), x.numel(), bucket, given, by_group=by_group)
-        result = self._checked(self._run(make, asked, x.to(torch.float32)), bucket)
+        what = GroupMean.instead_of(codec.info.name) if by_group else mean_by(codec.info.name)
+        asked = Asked((OP_NAMES[codec.info.op],), what, x.numel(), bucket, given, by_group=by_group)
+        result = self._run(make, asked, x.to(torch.float32))
+        if self._raises:
+            refuse_nonfinite(result, bucket)
         return result, residual
 
     def results_ahead(self) -> bool:
@@ -398,15 +402,15 @@ class Job(Collectives, Saved):
             rule = f"must be below {config.workers}, the workers: no sum is made without this one"
             raise ConfigError("quorum", config.quorum, rule, where=f"job {config.name}")
         chosen = codec if codec is not None else self._thc_for("to follow a reduction with THC")
-        check_fit(config, chosen)
         nothing = torch.zeros(values, dtype=torch.float32, device="cpu")
         options = CodecOptions(divide_by=self._divide_by, contribute=False)
 
         def make(sequence: int) -> Operation:
             return self._codec_operation(chosen, nothing, bucket, sequence, options)
 
-        asked = Asked((OP_NAMES[chosen.info.op],), mean_by(chosen), values, bucket, contribute=False)
-        return self._checked(self._run(make, asked, nothing), bucket)
+        asked = Asked((OP_NAMES[chosen.info.op],), mean_by(chosen.info.name), values, bucket, contribute=False)
+        result = self._run(make, asked, nothing)
+        return refuse_nonfinite(result, bucket) if self._raises else result
 
     def mean(self, x: Tensor, bucket: int = 0) -> Tensor:
         """Mean of the workers' flat tensors in full precision, by SUM32: float32, or float64 if x is.
@@ -464,6 +468,7 @@ class Job(Collectives, Saved):
     def _codec_operation(
         self, codec: GradientCodec, x: Tensor, bucket: int, sequence: int, options: CodecOptions
     ) -> CodecOperation:
+        check_fit(self.config, codec, tagged=options.tag is not None)
         return CodecOperation(codec, x, sequence=sequence, bucket=bucket % BUCKETS, stats=self.stats, options=options)
 
     def _run(self, make: Callable[[int], Operation], asked: Asked, empty: Tensor) -> Tensor:
@@ -474,12 +479,12 @@ class Job(Collectives, Saved):
             began = time.monotonic()
             whole = asked.length > 0 or asked.by_group
             sequence = self._sequence
-            operation = make(sequence) if whole else asked.nothing(empty)
-            call = Signature(sequence, operation.what, asked.length, operation.bucket, asked.given)
-            operation.tag = call.tag
-            life.begun = True
+            call = Signature(sequence, asked.what, asked.length, asked.bucket % BUCKETS, asked.given)
             try:
-                with span(operation.what, number=call.number, values=asked.length, bucket=operation.bucket):
+                with span_of_operation(call.what, call.number, call.values, call.bucket):
+                    operation = make(sequence) if whole else asked.nothing(empty)
+                    operation.tag = call.tag
+                    life.begun = True
                     result = self._session.carry_out(operation, call)
             finally:
                 self.stats.operation_s += time.monotonic() - began

@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,12 +23,11 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from torch import Tensor
 
+from sumwire import trace
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.scales import Scales
 from sumwire.codec.tensors import not_finite
 from sumwire.config import JobConfig
-from sumwire.job.operations import Packing
-from sumwire.trace import span
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.options import ExchangeOptions
@@ -137,10 +135,11 @@ def carried_for(
 
 @dataclass(frozen=True)
 class OneTrip:
-    """The exchange. ``carried``: the scales to encode with. ``own``: this worker's. ``tos``: of the tensor's chunks."""
+    """The exchange, never a blind job's. ``op``: the codec's. ``carried``: the scales to encode with. ``own``: this
+    worker's. ``tos``: of the tensor's chunks."""
 
     config: JobConfig
-    packing: Packing
+    op: int
     form: Scales
     carried: NDArray[np.uint32]
     own: NDArray[np.uint32]
@@ -159,9 +158,9 @@ class OneTrip:
             tos = np.concatenate([[protected(tos).max()], tos]).astype(np.uint8)
         # Its round trips include the wait for slow workers.
         options = ExchangeOptions(waits_for_workers=True, tos=tos)
-        with transport.open(self.packing.op, 1 + round_.chunks, tag, options) as exchange:
+        with transport.open(self.op, 1 + round_.chunks, tag, options) as exchange:
             began = time.monotonic()
-            with span("encode"):
+            with trace.now.encode:
                 self._encode(exchange, round_)
             stats.encode_s += time.monotonic() - began
             exchange.ready(exchange.chunks)
@@ -171,7 +170,7 @@ class OneTrip:
             agreed = self._agreed(exchange.results)
             fit = agreed is not None and self.form.fit(self.carried, agreed)
             if fit:
-                with span("decode"):
+                with trace.now.decode:
                     self._decode(exchange.results, round_)
             stats.decode_s += time.monotonic() - began
         return agreed, fit
@@ -181,7 +180,7 @@ class OneTrip:
         if self.form.exceeded(self.carried, self.own):
             exchange.payload[1:] = 0
         else:
-            self.packing.put(partial(round_.encode_into, self.carried, 0, round_.chunks), exchange.payload[1:])
+            round_.encode_into(self.carried, 0, round_.chunks, exchange.payload[1:])
 
     def _agreed(self, results: Results) -> NDArray[np.uint32] | None:
         whole = results.counts[0] == self.config.workers and not results.cuts[0] and not results.flags[0] & _DEGRADED
@@ -189,4 +188,4 @@ class OneTrip:
 
     def _decode(self, results: Results, round_: CodecRound) -> None:
         overflows = results.flags[1:] & p4.FLAG_OVERFLOW != 0
-        round_.decode_into(0, round_.chunks, self.packing.take(results.words[1:]), results.counts[1:], overflows)
+        round_.decode_into(0, round_.chunks, results.words[1:], results.counts[1:], overflows)

@@ -12,7 +12,7 @@ a codec is in :mod:`sumwire.job.codec_operation`, those on integers and signs in
 :class:`ResultCache` has the latest results, for ranks that lack them when the switch is lost.
 
 A word of MAX32 has 32 big-endian elements of 32 bits. Payload travels in packets of its own op or, where contributions
-are masked, of SUM32 (:class:`Packing`).
+are masked, of SUM32 (:class:`MaskedPayload`).
 
 :func:`carry` keeps link and processor busy at the same time: while one part is encoded or decoded, packets of other
 parts travel. A part is an eighth of the tensor, but not so small that the overhead of calls counts, nor so large that
@@ -38,12 +38,12 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import MAX32
 from torch import Tensor
 
+from sumwire import trace
 from sumwire.blind.masks import MaskedPackets, Places, TableLanes, VoteLanes
 from sumwire.codec.errors import CodecError
 from sumwire.config import OP_NAMES, JobConfig
 from sumwire.errors import ConfigError
 from sumwire.job.gloo import Fallback
-from sumwire.trace import span
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.guard import tampered
 from sumwire.transport.options import PLAIN, ExchangeOptions
@@ -73,51 +73,35 @@ def from_words(words: NDArray[np.uint8], count: int) -> NDArray[np.uint32]:
 Fill = Callable[[NDArray[np.uint8]], None]
 
 
-class Packing:
-    """Its own op's packets. ``op``: theirs."""
+class MaskedPayload:
+    """The payload of an op in packets of SUM32, where masks cancel. ``checked``: of its elements, where these are
+    summed."""
 
-    # Of its elements, where these are summed.
-    checked: ClassVar[Literal["signed", "unsigned"]] = "signed"
+    checked: ClassVar[Literal["unsigned"]] = "unsigned"
 
-    def __init__(self, op: int) -> None:
-        self.op = op
-
-    def put(self, fill: Fill, out: NDArray[np.uint8]) -> None:
-        """Let ``fill`` write words, and bring them to ``out``, a part of the packets' payload."""
-        fill(out)
-
-    def take(self, sums: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The op's words down from a part of the results."""
-        return sums
-
-
-class InLanes(Packing):
-    """SUM32's packets."""
-
-    checked = "unsigned"
-
-    def __init__(self, lanes: MaskedPackets, workers: int) -> None:
-        super().__init__(p4.OP_SUM32)
-        self._lanes = lanes
+    def __init__(self, packets: MaskedPackets, workers: int) -> None:
+        self._packets = packets
         self._workers = workers
 
     def put(self, fill: Fill, out: NDArray[np.uint8]) -> None:
-        words = np.empty((len(out), self._lanes.op.up.words, p4.WORD_BYTES), np.uint8)
+        """Let ``fill`` write words, and bring them to ``out``, a part of the packets' payload."""
+        words = np.empty((len(out), self._packets.op.up.words, p4.WORD_BYTES), np.uint8)
         fill(words)
-        self._lanes.up(words, out)
+        self._packets.up(words, out)
 
     def take(self, sums: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return self._lanes.down(sums, self._workers)
+        """The op's words down from a part of the results."""
+        return self._packets.down(sums, self._workers)
 
 
-def packing_of(op: int, config: JobConfig) -> Packing:
-    """That of an op's payload. Raises ConfigError if its contributions to a blind job cannot be masked."""
-    if not config.blind or op == p4.OP_SUM32:
-        return Packing(op)
+def masked_payload(op: int, config: JobConfig) -> MaskedPayload | None:
+    """That of an op in a blind job; None for SUM32's own. Raises ConfigError if contributions cannot be masked."""
+    if op == p4.OP_SUM32:
+        return None
     if op == p4.OP_THC and config.thc is not None:
-        return InLanes(TableLanes(config.thc.table), config.workers)
+        return MaskedPayload(TableLanes(config.thc.table), config.workers)
     if op == p4.OP_VOTE:
-        return InLanes(VoteLanes(), config.workers)
+        return MaskedPayload(VoteLanes(), config.workers)
     raise unmaskable(config, OP_NAMES[op])
 
 
@@ -165,7 +149,7 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
         if encoded < chunks:
             upto = min(encoded + step, chunks)
             began = time.monotonic()
-            with span("encode"):
+            with trace.now.encode:
                 encode(encoded, upto)
             stats.encode_s += time.monotonic() - began
             encoded = upto
@@ -178,7 +162,7 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
         while decoded < chunks and (done == chunks or (done - decoded >= step and not at_end)):
             upto = min(decoded + step, chunks)
             began = time.monotonic()
-            with span("decode"):
+            with trace.now.decode:
                 decode(decoded, upto)
             stats.decode_s += time.monotonic() - began
             decoded = upto
@@ -298,15 +282,13 @@ class ResultCache:
 
 
 class Operation(ABC):
-    """One collective call. ``values``: its length. ``what``, ``bucket``: for its description, which workers compare.
-    ``tag``: in every packet. ``by_group``: it goes by the process group by choice, whether there is a switch or not.
-    ``compared``: the workers have just found its description equal, or find out with a later operation."""
+    """One collective call. ``values``: its length. ``tag``: in every packet. ``by_group``: it goes by the process group
+    by choice, whether there is a switch or not. ``compared``: the workers have just found its description equal, or
+    find out with a later operation."""
 
     ops: ClassVar[tuple[str, ...]]
     by_group: ClassVar[bool] = False
-    what: str
     values: int
-    bucket: int
     tag: int = 0
     compared: bool = False
 
@@ -332,6 +314,13 @@ class Operation(ABC):
         return CachedResult(result.nbytes, lambda: result)
 
 
+def check_ops(config: JobConfig, ops: tuple[str, ...]) -> None:
+    """Raises ConfigError for an operation whose ops the job does not have, or that a blind job cannot make."""
+    require(config, ops, "for this operation")
+    if config.blind and "sign" in ops:
+        raise unmaskable(config, "merged signs")
+
+
 def require(config: JobConfig, ops: tuple[str, ...], what: str) -> None:
     """Raises ConfigError unless the job has all the ops. ``what`` ends the message: "must have thc to ..."."""
     for op in ops:
@@ -348,9 +337,7 @@ class Nothing(Operation):
     ops = ("max32",)
     values = 0
 
-    def __init__(self, what: str, bucket: int, empty: Tensor, *, contribute: bool = True) -> None:
-        self.what = what
-        self.bucket = bucket
+    def __init__(self, empty: Tensor, *, contribute: bool = True) -> None:
         self._empty = empty
         self._contribute = contribute
 
@@ -374,7 +361,7 @@ class Nothing(Operation):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a caller of a job wants: ``what``, for descriptions, of how many values. ``given``: see
+    """What a caller of a job wants: ``what``, for descriptions that workers compare, of how many values. ``given``: see
     :meth:`sumwire.job.job.Job.reduce_with`."""
 
     ops: tuple[str, ...]
@@ -386,4 +373,4 @@ class Asked:
     by_group: bool = False
 
     def nothing(self, empty: Tensor) -> Operation:
-        return Nothing(self.what, self.bucket % BUCKETS, empty, contribute=self.contribute)
+        return Nothing(empty, contribute=self.contribute)

@@ -16,15 +16,12 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
-from sumwire.codec.base import GradientCodec
-from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.tensors import all_finite
 from sumwire.codec.thc import ThcCodec
-from sumwire.codec.thc_wide import WideThcCodec
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, NonFiniteError, UsageError
-from sumwire.job.operations import require, unmaskable
+from sumwire.job.operations import require
 from sumwire.transport.options import Delivery
 
 NonFinite = Literal["propagate", "raise"]
@@ -38,44 +35,27 @@ def result_check(nonfinite: NonFinite) -> Callable[[Tensor, int], Tensor]:
     """
     if nonfinite not in CHOICES:
         raise UsageError(f"nonfinite = {nonfinite!r}: must be one of {', '.join(map(repr, CHOICES))}")
-    return _refuse if nonfinite == "raise" else _pass
+    return refuse_nonfinite if nonfinite == "raise" else _pass
 
 
 def refuse_unless(finite: bool) -> None:
     """Raise NonFiniteError unless all workers' values are finite, as they have found together."""
     if not finite:
-        _refuse(torch.tensor([torch.nan], device="cpu"), 0)
+        refuse_nonfinite(torch.tensor([torch.nan], device="cpu"), 0)
 
 
 def _pass(result: Tensor, bucket: int) -> Tensor:
     return result
 
 
-def _refuse(result: Tensor, bucket: int) -> Tensor:
+def refuse_nonfinite(result: Tensor, bucket: int) -> Tensor:
+    """Return the result of a reduction. Raises NonFiniteError if it has NaN or infinity."""
     if not all_finite(result):
         raise NonFiniteError(
             f"bucket {bucket}: the gradients of some worker hold NaN or infinity: must be finite; "
             'lower the learning rate or the loss scale, or set nonfinite="propagate" and let GradScaler skip such steps'
         )
     return result
-
-
-def check_fit(config: JobConfig, codec: GradientCodec, *, tagged: bool = False) -> None:
-    """Raises ConfigError for THC with another table or p than the job's, for sums of fewer workers, and for a mean that
-    a blind job cannot make. ``tagged``: packets have priorities."""
-    where = f"job {config.name}, a codec given"
-    if isinstance(codec, ThcCodec) and config.thc is not None:
-        own, jobs = (codec.table.values, codec.table.p), (config.thc.table, config.thc.p)
-        if own != jobs:
-            rule = f"must be the job's, {list(jobs[0])} with p = {jobs[1]:g}, by which the switch sums"
-            raise ConfigError("thc.table", f"{list(own[0])} with p = {own[1]:g}", rule, where=where)
-    if isinstance(codec, Sum32Codec | WideThcCodec) and codec.workers < config.workers:
-        rule = f"must be {config.workers} or more, the job's: sums of more workers do not fit"
-        raise ConfigError("workers", codec.workers, rule, where=where)
-    if config.blind and not isinstance(codec, ThcCodec | Sum32Codec):
-        raise unmaskable(config, f"the codec {codec.info.name}")
-    if config.blind and tagged:
-        raise unmaskable(config, "packets with priorities, which tell the magnitudes of their values")
 
 
 def thc_codec(config: JobConfig, block: int | None) -> ThcCodec | None:
@@ -119,10 +99,3 @@ def check_blind(config: JobConfig, delivery: Delivery | None, *, grouped: bool) 
     if importlib.util.find_spec("cryptography") is None:
         rule = "must be false without the package cryptography"
         raise ConfigError("blind", True, rule, where=where, cure="pip install 'sumwire[blind]' on every worker")
-
-
-def check_ops(config: JobConfig, ops: tuple[str, ...]) -> None:
-    """Raises ConfigError for an operation whose ops the job does not have, or that a blind job cannot make."""
-    require(config, ops, "for this operation")
-    if config.blind and "sign" in ops:
-        raise unmaskable(config, "merged signs")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from sumwire.codec.scales import magnitude_sums, total
+from sumwire.codec.kernels import magnitude_sums, total
 from sumwire.codec.tensors import all_finite
 from sumwire.errors import SumOverflowError, UsageError
 from sumwire.job.job import Job, Residual

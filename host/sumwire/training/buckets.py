@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -39,9 +40,12 @@ Parts = Sequence[tuple[Hashable, int]]
 
 
 class StepResiduals:
-    """One step's residuals. Any thread may stage or drop. ``former`` is the step before, to be settled first."""
+    """One step's residuals. Any thread may stage or drop. ``former`` is the step before, to be settled first; it is
+    dropped if its last bucket has not come."""
 
     def __init__(self, feedback: ParameterFeedback, former: StepResiduals | None) -> None:
+        if former is not None:
+            former.abandon()
         self._feedback = feedback
         self._former = former
         self._buckets = 0
@@ -110,7 +114,8 @@ class StepResiduals:
 
 
 Model = nn.Module | Iterable[Tensor]
-Submit = Callable[[GradBucket], Future[Tensor]]
+# Of a bucket, and the numbers of its parameters.
+Submit = Callable[[GradBucket, list[int]], Future[Tensor]]
 # Numbers of the parameters in each bucket of a step, in order.
 Grouping = list[list[int]]
 
@@ -226,9 +231,11 @@ class Buckets:
         if bucket.index() == 0:
             # The first of a step. A step that was not completed is forgotten.
             self._now = []
-            self._regrouping = _Regrouping(self._parameters, self._wanted, self._note(submit)) if self._wanted else None
+            self._regrouping = (
+                _Regrouping(self._parameters, self._wanted, partial(self._note, submit)) if self._wanted else None
+            )
         regrouping = self._regrouping
-        future = self._note(submit)(bucket) if regrouping is None else regrouping.take(bucket)
+        future = self._note(submit, bucket) if regrouping is None else regrouping.take(bucket)
         if bucket.is_last():
             self._latest, self._now = self._now, []
             self._wanted, self._regrouping = [], None
@@ -242,12 +249,10 @@ class Buckets:
         """Regroup the next step as saved. ``places`` maps the saved numbers of parameters to those here."""
         self._wanted = [[places[number] for number in group] for group in content.rest["buckets"]]
 
-    def _note(self, submit: Submit) -> Submit:
-        def noted(bucket: GradBucket) -> Future[Tensor]:
-            self._now.append([self._parameters.number(p) for p in bucket.parameters()])
-            return submit(bucket)
-
-        return noted
+    def _note(self, submit: Submit, bucket: GradBucket) -> Future[Tensor]:
+        numbers = [self._parameters.number(p) for p in bucket.parameters()]
+        self._now.append(numbers)
+        return submit(bucket, numbers)
 
 
 @dataclass(eq=False)
@@ -265,7 +270,9 @@ class _Regrouping:
     `take` is called by the backward pass, results come from the threads that reduce.
     """
 
-    def __init__(self, parameters: Parameters, wanted: Grouping, submit: Submit) -> None:
+    def __init__(
+        self, parameters: Parameters, wanted: Grouping, submit: Callable[[GradBucket], Future[Tensor]]
+    ) -> None:
         self._parameters = parameters
         self._groups = [list(group) for group in wanted]
         self._submit = submit

@@ -67,8 +67,8 @@ class CallFuture(Future[_Result]):
 class _Queue:
     """Calls, and the thread that runs them: it starts with the first call, and ends with the last user or the owner."""
 
-    def __init__(self) -> None:
-        self.life = Lifecycle("communication thread", "CommThread()")
+    def __init__(self, name: str) -> None:
+        self.life = Lifecycle(name, "CommThread()")
         self._users = 0
         self._calls: _Calls = queue.SimpleQueue()
 
@@ -77,10 +77,13 @@ class _Queue:
         with self.life.between_calls():
             self._users += 1
 
-    def put(self, task: _Task) -> bool:
-        """Queue a call. Returns False after the end."""
+    def put(self, task: _Task, user: Lifecycle) -> bool:
+        """Queue a call. Returns False after the end, or the user's: whoever closes takes this lock after it is closed.
+
+        Raises ForkError in a forked child.
+        """
         with self.life.between_calls():
-            if self.life.closed:
+            if self.life.closed or user.closed:
                 return False
             if not self.life.running:
                 # Of this thread alone: one that is ending may still have calls in its own.
@@ -98,7 +101,7 @@ class _Queue:
             await_thread()
         elif self.life.running and not self.life.in_thread:
             drained: CallFuture[None] = _future(None)
-            if self.put((lambda: None, drained, None)):
+            if self.put((lambda: None, drained, None), self.life):
                 wait_for(drained)
 
 
@@ -110,7 +113,7 @@ class CommThread:
     """
 
     def __init__(self, name: str, calls: _Queue | None = None) -> None:
-        self._queue = calls or _Queue()
+        self._queue = calls or _Queue(name)
         self._life = Lifecycle(name, "CommThread()")
         self._queue.enter()
 
@@ -122,7 +125,7 @@ class CommThread:
         Calls of all users run in the order of submission. With a thread each they would come in any order, which need
         not be that of the other workers.
         """
-        return cls(name, None if job is None else _queue_of(job))
+        return cls(name, None if job is None else _queue_of(job, name))
 
     def serve(self, job: Owner) -> None:
         """Make this the one thread of a job, for all later users of :meth:`of`, if it has none yet."""
@@ -154,9 +157,8 @@ class CommThread:
         if awaited and self._queue.life.in_thread:
             _carry_out(task)
             return future
-        with self._life.between_calls():
-            if self._life.closed or not self._queue.put(task):
-                raise ClosedError(f"{self._life.name} is closed; make a new one")
+        if not self._queue.put(task, self._life):
+            raise ClosedError(f"{self._life.name} is closed; make a new one")
         return future
 
     def close(self) -> None:
@@ -164,11 +166,11 @@ class CommThread:
         self._life.close(self._queue.leave)
 
 
-def _queue_of(job: Owner) -> _Queue:
+def _queue_of(job: Owner, name: str) -> _Queue:
     with _lock_of_queues:
         found = _queues.get(job)
         if found is None:
-            found = _queues[job] = _Queue()
+            found = _queues[job] = _Queue(name)
             job.on_close(found.life.close)
         return found
 

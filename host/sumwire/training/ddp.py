@@ -138,31 +138,34 @@ class DdpState(Saved):
         self._parameters.check_dense(bucket)
         return self._buckets.submit(bucket, self._submit)
 
-    def _submit(self, bucket: GradBucket) -> Future[Tensor]:
-        future = self._queue(bucket, bucket.buffer())
+    def _submit(self, bucket: GradBucket, numbers: list[int]) -> Future[Tensor]:
+        future = self._queue(bucket, numbers, bucket.buffer())
         raise_from_backward(future)
         return future
 
-    def _queue(self, bucket: GradBucket, buffer: Tensor) -> Future[Tensor]:
+    def _queue(self, bucket: GradBucket, numbers: list[int], buffer: Tensor) -> Future[Tensor]:
         """Queue a bucket whose values are in ``buffer``; the future holds that, filled with the mean gradient."""
-        self._thread.check_process()
         # Begun here, in the order of the buckets: the node's ranks sum this one while the last one is in the network.
-        summed = None if self._node is None else self._node.sum_up(buffer)
-        task = Task(
-            buffer, bucket.index(), self._parts(bucket), self._step_of(bucket), queued(buffer.device), summed=summed
-        )
+        summed = None if self._node is None else self._sum_up(self._node, buffer)
+        filled = None if buffer.is_cpu else queued(buffer.device)
+        task = Task(buffer, bucket.index(), self._parts(bucket, numbers), self._step_of(bucket), filled, summed=summed)
         try:
             return self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
         except Exception:
             self._drop(task)
             raise
 
+    def _sum_up(self, node: RankGroup, buffer: Tensor) -> Callable[[], None]:
+        # A forked child has none of the group's threads.
+        self._thread.check_process()
+        return node.sum_up(buffer)
+
     @property
     def communicating(self) -> bool:
         """Whether the thread that reduces buckets is running."""
         return self._thread.alive
 
-    def _parts(self, bucket: GradBucket) -> tuple[tuple[int, int], ...]:
+    def _parts(self, bucket: GradBucket, numbers: list[int]) -> tuple[tuple[int, int], ...]:
         """Return (number of the parameter in this state, number of its values), in the bucket's order.
 
         Raises UsageError for complex parameters with feedback: DDP's bucket has their parts, one after the other.
@@ -173,7 +176,7 @@ class DdpState(Saved):
                 "complex parameters: have no residuals here: make DdpState(..., error_feedback=False), or give the "
                 "model real and imaginary parts as parameters"
             )
-        return tuple(zip(map(self._parameters.number, parameters), map(Tensor.numel, parameters), strict=True))
+        return tuple(zip(numbers, map(Tensor.numel, parameters), strict=True))
 
     def settle(self) -> None:
         """Wait until the residuals of the latest step are kept. To be called between steps."""
@@ -188,16 +191,16 @@ class DdpState(Saved):
         if self.feedback is None:
             return None
         if self._latest is None or bucket.index() == 0:
-            if self._latest is not None:
-                self._latest.abandon()
-            self._follow_scale(self.feedback)
+            if self.scaler is None:
+                self._scale = None
+            else:
+                self._follow_scale(self.feedback, self.scaler.get_scale())
             self._latest = StepResiduals(self.feedback, self._latest)
         self._latest.hand_over(last=bucket.is_last())
         return self._latest
 
-    def _follow_scale(self, feedback: ParameterFeedback) -> None:
-        scale = None if self.scaler is None else self.scaler.get_scale()
-        if scale is not None and self._scale is not None and scale != self._scale:
+    def _follow_scale(self, feedback: ParameterFeedback, scale: float) -> None:
+        if self._scale is not None and scale != self._scale:
             self.settle()
             feedback.rescale(scale / self._scale)
         self._scale = scale

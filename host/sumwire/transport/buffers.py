@@ -155,6 +155,7 @@ class Buffers:
         row_bytes = self._up_bytes + config.tag_bytes
         self.tag_bytes = config.tag_bytes
         self.packets = up.take(chunks * row_bytes).reshape(chunks, row_bytes)
+        words = down.take(chunks * down_words * WORD_BYTES).reshape(chunks, down_words, WORD_BYTES)
         write_headers(
             self.packets,
             op=op,
@@ -174,7 +175,7 @@ class Buffers:
         self._quorum = config.run_quorum
         self.payload = self.packets[:, HEADER_BYTES : self._up_bytes].reshape(chunks, up_words, WORD_BYTES)
         self.results = Results(
-            down.take(chunks * down_words * WORD_BYTES).reshape(chunks, down_words, WORD_BYTES),
+            words,
             np.zeros(chunks, np.uint8),
             np.zeros(chunks, np.uint32),
             np.zeros(chunks, np.uint8),

@@ -15,14 +15,14 @@ import ctypes
 import time
 from functools import cached_property
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
+from sumwire import trace
 from sumwire.errors import SumwireError
-from sumwire.trace import span
 from sumwire.transport.buffers import Buffers, Results, Runs
 from sumwire.transport.connection import Connection
 from sumwire.transport.guard import Guard
@@ -34,6 +34,7 @@ from sumwire.transport.steady import COLLECTED_PART, Outcome
 from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import SPREAD_ROUNDS
 from sumwire.wire.messages import Compiled, MessagePlaces
+from sumwire.wire.packets import LOWER_HEADER_BYTES
 
 _OUTCOMES: Final = tuple(Outcome)
 # Chunks that the window releases in one call.
@@ -129,16 +130,32 @@ class FastPath:
         state.results = state.messages_in = state.messages_out = state.sent = state.held = state.round_trips = 0
         state.error = 0
         outcome: Outcome = _OUTCOMES[self._run(state) if receive else self._send(state)]
-        link.moved(state, self._runs.datagram_bytes)
+        window.take_back(state)
+        self._count(state)
         if state.messages_in:
             connection.pace.arrived(state.results, state.began, state.now, drained=bool(state.drained))
-        window.take_back(state)
         if outcome == Outcome.OTHER_MESSAGES:
             link.socket.see_collected()
         elif state.error:
             lost = link.failed(state.error, sending=outcome == Outcome.HELD)
             window.held = window.held[lost:]
         return outcome
+
+    def _count(self, state: Any) -> None:
+        """Note what C has received and sent."""
+        stats, link = self._connection.stats, self._connection.link
+        messages_in, messages_out = state.messages_in, state.messages_out
+        if messages_in:
+            link.socket.messages_received += messages_in
+            link.socket.longest_in = state.longest_in
+            stats.messages_received += messages_in
+            stats.packets_received += state.results
+            stats.bytes_received += state.results * (LOWER_HEADER_BYTES + self._runs.datagram_bytes)
+        if messages_out:
+            link.socket.messages_sent += messages_out
+            stats.messages_sent += messages_out
+            stats.packets_sent += state.sent
+            stats.bytes_sent += state.sent * (LOWER_HEADER_BYTES + link.packet_bytes)
 
 
 def _fast_path_of(connection: Connection, buffers: Buffers) -> FastPath | None:
@@ -222,7 +239,7 @@ class Exchange:
         if self._guard is not None:
             upto = self._guard.mask(window.base, window.filled, upto, self._buffers.payload)
         window.filled = upto
-        with span("send"):
+        with trace.now.send:
             if self._fast_path is None or self._fast_path.go(0, receive=False) != Outcome.ENOUGH:
                 self._sender.send()
         self._connection.stats.exchange_s += self._connection.clock() - began
@@ -239,7 +256,7 @@ class Exchange:
         if upto >= self.chunks:
             upto = self._buffers.chunks
         try:
-            with span("wait" if block else "receive"):
+            with trace.now.wait if block else trace.now.receive:
                 outcome = None
                 if self._fast_path is not None:
                     outcome = self._fast_path.go(upto, self._wake_at(), block=block)
@@ -250,7 +267,7 @@ class Exchange:
                 elif outcome is None:
                     self._receive_or_wait(block)
             if window.open_chunks and outcome not in (Outcome.ENOUGH, Outcome.FEW_LEFT):
-                with span("send"):
+                with trace.now.send:
                     self._sender.send()
         finally:
             connection.stats.exchange_s += connection.clock() - began

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import math
 import os
 import select
 import socket
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from commonlib.events import ProgramEvent
@@ -194,7 +195,7 @@ class Link:
         self._count(run.datagrams, run.datagrams * run.datagram_bytes)
         return run.datagrams
 
-    @property
+    @functools.cached_property
     def compiled(self) -> Compiled | None:
         """What C needs to send and receive here; None where Python must look at each message."""
         return None if self._tags is not None else self.socket.compiled
@@ -209,22 +210,6 @@ class Link:
             return 0
         self._note_failure(OSError(number, os.strerror(number)), sending=sending)
         return int(sending)
-
-    def moved(self, state: Any, result_bytes: int) -> None:
-        """C has received and sent what its ``state`` tells (struct fast_path), results of so many bytes each."""
-        stats, socket = self._stats, self.socket
-        received, sent, messages_in, messages_out = state.results, state.sent, state.messages_in, state.messages_out
-        if messages_in:
-            socket.messages_received += messages_in
-            socket.longest_in = state.longest_in
-            stats.messages_received += messages_in
-            stats.packets_received += received
-            stats.bytes_received += received * (LOWER_HEADER_BYTES + result_bytes)
-        if messages_out:
-            socket.messages_sent += messages_out
-            stats.messages_sent += messages_out
-            stats.packets_sent += sent
-            stats.bytes_sent += sent * (LOWER_HEADER_BYTES + self.packet_bytes)
 
     def _count(self, packets: int, payload_bytes: int) -> None:
         self._stats.packets_received += packets

@@ -249,9 +249,9 @@ class Transport:
             ignored=0 if hide is None else p4.FLAG_OVERFLOW,
         )
         self.link.load(buffers.packets, buffers.tos, first % self._config.slots)
+        self._connection.pace.begin()
         budget = self._budget(chunks, first) if options.bounded else None
         self.window.begin(chunks, began, filled=0, budget=budget, options=options)
-        self._connection.pace.begin()
         patience = options.patience or self._patience
         guard = None if hide is None else Guard(asked, hide, check, self._config.job)
         self._exchange = Exchange(self._connection, buffers, patience, options.next_run, guard)

@@ -139,13 +139,13 @@ class Window:
         self.prefix = 0
         self._flight = Flight(chunks)
         self._fast.numbers = [0] * REORDER_TOLERANCE
-        self._timers.begin(now, sampled=not options.waits_for_workers)
         self._urgent, self.held = [], _NO_CHUNKS
         if self.options.early_closing:
             self._turns, self.steady = self._early_closing(bounded=budget is not None), None
         else:
             self._turns = SendSchedule(chunks, self.slots, self._flight)
             self.steady = None if self._native is None else Steady(self._native, self._flight, self._turns)
+        self._timers.begin(now, sampled=not options.waits_for_workers)
         self._retries = self._new_retries(budget) if self.options.adaptive_retries else None
         if not self.contributes:
             self._flight.send(np.arange(chunks), now)

@@ -140,7 +140,7 @@ class SimulatedRank:
     def finish(self, result: Any) -> None:
         assert self.member.completed == len(self.results)
         self.results.append(result)
-        self.member.finish()
+        self.member.finish(by_network=False)
         if self.world.rng.random() < 0.3:
             self.busy_until = self.world.now + self.world.rng.randrange(200)
 

@@ -13,7 +13,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from sumwire.codec import kernels, scales, thc
+from sumwire.codec import kernels, thc
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.errors import CountError, SumRangeError
 from sumwire.codec.feedback import ErrorFeedback
@@ -295,7 +295,7 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, block: int | Non
     feedback = mixed(70_001, torch.Generator().manual_seed(6))
 
     def all_bits() -> list[NDArray[np.generic]]:
-        total = scales.add(x, feedback, torch.empty_like(x))
+        total = kernels.add(x, feedback, torch.empty_like(x))
         round_ = codec.begin(total, 1, 2)
         agreed = round_.preliminary()
         words = round_.encode(agreed)

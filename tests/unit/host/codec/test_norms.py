@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from sumwire.codec import kernels, scales
+from sumwire.codec import kernels
 from sumwire.codec.feedback import ErrorFeedback, ParameterFeedback
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
@@ -28,13 +28,13 @@ def compiled() -> None:
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of tensors that are read for their sums of squares alone."""
     read: list[int] = []
-    plain = scales._in_c
+    plain = kernels._in_c
 
     def counted(x: Tensor, *rest: object) -> object:
         read.append(len(x))
         return plain(x, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(scales, "_in_c", counted)
+    monkeypatch.setattr(kernels, "_in_c", counted)
     return read
 
 
@@ -45,11 +45,11 @@ def pair(length: int) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("length", [1, 1023, 1024, 5000])
 def test_sum_and_its_squares(length: int, passes: list[int]) -> None:
     x, y = pair(length)
-    total = scales.add(x, y, torch.empty(length))
-    known = scales.square_sums(total)
+    total = kernels.add(x, y, torch.empty(length))
+    known = kernels.square_sums(total)
     assert not passes
     assert torch.equal(total, x + y)
-    assert np.array_equal(known, scales.square_sums(x + y))
+    assert np.array_equal(known, kernels.square_sums(x + y))
     assert passes == [length]
 
 
@@ -63,17 +63,17 @@ CHANGES: dict[str, Callable[[Tensor], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_tensor_is_read_again(change: str, passes: list[int]) -> None:
-    total = scales.add(*pair(3000), torch.empty(3000))
+    total = kernels.add(*pair(3000), torch.empty(3000))
     CHANGES[change](total)
-    found = scales.square_sums(total)
+    found = kernels.square_sums(total)
     assert passes == [3000]
-    assert np.array_equal(found, scales.square_sums(total.clone()))
+    assert np.array_equal(found, kernels.square_sums(total.clone()))
 
 
 def test_in_inference_mode(passes: list[int]) -> None:
     with torch.inference_mode():
-        total = scales.add(*pair(3000), torch.empty(3000))
-        assert np.array_equal(scales.square_sums(total), scales.square_sums(total.clone()))
+        total = kernels.add(*pair(3000), torch.empty(3000))
+        assert np.array_equal(kernels.square_sums(total), kernels.square_sums(total.clone()))
     assert passes == [3000, 3000]
 
 
@@ -95,7 +95,7 @@ def test_feedback_of_one_bucket_is_one_pass(passes: list[int]) -> None:
     feedback.store(parts, residual)
     total = feedback.compensate(x, parts)
     assert torch.equal(total, x + residual)
-    scales.square_sums(total)
+    kernels.square_sums(total)
     assert not passes
 
 

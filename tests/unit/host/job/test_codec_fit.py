@@ -12,7 +12,7 @@ from sumwire.codec.tables import ThcTable, solve
 from sumwire.codec.thc import ThcCodec
 from sumwire.codec.thc_wide import wide_codec
 from sumwire.errors import ConfigError
-from sumwire.job.rules import check_fit
+from sumwire.job.codec_operation import check_fit
 
 WORKERS = 2
 CONFIG = configs(job_mapping(WORKERS, 8))[0]
