@@ -20,7 +20,6 @@ from fuzz.p4runtime.load_test import BEGINNINGS, CROWD_SIZES, run_load_test, sil
 from google.rpc import code_pb2
 from helpers.certificates import authority
 from helpers.p4runtime.client import DEVICE_ID, PROGRAMS, TIMEOUT_SECONDS, Controller, Program, code_of, insert
-from helpers.p4runtime.fake_device import FakeDevice
 from helpers.p4runtime.messages import cell
 from p4.v1 import p4runtime_pb2 as p4rt
 from p4.v1 import p4runtime_pb2_grpc
@@ -29,6 +28,7 @@ from softswitch.p4runtime.read import MAX_STEPS
 from softswitch.p4runtime.rpcs import MAX_ANSWER_BYTES, MAX_READS, MAX_WAITING
 from softswitch.p4runtime.server import P4RuntimeServer, ServerTls, allow_connections, serve
 from softswitch.runtime.entries import CounterValue, Entry
+from softswitch.switch import SoftSwitch
 
 COUNT = 40 * len(BEGINNINGS)
 
@@ -52,7 +52,7 @@ def quick_idleness(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def served(tls: ServerTls | None = None) -> Iterator[str]:
     """The address of a server."""
-    server = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, tls=tls)
+    server = serve(SoftSwitch(engine="python"), "127.0.0.1:0", DEVICE_ID, tls=tls)
     try:
         yield f"127.0.0.1:{server.port}"
     finally:
@@ -150,11 +150,11 @@ NO_SHARING = (("grpc.use_local_subchannel_pool", 1),)
 TAKES_LITTLE = (*NO_SHARING, ("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
 
 
-class Vast(FakeDevice):
+class Vast(SoftSwitch):
     """Has large counters and counts how often a cell of them is read; every row of a table is there many times."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(engine="python")
         self.looks = 0
 
     def entries(self, table: str) -> list[Entry]:

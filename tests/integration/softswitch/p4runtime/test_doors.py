@@ -20,11 +20,11 @@ import grpc
 import pytest
 from helpers.certificates import authority
 from helpers.p4runtime.client import DEVICE_ID, TIMEOUT_SECONDS
-from helpers.p4runtime.fake_device import FakeDevice
 from p4.v1 import p4runtime_pb2 as p4rt
 from p4.v1 import p4runtime_pb2_grpc
 from softswitch.cli import main
 from softswitch.p4runtime.server import BindError, ServerTls, serve
+from softswitch.switch import SoftSwitch
 
 CERTIFICATE = ["--grpc-server-cert", "c.pem", "--grpc-server-key", "c.key"]
 
@@ -120,13 +120,13 @@ def test_the_command_with_mutual_tls(tmp_path: Path) -> None:
 
 def test_a_socket_is_served_once_and_free_after_stop(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/s1.sock"
-    first = serve(FakeDevice(), address, DEVICE_ID)
+    first = serve(SoftSwitch(engine="python"), address, DEVICE_ID)
     with pytest.raises(BindError, match=r"s1.sock: a server listens there; end it, or choose another"):
-        serve(FakeDevice(), address, DEVICE_ID)
+        serve(SoftSwitch(engine="python"), address, DEVICE_ID)
     with grpc.insecure_channel(address) as channel:
         assert answers(channel)
     first.stop()
-    second = serve(FakeDevice(), address, DEVICE_ID)
+    second = serve(SoftSwitch(engine="python"), address, DEVICE_ID)
     second.stop()
 
 
@@ -134,7 +134,7 @@ def test_a_socket_that_a_dead_server_left_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "s1.sock"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
-    server = serve(FakeDevice(), f"unix:{path}", DEVICE_ID)
+    server = serve(SoftSwitch(engine="python"), f"unix:{path}", DEVICE_ID)
     with grpc.insecure_channel(f"unix:{path}") as channel:
         assert answers(channel)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -145,14 +145,14 @@ def test_a_file_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     path.write_text("kept")
     with pytest.raises(BindError, match=r"cannot listen on unix:.*choose another"):
-        serve(FakeDevice(), f"unix:{path}", DEVICE_ID)
+        serve(SoftSwitch(engine="python"), f"unix:{path}", DEVICE_ID)
     assert path.read_text() == "kept"
 
 
 def test_the_umask_is_as_before(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        serve(FakeDevice(), f"unix:{tmp_path}/s1.sock", DEVICE_ID).stop()
+        serve(SoftSwitch(engine="python"), f"unix:{tmp_path}/s1.sock", DEVICE_ID).stop()
         assert os.umask(0o027) == 0o027
     finally:
         os.umask(before)
@@ -162,6 +162,6 @@ def test_files_that_are_missing_or_nonsense(tmp_path: Path) -> None:
     nonsense = tmp_path / "nonsense"
     nonsense.write_text("nothing")
     with pytest.raises(BindError, match="name a file that is there: --grpc-server-cert FILE"):
-        serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, tls=ServerTls(tmp_path / "absent", nonsense))
+        serve(SoftSwitch(engine="python"), "127.0.0.1:0", DEVICE_ID, tls=ServerTls(tmp_path / "absent", nonsense))
     with pytest.raises(BindError, match="cannot listen on"):
-        serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, tls=ServerTls(nonsense, nonsense))
+        serve(SoftSwitch(engine="python"), "127.0.0.1:0", DEVICE_ID, tls=ServerTls(nonsense, nonsense))

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from google.rpc import code_pb2
 from helpers.p4runtime.client import DEVICE_ID, PROGRAMS, Controller, Program, code_of
-from helpers.p4runtime.fake_device import FakeDevice
 from softswitch.p4runtime.calls import Call, Turns
 from softswitch.p4runtime.server import BindError, serve
+from softswitch.switch import SoftSwitch
 
 
 @pytest.mark.p4c
@@ -87,37 +87,37 @@ def server_threads() -> set[threading.Thread]:
 
 def test_stop_ends_streams_and_threads() -> None:
     before = server_threads()
-    device = FakeDevice()
-    server = serve(device, "127.0.0.1:0", DEVICE_ID)
+    switch = SoftSwitch(engine="python")
+    server = serve(switch, "127.0.0.1:0", DEVICE_ID)
     controllers = [Controller(server.port) for _ in range(3)]
     for number, controller in enumerate(controllers):
         controller.become(number)
     # Servers of other tests may end meanwhile.
     assert server_threads() - before
-    assert device.is_listened_to
+    assert switch._cpu_frame is not None
     server.stop()
     for controller in controllers:
         end = controller.wait_for_end()
         assert (end.code, str(end)) == (code_pb2.UNAVAILABLE, "UNAVAILABLE: the switch is stopping")
         controller.close()
     assert server_threads() <= before
-    assert not device.is_listened_to
+    assert switch._cpu_frame is None
     server.stop()  # once more changes nothing
 
 
 def test_a_port_is_served_once_and_free_after_stop() -> None:
-    first = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID)
+    first = serve(SoftSwitch(engine="python"), "127.0.0.1:0", DEVICE_ID)
     address = f"127.0.0.1:{first.port}"
     with pytest.raises(BindError, match=address):
-        serve(FakeDevice(), address, DEVICE_ID)
+        serve(SoftSwitch(engine="python"), address, DEVICE_ID)
     first.stop()
-    second = serve(FakeDevice(), address, DEVICE_ID)
+    second = serve(SoftSwitch(engine="python"), address, DEVICE_ID)
     assert second.port == first.port
     second.stop()
 
 
 def test_two_devices_in_one_process(program: Program) -> None:
-    servers = [serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID) for _ in range(2)]
+    servers = [serve(SoftSwitch(engine="python"), "127.0.0.1:0", DEVICE_ID) for _ in range(2)]
     controllers = [Controller(server.port) for server in servers]
     for controller in controllers:
         controller.become(1)
@@ -128,17 +128,17 @@ def test_two_devices_in_one_process(program: Program) -> None:
         server.stop()
 
 
-class EmitsForever(FakeDevice):
+class EmitsForever(SoftSwitch):
     """Sends to the CPU port from a thread of its own, as a switch under load does."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(engine="python")
         self.halt = threading.Event()
         self.thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
         while not self.halt.is_set():
-            self.emit(b"\x02\x83" + bytes(100))
+            self.to_cpu(b"\x02\x83" + bytes(100))
 
 
 def test_controllers_come_and_go_under_packet_ins(program: Program) -> None:

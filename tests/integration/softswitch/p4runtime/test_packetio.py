@@ -11,7 +11,6 @@ import pytest
 from google.rpc import code_pb2
 from helpers.logs import lines_of, of
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program
-from helpers.p4runtime.fake_device import FakeDevice
 from helpers.p4runtime.messages import FRAME, TO_CPU, packet, packet_out, update
 from helpers.p4runtime.served import primary_of
 from p4.v1 import p4runtime_pb2 as p4rt
@@ -123,13 +122,10 @@ def test_packet_out_comes_back_as_packet_in(primary: Controller) -> None:
 
 
 def test_a_frame_without_its_packet_in_header_is_dropped(
-    fake: FakeDevice, connect_fake: Connect, program: Program, caplog: pytest.LogCaptureFixture
+    switch: SoftSwitch, primary: Controller, caplog: pytest.LogCaptureFixture
 ) -> None:
-    controller = connect_fake()
-    controller.become(1)
-    controller.set_pipeline(program.config())
-    assert fake._on_cpu_frame is not None
-    fake._on_cpu_frame(b"\x00")
+    switch.to_cpu(b"\x00")
+    assert primary.is_quiet()
     (dropped,) = of(lines_of(caplog.records), SwitchEvent.MESSAGE_DROPPED)
     assert (dropped["kind"], dropped["level"]) == ("packet-in", "warning")
 
@@ -193,7 +189,7 @@ def test_packet_out_before_a_pipeline(connect: Connect) -> None:
     assert error_of(controller).canonical_code == code_pb2.FAILED_PRECONDITION
 
 
-class Refusing(FakeDevice):
+class Refusing(SoftSwitch):
     def inject(self, port: int, frame: bytes) -> None:
         raise DeviceError("the frame is too long")
 
@@ -201,57 +197,37 @@ class Refusing(FakeDevice):
 @pytest.mark.parametrize(
     ("device", "cpu_port", "code"),
     [
-        (FakeDevice(), None, code_pb2.FAILED_PRECONDITION),
-        (Refusing(), CPU_PORT, code_pb2.INVALID_ARGUMENT),
+        (SoftSwitch(engine="python"), None, code_pb2.FAILED_PRECONDITION),
+        (Refusing(engine="python"), CPU_PORT, code_pb2.INVALID_ARGUMENT),
     ],
 )
 def test_packet_out_the_switch_cannot_take(
-    program: Program, device: FakeDevice, cpu_port: int | None, code: int
+    program: Program, device: SoftSwitch, cpu_port: int | None, code: int
 ) -> None:
     with primary_of(device, program.config(), cpu_port) as controller:
         controller.send(TO_CPU)
         assert error_of(controller).canonical_code == code
-    assert device.injected == []
-
-
-@pytest.fixture
-def fake_primary(connect_fake: Connect, program: Program) -> Controller:
-    controller = connect_fake()
-    controller.become(1)
-    controller.set_pipeline(program.config())
-    return controller
-
-
-def test_packet_out_enters_at_the_cpu_port(fake: FakeDevice, fake_primary: Controller) -> None:
-    fake_primary.send(packet_out((1, b"\x05"), (2, b"\x03")))
-    assert fake_primary.is_quiet()  # it is handled before the empty message
-    assert fake.injected == [(CPU_PORT, b"\x02\x83" + FRAME)]
-
-
-def test_a_frame_too_short_for_its_header_is_dropped(fake: FakeDevice, fake_primary: Controller) -> None:
-    fake.emit(b"\x00")
-    assert fake_primary.is_quiet()
 
 
 def test_frames_nobody_takes_are_dropped(
-    fake: FakeDevice, fake_server: P4RuntimeServer, connect_fake: Connect, program: Program
+    switch: SoftSwitch, server: P4RuntimeServer, connect: Connect, program: Program
 ) -> None:
-    controller = connect_fake()
+    controller = connect()
     controller.become(1)
-    fake.emit(b"\x02\x83")  # no pipeline
+    switch.to_cpu(b"\x02\x83")  # no pipeline
     assert controller.is_quiet()
     controller.set_pipeline(program.config())
     controller.arbitrate(None)
     assert controller.receive().HasField("arbitration")
-    fake.emit(b"\x02\x83")  # no primary
+    switch.to_cpu(b"\x02\x83")  # no primary
     assert controller.is_quiet()
 
 
 def test_a_controller_that_does_not_read_costs_no_memory_and_blocks_nobody(
-    fake: FakeDevice, fake_server: P4RuntimeServer, program: Program
+    switch: SoftSwitch, server: P4RuntimeServer, program: Program
 ) -> None:
     """Its stub's stream is never iterated, so gRPC's flow control stops the server's sending."""
-    controller = Controller(fake_server.port)
+    controller = Controller(server.port)
     controller.become(1)
     controller.set_pipeline(program.config())
     silent = controller.stub.StreamChannel(
@@ -265,6 +241,6 @@ def test_a_controller_that_does_not_read_costs_no_memory_and_blocks_nobody(
     )
     assert next(silent).arbitration.status.code == code_pb2.OK
     for _ in range(4 * PACKET_IN_QUEUE):
-        fake.emit(b"\x02\x83" + bytes(1500))
+        switch.to_cpu(b"\x02\x83" + bytes(1500))
     silent.cancel()
     controller.close()

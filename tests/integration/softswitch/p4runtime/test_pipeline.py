@@ -11,7 +11,6 @@ import grpc
 import pytest
 from google.rpc import code_pb2
 from helpers.p4runtime.client import DEVICE_ID, Controller, Program, code_of, delete, election, insert, items_of, modify
-from helpers.p4runtime.fake_device import FakeDevice
 from helpers.p4runtime.messages import group
 from helpers.p4runtime.served import primary_of
 from p4.config.v1 import p4info_pb2
@@ -67,7 +66,7 @@ def test_a_new_pipeline_clears_the_state(primary: Controller, program: Program) 
 
 
 def test_what_is_deleted_leaves_nothing_behind(program: Program) -> None:
-    device = FakeDevice()
+    device = SoftSwitch(engine="python")
     parsed, bmv2_json = pipeline.parse_pipeline(program.config())
     device.load(bmv2_json)
     entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
@@ -180,7 +179,7 @@ def test_p4info_of_another_program_is_refused_by_name(
     program: Program, change: Callable[[Any], None], text: str, action: str
 ) -> None:
     """And the pipeline that runs stays."""
-    with primary_of(FakeDevice(), program.config(cookie=5), verify=lambda _: None) as controller:
+    with primary_of(SoftSwitch(engine="python"), program.config(cookie=5), verify=lambda _: None) as controller:
         config = program.config(cookie=6)
         change(config.p4info)
         with pytest.raises(grpc.RpcError, match="the P4Info does not fit the JSON") as refused:
@@ -201,7 +200,7 @@ def test_what_the_compiler_dropped_and_what_is_translated_fits(program: Program)
     port = _action(config.p4info, "forward").params[0]
     port.bitwidth = 32
     port.type_name.name = "port_id_t"
-    with primary_of(FakeDevice(), config) as controller:
+    with primary_of(SoftSwitch(engine="python"), config) as controller:
         everything = [p4rt.Entity(table_entry=p4rt.TableEntry()), p4rt.Entity(counter_entry=p4rt.CounterEntry())]
         assert len(controller.read(*everything)) == 4 + 8
 
@@ -213,7 +212,7 @@ def test_what_the_program_keeps_to_itself_fits(program: Program) -> None:
     named = config.p4_device_config.replace(b'"ingress.lpm_t"', b'"switch_0_table"')
     config.p4_device_config = named
     config.p4info.tables.remove(_table(config.p4info, "lpm_t"))
-    with primary_of(FakeDevice(), config) as controller:
+    with primary_of(SoftSwitch(engine="python"), config) as controller:
         known = {table.preamble.id for table in config.p4info.tables}
         read = controller.read(p4rt.Entity(table_entry=p4rt.TableEntry()))
         assert {entity.table_entry.table_id for entity in read} <= known
@@ -230,8 +229,8 @@ def test_what_the_program_keeps_to_itself_fits(program: Program) -> None:
         ("VERIFY_AND_COMMIT", "OK"),
     ],
 )
-def test_actions(connect_fake: Connect, program: Program, action: str, code: str) -> None:
-    controller = connect_fake()
+def test_actions(connect: Connect, program: Program, action: str, code: str) -> None:
+    controller = connect()
     controller.become(1)
     assert code_of(lambda: controller.set_pipeline(program.config(), action)) == code
     assert get(controller).HasField("config") is (code == "OK")
@@ -254,7 +253,7 @@ def test_verify_with_a_verifier(program: Program) -> None:
         if len(asked) > 1:
             raise UnsupportedProgramError("not this one")
 
-    with primary_of(FakeDevice(), verify=verify) as controller:
+    with primary_of(SoftSwitch(engine="python"), verify=verify) as controller:
         controller.set_pipeline(program.config(), "VERIFY")
         assert list(asked[0].tables) == list(load_program(program.json.decode()).tables)
         assert code_of(lambda: controller.set_pipeline(program.config(), "VERIFY")) == "INVALID_ARGUMENT"
@@ -355,6 +354,6 @@ def test_a_batch_of_which_not_even_the_codes_fit_says_where_it_failed(primary: C
     )
 
 
-def test_capabilities(connect_fake: Connect) -> None:
-    response = connect_fake().stub.Capabilities(p4rt.CapabilitiesRequest(), timeout=60)
+def test_capabilities(connect: Connect) -> None:
+    response = connect().stub.Capabilities(p4rt.CapabilitiesRequest(), timeout=60)
     assert response.p4runtime_api_version == "1.4.1"

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from google.rpc import code_pb2
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Ended, Program, code_of, delete, election, insert
-from helpers.p4runtime.fake_device import FakeDevice
 from helpers.p4runtime.messages import group
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.p4runtime.roles import MAX_CONTROLLERS, MAX_ROLES
 from softswitch.p4runtime.server import P4RuntimeServer, serve
 from softswitch.runtime.entries import ActionCall, Entry
+from softswitch.switch import SoftSwitch
 
 Connect = Callable[[], Controller]
 Pair = tuple[Controller, Controller]
@@ -40,9 +40,9 @@ def ended(controller: Controller) -> str:
 
 
 @pytest.fixture
-def pair(connect_fake: Connect) -> Pair:
+def pair(connect: Connect) -> Pair:
     """A primary with election id 5, and a backup with 4."""
-    primary, backup = connect_fake(), connect_fake()
+    primary, backup = connect(), connect()
     primary.become(5)
     backup.become(4)
     return primary, backup
@@ -58,14 +58,12 @@ def pair(connect_fake: Connect) -> Pair:
     ],
     ids=["the first is primary", "zero is an id, unset is not", "never without id", "two without id"],
 )
-def test_what_controllers_are_told(
-    connect_fake: Connect, ids: list[int | None], told: list[tuple[str, int | None]]
-) -> None:
-    assert [seen(connect_fake().become(election_id)) for election_id in ids] == told
+def test_what_controllers_are_told(connect: Connect, ids: list[int | None], told: list[tuple[str, int | None]]) -> None:
+    assert [seen(connect().become(election_id)) for election_id in ids] == told
 
 
-def test_the_highest_is_primary_and_all_are_told(connect_fake: Connect) -> None:
-    low, high, lowest = connect_fake(), connect_fake(), connect_fake()
+def test_the_highest_is_primary_and_all_are_told(connect: Connect) -> None:
+    low, high, lowest = connect(), connect(), connect()
     low.become(10)
     assert seen(high.become(BIG)) == ("OK", BIG)
     assert next_seen(low) == ("ALREADY_EXISTS", BIG)
@@ -94,14 +92,14 @@ def test_primary_lowers_itself(pair: Pair, lower: int | None) -> None:
     assert next_seen(primary) == next_seen(backup) == ("NOT_FOUND", 5)
 
 
-def test_closing_primary_leaves_none_until_an_id_as_high_comes(pair: Pair, connect_fake: Connect) -> None:
+def test_closing_primary_leaves_none_until_an_id_as_high_comes(pair: Pair, connect: Connect) -> None:
     primary, backup = pair
     primary.half_close()
     assert ended(primary) == "OK"
     assert next_seen(backup) == ("NOT_FOUND", 5)
     backup.arbitrate(4)
     assert next_seen(backup) == ("NOT_FOUND", 5)
-    assert seen(connect_fake().become(5)) == ("OK", 5)
+    assert seen(connect().become(5)) == ("OK", 5)
     assert next_seen(backup) == ("ALREADY_EXISTS", 5)
 
 
@@ -112,25 +110,25 @@ def test_cancelled_or_vanished_primary(pair: Pair, leave: Callable[[Controller],
     assert next_seen(backup) == ("NOT_FOUND", 5)
 
 
-def test_closing_backup_is_nobodys_news(pair: Pair, connect_fake: Connect) -> None:
+def test_closing_backup_is_nobodys_news(pair: Pair, connect: Connect) -> None:
     primary, backup = pair
     backup.half_close()
     assert ended(backup) == "OK"
     assert primary.is_quiet()
-    assert seen(connect_fake().become(4)) == ("ALREADY_EXISTS", 5)  # its id is free again
+    assert seen(connect().become(4)) == ("ALREADY_EXISTS", 5)  # its id is free again
 
 
 # --- refusals that end the stream
 
 
-def test_unknown_device(connect_fake: Connect) -> None:
-    controller = connect_fake().open_stream()
+def test_unknown_device(connect: Connect) -> None:
+    controller = connect().open_stream()
     controller.arbitrate(1, device_id=DEVICE_ID + 1)
     assert ended(controller) == "NOT_FOUND"
 
 
-def test_another_device_later(connect_fake: Connect) -> None:
-    controller, backup = connect_fake(), connect_fake()
+def test_another_device_later(connect: Connect) -> None:
+    controller, backup = connect(), connect()
     controller.become(2)
     backup.become(1)
     controller.arbitrate(2, device_id=DEVICE_ID + 1)
@@ -139,8 +137,8 @@ def test_another_device_later(connect_fake: Connect) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_duplicate_id(connect_fake: Connect, first: bool) -> None:
-    primary, other = connect_fake(), connect_fake()
+def test_duplicate_id(connect: Connect, first: bool) -> None:
+    primary, other = connect(), connect()
     primary.become(5)
     if first:
         other.open_stream()
@@ -172,8 +170,8 @@ def with_role(name: str = "", role_id: int = 0, config: bool = False) -> Any:
         (with_role(config=True), "INVALID_ARGUMENT", "INVALID_ARGUMENT"),
     ],
 )
-def test_roles_are_refused(connect_fake: Connect, message: Any, code_first: str, code_later: str) -> None:
-    new, live = connect_fake().open_stream(), connect_fake()
+def test_roles_are_refused(connect: Connect, message: Any, code_first: str, code_later: str) -> None:
+    new, live = connect().open_stream(), connect()
     new.send(message)
     assert ended(new) == code_first
     live.become(1)
@@ -181,23 +179,23 @@ def test_roles_are_refused(connect_fake: Connect, message: Any, code_first: str,
     assert ended(live) == code_later
 
 
-def test_empty_role_is_the_default_role(connect_fake: Connect) -> None:
-    controller = connect_fake().open_stream()
+def test_empty_role_is_the_default_role(connect: Connect) -> None:
+    controller = connect().open_stream()
     controller.send_arbitration(with_role(), 1)
     assert next_seen(controller) == ("OK", 1)
 
 
-def test_too_many_controllers(connect_fake: Connect) -> None:
-    controllers = [connect_fake() for _ in range(MAX_CONTROLLERS)]
+def test_too_many_controllers(connect: Connect) -> None:
+    controllers = [connect() for _ in range(MAX_CONTROLLERS)]
     for number, controller in enumerate(controllers):
         controller.become(number)
-    one_more = connect_fake().open_stream()
+    one_more = connect().open_stream()
     one_more.arbitrate(MAX_CONTROLLERS)
     assert ended(one_more) == "RESOURCE_EXHAUSTED"
     assert code_of(controllers[-1].read) == "FAILED_PRECONDITION"
     controllers[0].half_close()
     assert ended(controllers[0]) == "OK"
-    assert seen(connect_fake().become(MAX_CONTROLLERS))[0] == "OK"
+    assert seen(connect().become(MAX_CONTROLLERS))[0] == "OK"
 
 
 # --- who may write
@@ -220,8 +218,8 @@ def test_only_the_primary_writes(connect: Connect, program: Program) -> None:
     primary.write(insert(entry))
 
 
-def test_nobody_writes_after_the_primary_is_gone(connect_fake: Connect, program: Program) -> None:
-    primary, other = connect_fake(), connect_fake()
+def test_nobody_writes_after_the_primary_is_gone(connect: Connect, program: Program) -> None:
+    primary, other = connect(), connect()
     primary.become(5)
     primary.set_pipeline(program.config())
     primary.half_close()
@@ -230,11 +228,11 @@ def test_nobody_writes_after_the_primary_is_gone(connect_fake: Connect, program:
     assert code_of(other.write) == "PERMISSION_DENIED"
 
 
-class SlowDevice(FakeDevice):
+class SlowSwitch(SoftSwitch):
     """Holds an insert until the test lets it go on."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(engine="python")
         self.started = threading.Event()
         self.go_on = threading.Event()
 
@@ -246,7 +244,7 @@ class SlowDevice(FakeDevice):
 
 
 def test_new_primary_waits_for_the_writes_of_the_old(program: Program) -> None:
-    device = SlowDevice()
+    device = SlowSwitch()
     server: P4RuntimeServer = serve(device, "127.0.0.1:0", DEVICE_ID)
     old, new = Controller(server.port), Controller(server.port)
     try:
@@ -375,17 +373,15 @@ def test_a_role_without_config_has_the_whole_pipeline(primary: Controller, conne
     assert write(controller, "all", 1, insert(entry)) == "OK"
 
 
-def test_packet_ins_go_to_the_roles_that_receive_them(
-    connect_fake: Connect, fake: FakeDevice, program: Program
-) -> None:
-    default, all_of_them, some, none = (connect_fake() for _ in range(4))
+def test_packet_ins_go_to_the_roles_that_receive_them(connect: Connect, switch: SoftSwitch, program: Program) -> None:
+    default, all_of_them, some, none = (connect() for _ in range(4))
     default.become(1)
     default.set_pipeline(program.config())
     take(all_of_them, "all", 1, role_config(packet_ins=True))
     take(some, "some", 1, role_config(packet_ins=True, packet_filter=(1, b"\x07")))
     take(none, "none", 1, role_config())
     for port in (6, 7):
-        fake.emit((port << 7).to_bytes(2, "big") + b"frame")
+        switch.to_cpu((port << 7).to_bytes(2, "big") + b"frame")
     assert [default.receive().packet.payload for _ in range(2)] == [b"frame"] * 2
     assert [all_of_them.receive().packet.metadata[0].value for _ in range(2)] == [b"\x06", b"\x07"]
     assert some.receive().packet.metadata[0].value == b"\x07"
@@ -393,10 +389,10 @@ def test_packet_ins_go_to_the_roles_that_receive_them(
     assert CPU_PORT not in (6, 7)
 
 
-def test_there_are_not_more_roles_than_are_kept(connect_fake: Connect) -> None:
+def test_there_are_not_more_roles_than_are_kept(connect: Connect) -> None:
     for number in range(MAX_ROLES - 1):
-        controller = connect_fake()
+        controller = connect()
         take(controller, f"role {number}", 1, None)
         controller.close()
     with pytest.raises(Ended, match="the most there may be"):
-        take(connect_fake(), "one more", 1, None)
+        take(connect(), "one more", 1, None)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from google.protobuf import text_format
 from helpers.p4runtime.client import Program
-from helpers.p4runtime.fake_device import FakeDevice
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.p4runtime import p4info
@@ -31,6 +30,7 @@ from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.roles import Arbiter
 from softswitch.program.load.program import load_program
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact
+from softswitch.switch import SoftSwitch
 
 
 def taken(stream: Stream) -> list[Any]:
@@ -133,7 +133,7 @@ class Switch:
 
     def __init__(self) -> None:
         program = Program("idle")
-        self.device = FakeDevice()
+        self.device = SoftSwitch(engine="python")
         self.device.load(fitted(load_program(program.json.decode()), parse(program.p4info)))
         self.now_ns = 0
         self.idle_ones: list[int] = []
