@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,9 @@ _READS = 0.25  # of the requests
 _GROUPS = (*range(1, 13), 65535)
 _SESSIONS = (*range(1, 8), 32767)
 _REQUEST = p4runtime_pb2.WriteRequest
+_UPDATE = p4runtime_pb2.Update
+#: What takes an update back.
+_UNDO = {_UPDATE.INSERT: _UPDATE.DELETE, _UPDATE.DELETE: _UPDATE.INSERT}
 _NEVER = (code_pb2.UNKNOWN, code_pb2.INTERNAL)
 
 #: What differs, and how. A strict one raises.
@@ -88,26 +92,38 @@ class Episode:
             elections.settle()
         else:
             elections.fuzz(ELECTION_STEPS)
-        _check(self.report, "pipeline", self._set_pipeline(clients[0], elections.primary_id, self.config), set())
+        model = self._begin(clients[0], elections)
         for _ in range(0 if self.bmv2 else WRONG_PIPELINES):
             self._wrong_pipeline(generator.choice(clients), elections, generator)
-        model = Model(self.schema)
-        for request in everything(model):
-            adopt(model, clients[0], self.device_id, resource_of(request))
-        parts = [_part(self.schema, number) for number in range(CLIENTS)]
         workers = [
-            Worker(self, client, model, part, election_id=elections.primary_id, seed=f"{self.seed}:{number}")
-            for number, (client, part) in enumerate(zip(clients, parts, strict=True))
+            Worker(self, client, model, _part(self.schema, number), elections.primary_id, f"{self.seed}:{number}")
+            for number, client in enumerate(clients)
         ]
         with ThreadPoolExecutor(CLIENTS) as threads:
             tallies = list(threads.map(Worker.run, workers))
         total = Tally()
         for tally in tallies:
             total += tally
-        for request in everything(model):
-            workers[0].read([request])
+        workers[0].read_everything()
         elections.leave_all()
         return total
+
+    def _begin(self, client: Client, elections: Elections) -> Model:
+        """Set the pipeline; the model holds what the switch does then."""
+        _check(self.report, "pipeline", self._set_pipeline(client, elections.primary_id, self.config), set())
+        model = Model(self.schema)
+        for request in everything(model):
+            adopt(model, client, self.device_id, resource_of(request))
+        return model
+
+    @contextmanager
+    def alone(self) -> Iterator[Worker]:
+        """The only client, without fuzz: it writes and reads what it is told to, and compares the answers."""
+        with closing(Client(self.address)) as client:
+            elections = Elections([client], self.device_id, self.base, random.Random(self.seed), self.report)
+            elections.settle()
+            yield Worker(self, client, self._begin(client, elections), (), elections.primary_id, self.seed)
+            elections.leave_all()
 
     def _set_pipeline(self, client: Client, election_id: int | None, config: Any, action: int = 3) -> Outcome:
         request = p4runtime_pb2.SetForwardingPipelineConfigRequest(
@@ -189,7 +205,6 @@ class Worker:
         client: Client,
         model: Model,
         part: Sequence[Resource],
-        *,
         election_id: int | None,
         seed: str,
     ) -> None:
@@ -261,6 +276,37 @@ class Worker:
             return
         if not all(self._is_own(update.entity) for update in request.updates):
             return
+        self._exchange(request, raw)
+
+    def write(self, updates: Sequence[Any]) -> None:
+        """These updates and no others."""
+        request = with_id(_REQUEST(device_id=self._episode.device_id, updates=updates), self._election_id)
+        self._exchange(request, request.SerializeToString())
+
+    def write_each_change(self, update: Any) -> None:
+        """Every single change of an update that the switch would take now, each of what is there now."""
+        updates: list[Any] = []
+        for changed in self._mutations.each(update):
+            updates.append(changed)
+            undo = _UNDO.get(changed.type) if judge(self._model, changed).change is not None else None
+            if undo is not None:
+                kept = changed if update.type == _UPDATE.INSERT else update
+                updates.append(_UPDATE(type=undo, entity=kept.entity))
+            if self._episode.bmv2 or len(updates) >= BATCH:
+                self.write(updates)
+                updates = []
+        self.write(updates)
+
+    def read_each_change(self, entity: Any) -> None:
+        changes = list(self._mutations.each(entity))
+        for first in range(0, len(changes), BATCH):
+            self.read(changes[first : first + BATCH])
+
+    def read_everything(self) -> None:
+        for entity in everything(self._model):
+            self.read([entity])
+
+    def _exchange(self, request: Any, raw: bytes) -> None:
         outcome = self._client.write(raw)
         self._tally.writes += 1
         self._tally.updates += len(request.updates)

@@ -8,7 +8,7 @@ What a mutation breaks is for the oracle to find out.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -213,6 +213,8 @@ _TEXTS = ("", "x", "default", "\x00", "x" * 300)
 _LONG = 1000
 
 Place = tuple[Any, Any]
+#: Of the field with a name, in the message that has it.
+Change = Callable[[Any, str], object]
 
 
 class Mutations:
@@ -229,6 +231,34 @@ class Mutations:
             _collect(message, places)
             owner, field = self._random.choice(places)
             self._mutate(owner, field)
+
+    def each(self, message: Any) -> Iterator[Any]:
+        """Copies of the message, one for every single change of each of its fields. The same fields for every draw."""
+        places: list[Place] = []
+        _collect(message, places)
+        for number, (owner, field) in enumerate(places):
+            for change in self._changes(owner, field):
+                copy = type(message).FromString(message.SerializeToString())
+                places_there: list[Place] = []
+                _collect(copy, places_there)
+                change(places_there[number][0], field.name)
+                yield copy
+
+    def _changes(self, owner: Any, field: Any) -> list[Change]:
+        if field.label == FieldDescriptor.LABEL_REPEATED:
+            if len(getattr(owner, field.name)):
+                return [lambda o, n: o.ClearField(n), _first_twice, _first_removed]
+            return [_empty_added] if field.message_type is not None else []
+        if field.message_type is not None:
+            there = owner.HasField(field.name)
+            return [lambda o, n: o.ClearField(n)] if there else [lambda o, n: getattr(o, n).SetInParent()]
+        if field.type == FieldDescriptor.TYPE_BYTES:
+            changed = [make(getattr(owner, field.name), self._random) for make in _BYTES]
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            changed = list(_TEXTS)
+        else:
+            changed = list(_EXTREMES[field.cpp_type])
+        return [lambda o, n, value=each: setattr(o, n, value) for each in changed]  # type: ignore[misc]
 
     def flip(self, data: bytes) -> bytes:
         """A message's bytes with some changed, removed or added."""
@@ -283,6 +313,18 @@ class Mutations:
         ):
             return self._random.choice(self._ids)
         return self._random.choice(_EXTREMES[field.cpp_type])
+
+
+def _first_twice(owner: Any, name: str) -> None:
+    getattr(owner, name).append(getattr(owner, name)[0])
+
+
+def _first_removed(owner: Any, name: str) -> None:
+    del getattr(owner, name)[0]
+
+
+def _empty_added(owner: Any, name: str) -> None:
+    getattr(owner, name).add()
 
 
 def _padded(value: bytes, generator: random.Random) -> bytes:

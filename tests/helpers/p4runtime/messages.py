@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from helpers.p4runtime.client import CPU_PORT, Program
@@ -25,16 +26,37 @@ def counts(entities: list[Any]) -> dict[int, tuple[int, int]]:
     return {e.index.index: (e.data.packet_count, e.data.byte_count) for e in entries}
 
 
+def direct_counter(entry: Any, data: tuple[int, int] | None = None) -> Any:
+    entity = p4rt.Entity()
+    entity.direct_counter_entry.table_entry.CopyFrom(entry)
+    if data is not None:
+        entity.direct_counter_entry.data.packet_count, entity.direct_counter_entry.data.byte_count = data
+    return entity
+
+
 def group(group_id: int, *replicas: tuple[Any, int], metadata: bytes = b"") -> Any:
     """A port given as bytes is written as ``port``, a number as the older ``egress_port``."""
     entity = p4rt.Entity()
     entry = entity.packet_replication_engine_entry.multicast_group_entry
     entry.multicast_group_id = group_id
     entry.metadata = metadata
+    _add_replicas(entry, replicas)
+    return entity
+
+
+def session(number: int, *replicas: tuple[Any, int], **fields: int) -> Any:
+    """A clone session, with its replicas as a group's."""
+    entity = p4rt.Entity()
+    entry = p4rt.CloneSessionEntry(session_id=number, **fields)
+    _add_replicas(entry, replicas)
+    entity.packet_replication_engine_entry.clone_session_entry.CopyFrom(entry)
+    return entity
+
+
+def _add_replicas(entry: Any, replicas: Iterable[tuple[Any, int]]) -> None:
     for port, instance in replicas:
         name = "port" if isinstance(port, bytes) else "egress_port"
         entry.replicas.add(instance=instance, **{name: port})
-    return entity
 
 
 def update(update_type: int, entity: Any) -> Any:
