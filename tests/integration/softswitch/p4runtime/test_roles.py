@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fuzz.p4runtime.clients import Client, Elections
 from google.rpc import code_pb2
 from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Ended, Program, code_of, delete, election, insert
 from helpers.p4runtime.messages import group
@@ -19,7 +21,6 @@ from softswitch.runtime.entries import ActionCall, Entry
 from softswitch.switch import SoftSwitch
 
 Connect = Callable[[], Controller]
-Pair = tuple[Controller, Controller]
 BIG = (1 << 127) + (1 << 63) + 5  # needs every bit of both halves
 
 
@@ -39,13 +40,18 @@ def ended(controller: Controller) -> str:
     return str(code_pb2.Code.Name(controller.wait_for_end().code))
 
 
-@pytest.fixture
-def pair(connect: Connect) -> Pair:
-    """A primary with election id 5, and a backup with 4."""
-    primary, backup = connect(), connect()
-    primary.become(5)
-    backup.become(4)
-    return primary, backup
+def test_clients_of_many_elections_are_told_what_the_model_says(server: P4RuntimeServer) -> None:
+    """They raise and lower their ids, take those of others, break rules, leave, and come again."""
+
+    def different(what: str, how: str) -> None:
+        raise AssertionError(f"{what}: {how}")
+
+    clients = [Client(f"127.0.0.1:{server.port}") for _ in range(4)]
+    elections = Elections(clients, DEVICE_ID, BIG, random.Random(1), different)
+    elections.fuzz(300)
+    elections.leave_all()
+    for client in clients:
+        client.close()
 
 
 @pytest.mark.parametrize(
@@ -62,94 +68,32 @@ def test_what_controllers_are_told(connect: Connect, ids: list[int | None], told
     assert [seen(connect().become(election_id)) for election_id in ids] == told
 
 
-def test_the_highest_is_primary_and_all_are_told(connect: Connect) -> None:
-    low, high, lowest = connect(), connect(), connect()
-    low.become(10)
-    assert seen(high.become(BIG)) == ("OK", BIG)
-    assert next_seen(low) == ("ALREADY_EXISTS", BIG)
-    assert seen(lowest.become(9)) == ("ALREADY_EXISTS", BIG)
-    assert low.is_quiet() and high.is_quiet()  # a new backup is nobody else's news
-
-
-def test_same_id_again_stays_primary(pair: Pair) -> None:
-    primary, backup = pair
-    primary.arbitrate(5)
-    assert next_seen(primary) == ("OK", 5)
-    assert next_seen(backup) == ("ALREADY_EXISTS", 5)
-
-
-def test_backup_raises_itself(pair: Pair) -> None:
-    primary, backup = pair
-    backup.arbitrate(6)
-    assert next_seen(backup) == ("OK", 6)
-    assert next_seen(primary) == ("ALREADY_EXISTS", 6)
-
-
-@pytest.mark.parametrize("lower", [3, None])
-def test_primary_lowers_itself(pair: Pair, lower: int | None) -> None:
-    primary, backup = pair
-    primary.arbitrate(lower)
-    assert next_seen(primary) == next_seen(backup) == ("NOT_FOUND", 5)
-
-
-def test_closing_primary_leaves_none_until_an_id_as_high_comes(pair: Pair, connect: Connect) -> None:
-    primary, backup = pair
-    primary.half_close()
-    assert ended(primary) == "OK"
-    assert next_seen(backup) == ("NOT_FOUND", 5)
-    backup.arbitrate(4)
-    assert next_seen(backup) == ("NOT_FOUND", 5)
-    assert seen(connect().become(5)) == ("OK", 5)
-    assert next_seen(backup) == ("ALREADY_EXISTS", 5)
-
-
 @pytest.mark.parametrize("leave", [lambda gone: gone.cancel(), lambda gone: gone.channel.close()])
-def test_cancelled_or_vanished_primary(pair: Pair, leave: Callable[[Controller], None]) -> None:
-    primary, backup = pair
+def test_cancelled_or_vanished_primary(connect: Connect, leave: Callable[[Controller], None]) -> None:
+    primary, backup = connect(), connect()
+    primary.become(5)
+    backup.become(4)
     leave(primary)
     assert next_seen(backup) == ("NOT_FOUND", 5)
 
 
-def test_closing_backup_is_nobodys_news(pair: Pair, connect: Connect) -> None:
-    primary, backup = pair
+def test_news_of_a_backup_are_nobody_elses(connect: Connect) -> None:
+    primary, backup = connect(), connect()
+    primary.become(5)
+    backup.become(4)
+    assert primary.is_quiet()
     backup.half_close()
     assert ended(backup) == "OK"
     assert primary.is_quiet()
-    assert seen(connect().become(4)) == ("ALREADY_EXISTS", 5)  # its id is free again
+    other = connect()
+    assert seen(other.become(4)) == ("ALREADY_EXISTS", 5)  # its id is free again
+    other.arbitrate(5)
+    # Clients look for these words to choose another id.
+    assert "election id 5 is already used by another controller" in str(other.wait_for_end())
+    assert primary.is_quiet()
 
 
 # --- refusals that end the stream
-
-
-def test_unknown_device(connect: Connect) -> None:
-    controller = connect().open_stream()
-    controller.arbitrate(1, device_id=DEVICE_ID + 1)
-    assert ended(controller) == "NOT_FOUND"
-
-
-def test_another_device_later(connect: Connect) -> None:
-    controller, backup = connect(), connect()
-    controller.become(2)
-    backup.become(1)
-    controller.arbitrate(2, device_id=DEVICE_ID + 1)
-    assert ended(controller) == "FAILED_PRECONDITION"
-    assert next_seen(backup) == ("NOT_FOUND", 2)
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_duplicate_id(connect: Connect, first: bool) -> None:
-    primary, other = connect(), connect()
-    primary.become(5)
-    if first:
-        other.open_stream()
-    else:
-        other.become(4)
-    other.arbitrate(5)
-    end = other.wait_for_end()
-    assert code_pb2.Code.Name(end.code) == "INVALID_ARGUMENT"
-    # Clients look for these words to choose another id.
-    assert "election id 5 is already used by another controller" in str(end)
-    assert primary.is_quiet()
 
 
 def with_role(name: str = "", role_id: int = 0, config: bool = False) -> Any:
