@@ -253,11 +253,9 @@ class Mutations:
             there = owner.HasField(field.name)
             return [lambda o, n: o.ClearField(n)] if there else [lambda o, n: getattr(o, n).SetInParent()]
         if field.type == FieldDescriptor.TYPE_BYTES:
-            changed = [make(getattr(owner, field.name), self._random) for make in _BYTES]
-        elif field.type == FieldDescriptor.TYPE_STRING:
-            changed = list(_TEXTS)
+            changed: Sequence[Any] = [make(getattr(owner, field.name), self._random) for make in _BYTES]
         else:
-            changed = list(_EXTREMES[field.cpp_type])
+            changed = _TEXTS if field.type == FieldDescriptor.TYPE_STRING else _EXTREMES[field.cpp_type]
         return [lambda o, n, value=each: setattr(o, n, value) for each in changed]  # type: ignore[misc]
 
     def flip(self, data: bytes) -> bytes:
