@@ -185,7 +185,7 @@ CHUNKS: Final = 400
 PACKETS: Final = 10_000
 # Steps of a run of the lab with as many.
 LAB_STEPS: Final = 5
-_LAB_TREE: Final = ("tests/system/test_see_tree.py", "tests/integration/host/see/test_on_links.py")
+_LAB_TREE: Final = ("tests/system/test_see_tree.py", "tests/integration/host/see/test_decode.py")
 # Of the run whose metrics are scraped.
 METRICS_STEPS: Final = 200
 # Steps of each run of a pair, pairs, and steps of the run beside which sumwire top works in turn.

@@ -64,7 +64,7 @@ _SWITCH: Final = "tests/integration/softswitch"
 
 KEYED: Final = (
     "tests/packet/test_authentication.py",
-    "tests/integration/host/transport/test_keyed.py",
+    "tests/integration/host/transport/test_transport.py",
     "tests/integration/host/job/test_keyed_job.py",
 )
 BLIND: Final = ("tests/integration/host/job/test_blind.py", "tests/unit/host/blind")

@@ -331,12 +331,6 @@ class World:
     def payload(self, worker: int, exchange: int, chunk: int) -> int:
         return hash((self.salt, worker, exchange, chunk)) % 1_000_003
 
-    def golden(self) -> list[list[int]]:
-        return [
-            [sum(self.payload(w, exchange, chunk) for w in range(len(self.workers))) for chunk in range(length)]
-            for exchange, length in enumerate(self.lengths)
-        ]
-
     def check_overwrite(self, slot: int, old_round: int) -> None:
         """Only a worker that was left out since may lack the result of a slot that is used again."""
         sequence = old_round * self.slots_count + slot

@@ -121,12 +121,19 @@ def mac_of(ip: bytes) -> bytes:
     return b"\2\0" + ip
 
 
-def golden_switch(mapping: dict[str, Any], digest: int = 0) -> model.GoldenSwitch:
+class _OnLoopback(model.Job):
+    """Tags cover the address of the switch as sockets have it, see :func:`in_frames`."""
+
+    def sealed(self, packet: model.Packet, switch: bytes) -> model.Packet:
+        return super().sealed(packet, b"\x7f" + switch[1:])
+
+
+def golden_switch(mapping: dict[str, Any], digest: int = 0, key: bytes | None = None) -> model.GoldenSwitch:
     """The golden model with the one job of a job file. ``digest``: what it tells of it; 0 for nothing."""
     hosts = tuple(host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"])
-    ops = frozenset(OP_CODES[op] for op in mapping["ops"])
-    job = model.Job(mapping["job"], hosts, 3, mapping["slots"], mapping["quorum"], tuple(mapping["thc"]["table"]), ops)
-    job = replace(job, digest=digest)
+    ops, table = frozenset(OP_CODES[op] for op in mapping["ops"]), tuple(mapping["thc"]["table"])
+    job = _OnLoopback(mapping["job"], hosts, 3, mapping["slots"], mapping["quorum"], table, ops)
+    job = replace(job, digest=digest, key=key or b"")
     switch = model.GoldenSwitch(host(aggregator_of(mapping), 99, model.UDP_PORT), hosts, (job,))
     switch.refusals.senders = frozenset((one.port, one.mac, one.ip) for one in hosts)
     return switch

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -39,16 +39,32 @@ PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "na
 
 
 @contextmanager
-def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def program(*arguments: str, **how: Any) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "sumwire.aggregator.cli", *arguments]
-    environment = {**os.environ, "PYTHONPATH": PATH}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
+    with subprocess.Popen(command, text=True, env={**os.environ, "PYTHONPATH": PATH}, **pipes) as process:
         try:
             yield process
         finally:
             process.kill()
+
+
+def ended(process: subprocess.Popen[str], stop: int = signal.SIGTERM) -> tuple[str, str]:
+    """What it has said until a signal has ended it well."""
+    process.send_signal(stop)
+    out, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return out or "", errors
+
+
+@pytest.fixture
+def mapping() -> dict[str, Any]:
+    return every_op_mapping()
+
+
+@pytest.fixture
+def path(mapping: dict[str, Any], tmp_path: Path) -> str:
+    return str(write_job(mapping, tmp_path / "job.json"))
 
 
 def line_of(stream: IO[str] | None) -> str:
@@ -65,53 +81,49 @@ def reduce_once(mapping: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("processes", "stop"), [(1, signal.SIGINT), (2, signal.SIGTERM)])
-def test_serves_until_a_signal_and_says_what_it_counted(tmp_path: Path, processes: int, stop: int) -> None:
-    mapping = every_op_mapping()
-    path = write_job(mapping, tmp_path / "job.json")
-    with program(str(path), "--processes", str(processes)) as process:
+def test_serves_until_a_signal_and_says_what_it_counted(
+    mapping: dict[str, Any], path: str, processes: int, stop: int
+) -> None:
+    """As its metrics do. SIGHUP changes nothing, and does not end it, whose terminal may be closed."""
+    with program(path, "--processes", str(processes), "--metrics", "0") as process:
         address = f"{aggregator_of(mapping)}:{model.UDP_PORT}"
-        assert line_of(process.stdout) == f"ready: {address}, processes: {processes}, jobs: test (7, 4 workers)\n"
+        ready, _, place = line_of(process.stdout).rpartition(", metrics: ")
+        assert ready == f"ready: {address}, processes: {processes}, jobs: test (7, 4 workers)"
+        process.send_signal(signal.SIGHUP)
         reduce_once(mapping)
-        process.send_signal(stop)
-        out, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
+        found = scrape(place.strip())
+        out, errors = ended(process, stop)
+    assert errors == ""
     counted = re.match(r"verdicts: FIRST (\d+), ADD (\d+), LAST (\d+)", out)
     assert counted is not None, out
     first, added, last = map(int, counted.groups())
     # 5000 lanes of SUM32 and what goes before them.
     assert first == last >= 20 and added == 2 * first
-    assert "rejected: none" in out and "Traceback" not in errors
+    assert "rejected: none" in out
+    named = {name: float(value) for name, value in re.findall(r"([A-Z]+) (\d+)", out.partition("rejected")[0])}
+    verdicts = {dict(one)["verdict"].upper(): value for one, value in found["sumwire_switch_verdicts_total"].items()}
+    assert {name: value for name, value in verdicts.items() if value} == named
+    assert set(found["sumwire_switch_refused_packets_total"].values()) == {0}
+    sent = re.search(r"replies: (\d+) sent", out)
+    assert sent is not None
+    assert found["sumwire_switch_replies_total"][(("outcome", "sent"), ("switch", "aggregator"))] == float(sent[1])
 
 
-def test_it_serves_on_when_its_output_cannot_be_written(tmp_path: Path) -> None:
-    mapping = every_op_mapping()
-    path = write_job(mapping, tmp_path / "job.json")
-    command = [sys.executable, "-m", "sumwire.aggregator.cli", str(path)]
-    environment = {**os.environ, "PYTHONPATH": PATH}
-    with (
-        open("/dev/full", "w") as full,  # noqa: PTH123 - as a shell opens it
-        subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment) as process,
-    ):
-        try:
+def test_it_serves_on_when_its_output_cannot_be_written(mapping: dict[str, Any], path: str) -> None:
+    with open("/dev/full", "w") as full, program(path, stdout=full) as process:  # noqa: PTH123 - as a shell opens it
+        said = line_of(process.stderr)
+        while "standard output: No space left on device" not in said:
+            assert said, "it has ended"
             said = line_of(process.stderr)
-            while "standard output: No space left on device" not in said:
-                assert said, "it has ended"
-                said = line_of(process.stderr)
-            reduce_once(mapping)
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=300)
-        finally:
-            process.kill()
-    assert process.returncode == 0
+        reduce_once(mapping)
+        ended(process)
 
 
-def test_all_that_it_says_in_json(tmp_path: Path) -> None:
-    mapping = every_op_mapping()
-    path = write_job(mapping, tmp_path / "job.json")
+def test_all_that_it_says_in_json(mapping: dict[str, Any], path: str) -> None:
     address = f"{aggregator_of(mapping)}:{model.UDP_PORT}"
     stranger = model.Packet(1, model.MAX32, 999, 0, 1, 1, 0, 0, 0, 1, 0, 0, bytes(128))
     with (
-        program(str(path), "--log-format", "json", "--report", "0.05") as process,
+        program(path, "--log-format", "json", "--report", "0.05") as process,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
     ):
         ready = checked(line_of(process.stdout).strip())
@@ -121,60 +133,34 @@ def test_all_that_it_says_in_json(tmp_path: Path) -> None:
         udp.sendto(stranger.encode(), (aggregator_of(mapping), model.UDP_PORT))
         refused = checked(line_of(process.stderr).strip())
         told = checked(line_of(process.stdout).strip())
-        process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=300)
+        out, errors = ended(process)
     assert (refused["event"], refused["job"], refused["reason"]) == (Event.REFUSED.word, 999, "JOB")
-    assert (told["event"], process.returncode, errors) == (ProgramEvent.COUNTED.word, 0, "")
+    assert (told["event"], errors) == (ProgramEvent.COUNTED.word, "")
     last = lines_in(out)[-1]
     assert last["event"] == ProgramEvent.COUNTED.word
     assert last["counters"]["rejected"] == {"JOB": 1}
     assert last["counters"]["verdicts"]["FIRST"] == last["counters"]["verdicts"]["LAST"] >= 20
 
 
+def children_of(process: subprocess.Popen[str]) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
 @pytest.mark.root
-def test_it_serves_without_root_s_rights(tmp_path: Path) -> None:
-    mapping = every_op_mapping()
-    with program(str(write_job(mapping, tmp_path / "job.json")), "--processes", "2", "--user", "nobody") as process:
+def test_it_serves_without_root_s_rights_and_a_process_that_dies_ends_all(mapping: dict[str, Any], path: str) -> None:
+    with program(path, "--processes", "2", "--user", "nobody") as process:
         line_of(process.stdout)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        for pid in (process.pid, *map(int, children)):
+        children = children_of(process)
+        for pid in (process.pid, *children):
             assert_no_rights_left(pid)
         reduce_once(mapping)
-        process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=300)
-    assert (process.returncode, len(children)) == (0, 2), errors
-    assert "rejected: none" in out
+        os.kill(children[1], signal.SIGKILL)
+        _, errors = process.communicate(timeout=300)
+    assert (process.returncode, len(children)) == (1, 2)
+    assert "aggregator-1 ended with status -9" in errors
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_metrics_are_what_it_reports(processes: int, tmp_path: Path) -> None:
-    mapping = every_op_mapping()
-    path = write_job(mapping, tmp_path / "job.json")
-    with program(str(path), "--processes", str(processes), "--metrics", "0") as process:
-        place = line_of(process.stdout).rpartition("metrics: ")[2].strip()
-        reduce_once(mapping)
-        found = scrape(place)
-        process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=300)
-    counted = dict(re.findall(r"([A-Z]+) (\d+)", out.partition("rejected")[0]))
-    verdicts = {dict(one)["verdict"].upper(): value for one, value in found["sumwire_switch_verdicts_total"].items()}
-    assert {name: value for name, value in verdicts.items() if value} == {
-        name: float(value) for name, value in counted.items()
-    }
-    assert len(counted) >= 3
-    assert set(found["sumwire_switch_refused_packets_total"].values()) == {0}
-    sent = re.search(r"replies: (\d+) sent", out)
-    assert sent is not None
-    assert found["sumwire_switch_replies_total"][(("outcome", "sent"), ("switch", "aggregator"))] == float(sent[1])
-
-
-def test_a_user_who_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["job.json", "--user", "no-such-user"]) == 1
-    assert "there is no user 'no-such-user'" in capsys.readouterr().err
-
-
-def test_lanes_are_served_side_by_side(tmp_path: Path) -> None:
-    mapping = every_op_mapping()
+def test_lanes_are_served_side_by_side(mapping: dict[str, Any], tmp_path: Path) -> None:
     lanes = [{"job": mapping["job"], "slots": mapping["slots"]}, {"job": 40, "slots": 16}]
     mapping |= {"format": 3, "lanes": lanes}
     xs = [torch.arange(3000) % 50 - 9.0, torch.arange(2000) % 7 + 1.0]
@@ -190,80 +176,55 @@ def test_lanes_are_served_side_by_side(tmp_path: Path) -> None:
     assert all(torch.allclose(mean, xs[number % 2] * 1.5, atol=1e-4) for number, mean in enumerate(means))
 
 
-def test_sighup_changes_nothing(tmp_path: Path) -> None:
-    """Neither does it end the aggregator, whose terminal may be closed."""
-    mapping = every_op_mapping()
-    path = write_job(mapping, tmp_path / "job.json")
-    with program(str(path)) as process:
-        line_of(process.stdout)
-        process.send_signal(signal.SIGHUP)
-        reduce_once(mapping)
-        process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=300)
-    assert (process.returncode, errors) == (0, "")
-    assert "rejected: none" in out
-
-
-def test_a_process_that_dies_ends_all(tmp_path: Path) -> None:
-    mapping = every_op_mapping()
-    with program(str(write_job(mapping, tmp_path / "job.json")), "--processes", "2") as process:
-        line_of(process.stdout)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(children[1]), signal.SIGKILL)
-        _, errors = process.communicate(timeout=300)
-    assert process.returncode == 1
-    assert "aggregator-1 ended with status -9" in errors
-
-
-def refused(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> str:
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert cli.main(arguments) == 1
     return capsys.readouterr().err
 
 
-def test_bad_files_are_errors_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "nowhere.json" in refused(capsys, [str(tmp_path / "nowhere.json")])
+def test_bad_files_and_users_are_errors_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no user 'no-such-user'" in refused(capsys, "job.json", "--user", "no-such-user")
+    assert "nowhere.json" in refused(capsys, str(tmp_path / "nowhere.json"))
     bad = tmp_path / "bad.json"
     bad.write_text("{")
-    assert "must be JSON" in refused(capsys, [str(bad)])
-    (line,) = lines_in(refused(capsys, [str(bad), "--log-format", "json"]))
+    assert "must be JSON" in refused(capsys, str(bad))
+    (line,) = lines_in(refused(capsys, str(bad), "--log-format", "json"))
     assert (line["event"], line["level"]) == (ProgramEvent.FAILED.word, "error")
 
 
-def test_a_taken_port_is_an_error_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mapping = every_op_mapping()
-    path = str(write_job(mapping, tmp_path / "job.json"))
+def test_a_taken_port_is_an_error_in_one_line(
+    mapping: dict[str, Any], path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind((aggregator_of(mapping), model.UDP_PORT))
-        message = refused(capsys, [path])
+        message = refused(capsys, path)
     where = f"{aggregator_of(mapping)}:{model.UDP_PORT}"
     assert message.startswith(f"{path}: cannot listen at {where}: Address already in use: end the program that has ")
     assert "ss -lunp 'sport = :21335'" in message and message.count("\n") == 1
 
 
 def test_an_address_of_another_machine_is_an_error_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mapping: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """198.51.100.0/24 is for documentation (RFC 5737)."""
-    mapping = every_op_mapping()
     mapping["addresses"] = [{**entry, "aggregator": "198.51.100.7"} for entry in mapping["addresses"]]
     path = str(write_job(mapping, tmp_path / "job.json"))
-    message = refused(capsys, [path])
+    message = refused(capsys, path)
     assert message.startswith(f"{path}: cannot listen at 198.51.100.7:21335: Cannot assign requested address: no int")
     assert message.endswith("under `aggregator` in every worker's job file\n")
-    assert refused(capsys, [path, "--listen", "198.51.100.8:7"]).startswith("--listen: cannot listen at 198.51.100.8:7")
+    assert refused(capsys, path, "--listen", "198.51.100.8:7").startswith("--listen: cannot listen at 198.51.100.8:7")
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_refusals_are_logged_as_they_come(tmp_path: Path, processes: int) -> None:
     """Once, however many there are, and whichever process gets them: slots 0 and 64 are of two."""
     mapping = every_op_mapping(slots=128)
-    path = write_job(mapping, tmp_path / "job.json")
+    path = str(write_job(mapping, tmp_path / "job.json"))
     unknown = model.Packet(1, model.MAX32, 999, 0, 1, 1, 0, 0, 0, 1, 0, 0, bytes(128))
     probe = unknown._replace(kind=model.PROBE, job=mapping["job"], words=0, payload=b"")
     heard: list[tuple[int, int]] = []
     own, aggregator = mapping["addresses"][1]["ip"], (aggregator_of(mapping), model.UDP_PORT)
     with (
-        program(str(path), "--processes", str(processes)) as process,
+        program(path, "--processes", str(processes)) as process,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
     ):
         line_of(process.stdout)
@@ -277,8 +238,7 @@ def test_refusals_are_logged_as_they_come(tmp_path: Path, processes: int) -> Non
         while {slot for slot, kind in heard if kind == model.INFORM} != {0, 64}:
             packet = model.decode(udp.recv(100))
             heard.append((packet.slot, packet.kind))
-        process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=300)
+        out, errors = ended(process)
     assert f"WARNING unknown job 999 from {own}: this aggregator serves jobs 7; start it with " in logged
     assert errors == ""
     assert "rejected: JOB 3\n" in out
@@ -288,9 +248,9 @@ def test_refusals_are_logged_as_they_come(tmp_path: Path, processes: int) -> Non
     "options", [["--listen", "nowhere"], ["--listen", "127.0.0.1:0"], ["--processes", "0"], ["--processes", "x"], []]
 )
 def test_wrong_usage(options: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exited:
         cli.main([*options, "job.json"] if options else [])
-    assert ended.value.code == 2
+    assert exited.value.code == 2
 
 
 def test_a_tree_of_programs(tmp_path: Path) -> None:
@@ -306,47 +266,34 @@ def test_a_tree_of_programs(tmp_path: Path) -> None:
                 assert line_of(process.stdout).startswith(f"ready: {at}:21335, processes: ")
             reduce_once(mapping)
             for process in (one, other, top):
-                process.send_signal(signal.SIGTERM)
-                told = process.communicate(timeout=300)[0]
-                assert process.returncode == 0 and "rejected: none" in told
+                assert "rejected: none" in ended(process)[0]
 
 
-def test_a_leaf_that_waits_ends_by_a_signal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["signal", "standard input"])
+def test_a_leaf_that_waits_can_be_ended(tmp_path: Path, by: str) -> None:
+    """By its input as when the command that started it by ssh has ended, before the root was there."""
     mapping = tree_mapping((1, 1), (0,))
     path = str(write_job(mapping, tmp_path / "tree.json"))
-    with program(path, "--at", mapping["tree"][0]["aggregator"]) as leaf:
-        assert "no answer" in line_of(leaf.stderr)
-        leaf.send_signal(signal.SIGTERM)
-        assert leaf.wait(60) == 0
-
-
-def test_a_leaf_that_waits_ends_with_standard_input(tmp_path: Path) -> None:
-    """As when the command that started it by ssh has ended, before the root was there."""
-    mapping = tree_mapping((1, 1), (0,))
-    path = str(write_job(mapping, tmp_path / "tree.json"))
+    # This test's end of the pipe is closed on exec.
+    read, write = os.pipe()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as root:
         root.bind((mapping["tree"][0]["above"], p4.SUMWIRE_PORT))
         root.settimeout(60)
-        read, write = os.pipe()
-        at = ["--with-parent", "--at", mapping["tree"][0]["aggregator"]]
-        command = [sys.executable, "-m", "sumwire.aggregator.cli", path, *at]
-        # This test's end of the pipe is closed on exec.
-        with subprocess.Popen(command, stdin=read, env={**os.environ, "PYTHONPATH": PATH}) as leaf:
-            try:
-                os.close(read)
-                # Its question, which nobody answers.
-                root.recv(2048)
-                os.close(write)
+        with program(path, "--with-parent", "--at", mapping["tree"][0]["aggregator"], stdin=read) as leaf:
+            os.close(read)
+            # Its question, which nobody answers.
+            root.recv(2048)
+            if by == "signal":
+                leaf.send_signal(signal.SIGTERM)
                 assert leaf.wait(60) == 0
-            finally:
-                leaf.kill()
+            os.close(write)
+            assert leaf.wait(60) == 0
 
 
 @pytest.mark.parametrize("job", ["-", "file"])
-def test_standard_input_may_be_closed(tmp_path: Path, job: str) -> None:
+def test_standard_input_may_be_closed(path: str, job: str) -> None:
     """A job file cannot come from it then, and with it a program ends at once."""
-    path = str(write_job(every_op_mapping(2), tmp_path / "job.json")) if job == "file" else job
-    words = [sys.executable, "-m", "sumwire.aggregator.cli", path, "--with-parent"]
+    words = [sys.executable, "-m", "sumwire.aggregator.cli", path if job == "file" else job, "--with-parent"]
     command = ["sh", "-c", 'exec "$@" <&-', "sh", *words]
     environment = {**os.environ, "PYTHONPATH": PATH}
     done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=60)
@@ -359,13 +306,8 @@ def test_standard_input_may_be_closed(tmp_path: Path, job: str) -> None:
 def test_each_of_a_tree_is_told_which_one_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mapping = tree_mapping((1, 1, 2, 2), (0, 0))
     path = str(write_job(mapping, tmp_path / "tree.json"))
-    root = mapping["tree"][0]["above"]
-    for words, said in (
-        ((), f"--at = None: must be one of .*{re.escape(root)}"),
-        (("--at", "10.9.9.9"), "10.9.9.9.*one of"),
-    ):
-        assert cli.main([path, *words]) == 1
-        assert re.search(said, capsys.readouterr().err)
+    assert re.search(f"--at = None: must be one of .*{re.escape(mapping['tree'][0]['above'])}", refused(capsys, path))
+    assert re.search("10.9.9.9.*one of", refused(capsys, path, "--at", "10.9.9.9"))
 
 
 def test_questions_alone_are_not_reported(capsys: pytest.CaptureFixture[str]) -> None:

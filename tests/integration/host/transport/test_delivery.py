@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded loss over real sockets, with the golden switch on loopback: what may be missing, and what may not."""
+"""Bounded loss, marks and tags over real sockets, with the golden switch on loopback: what may be missing, and what
+may not, and whose window a mark narrows."""
 
 from __future__ import annotations
 
@@ -12,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sumwire
+import torch
 from golden import model
+from helpers.transport.exchanges import Outcome, assert_sums, exchanged, planes
+from helpers.transport.soft_tree import STAR, soft_tree
 from helpers.transport.udp_bridge import (
     JOB,
-    TABLE,
-    Bridge,
     FrameSwitch,
     Impairment,
     aggregator_of,
@@ -27,49 +30,40 @@ from helpers.transport.udp_bridge import (
 )
 from numpy.typing import NDArray
 from sumwire.errors import ConfigError, DeadlineError, UsageError
-from sumwire.transport.buffers import Results
+from sumwire.native import SWITCH
 from sumwire.transport.options import Delivery, ExchangeOptions, TransportOptions
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 
 WORKERS = 4
-
-
-def planes(seed: int, chunks: int) -> NDArray[np.uint8]:
-    """Index planes of every worker, (workers, chunks, 4, 128)."""
-    return np.random.default_rng(seed).integers(0, 256, (WORKERS, chunks, 4, 128), dtype=np.uint8)
-
-
-def assert_right(results: Results, up: NDArray[np.uint8]) -> None:
-    """Every sum is that of the contributors it names."""
-    table = np.array(TABLE)
-    for chunk, words in enumerate(results.words):
-        inside = [w for w in range(WORKERS) if int(results.contributors[chunk]) >> w & 1]
-        total = np.sum([table[model.from_planes(up[w, chunk].tobytes())] for w in inside], axis=0)
-        assert words.tobytes() == model.to_planes(total, 8)
-        assert results.counts[chunk] == len(inside)
-        assert bool(results.flags[chunk] & p4.FLAG_MISSING) is (len(inside) < WORKERS)
+KEY = bytes(range(32))
+# Priority 5, protected.
+URGENT = 0xA2
 
 
 def transfer(
-    delivery: Delivery | None, up: NDArray[np.uint8], *, slots: int = 16, bounded: bool = True, **bridge: Any
-) -> tuple[list[Results], list[Any]]:
-    """One tensor through the golden switch; all workers' results and counters."""
-    mapping = job_mapping(WORKERS, slots)
-
-    def work(worker: int) -> tuple[Results, Any]:
-        with Transport(configs(mapping)[worker], TransportOptions(delivery=delivery)) as transport:
-            return transport.exchange(p4.OP_THC, up[worker], options=ExchangeOptions(bounded=bounded)), transport.stats
-
-    with Bridge(mapping, golden_switch(mapping), **bridge):
-        outcomes = run_workers(work, WORKERS)
-    return [results for results, _ in outcomes], [stats for _, stats in outcomes]
-
-
-def assert_alike(results: list[Results]) -> None:
-    for other in results[1:]:
-        assert (other.words == results[0].words).all()
-        assert (other.counts == results[0].counts).all()
+    delivery: Delivery | None,
+    up: NDArray[np.uint8],
+    switch: Callable[[FrameSwitch], FrameSwitch] = lambda golden: golden,
+    *,
+    slots: int = 512,
+    bounded: bool = True,
+    key: bytes | None = None,
+    **bridge: Any,
+) -> list[Outcome]:
+    """One tensor through what ``switch`` makes of the golden one; the sums are right, and say who is missing."""
+    mapping = job_mapping(len(up), slots)
+    options, exchange = TransportOptions(delivery=delivery), ExchangeOptions(bounded=bounded)
+    bound = 0.0 if delivery is None else delivery.loss_bound
+    made = switch(golden_switch(mapping, key=key))
+    outcomes = exchanged(mapping, up, made, key=key, options=options, exchange=exchange, **bridge)
+    assert_sums([one.results for one in outcomes], up, least=1)
+    for results, stats, _ in outcomes:
+        missing = len(up) - results.counts.astype(int)
+        assert ((results.flags & p4.FLAG_MISSING) != 0).tolist() == (missing > 0).tolist()
+        assert stats.missing == missing.sum() <= math.floor(bound * missing.size * len(up))
+    assert sum(one.stats.left_out for one in outcomes) == outcomes[0].stats.missing
+    return outcomes
 
 
 @pytest.mark.parametrize("bound", [-0.01, 1.0, 1.5, math.nan, math.inf, "0.1", True, None])
@@ -87,40 +81,19 @@ def test_other_options_are_checked() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_p_0_equals_a_reliable_transfer_bit_for_bit(seed: int) -> None:
-    up = planes(seed, 120)
-    weather = Impairment(seed, drop=0.05, duplicate=0.02, reorder=0.02)
-    plain, _ = transfer(None, up, impairment=weather)
-    adaptive, stats = transfer(Delivery(), up, impairment=weather)
-    assert_alike(plain + adaptive)
-    for results in adaptive:
-        assert_right(results, up)
-        assert (results.counts == WORKERS).all()
-    assert all(one.missing == one.left_out == one.flushed == 0 for one in stats)
-    assert sum(one.probes for one in stats) > 0
-    assert sum(one.informs for one in stats) > 0
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("bound", [0.005, 0.03, 0.2])
-def test_missing_share_stays_below_the_bound_and_replicas_equal(bound: float, seed: int) -> None:
-    up = planes(seed, 150)
-    results, stats = transfer(Delivery(loss_bound=bound), up, slots=512, impairment=Impairment(seed, drop=0.04))
-    assert_alike(results)
-    for one in results:
-        assert_right(one, up)
-    missing = int((WORKERS - results[0].counts.astype(int)).sum())
-    assert missing <= math.floor(bound * 150 * WORKERS)
-    assert [one.missing for one in stats] == [missing] * WORKERS
-    assert sum(one.left_out for one in stats) == missing
-    if bound >= 0.03:
-        assert missing > 0
+    up = planes(seed, 120, WORKERS)
+    weather = Impairment(seed, drop=0.05, duplicate=0.02, reorder=0.02, late=0.02)
+    plain, adaptive = (transfer(delivery, up, slots=16, impairment=weather) for delivery in (None, Delivery()))
+    assert sum(one.stats.retransmissions for one in plain) > 0
+    assert all(one.stats.flushed == 0 for one in adaptive)
+    assert sum(one.stats.probes for one in adaptive) > 0
+    assert sum(one.stats.informs for one in adaptive) > 0
 
 
 def test_an_exchange_that_is_not_bounded_is_complete() -> None:
-    up = planes(1, 60)
-    results, _ = transfer(Delivery(loss_bound=0.5), up, bounded=False, impairment=Impairment(1, drop=0.05))
-    for one in results:
-        assert (one.counts == WORKERS).all()
+    up = planes(1, 60, WORKERS)
+    for one in transfer(Delivery(loss_bound=0.5), up, slots=16, bounded=False, impairment=Impairment(1, drop=0.05)):
+        assert one.stats.missing == 0
 
 
 def bursts(share_of_packets: float, seed: int) -> Callable[[int, bytes], bool]:
@@ -141,72 +114,37 @@ def of_worker(number: int, share_of_packets: float, seed: int) -> Callable[[int,
     return lambda _, datagram: model.decode(datagram).worker == number and rng.random() < share_of_packets
 
 
-@pytest.mark.parametrize("loss", [bursts(0.05, 1), of_worker(3, 0.2, 1)], ids=["bursty", "per-worker"])
-def test_other_losses_stay_below_the_bound_too(loss: Callable[[int, bytes], bool]) -> None:
-    up = planes(1, 300)
-    results, stats = transfer(Delivery(loss_bound=0.03), up, slots=1024, deaf=loss)
-    assert_alike(results)
-    assert_right(results[0], up)
-    assert 0 < stats[0].missing <= math.floor(0.03 * 300 * WORKERS)
-
-
-def test_stragglers_get_the_results_of_the_others() -> None:
-    """Few slots and a large bound: the others pass a worker by rounds. All still end with the same sums."""
-    up = planes(1, 200)
-    results, stats = transfer(Delivery(loss_bound=0.3), up, slots=8, deaf=of_worker(3, 0.5, 2))
-    assert_alike(results)
-    assert_right(results[0], up)
-    assert stats[0].missing <= math.floor(0.3 * 200 * WORKERS)
-
-
-def degraded(mode: int, up: NDArray[np.uint8]) -> tuple[list[Results], list[Any], model.GoldenSwitch]:
-    """Through a switch that degrades a fifth of the packets."""
-    mapping = job_mapping(WORKERS, 512)
-    switch = golden_switch(mapping)
-    switch.degrades[JOB] = model.Degrade(7, 13107, mode)
-
-    def work(worker: int) -> tuple[Results, Any]:
-        with Transport(configs(mapping)[worker], TransportOptions(delivery=Delivery())) as transport:
-            return transport.exchange(p4.OP_THC, up[worker]), transport.stats
-
-    with Bridge(mapping, switch):
-        outcomes = run_workers(work, WORKERS)
-    return [results for results, _ in outcomes], [stats for _, stats in outcomes], switch
+@pytest.mark.parametrize(
+    ("bound", "slots", "loss"),
+    [
+        *((bound, 512, {"impairment": Impairment(seed, drop=0.04)}) for bound in (0.005, 0.03, 0.2) for seed in (0, 1)),
+        (0.03, 512, {"deaf": bursts(0.05, 1)}),
+        (0.03, 512, {"deaf": of_worker(3, 0.2, 1)}),
+        # Few slots and a large bound: the others pass a worker by rounds. All still end with the same sums.
+        (0.3, 8, {"deaf": of_worker(3, 0.5, 2)}),
+    ],
+)
+def test_missing_share_stays_below_the_bound_and_replicas_equal(bound: float, slots: int, loss: dict[str, Any]) -> None:
+    outcomes = transfer(Delivery(loss_bound=bound), planes(1, 150, WORKERS), slots=slots, **loss)
+    assert outcomes[0].stats.missing > 0 or bound < 0.03
 
 
 @pytest.mark.parametrize("mode", [model.TRIM_CONTRIBUTIONS, model.CUT_RESULTS])
 def test_cut_results_are_filled_as_the_switch_fills_them(mode: int) -> None:
-    """So one that came cut and one that was asked for again, whole, are the same."""
-    up = planes(1, 120)
-    results, stats, switch = degraded(mode, up)
-    assert_alike(results)
-    cut = 0
-    for chunk in range(120):
-        slot = switch.slots[JOB, chunk]
-        assert results[0].words[chunk].tobytes() == slot.answer
-        assert results[0].cuts[chunk] == slot.cut
-        if slot.cut & model.CUT_RESULT:
-            assert slot.answer[6 * 128 :] == b"\xaa" * 128 + b"\x55" * 128
-            cut += 1
-    assert 0 < cut < 120
-    trimmed = sum(switch.slots[JOB, chunk].cut != 0 for chunk in range(120))
-    assert [one.trimmed for one in stats] == [trimmed] * WORKERS
-
-
-def test_what_is_sent_again_says_so() -> None:
-    """An experiment hits first packets only: a resend has the flag that spares it."""
-    up, mapping = planes(1, 60), job_mapping(WORKERS, 512)
-    switch = FirstsLost(golden_switch(mapping))
-
-    def work(worker: int) -> tuple[Results, Any]:
-        with Transport(configs(mapping)[worker], TransportOptions(delivery=Delivery())) as transport:
-            return transport.exchange(p4.OP_THC, up[worker]), transport.stats
-
-    with Bridge(mapping, switch):
-        outcomes = run_workers(work, WORKERS)
-    assert (outcomes[0][0].counts == WORKERS).all()
-    assert switch.lost > 10
-    assert sum(stats.retransmissions for _, stats in outcomes) >= switch.lost
+    """The switch degrades a fifth of the packets. A result that came cut and one that was asked for again, whole, are
+    the same."""
+    mapping, up = job_mapping(WORKERS, 512), planes(1, 120, WORKERS)
+    switch = golden_switch(mapping)
+    switch.degrades[JOB] = model.Degrade(7, 13107, mode)
+    outcomes = exchanged(mapping, up, switch, options=TransportOptions(delivery=Delivery()))
+    slots = [switch.slots[JOB, chunk] for chunk in range(120)]
+    for results, stats, _ in outcomes:
+        assert [words.tobytes() for words in results.words] == [slot.answer for slot in slots]
+        assert stats.trimmed == sum(slot.cut != 0 for slot in slots)
+    assert outcomes[0].results.cuts.tolist() == [slot.cut for slot in slots]
+    cut = [slot for slot in slots if slot.cut & model.CUT_RESULT]
+    assert 0 < len(cut) < 120
+    assert all(slot.answer[6 * 128 :] == b"\xaa" * 128 + b"\x55" * 128 for slot in cut)
 
 
 class FirstsLost:
@@ -224,30 +162,108 @@ class FirstsLost:
         return self.switch.receive(port, frame)
 
 
-class MarkedFrames:
-    """The switch behind a queue that marks every packet of one worker."""
+def test_what_is_sent_again_says_so() -> None:
+    """An experiment hits first packets only: a resend has the flag that spares it."""
+    links: list[FirstsLost] = []
 
-    def __init__(self, switch: FrameSwitch, port: int) -> None:
-        self.switch, self.port = switch, port
+    def lossy(switch: FrameSwitch) -> FrameSwitch:
+        links.append(FirstsLost(switch))
+        return links[0]
+
+    outcomes = transfer(Delivery(), planes(1, 60, WORKERS), lossy)
+    assert links[0].lost > 10
+    assert sum(one.stats.retransmissions for one in outcomes) >= links[0].lost
+
+
+# -- marks and tags ----------------------------------------------------------------------------------------
+
+
+class Marked:
+    """The switch, and at one of its ports a queue that marks all packets on their way up, or every second one down."""
+
+    def __init__(self, switch: FrameSwitch, port: int, *, up: bool = False) -> None:
+        self.switch, self.port, self.up, self.passed = switch, port, up, 0
 
     def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        return self.switch.receive(port, model.with_ipv4(frame, tos=3) if port == self.port else frame)
+        if self.up and port == self.port:
+            frame = model.with_ipv4(frame, tos=p4.ECN_CE)
+        return [(out, self._down(out, sent)) for out, sent in self.switch.receive(port, frame)]
+
+    def _down(self, port: int, frame: bytes) -> bytes:
+        if self.up or port != self.port:
+            return frame
+        self.passed += 1
+        return model.with_ipv4(frame, tos=p4.ECN_CE) if self.passed % 2 else frame
 
 
-def test_marks_reach_all_workers_and_narrow_their_windows() -> None:
-    mapping, up = job_mapping(WORKERS, 256), planes(1, 200)
+def test_marks_on_the_way_up_reach_all_workers_and_narrow_their_windows() -> None:
+    for results, stats, limit in transfer(Delivery(), planes(1, 200, WORKERS), lambda s: Marked(s, 3, up=True)):
+        assert stats.ce_marks == 200
+        assert (results.flags == p4.FLAG_CE).all()
+        assert limit < 10
 
-    def work(worker: int) -> tuple[Results, int, int]:
-        with Transport(configs(mapping)[worker], TransportOptions(delivery=Delivery())) as transport:
-            results = transport.exchange(p4.OP_THC, up[worker])
-            assert transport.window.limit is not None
-            return results, transport.stats.ce_marks, transport.window.limit.chunks
 
-    with Bridge(mapping, MarkedFrames(golden_switch(mapping), 3)):
-        for results, marks, limit in run_workers(work, WORKERS):
-            assert marks == 200
-            assert (results.flags == p4.FLAG_CE).all()
-            assert limit < 10
+@pytest.mark.parametrize(
+    ("form", "bound", "key"),
+    [("native", 0.0, None), ("native", 0.01, KEY), ("numpy", 0.01, None), ("numpy", 0.0, KEY)],
+)
+def test_a_mark_on_the_way_down_narrows_the_window_of_who_gets_it(
+    form: str, bound: float, key: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a key a mark is no change of the packet: the tag covers what the switch has sent."""
+    monkeypatch.setenv(SWITCH, str(int(form == "native")))
+    # The golden model takes its time for tags.
+    chunks = 100 if key is None else 30
+    outcomes = transfer(Delivery(loss_bound=bound), planes(1, chunks, 3), lambda s: Marked(s, 2), key=key)
+    assert not any(one.stats.forged for one in outcomes)
+    marks = [one.stats.ce_marks for one in outcomes]
+    # Resends, if there are any, have results of their own.
+    assert (marks[0], marks[2]) == (0, 0)
+    assert 0.4 * chunks <= marks[1] <= 0.6 * chunks
+    limits = [one.limit for one in outcomes]
+    # A window begins with 10 and grows, and nothing but marks takes it below that.
+    assert limits[1] < 10 < min(limits[0], limits[2])
+
+
+@pytest.mark.parametrize("form", ["native", "numpy"])
+def test_without_a_window_that_follows_marks_nobody_reads_them(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, str(int(form == "native")))
+    for one in transfer(Delivery(congestion=False), planes(1, 100, 3), lambda s: Marked(s, 2)):
+        assert (one.stats.ce_marks, one.limit) == (0, 0)
+
+
+@pytest.mark.parametrize("mark_bytes", [1000, 1 << 24], ids=["marking", "long"])
+def test_a_queue_of_a_star_reaches_the_workers_of_a_job(mark_bytes: int) -> None:
+    """A queue of 1 Mbit/s behind a soft switch's port is above 1000 bytes whenever two results go there at once."""
+    queue = f"switch: s1, port: 1, rate_mbit: 1, mark_bytes: {mark_bytes}"
+    never = 1 << 24
+    queue = f"{{{queue}, drop_bytes: [{never}, {never}, {never}, {never}], drop_all_bytes: {never}}}"
+    given = [torch.randn(40 * 1024, generator=torch.Generator().manual_seed(w)) for w in range(STAR.workers)]
+
+    def tag(magnitudes: NDArray[np.float32]) -> NDArray[np.uint8]:
+        return np.full(len(magnitudes), URGENT, np.uint8)
+
+    with soft_tree(STAR, {"train": 256}, queue) as rig:
+        mapping = rig.fresh_job("train")
+
+        def work(worker: int) -> Any:
+            with sumwire.Job(configs(mapping)[worker], delivery=Delivery()) as job:
+                mean = job.reduce(given[worker], tag=tag)[0].clone()
+                limit = job._session.window.limit
+                assert limit is not None
+                return mean, job.stats.ce_marks, limit.chunks
+
+        with rig.bridge(mapping):
+            outcomes = run_workers(work, STAR.workers)
+    assert all(torch.equal(mean, outcomes[0][0]) for mean, _, _ in outcomes)
+    marks, limits = [marks for _, marks, _ in outcomes], [limit for _, _, limit in outcomes]
+    assert marks[1:] == [0, 0, 0]
+    if mark_bytes == 1000:
+        assert marks[0] > 20
+        assert limits[0] < 10 < min(limits[1:])
+    else:
+        assert marks[0] == 0
+        assert limits[0] > 10
 
 
 def test_first_packets_have_their_tags_and_resends_are_protected() -> None:
@@ -258,7 +274,7 @@ def test_first_packets_have_their_tags_and_resends_are_protected() -> None:
         switch.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         switch.settimeout(5.0)
         with Transport(configs(mapping)[0], TransportOptions(delivery=Delivery(), deadline_s=0.5)) as transport:
-            transport.start(p4.OP_THC, planes(1, 4)[0], options=ExchangeOptions(tos=tos))
+            transport.start(p4.OP_THC, planes(1, 4, 1)[0], options=ExchangeOptions(tos=tos))
             with pytest.raises(DeadlineError):
                 transport.finish()
         seen: dict[int, list[tuple[model.Packet, int]]] = {}
@@ -288,8 +304,3 @@ def test_tags_of_another_shape_are_refused(tos: Any) -> None:
         pytest.raises(UsageError, match=r"TOS bytes of shape .*: need uint8 \(4,\)"),
     ):
         transport.open(p4.OP_THC, 4, options=ExchangeOptions(tos=tos))
-
-
-def test_more_chunks_than_a_packet_can_number() -> None:
-    with Transport(configs(job_mapping(2, 16))[0]) as transport, pytest.raises(UsageError, match="16777217 chunks"):
-        transport.open(p4.OP_MAX32, (1 << 24) + 1)

@@ -143,21 +143,18 @@ def window_by_window(made: Rig) -> None:
     assert made.transport.window.done
 
 
-def test_nearly_all_of_an_exchange_goes_by_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    with rig(monkeypatch) as made:
-        window_by_window(made)
-        assert not made.go(), "it would wait for what nobody sends"
-        # Now and then Python looks how far ahead chunks may be sent.
-        assert made.outcomes.count(Outcome.ENOUGH) >= CHUNKS // WINDOW - 2
-
-
-def test_what_may_be_sent_is_sent_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nearly_all_of_an_exchange_goes_by_c_and_what_may_be_sent_is_sent_before_a_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """C itself keeps the limit of how far ahead chunks may be sent. With nothing in flight, nothing ends a wait but a
     question to the switch, a quarter of a second later."""
     with rig(monkeypatch) as made:
         monkeypatch.setattr(made.exchange, "_wait", lambda: pytest.fail("it waits, and has something to send"))
         window_by_window(made)
+        assert not made.go(), "it would wait for what nobody sends"
         assert set(made.outcomes) <= {Outcome.ENOUGH, Outcome.FEW_LEFT}
+        # Now and then Python looks how far ahead chunks may be sent.
+        assert made.outcomes.count(Outcome.ENOUGH) >= CHUNKS // WINDOW - 2
 
 
 def test_an_overtaken_chunk_is_sent_again_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,37 +199,18 @@ def test_other_messages_are_left_to_python(changes: dict[str, int], monkeypatch:
         assert made.transport.stats.packets_received == 1
 
 
-def test_an_overtaken_chunk_is_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    with rig(monkeypatch) as made:
-        made.answer(range(1, 9))
-        assert not made.go()
-        assert made.outcomes == [Outcome.OVERTAKEN]
-        assert made.transport.window.counters.resent == 0
-        made.exchange._sender.send()
-        assert made.transport.window.counters.resent_quick == 1
-        assert made.heard(9)[0].chunk == 0
-
-
 def test_for_the_last_few_chunks_python_sets_the_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overtaken one of them is left to it, too: nothing follows that could overtake it three times."""
     with rig(monkeypatch, chunks=WINDOW) as made:
         made.answer(range(WINDOW - 4))
         assert not made.go()
         monkeypatch.setattr(made.transport.window, "wake_at", lambda *_: made.transport.window.progress_at + 60)
-        made.answer(range(WINDOW - 4, WINDOW))
-        assert made.go()
-        assert made.outcomes == [Outcome.FEW_LEFT, Outcome.ENOUGH]
-        assert made.transport.window.done
-
-
-def test_of_the_last_chunks_an_overtaken_one_is_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing follows that could overtake it three times."""
-    with rig(monkeypatch, chunks=WINDOW) as made:
-        monkeypatch.setattr(made.transport.window, "wake_at", lambda *_: made.transport.window.progress_at + 60)
-        made.answer(range(WINDOW - 3))
-        assert not made.go()
         made.answer([WINDOW - 1])
         assert not made.go()
-        assert made.outcomes == [Outcome.FEW_LEFT, Outcome.OVERTAKEN]
+        made.answer(range(WINDOW - 4, WINDOW - 1))
+        assert made.go()
+        assert made.outcomes == [Outcome.FEW_LEFT, Outcome.OVERTAKEN, Outcome.ENOUGH]
+        assert made.transport.window.done
 
 
 def test_a_part_that_is_not_filled_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import random
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -27,6 +27,7 @@ from sumwire.transport.recovery_service import ANSWERS_AT_ONCE, ANSWERS_PER_S, N
 SLOTS = 8
 PROBE = 4
 PORT = model.UDP_PORT + 1000
+KEY = bytes(range(50, 82))
 
 
 def result(
@@ -47,16 +48,24 @@ def keep(kept: KeptResults, packets: dict[int, model.Packet]) -> None:
 
 
 class Group:
-    """A recovery for each worker of a job, without a switch."""
+    """A recovery for each worker of a job, without a switch. ``keys``: of workers with a key."""
 
-    def __init__(self, stack: ExitStack, mapping: dict[str, Any], absent: tuple[int, ...]) -> None:
+    def __init__(
+        self, stack: ExitStack, mapping: dict[str, Any], absent: tuple[int, ...], keys: Sequence[bytes | None]
+    ) -> None:
         self.configs = configs(mapping)
+        for number, key in enumerate(keys):
+            self.configs[number] = replace(self.configs[number], key=key)
         self.kept = [KeptResults(SLOTS, least=512) for _ in self.configs]
         self.workers: dict[int, Recovery] = {}
         for number, (config, kept) in enumerate(zip(self.configs, self.kept, strict=True)):
             if number not in absent:
                 self.workers[number] = Recovery(config, kept)
                 stack.callback(self.workers[number].close)
+        self._stack = stack
+
+    def udp(self) -> socket.socket:
+        return self._stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
 
     def has(self, worker: int, sequences: list[int], op: int = model.THC) -> None:
         """The worker keeps results as the switch sent them to it."""
@@ -64,13 +73,15 @@ class Group:
 
 
 @contextmanager
-def group(workers: int = 3, absent: tuple[int, ...] = (), leaves: int = 1) -> Iterator[Group]:
+def group(
+    workers: int = 3, absent: tuple[int, ...] = (), leaves: int = 1, keys: Sequence[bytes | None] = ()
+) -> Iterator[Group]:
     mapping = job_mapping(workers, SLOTS)
     for entry in mapping["addresses"]:
         leaf, seat = entry["worker"] % leaves, entry["worker"] // leaves
         entry.update(aggregator=entry["aggregator"].replace(".250", f".{250 + leaf}"), seat=seat)
     with ExitStack() as stack:
-        yield Group(stack, mapping, absent)
+        yield Group(stack, mapping, absent, keys)
 
 
 def collect(recovery: Recovery, sequences: list[int], op: int = model.THC, patience_s: float = 5.0) -> dict[int, bytes]:
@@ -90,13 +101,22 @@ def collect(recovery: Recovery, sequences: list[int], op: int = model.THC, patie
     return got
 
 
-def test_a_peer_gives_what_the_switch_would_have_sent_to_the_asker() -> None:
-    with group() as g:
-        g.has(1, [3, 4, 100])
-        got = collect(g.workers[0], [3, 100, 4])
-        assert got == {k: result(k, 0).encode() for k in (3, 4, 100)}
-        assert g.workers[0].counters.recovered == 3
-        assert g.workers[1].service.counters.answered >= 3
+MANY = tuple(range(5 * MOST_ASKED))
+
+
+@pytest.mark.parametrize(
+    ("absent", "peer", "asker", "numbers"),
+    [((), 1, 0, (3, 100, 4)), ((), 0, 2, MANY), ((1,), 2, 0, MANY[:MOST_ASKED])],
+    ids=["some", "more than are asked for at a time", "a dead peer costs its time only"],
+)
+def test_a_peer_gives_what_the_switch_would_have_sent_to_the_asker(
+    absent: tuple[int, ...], peer: int, asker: int, numbers: tuple[int, ...]
+) -> None:
+    with group(absent=absent) as g:
+        g.has(peer, list(numbers))
+        assert collect(g.workers[asker], list(numbers)) == {k: result(k, asker).encode() for k in numbers}
+        assert g.workers[asker].counters.recovered == len(numbers)
+        assert g.workers[peer].service.counters.answered >= len(numbers)
 
 
 def test_a_peer_does_not_tell_of_its_own_queues() -> None:
@@ -113,12 +133,13 @@ def test_results_of_every_op(op: int) -> None:
         assert collect(g.workers[1], [9], op) == {9: result(9, 1, op).encode()}
 
 
-def test_many_at_once() -> None:
-    """More than are asked for at a time."""
-    with group() as g:
-        numbers = list(range(5 * MOST_ASKED))
-        g.has(0, numbers)
-        assert collect(g.workers[2], numbers) == {k: result(k, 2).encode() for k in numbers}
+@pytest.mark.parametrize("other", [KEY, bytes(32), None], ids=["same key", "another key", "no key"])
+def test_only_who_has_the_key_is_answered_and_believed(other: bytes | None) -> None:
+    with group(2, keys=(KEY, other)) as g:
+        g.has(1, [3])
+        got = collect(g.workers[0], [3], patience_s=10.0 if other == KEY else 0.5)
+        assert got == ({3: result(3, 0).encode()} if other == KEY else {})
+        assert (g.workers[1].service.counters.malformed > 0) == (other != KEY)
 
 
 def asked(recovery: Recovery) -> int:
@@ -146,13 +167,6 @@ def test_peers_are_asked_in_turn_from_the_next_number_on() -> None:
         # The one question that was sent.
         assert asked(g.workers[1]) == 3
         assert recovery.counters.asked == sent + 1
-
-
-def test_a_dead_peer_costs_its_time_only() -> None:
-    with group(3, absent=(1,)) as g:
-        numbers = list(range(MOST_ASKED))
-        g.has(2, numbers)
-        assert len(collect(g.workers[0], numbers)) == len(numbers)
 
 
 class LossySocket:
@@ -247,8 +261,8 @@ def question(config: JobConfig, nonce: bytes = NO_NONCE, **changed: Any) -> byte
 class RawAsker:
     """A plain socket at an address, which asks worker 1; and one of worker 2's, whose question is the last."""
 
-    def __init__(self, stack: ExitStack, g: Group, ip: str) -> None:
-        self.udp, self._last = (stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(2))
+    def __init__(self, g: Group, ip: str) -> None:
+        self.udp, self._last = (g.udp() for _ in range(2))
         self.udp.bind((ip, 0))
         self._last.bind((g.configs[2].own_address.ip, 0))
         self._last.settimeout(30)
@@ -275,17 +289,11 @@ class RawAsker:
         return self.udp.recv(4096)[-8:]
 
 
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
-def test_questions_that_are_none_are_counted_and_ignored(stack: ExitStack) -> None:
+def test_questions_that_are_none_are_counted_and_ignored() -> None:
     with group() as g:
         g.has(1, [3])
         asker = g.configs[0]
-        raw = RawAsker(stack, g, asker.own_address.ip)
+        raw = RawAsker(g, asker.own_address.ip)
         nonce = raw.nonce(asker)
         good = question(asker, nonce)
         bad = [
@@ -318,13 +326,13 @@ def test_questions_that_are_none_are_counted_and_ignored(stack: ExitStack) -> No
         assert (counters.malformed, counters.unknown, counters.answered) == (len(bad), 3, 1)
 
 
-def test_strangers_get_no_answer(stack: ExitStack) -> None:
+def test_strangers_get_no_answer() -> None:
     with group() as g:
         g.has(1, [3])
         stranger = g.configs[0].own_address.ip.rsplit(".", 1)[0] + ".99"
-        assert RawAsker(stack, g, stranger).ask([question(g.configs[0])]) == []
+        assert RawAsker(g, stranger).ask([question(g.configs[0])]) == []
         # Nor this worker's own address under another's seat, or its own.
-        own = RawAsker(stack, g, g.configs[1].own_address.ip)
+        own = RawAsker(g, g.configs[1].own_address.ip)
         assert own.ask([question(g.configs[0]), question(g.configs[1])]) == []
         counters = g.workers[1].service.counters
         # The last questions of both are answered.
@@ -339,12 +347,10 @@ NONCES = {
 
 
 @pytest.mark.parametrize("forged", NONCES.values(), ids=NONCES)
-def test_before_the_nonce_came_back_answers_are_no_longer_than_questions(
-    stack: ExitStack, forged: Callable[[bytes], bytes]
-) -> None:
+def test_before_the_nonce_came_back_answers_are_no_longer_than_questions(forged: Callable[[bytes], bytes]) -> None:
     with group() as g:
         g.has(1, [3])
-        raw = RawAsker(stack, g, g.configs[0].own_address.ip)
+        raw = RawAsker(g, g.configs[0].own_address.ip)
         questions = [question(g.configs[0], forged(raw.nonce(g.configs[0])))] * 50
         answers = raw.ask(questions)
         assert len(answers) == len(questions)
@@ -357,10 +363,10 @@ def test_before_the_nonce_came_back_answers_are_no_longer_than_questions(
         assert len(answer) > 3 * len(questions[0])
 
 
-def test_a_nonce_is_of_one_address_port_and_worker(stack: ExitStack) -> None:
+def test_a_nonce_is_of_one_address_port_and_worker() -> None:
     with group() as g:
-        one, other = (RawAsker(stack, g, g.configs[0].own_address.ip) for _ in range(2))
-        elsewhere = RawAsker(stack, g, g.configs[2].own_address.ip)
+        one, other = (RawAsker(g, g.configs[0].own_address.ip) for _ in range(2))
+        elsewhere = RawAsker(g, g.configs[2].own_address.ip)
         nonces = {one.nonce(g.configs[0]), other.nonce(g.configs[0]), elsewhere.nonce(g.configs[2])}
         one.target = (g.configs[2].own_address.ip, PORT)
         nonces.add(one.nonce(g.configs[0]))
@@ -399,8 +405,8 @@ def test_the_rate_of_an_address_is_bounded_and_forgers_do_not_use_up_that_of_ans
 
 
 def test_a_worker_that_takes_no_nonce_is_asked_twice_in_its_turn() -> None:
-    with group(3, absent=(1,)) as g, ExitStack() as stack:
-        recovery, peer = g.workers[0], FakePeer(stack, g)
+    with group(3, absent=(1,)) as g:
+        recovery, peer = g.workers[0], FakePeer(g)
         recovery.ask([3], model.THC)
         recovery.send(0.0)
         for number in range(4):
@@ -421,8 +427,8 @@ def test_a_worker_that_takes_no_nonce_is_asked_twice_in_its_turn() -> None:
 class FakePeer:
     """Worker 1's port for others, with answers that the test makes."""
 
-    def __init__(self, stack: ExitStack, g: Group) -> None:
-        self.udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    def __init__(self, g: Group) -> None:
+        self.udp = g.udp()
         self.udp.bind((g.configs[1].own_address.ip, PORT))
         self.udp.settimeout(5)
 
@@ -434,8 +440,8 @@ class FakePeer:
 
 
 def test_answers_that_are_none_are_counted_and_ignored() -> None:
-    with group(3, absent=(1,)) as g, ExitStack() as stack:
-        recovery, peer = g.workers[0], FakePeer(stack, g)
+    with group(3, absent=(1,)) as g:
+        recovery, peer = g.workers[0], FakePeer(g)
         good = result(3, 0)
         data = good.encode()
         changed = [
@@ -514,12 +520,8 @@ def test_port_out_of_range_and_taken_port() -> None:
         with pytest.raises(OSError, match="in use") as caught:
             Recovery(g.configs[0], g.kept[0])
         assert f"{g.configs[0].own_address.ip}:{PORT}" in caught.value.__notes__[0]
+        g.workers[0].close()
+        g.workers[0].close()
         address = replace(g.configs[0].own_address, udp_port=65000)
         with pytest.raises(ConfigError, match=r"udp_port = 65000: must be at most 64535"):
             recovery_port(address)
-
-
-def test_close_twice() -> None:
-    with group() as g:
-        g.workers[0].close()
-        g.workers[0].close()

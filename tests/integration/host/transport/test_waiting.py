@@ -9,12 +9,13 @@ import signal
 import threading
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 import pytest
 from golden import model
-from helpers.transport.udp_bridge import SILENCE_S, Bridge, configs, golden_switch, job_mapping, run_workers
+from helpers.transport.udp_bridge import SILENCE_S, TABLE, Bridge, configs, golden_switch, job_mapping, run_workers
 from sumwire.errors import (
     AddressError,
     DeadlineError,
@@ -25,6 +26,7 @@ from sumwire.errors import (
     OrderError,
     RefusedError,
     StaleRunError,
+    SumwireError,
     SwitchLostError,
 )
 from sumwire.job.handshake import join
@@ -42,13 +44,6 @@ def joined(mapping: dict[str, Any], worker: int) -> Any:
     config = configs(mapping)[worker]
     with Transport(config, SOON) as transport:
         return join(transport, config, {}, patience=Alone(10.0))
-
-
-def told(mapping: dict[str, Any], switch: model.GoldenSwitch, error: type[Exception], match: str) -> BaseException:
-    """What worker 0 is told when it joins."""
-    with Bridge(mapping, switch), pytest.raises(error, match=match) as caught:
-        joined(mapping, 0)
-    return caught.value
 
 
 def changed(mapping: dict[str, Any], **fields: Any) -> model.GoldenSwitch:
@@ -120,11 +115,27 @@ def test_patience_learns_who_is_missing_and_that_the_switch_is_silent() -> None:
     assert "does not answer worker 0" in str(patience.lost[0])
 
 
-def test_a_refusal_at_the_start_names_reason_and_cure() -> None:
-    mapping = job_mapping(2, 8)
-    error = told(mapping, changed(mapping, number=99), RefusedError, r"JOB: the job is not on the switch; `sumwire-con")
-    assert isinstance(error, RefusedError)
-    assert (error.reason, error.name) == (p4.REJECT_JOB, "JOB")
+TABLE_OF_15 = (*TABLE[:7], 15, *TABLE[8:])
+
+
+@pytest.mark.parametrize(
+    ("workers", "fields", "error", "match"),
+    [
+        (2, {"number": 99}, RefusedError, r"JOB: the job is not on the switch; `sumwire-con"),
+        (2, {"digest": 5}, MismatchError, r"digest 00000005\) is not that of the job file \(digest"),
+        (1, {"table": TABLE_OF_15}, MismatchError, r"value 7, indices \[7\]: the sum is 15, by the job file 14; apply"),
+        (2, {"quorum": 1}, MismatchError, r"has 1 of 2 contributions: the quorum at the switch"),
+    ],
+    ids=["no job", "another digest", "another table", "another quorum"],
+)
+def test_another_job_at_the_switch_is_told_at_the_start(
+    workers: int, fields: dict[str, Any], error: type[SumwireError], match: str
+) -> None:
+    mapping = job_mapping(workers, 8)
+    with Bridge(mapping, changed(mapping, **fields)), pytest.raises(error, match=match) as caught:
+        joined(mapping, 0)
+    if isinstance(caught.value, RefusedError):
+        assert (caught.value.reason, caught.value.name) == (p4.REJECT_JOB, "JOB")
 
 
 def test_a_refusal_in_the_middle_is_a_lost_switch() -> None:
@@ -137,26 +148,13 @@ def test_a_refusal_in_the_middle_is_a_lost_switch() -> None:
             transport.exchange(p4.OP_THC, PAYLOAD)
 
 
-class Gap:
-    """A switch that loses its next frame."""
-
-    def __init__(self, switch: model.GoldenSwitch) -> None:
-        self._switch = switch
-        self._lost = False
-
-    def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        if not self._lost:
-            self._lost = True
-            return []
-        return self._switch.receive(port, frame)
-
-
 def test_another_configuration_in_mid_run_is_noticed_by_the_first_packets_that_are_lost() -> None:
     mapping = job_mapping(1, 8)
-    digest = configs(mapping)[0].digest
+    digest, lost = configs(mapping)[0].digest, chain([True], repeat(False))
     with Bridge(mapping, changed(mapping, digest=digest)) as bridge, Transport(configs(mapping)[0]) as transport:
         transport.exchange(p4.OP_THC, PAYLOAD)
-        bridge.switch = Gap(changed(mapping, digest=digest ^ 1))
+        bridge.switch = changed(mapping, digest=digest ^ 1)
+        bridge.deaf = lambda *_: next(lost)
         with pytest.raises(MismatchError, match="digest"):
             for _ in range(20):
                 transport.exchange(p4.OP_THC, PAYLOAD)
@@ -176,27 +174,10 @@ def test_another_call_is_an_order_error_and_nobody_gets_a_mixed_sum() -> None:
         assert sorted(run_workers(work, 2)) == ["DeadlineError", "OrderError"]
 
 
-def test_another_digest() -> None:
-    mapping = job_mapping(2, 8)
-    told(mapping, changed(mapping, digest=5), MismatchError, r"digest 00000005\) is not that of the job file \(digest")
-
-
 def test_the_right_digest() -> None:
     mapping = job_mapping(1, 8)
     with Bridge(mapping, changed(mapping, digest=configs(mapping)[0].digest)):
         assert joined(mapping, 0).first_round == 0
-
-
-def test_another_table_names_the_first_wrong_value() -> None:
-    mapping = job_mapping(1, 8)
-    table = (*mapping["thc"]["table"][:7], 15, *mapping["thc"]["table"][8:])
-    switch = changed(mapping, table=table)
-    told(mapping, switch, MismatchError, r"value 7, indices \[7\]: the sum is 15, by the job file 14; apply")
-
-
-def test_another_quorum() -> None:
-    mapping = job_mapping(2, 8)
-    told(mapping, changed(mapping, quorum=1), MismatchError, r"has 1 of 2 contributions: the quorum at the switch")
 
 
 def test_a_result_that_lacks_a_worker_is_refused_in_any_exchange() -> None:
@@ -237,18 +218,13 @@ def test_another_run_is_noticed_while_waiting() -> None:
     assert (caught.value.slot, caught.value.round) == (0, 50)
 
 
-def test_a_second_run_at_once_is_busy() -> None:
+def test_a_second_run_at_once_and_an_address_of_another_host() -> None:
     mapping = job_mapping(2, 8)
-    own = mapping["addresses"][0]["ip"]
     with (
         Transport(configs(mapping)[0]),
-        pytest.raises(JobBusyError, match=rf"worker 0: {own}, UDP port 21335: another"),
+        pytest.raises(JobBusyError, match=rf"worker 0: {mapping['addresses'][0]['ip']}, UDP port 21335: another"),
     ):
         Transport(configs(mapping)[0])
-
-
-def test_an_address_of_another_host() -> None:
-    mapping = job_mapping(2, 8)
     mapping["addresses"][0]["ip"] = "192.0.2.7"
     with pytest.raises(AddressError, match=r"job 7, worker 0: 192\.0\.2\.7, UDP port 21335: the address is not this"):
         Transport(configs(mapping)[0])

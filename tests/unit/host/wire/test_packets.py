@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from golden import model
 from hypothesis import given
@@ -33,6 +34,20 @@ def test_layout_is_the_p4_headers() -> None:
             got = int.from_bytes(wire.pack(wire.Header(**fields)))
             assert got & ~(0xFF << 248) == ((2**width - 1) << (256 - offset - width)) & ~(0xFF << 248), name
         offset += width
+
+
+def test_headers_written_at_once_are_the_golden_models() -> None:
+    """Over the end of a round, and of all rounds."""
+    payload = np.random.default_rng(1).integers(0, 256, (5, 512), np.uint8)
+    packets = np.full((5, wire.HEADER_BYTES + 512), 0xFF, np.uint8)
+    packets[:, wire.HEADER_BYTES :] = payload
+    wire.write_headers(packets, op=_p4.OP_THC, job=513, seat=2, slots=3, first_sequence=3 * 2**32 - 2, bucket=770)
+    for chunk, (packet, data) in enumerate(zip(packets, payload, strict=True)):
+        round_, slot = divmod(3 * 2**32 - 2 + chunk, 3)
+        expected = model.Packet(1, 1, 513, slot, 2, 1, round_ % 2**32, 0, 0, 4, 770, chunk, data.tobytes())
+        assert packet.tobytes() == expected.encode()
+        record = wire.headers(packets)[chunk]
+        assert (record["round"], record["contributors"], wire.chunks_of(record)) == (expected.round, 0, chunk)
 
 
 @given(st.binary(max_size=400))

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
+"""Which refusals are believed and when, and the patience of a worker that knows nothing of the others."""
+
 from __future__ import annotations
 
 import itertools
@@ -10,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
-from sumwire.errors import DeadlineError, OrderError, RefusedError
+from sumwire.errors import DeadlineError, OrderError, RefusedError, SwitchLostError
 from sumwire.transport.connection import Connection, say_hello
 from sumwire.transport.options import Alone, DeadlinePassedError
 from sumwire.transport.switch_answers import ForgottenRunError
@@ -224,3 +226,14 @@ def test_with_a_key_a_deadline_after_results_is_no_refusal() -> None:
     waiter.waiting._patience = Alone(2.0)
     with pytest.raises(DeadlinePassedError):
         waiter.until(3.0)
+
+
+def test_alone_waits_until_its_deadline_and_not_for_a_lost_switch() -> None:
+    alone, error = Alone(10.0), SwitchLostError("gone", job=7)
+    alone.waiting(9.99, None)
+    alone.waiting(9.99, [1, 2])
+    with pytest.raises(DeadlinePassedError):
+        alone.waiting(10.0, [1])
+    with pytest.raises(SwitchLostError, match="gone") as caught:
+        alone.switch_lost(error)
+    assert caught.value is error

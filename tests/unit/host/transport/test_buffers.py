@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of results through C: numpy's way stores the same, and whatever is no run is left alone."""
+"""An exchange's memory: runs of results through C or numpy, flags that stay, and pools whose memory is used again."""
 
 from __future__ import annotations
 
 import itertools
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
 from numpy.typing import NDArray
 from sumwire.transport.buffers import Buffers, Pool, Run, Runs
+from sumwire.transport.retransmission import SendKind
 from sumwire.transport.steady import kernels
 from sumwire.wire.messages import MESSAGE, MessagePlaces, address_of
 from sumwire.wire.packets import headers, heads
@@ -169,3 +171,41 @@ def test_a_run_beyond_the_last_chunk_is_left_to_numpy() -> None:
 def test_without_a_compiler_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUMWIRE_NATIVE", "0")
     assert kernels() is None
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SendKind if kind.name != "PROBE"])
+def test_marked_contributions_keep_their_flags(kind: SendKind) -> None:
+    buffers = Buffers(configs(job_mapping(2, 8))[0], p4.OP_SIGN, 3, bucket=0, first_sequence=0, up=Pool(), down=Pool())
+    buffers.mark(1, np.array([p4.FLAG_OVERFLOW], np.uint8))
+    flags = headers(buffers.packets)["flags"]
+    assert flags.tolist() == [0, p4.FLAG_OVERFLOW, 0]
+    buffers.prepare(np.arange(3), kind, 1)
+    assert (headers(buffers.packets)["flags"] & p4.FLAG_OVERFLOW).tolist() == [0, p4.FLAG_OVERFLOW, 0]
+    assert (headers(buffers.packets)["flags"] & p4.FLAG_RESYNC).all()
+    closing = headers(buffers.closing_flush(1).reshape(1, -1))["flags"][0]
+    assert closing & p4.FLAG_OVERFLOW
+    assert closing & p4.FLAG_FLUSH
+
+
+SIZE = 8 << 20
+
+
+def faults() -> int:
+    """Pages that the system has given to this thread."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+
+
+def test_a_pools_memory_has_its_pages() -> None:
+    """An exchange that writes to it has to wait for none. There are four of them at least."""
+    memory = Pool().take(SIZE)
+    before = faults()
+    memory[:] = 1
+    assert faults() - before < 2
+
+
+def test_a_smaller_exchange_has_the_same_memory() -> None:
+    pool = Pool()
+    at = pool.take(SIZE).ctypes.data
+    assert pool.take(SIZE // 2).ctypes.data == at
+    assert (pool.take(0).size, pool.size >= SIZE) == (0, True)
+    assert pool.take(2 * SIZE).size == 2 * SIZE
