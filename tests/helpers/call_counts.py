@@ -30,7 +30,7 @@ VALUES = 65_536
 # Steps that build what later steps reuse, and steps that are counted. The one with the fewest calls is taken: the
 # others waited for packets more often. On a busy machine few steps do not wait.
 WARM_UP_STEPS = 5
-STEPS = 100
+STEPS = 40
 _PRODUCT = tuple(f"{ROOT / folder}/" for folder in ("host", "controller", "switch", "protocol", "native", "common"))
 
 

@@ -21,6 +21,7 @@ from softswitch.errors import (
     ProgramTooLargeError,
     UnsupportedProgramError,
 )
+from softswitch.native import engine
 from softswitch.native.emit import emit_c
 from softswitch.native.engine import NativeMachine
 from softswitch.native.runtime_library import runtime
@@ -214,11 +215,15 @@ def test_c_and_python_agree_on_the_cells_of_an_array(program_text: Callable[[str
 
 
 @pytest.mark.cc
-def test_c_functions_leave_the_stack_to_each_other(program_text: Callable[[str], str]) -> None:
-    """The state of a packet lies on the stack. The loader would refuse one of this size."""
+def test_c_functions_leave_the_stack_to_each_other(
+    program_text: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state of a packet lies on the stack. The loader would refuse one of the size that is forbidden here."""
+    monkeypatch.setattr(engine, "FRAME_BYTES", 12_288)
     program = load_program(program_text("wide"))
+    NativeMachine(program, SplitMix(1), lambda: 0)
     header = next(header for header in program.headers.values() if not header.metadata)
-    more = tuple(ir.Field(f"more{number}", 2048) for number in range(400))
+    more = tuple(ir.Field(f"more{number}", 2048) for number in range(50))
     wide = replace(header, fields=(*header.fields, *more))
     with pytest.raises(CompileError, match="stack frame size"):
         NativeMachine(replace(program, headers={**program.headers, header.name: wide}), SplitMix(1), lambda: 0)
