@@ -38,7 +38,7 @@ _SEEN_MOST: Final = 8
 
 
 class CoordinationPhase(Enum):
-    """See the module."""
+    """The phases of the table above."""
 
     NETWORK = auto()
     HALTING = auto()
@@ -164,7 +164,7 @@ class Coordinator:
         return Done() if all(rank.closing for rank in vector) else None
 
     def _needed(self, vector: Vector) -> int:
-        """Ranks without which no operation can be completed."""
+        """Return how many ranks an operation needs to be completed."""
         return self._quorum if self.phase in (CoordinationPhase.NETWORK, CoordinationPhase.HALTING) else len(vector)
 
     def _network(self, vector: Vector) -> Halt | None:

@@ -62,7 +62,7 @@ class GroupMean(Operation):
         return f"mean by {codec}, by the process group"
 
     def residual(self) -> Tensor:
-        """Zeros."""
+        """Return zeros: nothing is left out of the mean."""
         return torch.zeros_like(self._x, dtype=torch.float32)
 
     def ordinary(self, fallback: Fallback) -> Tensor:
@@ -70,7 +70,7 @@ class GroupMean(Operation):
         return self._in_place(fallback) if self.values >= LARGE else self._in_one(fallback)
 
     def _marks(self) -> Tensor:
-        """The tag's bytes and their squares."""
+        """Return the two bytes of the tag and their squares, float32 (4,)."""
         high, low = divmod(self.tag, _BYTE)
         return torch.tensor([high, low, high * high, low * low], dtype=torch.float32, device="cpu")
 

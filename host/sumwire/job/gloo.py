@@ -77,7 +77,7 @@ def first_clause(text: str) -> str:
 
 
 def looks() -> Iterator[None]:
-    """Moments at which to look at something: often at first, then less and less, without end."""
+    """Yield the moments at which to poll: often at first, then less and less, without end."""
     pause_s = _FIRST_LOOK_S
     while True:
         yield
@@ -256,7 +256,7 @@ class _Rendezvous:
         self._warned = self._began + _WARN_AFTER_S - _WARN_EVERY_S
 
     def refuse(self, why: str) -> None:
-        """This rank takes no part. Does not wait."""
+        """Tell the others that this rank takes no part. Does not wait."""
         self._write(why)
         sent, received = self._buffers(why)
         with contextlib.suppress(GroupError):
@@ -358,7 +358,7 @@ class Fallback:
         return self._group.ranks
 
     def close(self) -> None:
-        """End the group. No further call."""
+        """End the group. No other method may be called afterwards."""
         self._group.close()
 
     def compare(self, call: str) -> None:

@@ -119,7 +119,7 @@ class Greeting:
         return tuple(self._nonces.tolist())
 
     def begin(self) -> None:
-        """Forget what was seen in other rounds."""
+        """Begin in other rounds: forget the nonces that were seen before."""
         self._nonces[:] = 0
 
     @staticmethod
@@ -209,7 +209,7 @@ class Greeting:
 
 
 def _groups(workers: int, quorum: int) -> list[list[int]]:
-    """Groups of ``quorum`` workers that have all of them."""
+    """Return groups of ``quorum`` workers, in which each worker occurs."""
     firsts = [min(first, workers - quorum) for first in range(0, workers, quorum)]
     return [list(range(first, first + quorum)) for first in firsts]
 
@@ -375,7 +375,8 @@ class _Joining:
         return state
 
     def _greet(self) -> None:
-        """All steps. Raises StaleRunError, SpoiledError, OrderError and UnlikeError if they must be begun again."""
+        """Make all steps of the handshake. Raises StaleRunError, SpoiledError, OrderError and UnlikeError if they must
+        be begun again."""
         greeting, everyone = self._greeting, list(range(self._config.workers))
         greeting.begin()
         self._step = 0
@@ -457,7 +458,7 @@ def _rounds_of(greeting: Greeting, config: JobConfig) -> int:
 
 
 class _Greeting:
-    """The patience of one step: the caller's. Nobody asks with FLUSH who is missing, since others may wait longer."""
+    """How long one step waits: as long as the caller says. No FLUSH asks who is missing: others may wait longer."""
 
     def __init__(self, joining: _Joining, step: int) -> None:
         self._joining = joining

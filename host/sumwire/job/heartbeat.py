@@ -141,7 +141,7 @@ class Rounds:
         self._check = check
 
     def close(self) -> None:
-        """End the group. No further round."""
+        """End the group. No other method may be called afterwards."""
         self._group.close()
 
     def exchange(self, own: RankStatus) -> list[RankStatus]:
@@ -165,7 +165,7 @@ class Rounds:
         return [bytes(row.numpy()) for row in received.view(self.ranks, room)]
 
     def hand_out(self, giver: int, own: Tensor | None) -> Tensor:
-        """The giver's tensor, on every rank; on others than the giver a new CPU tensor. ``own``: it, on the giver."""
+        """Return the tensor of rank ``giver``, on every rank. ``own``: that tensor on the giver, None elsewhere."""
         head = torch.zeros(_HEAD_BYTES, dtype=torch.uint8, device="cpu")
         if own is not None:
             text = json.dumps([str(own.dtype).removeprefix("torch."), list(own.shape)]).encode()

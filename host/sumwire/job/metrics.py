@@ -116,7 +116,7 @@ _servers_lock: Final = threading.Lock()
 def readings(
     config: JobConfig, stats: JobStats, window: Window, fallen_back: Callable[[], bool], rate: float | None
 ) -> Iterator[Reading]:
-    """What one job says now. ``rate``: of the worker's link, in bytes per second; None if it is not known."""
+    """Return the samples of one job. ``rate``: of the worker's link, in bytes per second; None if it is not known."""
     own = (str(config.job), str(config.worker))
     yield Reading(names.JOB_INFO, (*own, config.name, str(config.workers)), 1)
     yield Reading(names.FALLEN_BACK, own, fallen_back())

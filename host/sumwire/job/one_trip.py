@@ -39,7 +39,7 @@ _KEYS_MOST: Final = 1024
 
 
 class ScalesKey(NamedTuple):
-    """What tells one tensor of a job from others. ``blocks``: its scales."""
+    """Tells one tensor of a job from others. ``blocks``: how many scales it has."""
 
     codec: str
     bucket: int
@@ -79,18 +79,18 @@ class CarriedScales:
             del self._entries[next(iter(self._entries))]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all scales."""
         self._entries.clear()
 
     def kept(self) -> list[Any]:
-        """For a checkpoint: plain values and tensors."""
+        """Return the scales for a checkpoint, as plain values and tensors."""
         return [
             [*key, entry.trusted, torch.from_numpy(entry.scales.view(np.int32).copy())]
             for key, entry in self._entries.items()
         ]
 
     def restore(self, kept: Iterable[Any]) -> None:
-        """Go on from :meth:`kept`."""
+        """Continue with the scales that :meth:`kept` returned."""
         self._entries = {
             ScalesKey(codec, bucket, length, blocks): _ScalesEntry(scales.numpy().view(np.uint32).copy(), trusted)
             for codec, bucket, length, blocks, trusted, scales in kept

@@ -42,7 +42,7 @@ _LOG: Final = logging.getLogger("sumwire")
 
 
 class AloneTimeouts(Alone):
-    """That of a job without process group. :meth:`end` ends an exchange that waits, from another thread."""
+    """How long an exchange of a job without a process group waits. :meth:`end`, called by another thread, ends it."""
 
     def __init__(self, job: str, deadline_s: float) -> None:
         super().__init__(deadline_s)
@@ -65,8 +65,8 @@ FallbackOption = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """Those of :class:`sumwire.Job`. ``settings``: JSON values that must be equal on all workers. ``ranks``: the job's
-    own, if they are not the default group's."""
+    """The options of :class:`sumwire.Job` that a session needs. ``settings``: JSON values that must be equal on all
+    workers. ``ranks``: the job's own, if they are not the default group's."""
 
     settings: Mapping[str, object]
     deadline_s: float = 10.0
@@ -82,7 +82,7 @@ class SessionOptions:
 
 
 class JobSession(ABC):
-    """See the module. ``stats``: the job's. ``choice``: which means go by the process group by choice."""
+    """What sessions have in common. ``stats``: the job's. ``choice``: which means go by the process group by choice."""
 
     _transport: Transport
 
@@ -102,7 +102,7 @@ class JobSession(ABC):
 
     @property
     def window(self) -> Window:
-        """The transport's. To look at: it belongs to the thread that works."""
+        """The transport's window. Other threads may read it; the thread that makes operations changes it."""
         return self._transport.window
 
     @abstractmethod
@@ -154,7 +154,7 @@ class JobSession(ABC):
 
 
 class AloneSession(JobSession):
-    """Without a process group."""
+    """The session of a job without a process group."""
 
     def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
         super().__init__(config, options, stats)
@@ -183,7 +183,7 @@ class AloneSession(JobSession):
         return contextlib.nullcontext()
 
     def on_change(self, callback: Callable[[Change], None]) -> None:
-        """Nothing ever changes."""
+        """Do nothing: without a process group there is no fall-back."""
 
 
 def others_are_ahead(transport: Transport) -> bool:

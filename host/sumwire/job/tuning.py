@@ -54,7 +54,7 @@ class BrokenTableError(ValueError):
 
 @dataclass(frozen=True)
 class Sample:
-    """Seconds of one reduction of so many values."""
+    """How many seconds one reduction of ``values`` values took, through the switch and by the process group."""
 
     values: int
     switch_s: float
@@ -83,7 +83,7 @@ class TuningTable:
         return min(samples, key=lambda sample: abs(math.log(sample.values / max(values, 1)))).prefers_group
 
     def content(self) -> dict[str, list[list[float]]]:
-        """For JSON."""
+        """Return the table as values that JSON can hold."""
         return {
             codec: [[sample.values, sample.switch_s, sample.group_s] for sample in samples]
             for codec, samples in self.samples.items()
@@ -246,7 +246,7 @@ Agree = Callable[[float], float]
 
 
 def timed_by(reduce: Callable[[Tensor], object], choose: Callable[[Through], None]) -> Timed:
-    """``reduce``, after ``choose`` has told it the way."""
+    """Return a function that times ``reduce`` on each of the two ways, which ``choose`` sets."""
 
     def timed(x: Tensor, through: Through) -> float:
         choose(through)

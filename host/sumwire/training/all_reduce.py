@@ -218,7 +218,7 @@ def _is_writable(tensor: Tensor) -> bool:
 
 
 def _flat(tensor: Tensor) -> Tensor:
-    """Its values one by one: in its own memory, where that has them."""
+    """Return the tensor's values as a flat tensor: a view if they lie in memory one by one, else a copy."""
     return tensor.detach().resolve_neg().reshape(-1)
 
 
@@ -238,7 +238,7 @@ def _integers(tensor: Tensor, job: AnyJob, op: str, feedback: Hashable | None, b
 
 
 def _exact_sum(tensor: Tensor, job: AnyJob, bucket: int) -> Tensor:
-    """In the tensor's own type: with the bits of the group's all-reduce."""
+    """Return the sum in the tensor's own type, with the bits of the group's all-reduce."""
     with torch.no_grad():
         return tensor.copy_(_total(tensor, job, lambda own, x: own.total(x, bucket)).view(tensor.shape))
 

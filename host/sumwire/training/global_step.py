@@ -113,12 +113,12 @@ class GlobalStep:
             )  # fmt: skip
 
     def kept(self) -> dict[str, Any]:
-        """For a checkpoint. A given function is not in it."""
+        """Return the state for a checkpoint. A step that was given as a function is not in it."""
         given = None if callable(self.given) else self.given
         return {"given": given, "sum": self._sum, "weight": self._weight, "agreed": self._agreed, "next": self._next}
 
     def restore(self, kept: dict[str, Any]) -> None:
-        """Go on from :meth:`kept`. A given function stays."""
+        """Continue from what :meth:`kept` returned. A step that was given as a function stays."""
         if not callable(self.given):
             self.given = kept["given"]
         self._sum, self._weight = kept["sum"], kept["weight"]

@@ -57,12 +57,12 @@ class Notice:
         self._store: Any = c10d._get_default_store()
 
     def give(self, reason: str) -> None:
-        """Leave it. Whoever cannot be told notices by the end of this process."""
+        """Leave the notice. A rank that cannot read it notices when this process ends."""
         with contextlib.suppress(RuntimeError):
             self._store.set(self._key, reason)
 
     def check(self) -> None:
-        """Raises PeerLostError if there is one."""
+        """Raises PeerLostError if some rank has left a notice."""
         if self._store.check([self._key]):
             reason = printable(bytes(self._store.get(self._key)).decode(errors="replace"))
             raise PeerLostError(
@@ -207,7 +207,7 @@ class RankGroup:
             pass  # nobody is left to be told
 
     def _device(self) -> torch.device:
-        """One that the group's tensors may be on."""
+        """Return a device that the group's tensors may be on."""
         cpu = torch.device("cpu")
         return cpu if cpu in self._down._device_types else torch.device("cuda", torch.cuda.current_device())
 
@@ -270,12 +270,12 @@ class NodeJob:
 
     @property
     def summands(self) -> int:
-        """Ranks, whose tensors a mean is of."""
+        """How many ranks a mean is over."""
         return self.ranks
 
     @property
     def stats(self) -> JobStats:
-        """Those of the node's job; on the other ranks zeros."""
+        """The statistics of the node's job; zeros on ranks that are no worker."""
         return self._stats if self.job is None else self.job.stats
 
     @property
@@ -293,7 +293,7 @@ class NodeJob:
         self._life.on_close(closer)
 
     def place(self) -> Place:
-        """This rank's."""
+        """Return the place of this rank, for checkpoints."""
         return Place.here()
 
     def reduce(
