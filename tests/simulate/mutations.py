@@ -30,7 +30,7 @@ from sumwire.job.gloo import Fallback
 from sumwire.job.handshake import Greeting
 from sumwire.job.heartbeat import RankStatus
 from sumwire.job.job import Job
-from sumwire.job.one_trip import CarriedScales
+from sumwire.job.one_trip import CarriedScales, OneTrip
 from sumwire.job.operations import ALL
 from sumwire.transport import udp
 from sumwire.transport.buffers import Buffers
@@ -312,7 +312,9 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "blind-masks-come-twice": _method(Masks, "hide", _masks_again),
     "blind-runs-share-keys": _method(Keys, "for_run", _any_run),
     "blind-norms-in-the-clear": _method(Masks, "places", _zeros),
-    "blind-sums-some-and-then-all": _method(Job, "__init__", _carries),
+    "blind-sums-some-and-then-all": _all_of(
+        _method(Job, "__init__", _carries), _method(OneTrip, "__post_init__", _nothing)
+    ),
     "blind-norms-have-no-tags": _method(Places, "_tag", _zeros),
     "blind-sums-are-not-checked": _method(SumCheck, "finish", _nothing),
     "blind-believes-overflows": _method(Buffers, "__init__", _all_flags),

@@ -28,6 +28,7 @@ from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.scales import Scales
 from sumwire.codec.tensors import not_finite
 from sumwire.config import JobConfig
+from sumwire.errors import PlaintextError
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.options import ExchangeOptions
@@ -144,6 +145,14 @@ class OneTrip:
     carried: NDArray[np.uint32]
     own: NDArray[np.uint32]
     tos: NDArray[np.uint8] | None
+
+    def __post_init__(self) -> None:
+        if self.config.blind:
+            # Masks cancel in sums. A sum without one worker, and one with it, would tell that worker's values.
+            raise PlaintextError(
+                f"job {self.config.job}: a blind job's tensor in a single round trip: its sum may be made twice, which "
+                "would tell the values of one worker; make a new job on all workers"
+            )
 
     def carry_out(
         self, transport: Transport, round_: CodecRound, tag: int, stats: JobStats

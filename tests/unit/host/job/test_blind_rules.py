@@ -7,11 +7,15 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
+from sumwire.codec.scales import ExponentScales
 from sumwire.config import JobConfig
-from sumwire.errors import ConfigError
+from sumwire.errors import ConfigError, PlaintextError
+from sumwire.job.one_trip import OneTrip
 from sumwire.job.rules import check_blind
+from sumwire_protocol import constants as p4
 
 
 def config(workers: int = 2) -> JobConfig:
@@ -33,3 +37,11 @@ def test_it_needs_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'sumwire\[blind\]'"):
         check_blind(config(), None, grouped=True)
+
+
+def test_nothing_goes_in_one_trip() -> None:
+    """There a tensor may be summed without a worker, and then once more with it."""
+    rest = p4.OP_SUM32, ExponentScales(3072), np.ones(1, np.uint32), np.ones(1, np.uint32), None
+    OneTrip(replace(config(), blind=False), *rest)
+    with pytest.raises(PlaintextError, match="would tell the values of one worker"):
+        OneTrip(config(), *rest)
