@@ -11,6 +11,7 @@ import math
 import os
 import select
 import socket
+import time
 from typing import Final
 
 import numpy as np
@@ -57,6 +58,11 @@ _PASSING: Final = frozenset(
     }
 )
 
+# How long a path may be too narrow for the job's packets, and how long after its latest refusal a new time begins.
+# Routes that change, and tunnels that come up, make it so for a moment.
+_NARROW_S: Final = 1.0
+_NARROW_ANEW_S: Final = 5.0
+
 
 class Link:
     """A socket bound to the worker's own address and connected to its switch, so that other senders are filtered out.
@@ -95,6 +101,8 @@ class Link:
         self._config = config
         self._stats = stats
         self.packet_bytes = 0
+        # When the path was first and last found too narrow, since when nothing long has left.
+        self._narrow: tuple[float, float] | None = None
         self._note_trains()
         self._poll = select.poll()
         self._events = select.POLLIN
@@ -135,6 +143,7 @@ class Link:
             else:
                 done += accepted
                 sent += accepted
+                self._narrow = None
         self._stats.packets_sent += sent
         self._stats.messages_sent += self.socket.messages_sent - messages
         self._stats.bytes_sent += sent * (LOWER_HEADER_BYTES + self.packet_bytes)
@@ -261,7 +270,7 @@ class Link:
 
     def _note_failure(self, error: OSError, *, sending: bool = True) -> None:
         config = self._config
-        if error.errno == errno.EMSGSIZE and sending:
+        if error.errno == errno.EMSGSIZE and sending and self._stays_narrow():
             mtu = self.udp.getsockopt(socket.IPPROTO_IP, _IP_MTU)
             raise SwitchLostError(too_narrow(config, mtu), job=config.job) from error
         if error.errno not in _PASSING:
@@ -271,6 +280,12 @@ class Link:
             ) from error
         self._stats.send_failures += 1
         self.last_failure = f"last network error: {error.strerror}"
+
+    def _stays_narrow(self) -> bool:
+        now = time.monotonic()
+        first, last = self._narrow or (now, now)
+        self._narrow = (now if now - last > _NARROW_ANEW_S else first), now
+        return now - self._narrow[0] >= _NARROW_S
 
 
 def _open_socket(config: JobConfig) -> socket.socket:

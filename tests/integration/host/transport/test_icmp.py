@@ -7,9 +7,11 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-from contextlib import closing
+from contextlib import closing, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from commonlib.events import ProgramEvent
@@ -18,8 +20,11 @@ from helpers.aggregator.served import every_op_mapping, serving
 from helpers.logs import lines_of, of
 from helpers.transport.udp_bridge import configs, run_workers
 from sumwire import Job
+from sumwire.errors import SwitchLostError
+from sumwire.transport import link as links
 from sumwire.transport.link import Link
 from sumwire.transport.stats import JobStats
+from sumwire.wire.batch import BatchSocket
 from sumwire.wire.messages import send_despite_icmp
 
 UDP = 17
@@ -98,3 +103,46 @@ def test_a_device_that_takes_no_long_messages_refuses_each_time() -> None:
         return 7
 
     assert send_despite_icmp(send) == 7
+
+
+def test_a_path_that_is_narrow_for_a_moment_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it refuses is lost, and sent again."""
+    plain, refused = BatchSocket.send, iter([OSError(errno.EMSGSIZE, "")] * 6)
+
+    def send(own: BatchSocket, *arguments: Any) -> int:
+        for error in refused:
+            raise error
+        return plain(own, *arguments)
+
+    monkeypatch.setenv("SUMWIRE_NATIVE", "0")
+    monkeypatch.setattr(BatchSocket, "send", send)
+    # However busy this machine is.
+    monkeypatch.setattr(links, "_NARROW_S", 60.0)
+    mapping = every_op_mapping(2, 64)
+    jobs = configs(mapping)
+
+    def work(worker: int) -> Any:
+        with Job(jobs[worker]) as job:
+            return float(job.mean(torch.ones(50_000)).mean()), job.stats.send_failures
+
+    with serving(mapping):
+        means, failures = zip(*run_workers(work, 2), strict=True)
+    assert means == pytest.approx([1.0, 1.0])
+    assert sum(failures) == 6
+
+
+@pytest.mark.parametrize(("moments", "lost"), [((0.0, 0.5, 0.99), False), ((0.0, 0.5, 1.0), True), ((0.0, 9.0), False)])
+def test_a_path_that_stays_narrow_is_an_error(
+    moments: tuple[float, ...], lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send(own: BatchSocket, *arguments: Any) -> int:
+        raise OSError(errno.EMSGSIZE, "")
+
+    monkeypatch.setattr(BatchSocket, "send", send)
+    clock = iter(moments)
+    with closing(Link(configs(every_op_mapping(2, 64))[0], JobStats())) as link:
+        link.load(np.zeros((1, 1056), np.uint8), None, 0)
+        monkeypatch.setattr(links, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+        with pytest.raises(SwitchLostError, match=r"its MTU is .* need 1084 bytes") if lost else nullcontext():
+            for _ in moments:
+                assert link.send(np.zeros(1, np.int64), 1) == 1
