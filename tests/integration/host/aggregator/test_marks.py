@@ -18,9 +18,7 @@ from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sharing import HandOver
 from sumwire.aggregator.state import HANDED_OVER, Shared, State
-from sumwire.native import SWITCH
 
-FORMS = pytest.mark.parametrize("form", ["numpy", pytest.param("native", marks=pytest.mark.cc)])
 # Priority 5, drop class 2, not capable of being marked; and priority 3, protected, marked on the way.
 URGENT, MARKED = 0xB0, 0x63
 SLOTS = 300
@@ -55,12 +53,6 @@ class Worker:
 
 
 @pytest.fixture
-def _form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if form == "numpy":
-        monkeypatch.setenv(SWITCH, "0")
-
-
-@pytest.fixture
 def mapping() -> dict[str, Any]:
     return every_op_mapping(workers=2, slots=SLOTS)
 
@@ -73,8 +65,6 @@ def workers(mapping: dict[str, Any]) -> Iterator[list[Worker]]:
         worker.close()
 
 
-@FORMS
-@pytest.mark.usefixtures("_form")
 def test_a_mark_reaches_all_and_results_are_as_urgent_as_the_last_contribution(
     form: str, mapping: dict[str, Any], workers: list[Worker]
 ) -> None:
@@ -90,8 +80,6 @@ def test_a_mark_reaches_all_and_results_are_as_urgent_as_the_last_contribution(
             assert (result.kind, result.count, result.flags, tos) == (model.RESULT, 2, model.CE, 0xA2)
 
 
-@FORMS
-@pytest.mark.usefixtures("_form")
 def test_a_mark_counts_for_its_own_slot_and_without_tags_nothing_is_urgent(
     form: str, mapping: dict[str, Any], workers: list[Worker]
 ) -> None:

@@ -22,10 +22,14 @@ from sumwire.aggregator.sockets import CONTROL, ReplySender, UdpReceiver
 from sumwire.aggregator.state import packed_address
 from sumwire.wire.messages import UDP_SEGMENT
 
-FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
 PLACES = 5
 # Priority 0, which the socket has by itself, and two others; all may be marked.
 TOS = (0x02, 0x62, 0xE2)
+
+
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
+def native(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
 
 
 @pytest.fixture
@@ -46,7 +50,6 @@ def udp() -> Iterator[socket.socket]:
         yield sock
 
 
-@FORMS
 def test_received_datagrams_have_their_tos(receivers: list[socket.socket], udp: socket.socket, native: bool) -> None:
     """Also where a call brings fewer than the one before, and more than that again."""
     receiver = UdpReceiver(receivers[0], 8, kernels() if native else None)
@@ -63,7 +66,6 @@ def data_of(batch: Batch) -> list[bytes]:
     return [ctypes.string_at(int(at), size) for at, size in zip(batch.addresses()[: batch.count], sizes, strict=True)]
 
 
-@FORMS
 def test_trains_come_in_one_piece_with_sender_and_tos(
     receivers: list[socket.socket], udp: socket.socket, native: bool
 ) -> None:
@@ -110,7 +112,6 @@ def test_replies_are_sent_in_trains(receivers: list[socket.socket], udp: socket.
         assert (batch.count, batch.longest) == (200, trains[0])
 
 
-@FORMS
 @pytest.mark.parametrize("seed", range(5))
 def test_any_messages_become_datagrams(receivers: list[socket.socket], native: bool, seed: int) -> None:
     """Trains of all sizes with and without a tail, single ones, empty ones, and longer ones than a row."""
@@ -132,7 +133,6 @@ def test_any_messages_become_datagrams(receivers: list[socket.socket], native: b
             ]
 
 
-@FORMS
 def test_received_datagrams_have_their_senders(
     receivers: list[socket.socket], udp: socket.socket, native: bool
 ) -> None:
@@ -185,7 +185,6 @@ def got(sockets: list[socket.socket]) -> dict[int, list[Sent]]:
     }
 
 
-@FORMS
 @pytest.mark.parametrize("count", [0, 1, 3, 300])
 def test_everyone_gets_theirs_in_order(
     receivers: list[socket.socket], udp: socket.socket, native: bool, count: int

@@ -21,20 +21,12 @@ from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import SILENCE_S, configs, run_workers
 from helpers.waiting import until
 from sumwire.config import JobConfig
-from sumwire.native import SWITCH
 from sumwire.transport.options import Delivery
 from sumwire_protocol import constants as p4
 from torch import Tensor
 
-FORMS = pytest.mark.parametrize("form", ["numpy", pytest.param("native", marks=pytest.mark.cc)])
 TWO_LEAVES = ((0, 0, 1, 1), (0, 0))
 KEY = bytes(range(32))
-
-
-@pytest.fixture
-def _form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if form == "numpy":
-        monkeypatch.setenv(SWITCH, "0")
 
 
 def two_leaves(slots: int = 64) -> list[JobConfig]:
@@ -87,8 +79,6 @@ def gradients(workers: int = 4) -> list[Tensor]:
     return [common + 0.5 * torch.randn(6_000) for _ in range(workers)]
 
 
-@FORMS
-@pytest.mark.usefixtures("_form")
 @pytest.mark.parametrize(("jobs", "loss"), [(two_leaves, 0.02), (three_levels, 0.0)], ids=["lossy", "keyed"])
 def test_every_op_is_summed_over_all_workers(form: str, jobs: Any, loss: float) -> None:
     each, xs = jobs(), gradients()

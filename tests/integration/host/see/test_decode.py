@@ -23,7 +23,6 @@ from sumwire.see import captures
 
 MARK = b"seen once"
 CHUNKS = int(os.environ.get("SUMWIRE_SEE_CHUNKS", "40"))
-pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +97,7 @@ def test_errors_say_what_to_do(words: list[str], says: str, capsys: pytest.Captu
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_loopback_device_shows_each_packet_once() -> None:
-    done = threading.PacketEvent()
+    done = threading.Event()
 
     def send() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -133,6 +132,7 @@ def known(crossing: Crossing) -> tuple[str, str, bytes, int]:
     return (*names, crossing.frame, min(crossing.arrived, 1))
 
 
+@pytest.mark.long
 def test_losses_of_a_run_from_its_captures(tmp_path: Path) -> None:
     capture, _ = play_captured(lossy_tree(3, 1024 * 20, drop=0.05))
     links = sorted({tuple(sorted((one.source, one.target))) for one in capture.crossings})

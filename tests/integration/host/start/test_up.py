@@ -59,6 +59,14 @@ def until(process: subprocess.Popen[str], words: str) -> list[str]:
     raise AssertionError(f"{words!r} is in none of: {''.join(lines)}")
 
 
+def interrupted(process: subprocess.Popen[str], stop: int = signal.SIGINT) -> str:
+    """What it says until a signal has ended it well."""
+    process.send_signal(stop)
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, out
+    return out
+
+
 def children(pid: int) -> list[int]:
     return [int(word) for task in Path(f"/proc/{pid}/task").glob("*/children") for word in task.read_text().split()]
 
@@ -68,8 +76,9 @@ def options_of(hosts: int) -> tuple[str, list[str]]:
     return aggregator, ["--hosts", ",".join(ips), "--aggregator", aggregator, "--listen", f"{aggregator}:21334"]
 
 
-def test_a_job_is_served_and_comes_back(tmp_path: Path) -> None:
-    """The aggregator is killed, and another one takes its place. Ctrl-C ends both."""
+def test_a_job_is_served_and_comes_back() -> None:
+    """The aggregator is killed, and another one takes its place. Ctrl-C ends both. A terminal gives it to the whole
+    process group, and an aggregator that still starts would tell of its imports: so it has its own."""
     aggregator, options = options_of(8)
     with started(*options, "--bits", "3", "--gbit", "100") as process:
         lines = until(process, "ready: ")
@@ -77,14 +86,13 @@ def test_a_job_is_served_and_comes_back(tmp_path: Path) -> None:
         job = ServiceAddress(aggregator).job_within(60, print)
         assert (job["workers"], job["thc"]["bits"], job["slots"]) == (8, 3, 4096)
         [first] = children(process.pid)
+        assert os.getpgid(first) != os.getpgid(process.pid)
         os.kill(first, signal.SIGKILL)
         until(process, "the next one starts in 1 s")
         until(process, "ready: ")
         [second] = children(process.pid)
         assert second != first
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=300)
-    assert process.returncode == 0 and out.endswith("stopped\n"), out
+        assert interrupted(process).endswith("stopped\n")
     assert not Path(f"/proc/{second}").exists()
 
 
@@ -94,8 +102,7 @@ def test_all_that_it_says_in_json() -> None:
     with started(*options, "--log-format", "json") as process:
         lines = [checked(line.strip()) for line in until(process, ProgramEvent.READY.word)]
         ServiceAddress(aggregator).job_within(60, print)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=300)
+        out = interrupted(process)
     assert [line["event"] for line in lines] == [Event.SERVICE_SAID.word] * 3 + [ProgramEvent.READY.word]
     assert lines_in(out)[0]["message"].endswith(" has asked for the job")
 
@@ -113,42 +120,22 @@ def test_nobody_reads_its_lines_any_more() -> None:
     assert not Path(f"/proc/{aggregator}").exists()
 
 
-def test_ctrl_c_is_for_the_command_alone() -> None:
-    """A terminal gives it to the whole process group. An aggregator that still starts would tell of its imports."""
-    _, options = options_of(2)
-    with started(*options) as process:
-        until(process, "ready: ")
-        [aggregator] = children(process.pid)
-        assert os.getpgid(aggregator) != os.getpgid(process.pid)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=300)
-    assert process.returncode == 0 and out.endswith("stopped\n")
-    assert not Path(f"/proc/{aggregator}").exists()
-
-
-def test_the_aggregator_ends_with_a_killed_program() -> None:
-    _, options = options_of(2)
-    with started(*options) as process:
-        until(process, "ready: ")
-        [aggregator] = children(process.pid)
-        end = os.pidfd_open(aggregator)
-        os.kill(process.pid, signal.SIGKILL)
-        assert select.select([end], [], [], 60)[0]
-        os.close(end)
+def stand_in(folder: Path, script: str) -> str:
+    """A folder of PATH with another ssh."""
+    ssh = folder / "ssh"
+    ssh.write_text(f"#!/bin/sh\n{script}")
+    ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
+    return f"{folder}:"
 
 
 def test_by_ssh(tmp_path: Path) -> None:
     """A stand-in for ssh does with the words what a shell at the other end does."""
     aggregator, options = options_of(2)
-    ssh = tmp_path / "ssh"
-    ssh.write_text('#!/bin/sh\necho "$@" > "$0.log"\nwhile [ "$1" != -- ]; do shift; done\nshift 2\nexec sh -c "$*"\n')
-    ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
+    path = stand_in(tmp_path, 'echo "$@" > "$0.log"\nwhile [ "$1" != -- ]; do shift; done\nshift 2\nexec sh -c "$*"\n')
     remote = f"{sys.executable} -m sumwire.aggregator.cli"
-    with started(*options, "--ssh", "me@b", "--remote-command", remote, path=f"{tmp_path}:") as process:
+    with started(*options, "--ssh", "me@b", "--remote-command", remote, path=path) as process:
         until(process, f"ready: {aggregator}:21335")
-        process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=300)
-    assert process.returncode == 0 and out.endswith("stopped\n"), out
+        assert interrupted(process, signal.SIGTERM).endswith("stopped\n")
     assert "-o BatchMode=yes -- me@b " in (tmp_path / "ssh.log").read_text()
 
 
@@ -179,9 +166,8 @@ def test_a_tree() -> None:
         assert run_workers(lambda worker: mean_of(job, worker), 6) == [[2.5]] * 6
         after = children(process.pid)
         assert len(set(after) & set(before)) == 2
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=300)
-    assert process.returncode == 0 and out.endswith("stopped\n"), out
+        out = interrupted(process)
+    assert out.endswith("stopped\n")
     # Each says what it has counted, and which one it is.
     assert {line.partition(": ")[0] for line in out.splitlines() if "verdicts: " in line} == {root, ips[0], ips[3]}
     assert not any(Path(f"/proc/{pid}").exists() for pid in (*before, *after))
@@ -194,8 +180,7 @@ def test_more_workers_than_one_aggregator_has() -> None:
         until(process, "all 3 aggregators are ready")
         job = ServiceAddress(root).job_within(60, print)
         assert run_workers(lambda worker: mean_of(job, worker), workers) == [[17.5]] * workers
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=300)
+        interrupted(process)
 
 
 def test_racks_by_name_end_with_a_killed_program() -> None:
@@ -214,13 +199,11 @@ def test_racks_by_name_end_with_a_killed_program() -> None:
 
 def test_a_leaf_that_cannot_be_started_is_named(tmp_path: Path) -> None:
     """A stand-in for ssh to a server that is off. The root, which has begun, ends with the command."""
-    ssh = tmp_path / "ssh"
-    ssh.write_text("#!/bin/sh\necho No route to host >&2\nexit 255\n")
-    ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
+    path = stand_in(tmp_path, "echo No route to host >&2\nexit 255\n")
     root, _ = addresses(1)
     place = ["--ssh", "--aggregator", root, "--listen", f"{root}:21334"]
     racks = ["--rack", "192.0.2.1,192.0.2.2", "--rack", "192.0.2.3"]
-    with started(*racks, *place, path=f"{tmp_path}:") as process:
+    with started(*racks, *place, path=path) as process:
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 1
     said = r"sumwire: 192\.0\.2\.[13]: the aggregator has ended: No route to host; mend that, then start it again\n"
@@ -243,23 +226,20 @@ def test_a_second_tree_beside_the_first() -> None:
 def test_leaves_by_ssh(tmp_path: Path) -> None:
     """On three servers, with the root on the first. A stand-in for ssh goes into another server's namespace."""
     with servers(3) as names:
-        ssh = tmp_path / "ssh"
-        ssh.write_text(
-            '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nhost=$2\nshift 2\n'
-            f'exec ip netns exec {names[0].rpartition("-")[0]}-"${{host##*.}}" sh -c "$*"\n'
+        path = stand_in(
+            tmp_path,
+            'while [ "$1" != -- ]; do shift; done\nhost=$2\nshift 2\n'
+            f'exec ip netns exec {names[0].rpartition("-")[0]}-"${{host##*.}}" sh -c "$*"\n',
         )
-        ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
         remote = f"{sys.executable} -m sumwire.aggregator.cli"
         hosts = [f"10.0.0.{number}" for number in (1, 2, 3)]
         with started(
             "--hosts", *hosts, "--tree", "2", "--ssh", "--remote-command", remote,
-            path=f"{tmp_path}:", within=("ip", "netns", "exec", names[0]),
+            path=path, within=("ip", "netns", "exec", names[0]),
         ) as process:  # fmt: skip
             lines = until(process, "all 3 aggregators are ready")
             assert "2 leaves below the aggregator 10.0.0.1" in lines[0]
-            process.send_signal(signal.SIGTERM)
-            out, _ = process.communicate(timeout=300)
-    assert process.returncode == 0 and out.endswith("stopped\n"), out
+            assert interrupted(process, signal.SIGTERM).endswith("stopped\n")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,18 +28,31 @@ from sumwire.wire.trains import TRAIN_ROWS
 ROWS, ROW_BYTES, BATCH = 200, 536, 64
 
 
-@pytest.fixture(params=["0", "1"], ids=["python", "c"])
-def pair(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BatchSocket, BatchSocket]]:
+@contextmanager
+def ends(sender_bytes: int = 2 * ROW_BYTES, **receiver: Any) -> Iterator[tuple[BatchSocket, BatchSocket]]:
     """(sender, receiver) over loopback."""
-    monkeypatch.setenv(SWITCH, request.param)
-    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    receiver.bind(("127.0.0.1", 0))
-    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sender.connect(receiver.getsockname())
-    ends = [BatchSocket(sock, row_bytes=2 * ROW_BYTES, batch=BATCH) for sock in (sender, receiver)]
-    yield ends[0], ends[1]
-    for end in ends:
+    far = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    far.bind(("127.0.0.1", 0))
+    near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    near.connect(far.getsockname())
+    made = (
+        BatchSocket(near, row_bytes=sender_bytes, batch=BATCH),
+        BatchSocket(far, row_bytes=2 * ROW_BYTES, batch=BATCH, **receiver),
+    )
+    yield made
+    for end in made:
         end.close()
+
+
+@pytest.fixture(params=["0", "1"], ids=["python", "c"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, request.param)
+
+
+@pytest.fixture
+def pair(form: None) -> Iterator[tuple[BatchSocket, BatchSocket]]:
+    with ends() as made:
+        yield made
 
 
 def rows_of(seed: int = 1, size: int = ROW_BYTES) -> NDArray[np.uint8]:
@@ -51,7 +65,7 @@ def took(end: BatchSocket, count: int) -> NDArray[np.uint8]:
 
 
 @pytest.mark.parametrize("joined", [1, 8, TRAIN_ROWS])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_any_selection_of_rows_arrives_in_order(pair: tuple[BatchSocket, BatchSocket], joined: int, seed: int) -> None:
     """Runs of neighbours of all lengths, which may be handed over in one piece, and rows that stand alone.
 
@@ -99,13 +113,7 @@ def test_trains_begin_where_slots_do(pair: tuple[BatchSocket, BatchSocket]) -> N
 
 def test_a_kernel_that_does_not_join_gives_datagrams_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "UDP_GRO", 9999)
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as near,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far,
-    ):
-        far.bind(("127.0.0.1", 0))
-        near.connect(far.getsockname())
-        sender, receiver = (BatchSocket(sock, row_bytes=2 * ROW_BYTES, batch=BATCH) for sock in (near, far))
+    with ends() as (sender, receiver):
         assert not receiver.receives_trains
         rows = rows_of()
         sender.load(rows)
@@ -117,13 +125,7 @@ def test_a_kernel_that_does_not_join_gives_datagrams_one_by_one(monkeypatch: pyt
 
 def test_a_kernel_without_the_option_sends_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "UDP_SEGMENT", 9999)
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as near,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far,
-    ):
-        far.bind(("127.0.0.1", 0))
-        near.connect(far.getsockname())
-        sender, receiver = (BatchSocket(sock, row_bytes=2 * ROW_BYTES, batch=BATCH) for sock in (near, far))
+    with ends() as (sender, receiver):
         rows = rows_of()
         sender.load(rows)
         # A call takes at most a batch of messages.
@@ -159,14 +161,7 @@ def test_trains_and_datagrams_of_any_sizes_arrive(pair: tuple[BatchSocket, Batch
 
 
 def test_a_train_that_came_alone_stays_where_it_is() -> None:
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as near,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far,
-    ):
-        far.bind(("127.0.0.1", 0))
-        near.connect(far.getsockname())
-        sender = BatchSocket(near, row_bytes=ROW_BYTES, batch=BATCH)
-        receiver = BatchSocket(far, row_bytes=2 * ROW_BYTES, batch=BATCH, usual_bytes=ROW_BYTES)
+    with ends(ROW_BYTES, usual_bytes=ROW_BYTES) as (sender, receiver):
         rows = rows_of()
         sender.load(rows)
         for trains, in_place in ((1, True), (2, False), (1, True)):
@@ -297,12 +292,18 @@ def test_other_systems_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         BatchSocket(sock, row_bytes=8, batch=1)
 
 
-def tagged_receiver() -> socket.socket:
-    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    receiver.bind(("127.0.0.1", 0))
-    receiver.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
-    receiver.settimeout(5.0)
-    return receiver
+@contextmanager
+def tagged() -> Iterator[tuple[BatchSocket, socket.socket]]:
+    """A sender, and a receiver that tells TOS bytes."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
+    ):
+        receiver.bind(("127.0.0.1", 0))
+        receiver.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        receiver.settimeout(5.0)
+        sock.connect(receiver.getsockname())
+        yield BatchSocket(sock, row_bytes=ROW_BYTES, batch=BATCH), receiver
 
 
 def took_tagged(receiver: socket.socket, count: int) -> list[tuple[bytes, int]]:
@@ -321,9 +322,7 @@ def test_every_datagram_has_its_tos(joined: int) -> None:
     rows, rng = rows_of(), random.Random(1)
     tos = np.array([rng.choice([2, 254, 96, rng.randrange(256)]) for _ in range(ROWS)], np.uint8)
     tos[50:90] = 0xE2
-    with tagged_receiver() as receiver, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.connect(receiver.getsockname())
-        sender = BatchSocket(sock, row_bytes=ROW_BYTES, batch=BATCH)
+    with tagged() as (sender, receiver):
         sender.load(rows, joined=joined, tos=tos)
         for first in range(0, ROWS, BATCH):
             chosen = np.arange(first, min(first + BATCH, ROWS))
@@ -341,9 +340,7 @@ def test_every_datagram_has_its_tos(joined: int) -> None:
 
 
 def test_equal_tags_go_in_one_piece() -> None:
-    with tagged_receiver() as receiver, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.connect(receiver.getsockname())
-        sender = BatchSocket(sock, row_bytes=ROW_BYTES, batch=BATCH)
+    with tagged() as (sender, receiver):
         sender.load(rows_of(), tos=np.repeat(np.array([0x20, 0x40], np.uint8), ROWS // 2))
         assert sender.send(np.arange(92, 108)) == 16
         assert sender._out.vectors["length"][:2].tolist() == [8 * ROW_BYTES] * 2
@@ -373,18 +370,11 @@ def test_c_cuts_as_numpy_does(seed: int) -> None:
             assert (end._out.vectors[:count].tolist(), end._out.controls[:count].tolist()) == messages
 
 
-@pytest.fixture(params=["0", "1"], ids=["python", "c"])
-def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BatchSocket, BatchSocket]]:
-    """(sender, receiver that tells marks) over loopback."""
-    monkeypatch.setenv(SWITCH, request.param)
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as near,
-    ):
-        far.bind(("127.0.0.1", 0))
-        near.connect(far.getsockname())
-        receiver = BatchSocket(far, row_bytes=2 * ROW_BYTES, batch=BATCH, usual_bytes=ROW_BYTES, tells_marks=True)
-        yield BatchSocket(near, row_bytes=ROW_BYTES, batch=BATCH), receiver
+@pytest.fixture
+def told(form: None) -> Iterator[tuple[BatchSocket, BatchSocket]]:
+    """(sender, receiver that tells marks)."""
+    with ends(ROW_BYTES, usual_bytes=ROW_BYTES, tells_marks=True) as made:
+        yield made
 
 
 @pytest.mark.parametrize("joined", [1, TRAIN_ROWS])

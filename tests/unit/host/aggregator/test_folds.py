@@ -35,7 +35,6 @@ def test_draws_of_two_keys_and_of_neighbours_have_nothing_to_do_with_each_other(
         assert abs(products.mean()) < 5 * 0.25 / products.size**0.5
 
 
-@pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_every_worker_has_the_same_say(native: bool, order: tuple[int, ...]) -> None:
     """One worker says plus, the others minus: a quarter of the merged signs is plus, whichever that is."""

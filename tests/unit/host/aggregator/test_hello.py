@@ -20,8 +20,6 @@ from sumwire.aggregator.state import State
 from sumwire_protocol import constants as p4
 from sumwire_protocol.digest import job_digest
 
-FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
-
 
 def served(*, native: bool, workers_min: int = 0) -> Aggregator:
     jobs = [replace(job_config(job), workers_min=workers_min or len(job.workers)) for job in (FULL, NORMS)]
@@ -46,7 +44,6 @@ def maximum(worker: int, round_: int, **fields: int) -> Packet:
     return contribution(NORMS, worker, 0, round_, bytes(128), model.MAX32, **fields)
 
 
-@FORMS
 @pytest.mark.parametrize("job", [FULL, NORMS], ids=["thc", "max32"])
 @pytest.mark.parametrize("workers_min", [0, 2])
 def test_a_fresh_slot_tells_the_digest_and_the_round_asked(native: bool, job: model.Job, workers_min: int) -> None:
@@ -59,7 +56,6 @@ def test_a_fresh_slot_tells_the_digest_and_the_round_asked(native: bool, job: mo
     assert (answer.bucket, answer.chunk) == (digest >> 16, p4.PROGRAM_REVISION << 16 | digest & 0xFFFF)
 
 
-@FORMS
 @pytest.mark.parametrize("asked", [0, 5, 6, 4, 2**31 + 5, 2**32 - 1])
 def test_a_used_slot_tells_its_own_round_whatever_is_asked(native: bool, asked: int) -> None:
     aggregator = served(native=native)
@@ -76,7 +72,6 @@ def test_a_used_slot_tells_its_own_round_whatever_is_asked(native: bool, asked: 
     assert (repeat.kind, repeat.round, repeat.contributors) == (model.RESULT, 5, 0b1111)
 
 
-@FORMS
 def test_hellos_in_one_batch_with_what_they_ask_about(native: bool) -> None:
     """Between two contributions, in order."""
     aggregator = served(native=native)
@@ -87,7 +82,6 @@ def test_hellos_in_one_batch_with_what_they_ask_about(native: bool) -> None:
     assert [(packet.round, packet.contributors) for packet in told] == [(0, 0), (3, 1)]
 
 
-@FORMS
 @pytest.mark.parametrize("named", [2, 3])
 def test_a_run_of_fewer_workers_names_its_quorum(native: bool, named: int) -> None:
     aggregator = served(native=native, workers_min=2)
@@ -98,7 +92,6 @@ def test_a_run_of_fewer_workers_names_its_quorum(native: bool, named: int) -> No
     assert all((packet.count, packet.contributors, packet.flags) == (named, (1 << named) - 1, 0) for packet in results)
 
 
-@FORMS
 @pytest.mark.parametrize(
     ("workers_min", "fields"),
     [

@@ -25,7 +25,6 @@ from sumwire.aggregator.state import Senders, State, packed_address, unpacked_ad
 from sumwire_protocol import constants as p4
 from sumwire_protocol.events import Event
 
-FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
 STRANGER = bytes([10, 9, 9, 9])
 GAP = p4.REFUSAL_GAP_US / 1e6
 GOOD = contribution(FULL, 0, 3, 5, bytes(4 * model.WORD), bucket=0x1234)
@@ -43,7 +42,6 @@ def asked(packet: Packet, source: bytes = HOSTS[0].ip, port: int = model.UDP_POR
     return Datagram(source, packet.encode(), tos, port)
 
 
-@FORMS
 @pytest.mark.parametrize(
     ("packet", "reason"),
     [
@@ -76,7 +74,6 @@ def test_a_known_sender_is_told_why(native: bool, packet: Packet, reason: int) -
     assert served.state.rejects[reason] == served.state.rejects.sum() == 1
 
 
-@FORMS
 def test_another_call_of_the_round_is_refused(native: bool) -> None:
     """Another bucket, another op; also of a probe, never of a HELLO."""
     served = aggregator(native=native)
@@ -96,7 +93,6 @@ def test_another_call_of_the_round_is_refused(native: bool) -> None:
     assert served.state.rejects[p4.REJECT_CALL] == served.state.rejects.sum() == 4
 
 
-@FORMS
 def test_nobody_else_is_told(native: bool) -> None:
     """Strangers, packets without a header, and kinds that might themselves be answers."""
     served = aggregator(native=native)
@@ -111,7 +107,6 @@ def test_nobody_else_is_told(native: bool) -> None:
     assert told(served, answered) == []
 
 
-@FORMS
 def test_a_sender_is_told_once_in_a_while_and_the_first_reason(native: bool) -> None:
     served = aggregator(native=native)
     wrong, later = asked(GOOD._replace(job=999)), asked(GOOD._replace(slot=8))

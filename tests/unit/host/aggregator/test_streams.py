@@ -30,7 +30,6 @@ NAMES = {
     prefix: {value: name.removeprefix(prefix) for name, value in vars(p4).items() if name.startswith(prefix)}
     for prefix in ("VERDICT_", "REJECT_")
 }
-FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
 
 
 def state_of(served: Aggregator) -> tuple[bytes, ...]:
@@ -39,7 +38,6 @@ def state_of(served: Aggregator) -> tuple[bytes, ...]:
     return state.slots.tobytes(), state.verdicts.tobytes(), state.rejects.tobytes()
 
 
-@FORMS
 @pytest.mark.parametrize("seed", range(6))
 def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -64,7 +62,6 @@ def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
     assert {packet.words for packet in sent if packet.op == model.THC} == {0, 6, 8}
 
 
-@FORMS
 @pytest.mark.parametrize("seed", range(3))
 def test_replies_in_a_tree_are_the_golden_models(native: bool, seed: int) -> None:
     rng = np.random.default_rng([seed, 3])
@@ -92,7 +89,6 @@ def test_numpy_and_native_are_equal_to_the_bit_in_a_tree(seed: int) -> None:
     assert state_of(numpy) == state_of(native)
 
 
-@FORMS
 @pytest.mark.parametrize("most", [2, 7, 64])
 def test_any_cut_into_batches_gives_the_same(native: bool, most: int) -> None:
     rng = np.random.default_rng(most)
@@ -129,7 +125,6 @@ def mutated(rng: np.random.Generator, count: int) -> list[Datagram]:
     return out
 
 
-@FORMS
 def test_malformed_datagrams_are_counted_and_do_no_harm(native: bool) -> None:
     """100,000 for the native kernel, fewer where each costs more; every one is counted once."""
     rng = np.random.default_rng(11)
@@ -146,7 +141,6 @@ def test_malformed_datagrams_are_counted_and_do_no_harm(native: bool) -> None:
     }
 
 
-@FORMS
 def test_reasons_are_the_golden_models(native: bool) -> None:
     rng = np.random.default_rng(12)
     # From the host that the model's ports say, so that its PORT never applies.
@@ -172,7 +166,6 @@ def one(job: model.Job, worker: int, round_: int) -> Datagram:
     return Datagram(job.workers[worker].ip, contribution(job, worker, 0, round_, bytes(512)).encode())
 
 
-@FORMS
 @pytest.mark.parametrize("begin", [0, 5, 2**31 - 1, 2**31, 2**32 - 1])
 def test_newer_is_less_than_half_the_circle_ahead(native: bool, begin: int) -> None:
     rng = np.random.default_rng(0)

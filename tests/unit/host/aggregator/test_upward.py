@@ -22,7 +22,6 @@ from sumwire_protocol.events import Event
 
 MAPPING = tree_mapping((1, 1), (0,))
 LEAF = MAPPING["tree"][0]["aggregator"]
-FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
 
 
 @pytest.fixture
@@ -104,7 +103,6 @@ def test_a_refused_run_puts_it_in_doubt(line: Upward, reason: int, by: int, doub
     assert bool(list(line.questions(1.2))) == doubts
 
 
-@FORMS
 def test_nobody_begins_a_run_while_the_one_above_is_in_doubt(native: bool) -> None:
     """A HELLO gets no answer until the aggregator above has given one. All else is as ever."""
     config = parse_job(MAPPING, 0)

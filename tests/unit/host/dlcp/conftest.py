@@ -4,13 +4,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
+import torch.distributed as dist
 from helpers.dlcp.fake_jobs import FakeJob, Table
 from helpers.dlcp.lanes import MakeLanes, lane_config
 from sumwire.dlcp import lanes as lanes_module
 from sumwire.dlcp.lanes import Lanes
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+
+@pytest.fixture
+def one_rank() -> Iterator[None]:
+    """A process group of one rank."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 import torch
-import torch.distributed as dist
 from helpers.dlcp import fake_jobs
 from helpers.dlcp.fake_jobs import FakeJob
 from helpers.dlcp.lanes import MakeLanes
@@ -25,7 +24,6 @@ from torch import Tensor, nn
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 WIDTH = 32
 OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
@@ -33,13 +31,6 @@ OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
     "adam-tensor": lambda p: torch.optim.Adam(p, lr=torch.tensor(0.01)),
 }
-
-
-@pytest.fixture
-def one_rank() -> Iterator[None]:
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 class Net(nn.Module):

@@ -5,12 +5,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 import torch
-import torch.distributed as dist
 from helpers.dlcp.fake_jobs import GRAIN, FakeJob, coarse
 from helpers.dlcp.lanes import MakeLanes
 from helpers.training.replicas import flat
@@ -20,16 +18,8 @@ from sumwire.dlcp.sync import LaneState, LaneSync, lane_hook
 from sumwire.errors import UsageError
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 WIDTH = 32
-
-
-@pytest.fixture
-def one_rank() -> Iterator[None]:
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def deep() -> nn.Sequential:

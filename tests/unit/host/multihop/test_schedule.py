@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
+import torch.distributed as dist
 from sumwire.multihop import schedule
+from sumwire.multihop.distributed import RingSigns
 from sumwire.multihop.schedule import ScheduleError, Step
 
 UNITS = (0, 1, 2, 5, 16, 37)
@@ -73,3 +76,19 @@ def test_rows_that_do_not_divide_are_refused(ranks: int, rows: int) -> None:
 def test_ranks_out_of_range_are_refused(ranks: int, rank: int) -> None:
     with pytest.raises(ScheduleError, match="rank"):
         schedule.ring(ranks, rank, 8)
+
+
+class Group:
+    """One of NCCL."""
+
+    _device_types = (torch.device("cuda"),)
+
+
+def test_hops_need_a_group_for_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda _: 2)
+    monkeypatch.setattr(dist, "get_rank", lambda _: 0)
+    with pytest.raises(
+        ScheduleError, match=r"for cuda alone: hops need .*: init_process_group\(.cpu:gloo,cuda:nccl.\)"
+    ):
+        RingSigns(Group())  # type: ignore[arg-type]
