@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Merges of signs, as a truth table and in rings and tori of ranks in one process; and the cascade that Marsit avoids."""
+"""Merges of signs as a truth table, in rings and tori of ranks in one process, and the cascade that Marsit avoids."""
 
 from __future__ import annotations
 
