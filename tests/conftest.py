@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import signal
 from pathlib import Path
 
@@ -38,6 +40,20 @@ def pytest_configure() -> None:
     """Ctrl-C ends what tests and their processes wait for, also where a shell has begun this in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what tests have left behind. After Ctrl-C pytest-xdist kills its processes, and no fixture of theirs ends."""
+    distributed = getattr(config.pluginmanager.getplugin("dsession"), "nodemanager", None)
+    if distributed is None:
+        return
+    # xdist gives it to its processes, and they to theirs.
+    mark = f"PYTEST_XDIST_TESTRUNUID={distributed.testrunuid}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
