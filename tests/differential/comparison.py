@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from differential import events
 from differential.events import Event
 from differential.reference import Frames, Reference
 from softswitch.errors import DeviceError
@@ -79,40 +78,12 @@ class EngineRunner:
         self._program = self._switch.loaded.program
 
     def apply(self, event: Event) -> Outcome:
-        frames: Frames = []
         with _log_messages() as messages:
             try:
-                frames = self._apply(event)
+                frames = getattr(self._switch, event.call)(*event.args)
             except DeviceError as error:
                 return Outcome([], messages, type(error).__name__)
-        return Outcome(frames, messages)
-
-    def _apply(self, event: Event) -> Frames:
-        switch = self._switch
-        match event:
-            case events.PacketIn(port, frame):
-                return [(out, bytes(sent)) for out, sent in switch.process(port, frame)]
-            case events.Insert(table, entry):
-                switch.insert(table, entry)
-            case events.Modify(table, entry):
-                switch.modify(table, entry)
-            case events.Delete(table, key, priority):
-                switch.delete(table, key, priority)
-            case events.SetDefault(table, action):
-                switch.set_default_action(table, action)
-            case events.SetGroup(group, replicas):
-                switch.delete_group(group) if replicas is None else switch.set_group(group, replicas)
-            case events.SetSession(session, replicas, group):
-                switch.delete_session(session) if replicas is None else switch.set_session(session, replicas, group)
-            case events.SetValueSet(name, members):
-                switch.set_value_set(name, members)
-            case events.WriteCounter(counter, index, value):
-                switch.write_counter(counter, index, value)
-            case events.WriteDirectCounter(table, key, priority, value):
-                switch.write_direct_counter(table, key, priority, value)
-            case events.WriteRegister(register, index, value):
-                switch.write_register(register, index, value)
-        return []
+        return Outcome([(out, bytes(sent)) for out, sent in frames or ()], messages)
 
     def state(self) -> State:
         switch = self._switch
@@ -138,54 +109,17 @@ def _calls(action: ActionCall | ActionSet) -> tuple[ActionCall, ...]:
 
 
 class ReferenceRunner:
-    """The interpreter. It accepts every write: it only gets writes that the engines have accepted."""
+    """The interpreter."""
 
     name = "reference"
 
     def __init__(self, program: ir.Program) -> None:
         self._reference = Reference(program, SEED, NOW_US)
 
-    def apply(self, event: Event) -> Outcome:  # noqa: PLR0912 - one case per event
-        reference = self._reference
-        match event:
-            case events.PacketIn(port, frame):
-                reference.messages = []
-                return Outcome(reference.process(port, frame), reference.messages)
-            case events.Insert(table, entry):
-                reference.tables[table].rows[entry.key, entry.priority] = self._counted(table, entry, CounterValue())
-            case events.Modify(table, entry):
-                rows = reference.tables[table].rows
-                old = rows[entry.key, entry.priority].counter
-                rows[entry.key, entry.priority] = self._counted(table, entry, old)
-            case events.Delete(table, key, priority):
-                del reference.tables[table].rows[key, priority]
-            case events.SetDefault(table, action):
-                reference.tables[table].default = action
-            case events.SetGroup(group, replicas):
-                if replicas is None:
-                    del reference.groups[group]
-                else:
-                    reference.groups[group] = tuple((replica.port, replica.instance) for replica in replicas)
-            case events.SetSession(session, replicas, group):
-                if replicas is None:
-                    del reference.sessions[session]
-                else:
-                    pairs = tuple((replica.port, replica.instance) for replica in replicas)
-                    reference.sessions[session] = pairs, group
-            case events.SetValueSet(name, members):
-                reference.value_sets[name] = members
-            case events.WriteCounter(counter, index, value):
-                reference.counters[counter][index][:] = value.packets, value.bytes
-            case events.WriteDirectCounter(table, key, priority, value):
-                rows = reference.tables[table].rows
-                rows[key, priority] = rows[key, priority]._replace(counter=value)
-            case events.WriteRegister(register, index, value):
-                reference.registers[register][index] = value
-        return Outcome([], [])
-
-    def _counted(self, table: str, entry: Entry, before: CounterValue | None) -> Entry:
-        has_counter = self._reference.program.tables[table].has_counter
-        return entry._replace(counter=(entry.counter or before) if has_counter else None)
+    def apply(self, event: Event) -> Outcome:
+        self._reference.messages = []
+        frames = getattr(self._reference, event.call)(*event.args)
+        return Outcome(frames or [], self._reference.messages)
 
     def state(self) -> State:
         reference = self._reference
@@ -229,7 +163,7 @@ def run_and_compare(runners: Sequence[Runner], sequence: Sequence[Event]) -> int
                 continue
             _compare(runners[0], expected, other, other.apply(event), event, at)
         left += len(expected.frames)
-        if isinstance(event, events.PacketIn):
+        if event.is_packet:
             packets += 1
             if packets % BATCH == 0:
                 _compare_states(runners, at)
@@ -263,6 +197,7 @@ def _compare_states(runners: Sequence[Runner], at: int) -> None:
 
 
 def _describe(event: Event) -> str:
-    if isinstance(event, events.PacketIn):
-        return f"packet in at port {event.port}, {len(event.frame)} bytes: {event.frame.hex()}"
+    if event.is_packet:
+        port, frame = event.args
+        return f"packet in at port {port}, {len(frame)} bytes: {frame.hex()}"
     return str(event)

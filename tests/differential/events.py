@@ -5,105 +5,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from differential.draws import Draws
-from differential.entries import make_match
+from differential.draws import Draws, make_match
 from differential.frames import make_frame
 from differential.reference import Reference
 from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch, Replica
 
 
-@dataclass(frozen=True)
-class PacketIn:
-    port: int
-    frame: bytes
+class Event(NamedTuple):
+    """A call of a method of `SoftSwitch`, which `Reference` has too."""
+
+    call: str
+    args: tuple[Any, ...]
+
+    @property
+    def is_packet(self) -> bool:
+        return self.call == "process"
 
 
-@dataclass(frozen=True)
-class Insert:
-    table: str
-    entry: Entry
+def event(call: str, *args: Any) -> Event:
+    return Event(call, args)
 
 
-@dataclass(frozen=True)
-class Modify:
-    table: str
-    entry: Entry
-
-
-@dataclass(frozen=True)
-class Delete:
-    table: str
-    key: tuple[KeyMatch, ...]
-    priority: int
-
-
-@dataclass(frozen=True)
-class SetDefault:
-    table: str
-    action: ActionCall | None
-
-
-@dataclass(frozen=True)
-class SetGroup:
-    """``replicas`` None deletes the group."""
-
-    group: int
-    replicas: tuple[Replica, ...] | None
-
-
-@dataclass(frozen=True)
-class SetSession:
-    """``replicas`` None deletes the clone session."""
-
-    session: int
-    replicas: tuple[Replica, ...] | None
-    group: int
-
-
-@dataclass(frozen=True)
-class SetValueSet:
-    name: str
-    members: tuple[tuple[KeyMatch, ...], ...]
-
-
-@dataclass(frozen=True)
-class WriteCounter:
-    counter: str
-    index: int
-    value: CounterValue
-
-
-@dataclass(frozen=True)
-class WriteDirectCounter:
-    table: str
-    key: tuple[KeyMatch, ...]
-    priority: int
-    value: CounterValue
-
-
-@dataclass(frozen=True)
-class WriteRegister:
-    register: str
-    index: int
-    value: int
-
-
-Event = (
-    PacketIn
-    | Insert
-    | Modify
-    | Delete
-    | SetDefault
-    | SetGroup
-    | SetSession
-    | SetValueSet
-    | WriteCounter
-    | WriteDirectCounter
-    | WriteRegister
-)
 SCOUTS = 20
 PORTS = (0, 1, 2, 3, 7, 510)
 
@@ -133,16 +58,16 @@ class EventMaker:
         draws = self._draws
         made: list[Event] = []
         for table in self._tables:
-            made += [event for _ in range(draws.count(0, 5)) if (event := self._insert(table)) is not None]
+            made += [made_one for _ in range(draws.count(0, 5)) if (made_one := self._insert(table)) is not None]
         made += [self._group() for _ in range(3)]
         if self._program.passes is not None:
             made += [self._session() for _ in range(4)]
         made += [self._value_set() for _ in range(2 * len(self._program.value_sets))]
         for _ in range(packets):
-            made.append(PacketIn(*self._frame()))
+            made.append(event("process", *self._frame()))
             while draws.chance(0.2):
-                event = self._write()
-                made += [event] if event is not None else []
+                write = self._write()
+                made += [write] if write is not None else []
         return made
 
     def _write(self) -> Event | None:
@@ -181,19 +106,19 @@ class EventMaker:
         ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
         entry = self._entry(table, key, draws.count(1, 4) if ordered else 0)
         self._inserted.append((table, entry))
-        return Insert(table.name, entry)
+        return event("insert", table.name, entry)
 
     def _modify(self) -> Event | None:
         if not self._inserted:
             return None
         table, old = self._draws.one(self._inserted)
-        return Modify(table.name, self._entry(table, old.key, old.priority))
+        return event("modify", table.name, self._entry(table, old.key, old.priority))
 
     def _delete(self) -> Event | None:
         if not self._inserted:
             return None
         table, old = self._draws.one(self._inserted)
-        return Delete(table.name, old.key, old.priority)
+        return event("delete", table.name, old.key, old.priority)
 
     def _default(self) -> Event | None:
         draws = self._draws
@@ -201,13 +126,14 @@ class EventMaker:
         if not tables:
             return None
         table = draws.one(tables)
-        return SetDefault(table.name, self._call(table) if draws.chance(0.8) else None)
+        return event("set_default_action", table.name, self._call(table) if draws.chance(0.8) else None)
 
     def _group(self) -> Event:
         draws = self._draws
         replicas = {Replica(draws.one(PORTS), draws.one([0, 1, 2, 0xFFFF])) for _ in range(draws.count(0, 5))}
         chosen = tuple(sorted(replicas, key=lambda replica: (replica.instance, replica.port)))
-        return SetGroup(draws.count(1, 4), chosen if draws.chance(0.85) else None)
+        group = draws.count(1, 4)
+        return event("set_group", group, chosen) if draws.chance(0.85) else event("delete_group", group)
 
     def _value_set(self) -> Event:
         """Most often with what frames are full of: zeros, ones, small numbers."""
@@ -220,12 +146,13 @@ class EventMaker:
             for kind, width in zip(kinds, declared.widths, strict=True)
         ]
         members = tuple(tuple(make_match(draws, key) for key in keys) for _ in range(count))
-        return SetValueSet(declared.name, members)
+        return event("set_value_set", declared.name, members)
 
     def _session(self) -> Event:
         draws = self._draws
         replicas = [Replica(draws.one(PORTS), draws.one([0, 1, 0xFFFF])) for _ in range(draws.count(0, 2))]
-        return SetSession(draws.count(0, 3), tuple(replicas) if draws.chance(0.85) else None, draws.one([0, 0, 1, 2]))
+        session, keep, group = draws.count(0, 3), draws.chance(0.85), draws.one([0, 0, 1, 2])
+        return event("set_session", session, tuple(replicas), group) if keep else event("delete_session", session)
 
     def _counter(self) -> Event | None:
         draws = self._draws
@@ -234,7 +161,7 @@ class EventMaker:
             return None
         array = draws.one(arrays)
         value = CounterValue(draws.number(60), draws.number(60))
-        return WriteCounter(array.name, draws.count(0, array.size - 1), value)
+        return event("write_counter", array.name, draws.count(0, array.size - 1), value)
 
     def _direct_counter(self) -> Event | None:
         draws = self._draws
@@ -242,9 +169,8 @@ class EventMaker:
         if not counted:
             return None
         table, entry = draws.one(counted)
-        return WriteDirectCounter(
-            table.name, entry.key, entry.priority, CounterValue(draws.number(50), draws.number(50))
-        )
+        value = CounterValue(draws.number(50), draws.number(50))
+        return event("write_direct_counter", table.name, entry.key, entry.priority, value)
 
     def _register(self) -> Event | None:
         draws = self._draws
@@ -252,4 +178,4 @@ class EventMaker:
         if not arrays:
             return None
         register = draws.one(arrays)
-        return WriteRegister(register.name, draws.count(0, register.size - 1), draws.number(register.width))
+        return event("write_register", register.name, draws.count(0, register.size - 1), draws.number(register.width))

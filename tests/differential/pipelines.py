@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from differential.draws import Draws, full
-from differential.entries import make_pattern
+from differential.draws import Draws, full, make_pattern
 from differential.expressions import Expressions, Scope
 from differential.statements import Declared, make_action, make_probe
 from softswitch.program import ir

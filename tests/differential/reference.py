@@ -8,12 +8,24 @@ they are stored, as in bmv2.
 
 from __future__ import annotations
 
+import binascii
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from differential.checksums import DIGESTS
 from softswitch.program import ir
-from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.entries import (
+    ActionCall,
+    ActionSet,
+    CounterValue,
+    Entry,
+    Exact,
+    KeyMatch,
+    Lpm,
+    Range,
+    Replica,
+    Ternary,
+)
 
 STANDARD = "standard_metadata"
 DROP_PORT = 511
@@ -80,7 +92,7 @@ class TableState:
 
 
 class Reference:
-    """Runs one program. Tables, groups and counters are set by the harness directly."""
+    """Runs one program."""
 
     def __init__(self, program: ir.Program, seed: int, now_us: int) -> None:
         self.program = program
@@ -104,12 +116,57 @@ class Reference:
         ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
         last = max((entry.rank for entry in table.entries or ()), default=0)
         for entry in table.entries or ():
-            matches = tuple(_match(pattern, key) for pattern, key in zip(entry.patterns, table.keys, strict=True))
+            matches = tuple(match_of(pattern, key) for pattern, key in zip(entry.patterns, table.keys, strict=True))
             priority = last + 1 - entry.rank if ordered else 0
             counter = CounterValue() if table.has_counter else None
             call = ActionCall(str(entry.action), entry.args)
             state.rows[matches, priority] = Entry(matches, call, priority, counter=counter)
         return state
+
+    # -- the control plane -----------------------------------------------
+
+    # Accepts every write: it only gets writes that the engines have accepted.
+
+    def insert(self, table: str, entry: Entry) -> None:
+        self._put(table, entry, CounterValue())
+
+    def modify(self, table: str, entry: Entry) -> None:
+        self._put(table, entry, self.tables[table].rows[entry.key, entry.priority].counter)
+
+    def _put(self, table: str, entry: Entry, before: CounterValue | None) -> None:
+        counter = (entry.counter or before) if self.program.tables[table].has_counter else None
+        self.tables[table].rows[entry.key, entry.priority] = entry._replace(counter=counter)
+
+    def delete(self, table: str, key: tuple[KeyMatch, ...], priority: int) -> None:
+        del self.tables[table].rows[key, priority]
+
+    def set_default_action(self, table: str, action: ActionCall | None) -> None:
+        self.tables[table].default = action
+
+    def set_group(self, group: int, replicas: tuple[Replica, ...]) -> None:
+        self.groups[group] = _pairs(replicas)
+
+    def delete_group(self, group: int) -> None:
+        del self.groups[group]
+
+    def set_session(self, session: int, replicas: tuple[Replica, ...], group: int) -> None:
+        self.sessions[session] = _pairs(replicas), group
+
+    def delete_session(self, session: int) -> None:
+        del self.sessions[session]
+
+    def set_value_set(self, name: str, members: tuple[tuple[KeyMatch, ...], ...]) -> None:
+        self.value_sets[name] = members
+
+    def write_counter(self, counter: str, index: int, value: CounterValue) -> None:
+        self.counters[counter][index][:] = value.packets, value.bytes
+
+    def write_direct_counter(self, table: str, key: tuple[KeyMatch, ...], priority: int, value: CounterValue) -> None:
+        rows = self.tables[table].rows
+        rows[key, priority] = rows[key, priority]._replace(counter=value)
+
+    def write_register(self, register: str, index: int, value: int) -> None:
+        self.registers[register][index] = value
 
     # -- a packet's way --------------------------------------------------
 
@@ -463,7 +520,7 @@ class Reference:
             case ir.Unary("d2b" | "b2d", operand):
                 return int(bool(self.value(operand, packet, args)))
             case ir.Binary(op, left, right):
-                return _operate(op, self.value(left, packet, args), self.value(right, packet, args))
+                return int(_OPERATIONS[op](self.value(left, packet, args), self.value(right, packet, args)))
         raise AssertionError(expr)
 
     def _reach(self, expr: ir.Expr, packet: Packet) -> None:
@@ -481,11 +538,15 @@ class Reference:
                     self._reach(part, packet)
 
 
+def _pairs(replicas: tuple[Replica, ...]) -> tuple[tuple[int, int], ...]:
+    return tuple((replica.port, replica.instance) for replica in replicas)
+
+
 def _width(part: ir.Expr) -> int:
     return part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1
 
 
-def _match(pattern: ir.Pattern, key: ir.Key) -> KeyMatch:
+def match_of(pattern: ir.Pattern, key: ir.Key) -> KeyMatch:
     match key.kind:
         case ir.MatchKind.EXACT:
             return Exact(pattern.value)
@@ -521,45 +582,16 @@ def _cast(op: str, value: int, width: int) -> int:
     raise AssertionError(op)
 
 
-def _operate(op: str, left: int, right: int) -> int:  # noqa: PLR0912
-    match op:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/":
-            return left // right if right else 0
-        case "%":
-            return left % right if right else 0
-        case "<<":
-            return left << right if right < FAR_SHIFT else 0
-        case ">>":
-            return left >> right
-        case "&":
-            return left & right
-        case "|":
-            return left | right
-        case "^":
-            return left ^ right
-        case "==":
-            return int(left == right)
-        case "!=":
-            return int(left != right)
-        case "<":
-            return int(left < right)
-        case "<=":
-            return int(left <= right)
-        case ">":
-            return int(left > right)
-        case ">=":
-            return int(left >= right)
-        case "and":
-            return int(bool(left) and bool(right))
-        case "or":
-            return int(bool(left) or bool(right))
-    raise AssertionError(op)
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, ">>": operator.rshift, "&": operator.and_,
+    "|": operator.or_, "^": operator.xor, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge,
+    "/": lambda left, right: left // right if right else 0,
+    "%": lambda left, right: left % right if right else 0,
+    "<<": lambda left, right: left << right if right < FAR_SHIFT else 0,
+    "and": lambda left, right: bool(left) and bool(right),
+    "or": lambda left, right: bool(left) or bool(right),
+}  # fmt: skip
 
 
 class _Passes:
@@ -666,3 +698,46 @@ class _Passes:
             self._again(packet, reference._deparse(replace(packet, limit=None)), number, 4)
         else:
             self._out.append((port, reference._deparse(packet)))
+
+
+# -- the hashes of v1model over bytes, written from their definitions --------------------------------------
+
+
+def _words(data: bytes) -> list[int]:
+    data += bytes(len(data) % 2)
+    return [int.from_bytes(data[i : i + 2]) for i in range(0, len(data), 2)]
+
+
+def csum16(data: bytes) -> int:
+    """RFC 1071: add the carries back in, then complement."""
+    total = 0
+    for word in _words(data):
+        total += word
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+def xor16(data: bytes) -> int:
+    result = 0
+    for word in _words(data):
+        result ^= word
+    return result
+
+
+def crc16(data: bytes) -> int:
+    """CRC-16/ARC: 0x8005 reflected, from 0, nothing inverted. Check value 0xBB3D for b'123456789'."""
+    remainder = 0
+    for byte in data:
+        remainder ^= byte
+        for _ in range(8):
+            remainder = remainder >> 1 ^ (0xA001 if remainder & 1 else 0)
+    return remainder
+
+
+DIGESTS: dict[str, Callable[[bytes], int]] = {
+    "csum16": csum16,
+    "xor16": xor16,
+    "crc16": crc16,
+    "crc32": binascii.crc32,
+    "identity": lambda data: int.from_bytes(data[:8]),
+}

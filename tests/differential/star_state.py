@@ -15,7 +15,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from differential.events import Event, Insert, SetDefault, SetGroup
+from differential.events import Event, event
 from fuzz.state import describe
 from golden import model
 from golden.model import Host, Job, udp_frame
@@ -89,10 +89,10 @@ def writes(switch: SoftSwitch) -> list[Event]:
     sequence: list[Event] = []
     for name, table in switch.loaded.program.tables.items():
         if table.entries is None:
-            sequence += [Insert(name, entry) for entry in switch.entries(name)]
+            sequence += [event("insert", name, entry) for entry in switch.entries(name)]
         if not table.default_const:
-            sequence.append(SetDefault(name, switch.default_action(name)))
-    return sequence + [SetGroup(group, replicas) for group, replicas in switch.groups().items()]
+            sequence.append(event("set_default_action", name, switch.default_action(name)))
+    return sequence + [event("set_group", group, replicas) for group, replicas in switch.groups().items()]
 
 
 def main(file: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from differential.comparison import EngineRunner
-from differential.events import Event, PacketIn
+from differential.events import event
 from differential.star_state import Frames, star_switch, writes
 from helpers.softswitch.trains import PLAIN, Told, as_from_a_train, cut, join, segment, train_of
 from scapy.layers.inet import IP, UDP
@@ -93,12 +93,11 @@ def packets_of(burst: Burst) -> list[bytes]:
 class OneByOne:
     def __init__(self, switch: SoftSwitch, engine: EngineChoice) -> None:
         self.runner = EngineRunner(switch.loaded.program, engine)
-        for event in writes(switch):
-            assert not self.runner.apply(event).error
+        for write in writes(switch):
+            assert not self.runner.apply(write).error
 
     def process(self, port: int, frame: bytes) -> Frames:
-        event: Event = PacketIn(port, frame)
-        return self.runner.apply(event).frames
+        return self.runner.apply(event("process", port, frame)).frames
 
     def receive(self, port: int, packets: list[bytes]) -> dict[int, list[bytes]]:
         left: dict[int, list[bytes]] = defaultdict(list)

@@ -8,78 +8,19 @@ numbers of the wire format once more, on purpose: a wrong number in the project 
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 # Tests say model.NAME, whichever of these files it is in.
 from golden import ops
-from golden.ops import *  # noqa: F403
-from golden.ops import (
-    MAX32,
-    SIGN,
-    STAND_IN,
-    THC,
-    VALUES,
-    WORD,
-    WORDS_CUT,
-    WORDS_PARTIAL,
-    WORDS_TRIMMED,
-    WORDS_UP,
-    Content,
-    Signs,
-    to_planes,
-)
-from golden.packets import *  # noqa: F403
-from golden.packets import (
-    CE,
-    CLOSED,
-    CONTRIBUTE,
-    CUT_RESULT,
-    FLAGS_OF_SWITCHES,
-    FLUSH,
-    INCOMPLETE,
-    INFORM,
-    KEPT,
-    MISSING,
-    NO_TOKEN,
-    OPENS_RUN,
-    OVERFLOW,
-    PROBE,
-    REFUSED,
-    RESULT,
-    RESYNC,
-    REVISION,
-    STALE,
-    TOKENS_OF_RUNS,
-    TRIMMED,
-    UDP_PORT,
-    Host,
-    Packet,
-    decode,
-    is_hello,
-    malformed,
-    ones_complement_sum,
-    reply_tos,
-    udp_frame,
-)
-from golden.queues import *  # noqa: F403
-from golden.queues import (
-    CUT_RESULTS,
-    DROP_CONTRIBUTIONS,
-    Budget,
-    Degrade,
-    Queue,
-    drop_class,
-    is_tagged,
-    mix32,
-    salted,
-)
-from golden.refusals import *  # noqa: F403
-from golden.refusals import Refusals
-from golden.runs import generation_refusal, is_of_run, run_refusal
+from golden.ops import *
+from golden.packets import *
+from golden.queues import *
+from golden.refusals import *
 from golden.tags import tag_of
 
 
@@ -514,3 +455,50 @@ class GoldenSwitch:
         slot.content = Signs(drawn, drawn)
         if slot.closed:
             slot.answer = bits
+
+
+# -- which run's packets a switch takes ---------------------------------------------------------------------
+
+
+def is_of_run(job: Job, packet: Packet) -> bool:
+    """Whether the packet's run matters. Else the round alone decides: in greetings, in notices of switches above, and
+    where several roots share a slot."""
+    greets = packet.token < TOKENS_OF_RUNS or packet.bucket == OPENS_RUN or is_hello(packet)
+    return not greets and packet.kind not in (STALE, REFUSED) and not (job.sprays and not job.above(packet))
+
+
+def run_refusal(packet: Packet, slot: Slot | None, known: tuple[int, int] | None, *, lower: bool) -> str | None:
+    """Why a run's packet is refused for its run. ``slot``: None if the packet is the run's first one in it. ``known``:
+    token and first round of the job's run."""
+    if slot is not None and slot.token == packet.token:
+        ahead = (packet.round - slot.round) % 2**32
+        return "ROUND" if 1 < ahead < 2**31 and not lower else None
+    if known is None or known[0] != packet.token:
+        return "TOKEN"
+    if slot is not None:
+        return None
+    ahead = (packet.round - known[1]) % 2**32
+    return None if ahead <= 1 or (lower and ahead < 2**31) else "ROUND"
+
+
+def generation_refusal(packet: Packet, slot: Slot | None, generation: int) -> str | None:
+    """What greets or opens a run names the job's generation, where it begins a round: the one in its token, the other
+    in its first element. A greeting may leave it out."""
+    begins = slot is None or 0 < (packet.round - slot.round) % 2**32 < 2**31
+    if packet.kind != CONTRIBUTE or not begins:
+        return None
+    named = packet.token or generation
+    if packet.token >= TOKENS_OF_RUNS:
+        named = int.from_bytes(packet.payload[:4]) if packet.bucket == OPENS_RUN else generation
+    return None if named == generation else "TOKEN"
+
+
+def digest_of(
+    number: int, ops: Sequence[str], workers: int, *, quorum: int, least: int, slots: int, table: Sequence[int]
+) -> int:
+    """The digest of a job's configuration."""
+    names = ",".join(f'"{name}"' for name in sorted(ops))
+    values = f"[{','.join(map(str, table))}]" if table else "null"
+    text = f'{{"job":{number},"ops":[{names}],"quorum":{quorum},"quorum_least":{least},"slots":{slots},'
+    text += f'"table":{values},"workers":{workers}}}'
+    return int.from_bytes(hashlib.sha256(text.encode("ascii")).digest()[:4]) or 1

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def frame_of(payload: bytes, *, sender: int = 0) -> Frame:
     return ether / ip / UDP(sport=model.UDP_PORT, dport=model.UDP_PORT, chksum=0) / Raw(payload)
 
 
-def good(game: Game, **fields: int) -> Packet:
+def good(game: Game, **fields: Any) -> Packet:
     return contribution(FULL, 0, 0, 0, random_payload(game.rng, model.THC))._replace(**fields)
 
 
@@ -44,8 +45,13 @@ def changed(layer: type[Frame], **fields: object) -> Callable[[Game], bytes]:
     return build
 
 
-def header(**fields: int) -> Callable[[Game], bytes]:
+def header(**fields: Any) -> Callable[[Game], bytes]:
     return lambda game: bytes(frame_of(encoded(good(game, **fields))))
+
+
+def probe(**fields: Any) -> Callable[[Game], bytes]:
+    """A HELLO, if no op is given."""
+    return header(**{"kind": model.PROBE, "op": model.NO_OP, "words": 0, "payload": b"", **fields})
 
 
 def cut(length: int) -> Callable[[Game], bytes]:
@@ -105,6 +111,14 @@ CASES: list[tuple[str, str, Callable[[Game], bytes]]] = [
     ("a byte too few", "LENGTH", payload_of(GOOD_BYTES - 1)),
     ("a byte too many", "LENGTH", payload_of(GOOD_BYTES + 1)),
     ("a word too many", "LENGTH", payload_of(GOOD_BYTES + 128)),
+    *((f"a probe of op {op} with {name}", reason, probe(op=op, **fields)) for op in (model.THC, model.NO_OP)
+      for name, reason, fields in (
+          ("version 1", "VERSION", {"version": 1}), ("an unknown job", "JOB", {"job": 99}),
+          ("slot 8", "SLOT", {"slot": 8}), ("worker 9", "WORKER", {"worker": 9}),
+          ("another worker's number", "PORT", {"worker": 2}), ("count 0", "COUNT", {"count": 0}),
+          ("a byte behind it", "LENGTH", {"payload": b"x"}))),
+    *((f"kind {kind} without an op", "OP", probe(kind=kind)) for kind in (model.CONTRIBUTE, model.RESULT, model.STALE)),
+    ("a greeting with a word", "OP", probe(words=1)),
     ("bytes after the packet", "LENGTH", lambda game: bytes(frame_of(encoded(good(game)))) + b"\0"),
     ("UDP length 8 too long", "LENGTH", changed(UDP, len=GOOD_BYTES + 16)),
     ("UDP length 0", "LENGTH", changed(UDP, len=0)),
@@ -136,13 +150,6 @@ def test_right_packet_at_the_wrong_port(game: Game) -> None:
 def test_op_the_job_was_not_admitted_for(game: Game) -> None:
     game.contribute(NORMS, 0, op=model.THC)
     assert game.golden.rejects == {"JOB_OP": 1}
-
-
-def test_another_op_than_the_slots(game: Game) -> None:
-    for worker, op in ((0, model.THC), (1, model.MAX32), (1, model.THC)):
-        game.contribute(QUORUM, worker, op=op)
-    game.contribute(QUORUM, 2, op=model.MAX32)  # closed by now, refused all the same
-    assert game.golden.rejects == {"CALL": 2}
 
 
 def test_slot_of_the_neighbouring_job_is_out_of_reach(game: Game) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from golden import model
-from helpers.packet.play import Game, Rig, contribution, random_payload
-from helpers.packet.star import EVERY, FULL, LEAF, PUBLISHED_TABLE, ROOT, SINGLE, WIDE
+from helpers.packet.play import Game, contribution, random_payload
+from helpers.packet.star import FULL, LEAF, PUBLISHED_TABLE, WIDE
 
 TABLE = np.asarray(PUBLISHED_TABLE)
 LOW = np.array([2, 1] * 512)
@@ -52,42 +52,6 @@ def test_a_slot_that_a_cut_contribution_closes_has_a_cut_result(game: Game) -> N
     assert game.golden.verdicts == {"FIRST": 1, "ADD": 2, "LAST": 1, "DUPLICATE": 2}
 
 
-def test_a_cut_duplicate_of_a_whole_result_is_told_to_come_again(game: Game) -> None:
-    game.cut(FULL, 0)
-    for worker in (1, 2, 3):
-        game.contribute(FULL, worker)
-    ((_, frame),) = game.cut(FULL, 0)
-    packet = model.decode(frame[42:])
-    flags = model.TRIMMED | model.CLOSED
-    assert (packet.kind, packet.words, packet.contributors, packet.flags) == (model.INFORM, 0, 0b1111, flags)
-    ((_, frame),) = game.contribute(FULL, 0)
-    assert model.decode(frame[42:]).words == 8
-
-
-def test_a_slot_flushed_by_a_cut_packet(game: Game) -> None:
-    game.contribute(FULL, 0)
-    game.cut(FULL, 1)
-    out = game.cut(FULL, 1, flags=model.FLUSH, contributors=2)
-    packet = model.decode(out[0][1][42:])
-    assert (packet.words, packet.cut, packet.flags) == (6, 0x82, model.TRIMMED | model.MISSING)
-
-
-def test_cut_is_forgotten_in_the_next_round(game: Game) -> None:
-    game.cut(SINGLE, 0, 1)
-    ((_, frame),) = game.contribute(SINGLE, 0, 1, 1)
-    packet = model.decode(frame[42:])
-    assert (packet.words, packet.cut, packet.flags) == (8, 0, 0)
-    assert game.probe(SINGLE, 0, 1, 2).cut == 0
-
-
-def test_cut_contributions_repeat_and_get_stale_as_others_do(game: Game) -> None:
-    game.cut(WIDE, 0, 0, 5)
-    assert game.cut(WIDE, 0, 0, 5) == []
-    ((_, frame),) = game.cut(WIDE, 1, 0, 4)
-    assert model.decode(frame[42:]).kind == model.STALE
-    assert game.probe(WIDE, 1, 0, 5).cut == 2
-
-
 def test_all_planes_of_a_wide_sum(game: Game) -> None:
     """Sums beyond 127 use the top plane; cut they keep it."""
     ones = b"\xff" * 2 * model.WORD
@@ -109,12 +73,6 @@ def test_only_what_says_so_is_cut(game: Game) -> None:
     assert game.probe(FULL, 1)[7:10] == (1, model.TRIMMED, 0)
 
 
-def test_only_hosts_at_a_root_send_cut_ones(game: Game) -> None:
-    game.cut(LEAF, 0)
-    game.cut(ROOT, 0, count=2)
-    assert game.golden.rejects == {"WORDS": 2}
-
-
 @pytest.mark.parametrize("words", [6, 8])
 def test_a_cut_result_of_the_switch_above(game: Game, words: int) -> None:
     game.contribute(LEAF, 0)
@@ -130,17 +88,3 @@ def test_a_cut_result_of_the_switch_above(game: Game, words: int) -> None:
 def test_six_words_from_above_must_say_so(game: Game) -> None:
     assert game.result_from_above(LEAF, payload=random_payload(game.rng, model.THC, 6), cut=0x7F) == []
     assert game.golden.rejects == {"WORDS": 1}
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_random_schedules_with_cut_ones(rig: Rig, seed: int) -> None:
-    game = Game(rig, rng=np.random.default_rng(seed))
-    rng = game.rng
-    for step in range(150):
-        job = (EVERY, FULL, WIDE)[rng.integers(3)]
-        worker, slot, round_ = int(rng.integers(len(job.workers))), int(rng.integers(2)), step // 30
-        flush = rng.random() < 0.2
-        fields = {"flags": model.FLUSH, "contributors": int(rng.integers(3))} if flush else {}
-        send = game.cut if rng.random() < 0.4 else game.contribute
-        send(job, worker, slot, round_, **fields)
-    game.check_counters()

@@ -104,9 +104,3 @@ def test_another_program_on_a_workers_host_counts_for_nothing(game: Game) -> Non
     for worker in range(4):
         out = game.contribute(FULL, worker)
     assert len(out) == 4
-
-
-def test_lower_switches_keep_their_flags(game: Game) -> None:
-    for worker in range(3):
-        out = game.contribute(ROOT, worker, flags=model.MISSING | model.CE)
-    assert {model.decode(frame[42:]).flags for _, frame in out} == {model.MISSING | model.CE}

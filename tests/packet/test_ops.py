@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""SUM32, SIGN, VOTE and MIN32 on one switch; THC and MAX32 are in test_slots.py."""
+"""The values of every op, element by element."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from golden import model
 from helpers.packet.play import Game, contribution, random_payload
-from helpers.packet.star import EVERY
+from helpers.packet.star import EVERY, FULL, QUORUM, SOLOS, WIDE
 
-OPS = pytest.mark.parametrize("op", model.OPS)
+# With the sign bit, as floats, and where a carry or a borrow could show.
+PAIRS = ((0, 0), (1, 0), (2**32 - 1, 0), (2**31, 2**31 - 1), (0x7F800000, 0x3F800000), (7, 0x100), (2**32 - 1,) * 2)
 
 
 def elements(values: list[int], fill: int = 0) -> bytes:
@@ -18,31 +19,60 @@ def elements(values: list[int], fill: int = 0) -> bytes:
     return np.array(values + [fill] * (256 - len(values)), ">i4").tobytes()
 
 
-def all_send(game: Game, op: int, payloads: list[bytes]) -> model.Packet:
+def all_send(game: Game, op: int, payloads: list[bytes], round_: int = 0) -> model.Packet:
     for worker, payload in enumerate(payloads):
-        out = game.send(EVERY, contribution(EVERY, worker, 0, 0, payload, op))
+        out = game.send(EVERY, contribution(EVERY, worker, 0, round_, payload, op))
     assert len(out) == 4
     return model.decode(out[0][1][42:])
 
 
-@OPS
-def test_every_op_through_the_whole_protocol(game: Game, op: int) -> None:
-    for slot, round_ in ((0, 0), (1, 0), (0, 1)):
-        game.contribute(EVERY, 2, slot, round_, op)
-        game.contribute(EVERY, 2, slot, round_, op)
-        for worker in (0, 3, 1):
-            game.contribute(EVERY, worker, slot, round_, op)
-        game.contribute(EVERY, 1, slot, round_, op)
-    game.contribute(EVERY, 0, 0, 0, op)
-    assert game.golden.verdicts == {"FIRST": 3, "REPEAT": 3, "ADD": 6, "LAST": 3, "DUPLICATE": 3, "STALE": 1}
+def test_every_order_of_arrival_gives_the_same_sum(game: Game) -> None:
+    payloads = [random_payload(game.rng, model.THC) for _ in range(4)]
+    sums = set()
+    for slot, order in enumerate([(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)]):
+        for worker in order:
+            out = game.send(FULL, contribution(FULL, worker, slot, 0, payloads[worker]))
+        sums.add(out[0][1][model.BARE :])
+    assert len(sums) == 1
 
 
-@OPS
-def test_flush_then_late_worker(game: Game, op: int) -> None:
-    for worker in (0, 1, 3):
-        game.contribute(EVERY, worker, op=op)
-    assert len(game.contribute(EVERY, 3, op=op, flags=model.FLUSH)) == 4
-    game.contribute(EVERY, 2, op=op)
+def test_jobs_and_slots_do_not_touch_each_other(game: Game) -> None:
+    jobs = ((FULL, 7), (QUORUM, 0), (QUORUM, 2), (WIDE, 0))  # neighbours in the registers
+    for job, slot in jobs:
+        game.contribute(job, 0, slot)
+    for job, slot in reversed(jobs):
+        for worker in range(1, len(job.workers)):
+            game.contribute(job, worker, slot)
+
+
+def test_largest_sum_does_not_overflow(game: Game) -> None:
+    """127 x 2 and 30 x 4 everywhere; and a table that uses all eight planes."""
+    ones = b"\xff" * 4 * model.WORD
+    for job in (WIDE, FULL):
+        for worker in range(len(job.workers)):
+            out = game.send(job, contribution(job, worker, 0, 0, ones))
+        sums = model.from_planes(out[0][1][model.BARE :])
+        assert set(sums.tolist()) == {job.table[15] * len(job.workers)}
+
+
+@pytest.mark.parametrize("job", [FULL, WIDE, *SOLOS], ids=lambda job: f"job{job.number}")
+def test_every_index_is_looked_up(game: Game, job: model.Job) -> None:
+    indices = np.arange(model.VALUES) % 16
+    zeros = model.to_planes(np.zeros(model.VALUES, int), 4)
+    out = game.send(job, contribution(job, 0, 1, 0, model.to_planes(indices, 4)))
+    for worker in range(1, len(job.workers)):
+        out = game.send(job, contribution(job, worker, 1, 0, zeros))
+    assert np.array_equal(model.from_planes(out[0][1][model.BARE :]), np.asarray(job.table)[indices])
+
+
+@pytest.mark.parametrize("op", [model.MAX32, model.MIN32])
+def test_max32_and_min32_element_by_element(game: Game, op: int) -> None:
+    """Both orders in neighbouring elements: no borrow may reach the next one. The last ones are any numbers."""
+    payloads = np.random.default_rng(op).integers(0, 2**32, (4, 32), np.uint32)
+    payloads[:, : 2 * len(PAIRS)] = np.resize([np.ravel(PAIRS), np.ravel(PAIRS)[::-1]], (4, 2 * len(PAIRS)))
+    packet = all_send(game, op, [row.astype(">u4").tobytes() for row in payloads])
+    pick = np.max if op == model.MAX32 else np.min
+    assert np.array_equal(np.frombuffer(packet.payload, ">u4"), pick(payloads, axis=0))
 
 
 def test_sum32_element_by_element_without_carries_between_them(game: Game) -> None:
@@ -54,40 +84,6 @@ def test_sum32_element_by_element_without_carries_between_them(game: Game) -> No
     ]  # fmt: skip
     assert set(sums[len(values) :].tolist()) == {0}
     assert packet.flags == model.OVERFLOW  # 4 x 2^29 does not fit
-
-
-@pytest.mark.parametrize(
-    ("values", "flag"),
-    [
-        ([2**31 - 1, 0, 0, 0], 0),
-        ([2**31 - 1, 1, 0, 0], model.OVERFLOW),
-        ([2**31 - 1, 1, -1, 0], model.OVERFLOW),  # comes back into range: said all the same
-        ([-(2**31), 0, 0, 0], 0),
-        ([-(2**31), -1, 0, 0], model.OVERFLOW),
-        ([2**31 - 1, -(2**31), 1, 0], 0),
-    ],
-)
-@pytest.mark.parametrize("element", [0, 1, 31, 32, 255])
-def test_sum32_overflow_is_flagged(game: Game, values: list[int], flag: int, element: int) -> None:
-    payloads = [elements([0] * element + [value]) for value in values]
-    assert all_send(game, model.SUM32, payloads).flags == flag
-
-
-def test_overflow_of_one_round_is_forgotten_in_the_next(game: Game) -> None:
-    all_send(game, model.SUM32, [elements([2**31 - 1])] * 4)
-    for worker in range(4):
-        out = game.send(EVERY, contribution(EVERY, worker, 0, 1, elements([1]), model.SUM32))
-    assert model.decode(out[0][1][42:]).flags == 0
-
-
-@pytest.mark.parametrize(("a", "b"), [(0, 0), (1, 0), (0, 0xFFFFFFFF), (0x80000000, 0x7FFFFFFF), (7, 0x100)])
-@pytest.mark.parametrize("element", [0, 1, 30, 31])
-def test_min32_element_by_element(game: Game, a: int, b: int, element: int) -> None:
-    """Two workers send `a` or `b` in one element, and all send other numbers in the others."""
-    payloads = np.random.default_rng(element).integers(0, 2**32, (4, 32), np.uint32)
-    payloads[:, element] = a, b, a, b
-    packet = all_send(game, model.MIN32, [row.astype(">u4").tobytes() for row in payloads])
-    assert np.array_equal(np.frombuffer(packet.payload, ">u4"), payloads.min(axis=0))
 
 
 @pytest.mark.parametrize("plus", range(5))

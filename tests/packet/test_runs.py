@@ -220,6 +220,33 @@ def test_a_greeting_is_not_mixed_with_a_runs_data(rig: Rig) -> None:
     game.check_counters()
 
 
+def test_of_an_earlier_generation_nothing_is_left(rig: Rig) -> None:
+    """Nobody is in, and it is no call."""
+    earlier = Game(rig)
+    for worker in range(3):
+        earlier.contribute(FULL, worker, round_=57)
+    game = Game(rig)
+    told = game.hello(FULL, 1, round_=4)
+    assert (told.round, told.contributors, told.count) == (4, 0, 0)
+    assert game.contribute(FULL, 1, bucket=8) == []
+    assert game.golden.verdicts == {"FIRST": 1, "INFORM": 1}
+    game.check_counters()
+
+
+def test_a_greeting_is_told_revision_and_digest(game: Game) -> None:
+    """The program's revision, and the digest: 16 bits where the bucket was, 16 in the chunk.
+
+    The configuration of one switch of a tree has none.
+    """
+    digests = []
+    for job in (FULL, EVERY, ROOT):
+        packet = game.hello(job, 0, bucket=0xFFFF, chunk=0xFFFFFF)
+        assert packet.chunk >> 16 == 4
+        digests.append(packet.bucket << 16 | packet.chunk & 0xFFFF)
+    assert len(set(digests)) == 3
+    assert [bool(digest) for digest in digests] == [True, True, False]
+
+
 def test_questions_are_of_a_run_too_and_are_not_told_the_token(rig: Rig) -> None:
     game = opened(rig, FULL)
     game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)

@@ -1,95 +1,19 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A switch in a tree of switches: as a leaf, as a root of lower switches, and in between."""
+"""A switch in a tree of switches: votes, overflow, what comes from above, and several switches above."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from golden import model
-from golden.model import udp_frame
+from golden.model import Packet, udp_frame
 from helpers.packet.layers import encoded
-from helpers.packet.play import Game, Rig, contribution, random_partial, random_payload
-from helpers.packet.star import AGGREGATOR, EVERY, FIFTEEN, HOSTS, LEAF, LOWER, MIDDLE, PARENT, ROOT
+from helpers.packet.play import Frames, Game, contribution, random_partial, random_payload
+from helpers.packet.star import AGGREGATOR, EVERY, FIFTEEN, HOSTS, LEAF, LOWER, PARENT, ROOT, SHARED, SPRAYED
 
 OPS = pytest.mark.parametrize("op", model.OPS)
-TREES = pytest.mark.parametrize("job", [LEAF, MIDDLE], ids=["leaf", "middle"])
-
-
-@OPS
-@TREES
-def test_partial_result_goes_up_and_the_result_comes_down(game: Game, job: model.Job, op: int) -> None:
-    assert game.contribute(job, 0, op=op) == []
-    ((port, frame),) = game.contribute(job, 1, op=op)
-    assert port == PARENT.port
-    up = model.decode(frame[42:])
-    assert (up.kind, up.worker, up.count) == (model.CONTRIBUTE, job.parent.worker, sum(w.weight for w in job.workers))
-    out = game.result_from_above(job, op=op)
-    assert sorted(port for port, _ in out) == [worker.port for worker in job.workers]
-    assert {model.decode(frame[42:]).contributors for _, frame in out} == {0b11}
-    assert game.golden.verdicts == {"FIRST": 1, "LAST": 1, "DOWN": 1}
-
-
-@OPS
-@TREES
-def test_loss_above_is_repaired_by_any_worker(game: Game, job: model.Job, op: int) -> None:
-    """The partial result or its answer was lost: a worker that asks again makes the switch ask again, the same."""
-    game.contribute(job, 0, op=op)
-    first = game.contribute(job, 1, op=op)
-    for worker in (1, 0):
-        ((_, again),) = game.contribute(job, worker, op=op)
-        assert again[model.BARE :] == first[0][1][model.BARE :]
-    game.result_from_above(job, op=op)
-    game.contribute(job, 0, op=op)  # the result was lost below: from this switch's own copy
-    assert game.golden.verdicts == {"FIRST": 1, "LAST": 1, "ASK": 2, "DOWN": 1, "DUPLICATE": 1}
-
-
-@OPS
-def test_a_second_result_and_a_late_one_are_dropped(game: Game, op: int) -> None:
-    for round_ in (5, 6):
-        for worker in range(2):
-            game.contribute(LEAF, worker, round_=round_, op=op)
-        game.result_from_above(LEAF, round_=round_, op=op)
-    assert game.result_from_above(LEAF, round_=6, op=op) == []
-    assert game.result_from_above(LEAF, round_=5, op=op) == []
-    assert game.golden.verdicts["KNOWN"] == 2
-    game.contribute(LEAF, 0, round_=6, op=op)
-
-
-@OPS
-def test_left_out_above(game: Game, op: int) -> None:
-    """The switch above closed without this one: nobody here is in, and all get the result, early or late."""
-    others = 0xFF & ~(1 << LEAF.parent.worker)
-    game.contribute(LEAF, 0, op=op)
-    out = game.result_from_above(LEAF, op=op, contributors=others, flags=model.INCOMPLETE)
-    assert {model.decode(frame[42:]).contributors for _, frame in out} == {0}
-    game.contribute(LEAF, 1, op=op)
-    out = game.result_from_above(LEAF, 1, op=op, contributors=others)  # before anyone here has sent
-    assert len(out) == 2
-    game.contribute(LEAF, 1, 1, op=op)
-    assert game.golden.verdicts == {"FIRST": 1, "DOWN": 2, "DUPLICATE": 2}
-
-
-@OPS
-def test_flush_goes_up_only_when_asked_again(game: Game, op: int) -> None:
-    game.contribute(LEAF, 0, op=op)
-    ((_, frame),) = game.contribute(LEAF, 0, op=op, flags=model.FLUSH)
-    assert model.decode(frame[42:]).flags == model.INCOMPLETE
-    ((_, frame),) = game.contribute(LEAF, 0, op=op, flags=model.FLUSH)
-    assert model.decode(frame[42:]).flags == model.INCOMPLETE | model.FLUSH
-    game.contribute(LEAF, 1, op=op)  # too late for the partial result: asks like the others
-    out = game.result_from_above(LEAF, op=op, flags=model.INCOMPLETE)
-    assert {model.decode(frame[42:]).contributors for _, frame in out} == {0b01}
-
-
-@OPS
-def test_root_of_uneven_switches(game: Game, op: int) -> None:
-    for worker in (2, 0):
-        assert game.contribute(ROOT, worker, op=op) == []
-    out = game.contribute(ROOT, 1, op=op)
-    assert sorted(port for port, _ in out) == [1, 2, 3]
-    assert {model.decode(frame[42:]).count for _, frame in out} == {7}
-    game.contribute(ROOT, 2, op=op)
+NOTICES = pytest.mark.parametrize("kind", [model.STALE, model.REFUSED], ids=["stale", "refused"])
 
 
 def test_fifteen_votes(game: Game) -> None:
@@ -120,19 +44,6 @@ def test_overflow_below_is_said_above_and_below(game: Game) -> None:
     assert model.decode(out[0][1][42:]).flags & model.OVERFLOW
 
 
-def test_result_from_elsewhere_is_refused(game: Game) -> None:
-    for worker in range(2):
-        game.contribute(LEAF, worker)
-    payload = random_payload(game.rng, model.THC, 8)
-    result = contribution(LEAF, 3, 0, 0, payload)._replace(kind=model.RESULT, contributors=0xFF)
-    game.frame(1, udp_frame(PARENT, AGGREGATOR, encoded(result)))  # at a worker's port
-    game.frame(PARENT.port, udp_frame(HOSTS[3], AGGREGATOR, encoded(result)))  # from a worker's address
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(result._replace(job=EVERY.number))))  # of a root
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(result._replace(slot=8))))
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(result._replace(op=model.SUM32))))
-    assert game.golden.rejects == {"PARENT": 3, "SLOT": 1, "CALL": 1}
-
-
 @pytest.mark.parametrize("op", [model.THC, model.VOTE])
 def test_hosts_send_no_partials_and_switches_nothing_else(game: Game, op: int) -> None:
     game.send(EVERY, contribution(EVERY, 0, 0, 0, random_partial(game.rng, op, 1), op))
@@ -140,26 +51,107 @@ def test_hosts_send_no_partials_and_switches_nothing_else(game: Game, op: int) -
     assert game.golden.rejects == {"WORDS": 2}
 
 
-def test_a_switch_stands_for_no_more_than_it_may(game: Game) -> None:
-    game.contribute(ROOT, 0, op=model.SUM32, count=3)
-    game.contribute(ROOT, 0, op=model.SUM32, count=0)
-    game.contribute(ROOT, 0, op=model.SUM32, count=1)  # one of its two hosts is missing: all right
-    assert game.golden.rejects == {"COUNT": 2}
+@pytest.mark.parametrize("kind", [model.RESULT, model.STALE, model.REFUSED])
+def test_what_comes_from_above_elsewhere_is_refused(game: Game, kind: int) -> None:
+    """By port, address, and whether there is one above at all. A notice has no payload, and is not of a call."""
+    for worker in range(2):
+        game.contribute(LEAF, worker)
+    is_result = kind == model.RESULT
+    payload = random_payload(game.rng, model.THC, 8) if is_result else b""
+    packet = contribution(LEAF, 3, 0, int(kind == model.STALE), payload, contributors=0xFF)._replace(kind=kind)
+    game.frame(1, udp_frame(PARENT, AGGREGATOR, encoded(packet)))  # at a worker's port
+    game.frame(PARENT.port, udp_frame(HOSTS[3], AGGREGATOR, encoded(packet)))  # from a worker's address
+    changed = [{"job": EVERY.number}, {"slot": 8}, {"op": model.SUM32}]  # the first is of a root
+    if not is_result:
+        changed = [*changed[:2], {"op": 0}, {"words": 1, "payload": bytes(128)}]
+    for fields in changed:
+        game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(packet._replace(**fields))))
+    reasons = {"CALL": 1} if is_result else {"OP": 1, "WORDS": 1}
+    assert game.golden.rejects == {"PARENT": 3, "SLOT": 1, **reasons}
+    assert len(game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(packet)))) == 2
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_schedules_in_a_tree(rig: Rig, seed: int) -> None:
-    game = Game(rig, rng=np.random.default_rng(seed))
-    rng = np.random.default_rng([seed, 2])
-    for step in range(200):
-        job = (LEAF, MIDDLE, ROOT)[rng.integers(3)]
-        slot = int(rng.integers(3))
-        round_ = step // 40 - int(rng.random() < 0.1)
-        op = model.OPS[slot]
-        if job.parent and rng.random() < 0.3:
-            contributors = int(rng.integers(256))
-            game.result_from_above(job, slot, round_ % 2**32, op, contributors=contributors)
-        else:
-            flags = model.FLUSH if rng.random() < 0.15 else 0
-            game.contribute(job, int(rng.integers(len(job.workers))), slot, round_ % 2**32, op, flags=flags)
-    game.check_counters()
+@NOTICES
+def test_of_the_right_one_of_two_above(game: Game, kind: int) -> None:
+    round_ = 1 if kind == model.STALE else 0
+    for slot in (2, 3):
+        for worker in range(2):
+            game.contribute(SHARED, worker, slot)
+        assert len(game.notice_from_above(kind, SHARED, slot, round_)) == 2
+    wrong = contribution(SHARED, 3, 3, round_, b"")._replace(kind=kind)
+    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(wrong)))
+    assert game.golden.rejects == {"PARENT": 1}
+
+
+def packets_of(frames: Frames) -> list[Packet]:
+    return [model.decode(frame[42:]) for _, frame in frames]
+
+
+def test_both_levels(game: Game) -> None:
+    """A call that is refused at the top: what the root answers is what the leaf passes on."""
+    game.contribute(ROOT, 0, round_=6)
+    partial = contribution(ROOT, 1, 0, 6, b"\x01" * 1024, bucket=9)
+    out = game.send(ROOT, partial)
+    while not out:
+        assert game.rig.clock is None
+        out = game.send(ROOT, partial)
+    (refused,) = packets_of(out)
+    assert out[0][0] == LOWER[1].port
+    for worker in range(2):
+        game.contribute(LEAF, worker, round_=6, bucket=9)
+    passed = packets_of(
+        game.notice_from_above(refused.kind, LEAF, round_=6, bucket=refused.bucket, count=refused.count)
+    )
+    assert [(p.kind, p.count, p.bucket, p.round) for p in passed] == [(6, 15, 9, 6)] * 2
+    ((_, frame),) = game.send(ROOT, partial._replace(round=2))
+    stale = model.decode(frame[42:])
+    passed = packets_of(game.notice_from_above(stale.kind, LEAF, round_=stale.round + 1, bucket=9))
+    assert [(p.kind, p.round) for p in passed] == [(model.STALE, 7)] * 2
+
+
+# -- two switches above: which one it is for a slot and a round
+
+
+def way_up(game: Game, job: model.Job, slot: int, round_: int, op: int) -> int:
+    game.contribute(job, 0, slot, round_, op)
+    ((port, _),) = game.contribute(job, 1, slot, round_, op)
+    return port
+
+
+@OPS
+def test_by_slot(game: Game, op: int) -> None:
+    ports = [[way_up(game, SHARED, slot, round_, op) for slot in range(8)] for round_ in (0, 1, 6)]
+    assert ports == [[4, 3] * 4] * 3
+
+
+@OPS
+def test_by_hash_of_slot_and_round(game: Game, op: int) -> None:
+    """Not all rounds of a slot go the same way, nor all slots of a round; and a repeat goes where the first went."""
+    ports = [[way_up(game, SPRAYED, slot, round_, op) for slot in range(4)] for round_ in range(6)]
+    assert all(len(set(ways)) == 2 for ways in (*ports[:2], *zip(*ports, strict=True)))
+    ((port, _),) = game.contribute(SPRAYED, 0, 3, 5, op)
+    assert port == ports[5][3]
+
+
+def test_a_greeting_goes_by_slot_there_too(game: Game) -> None:
+    """Workers that greet in different rounds meet at one root."""
+    token = game.rig.generation(SPRAYED.number)
+    for round_ in range(8):
+        game.contribute(SPRAYED, 0, 0, round_, model.MAX32, token=token)
+        ((port, _),) = game.contribute(SPRAYED, 1, 0, round_, model.MAX32, token=token)
+        assert port == SPRAYED.parents[0].switch.port
+        assert len(game.result_from_above(SPRAYED, 0, round_, model.MAX32, token=token)) == 2
+    assert game.golden.rejects == {}
+
+
+def test_a_result_is_taken_from_the_switch_that_was_asked_alone(game: Game) -> None:
+    for round_ in range(4):
+        asked = way_up(game, SPRAYED, 0, round_, model.THC)
+        other = next(parent for parent in SPRAYED.parents if parent.switch.port != asked)
+        payload = random_payload(game.rng, model.THC, 8)
+        result = contribution(SPRAYED, other.worker, 0, round_, payload)
+        result = result._replace(kind=model.RESULT, contributors=0xFF, count=4)
+        frame = model.udp_frame(other.switch, AGGREGATOR, encoded(result))
+        assert game.frame(other.switch.port, frame) == []
+        assert len(game.result_from_above(SPRAYED, 0, round_)) == 2
+    assert game.golden.rejects == {"PARENT": 4}

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from typing import Final
 import grpc
 import numpy as np
 from helpers.packet import rigs
+from helpers.softswitch.veths import Host, veth_pairs
 from sumwire.multihop.statistics import Signs
 from sumwire.wire.packets import unpack
 from sumwire_controller.deploy.operations import apply
@@ -81,7 +81,7 @@ def wired(trees: Sequence[Node], log: Path) -> Iterator[Wired]:
     """Start bmv2, give it its entries, end it afterwards."""
     address = f"127.0.0.1:{free_tcp_port()}"
     with contextlib.ExitStack() as stack:
-        ours, theirs = stack.enter_context(rigs.veth_pair(f"sgn{os.getpid() % 10000}"))
+        (ours,) = stack.enter_context(veth_pairs(1)).values()
         output = stack.enter_context(log.open("wb"))
         process = subprocess.Popen(rigs.bmv2_command([ours], address), stdout=output, stderr=output)
         stack.callback(process.wait, 10)
@@ -89,6 +89,6 @@ def wired(trees: Sequence[Node], log: Path) -> Iterator[Wired]:
         with grpc.insecure_channel(address) as channel:
             grpc.channel_ready_future(channel).result(rigs.READY_S)
         apply(parse_config(star_config(trees, address)))
-        link = stack.enter_context(rigs.raw_socket(theirs))
+        link = stack.enter_context(Host(ours)).socket
         link.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
         yield Wired(trees, link)

@@ -28,6 +28,8 @@ from golden import model
 from golden.model import Degrade, Host, Queue, udp_frame
 from helpers.packet.play import Clock, Frames
 from helpers.packet.star import HOSTS, JOBS, controller_yaml
+from helpers.softswitch.veths import Host as VethHost
+from helpers.softswitch.veths import veth_pairs
 from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
@@ -44,7 +46,6 @@ from sumwire_protocol import constants as _p4
 Answer = TypeVar("Answer")
 # Of the first generations, the same in all switches.
 _FIRST_TIME = 1_700_000_000
-ETH_P_ALL = 3
 # Ethernet, IPv4 without options, UDP, Sumwire.
 PLAIN = model.BARE
 READY_S = 300.0
@@ -330,13 +331,13 @@ def bmv2_command(interfaces: list[str], address: str) -> list[str]:
 def over_veth(name: str, make_command: Callable[[list[str], str], list[str]], log: Path) -> Iterator[VethRig]:
     address = f"127.0.0.1:{free_tcp_port()}"
     with contextlib.ExitStack() as stack:
-        pairs = [stack.enter_context(veth_pair(f"swt{os.getpid() % 10000}p{k}")) for k in range(1, len(HOSTS) + 1)]
+        interfaces = list(stack.enter_context(veth_pairs(len(HOSTS))).values())
         output = stack.enter_context(log.open("wb"))
-        process = subprocess.Popen(make_command([ours for ours, _ in pairs], address), stdout=output, stderr=output)
+        process = subprocess.Popen(make_command(interfaces, address), stdout=output, stderr=output)
         stack.callback(_end, process)
         with grpc.insecure_channel(address) as channel:
             grpc.channel_ready_future(channel).result(READY_S)
-        sockets = {k: stack.enter_context(raw_socket(theirs)) for k, (_, theirs) in enumerate(pairs, 1)}
+        sockets = {k: stack.enter_context(VethHost(name)).socket for k, name in enumerate(interfaces, 1)}
         rig = VethRig(name, address, sockets)
         stack.callback(rig.close)
         yield rig
@@ -349,26 +350,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-@contextlib.contextmanager
-def veth_pair(stem: str) -> Iterator[tuple[str, str]]:
-    """Two connected interfaces that carry nothing but what we send."""
-    ends = (f"{stem}a", f"{stem}b")
-    subprocess.run(["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True)
-    try:
-        for end in ends:
-            Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
-            subprocess.run(["ip", "link", "set", end, "mtu", "2000", "up"], check=True)
-        yield ends
-    finally:
-        subprocess.run(["ip", "link", "del", ends[0]], check=True)
-
-
-@contextlib.contextmanager
-def raw_socket(interface: str) -> Iterator[socket.socket]:
-    # Protocol 0 until bound: the socket would hear every interface in between.
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sock:
-        sock.setsockopt(263, 23, 1)  # SOL_PACKET, PACKET_IGNORE_OUTGOING: not our own frames
-        sock.bind((interface, ETH_P_ALL))
-        yield sock

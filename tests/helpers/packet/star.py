@@ -7,8 +7,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from golden.digest import digest_of
-from golden.model import MAX32, OP_NAMES, OPS, SUM32, VOTE, GoldenSwitch, Host, Job, Parent
+from golden.model import MAX32, OP_NAMES, OPS, SUM32, VOTE, GoldenSwitch, Host, Job, Parent, digest_of
 
 # The table published with THC (granularity 30), and one that needs all eight planes.
 PUBLISHED_TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
@@ -61,25 +60,9 @@ KEYED = Job(40, HOSTS, 230, 8, quorum=4, table=PUBLISHED_TABLE, ops=ALL_OPS, key
 KEYED_LEAF = Job(41, HOSTS[:2], 240, 8, 2, PUBLISHED_TABLE, ALL_OPS, parent=Parent(PARENT, 3), key=KEY)
 KEYED_ROOT = Job(42, LOWER, 250, 8, quorum=3, table=PUBLISHED_TABLE, ops=ALL_OPS, key=KEY[::-1])
 JOBS = (
-    FULL,
-    QUORUM,
-    WIDE,
-    SINGLE,
-    NORMS,
-    EVERY,
-    LEAF,
-    ROOT,
-    MIDDLE,
-    FIFTEEN,
-    SHARED,
-    SPRAYED,
-    ELASTIC,
-    BUDGETED,
-    KEYED,
-    KEYED_LEAF,
-    KEYED_ROOT,
-    *SOLOS,
-)
+    FULL, QUORUM, WIDE, SINGLE, NORMS, EVERY, LEAF, ROOT, MIDDLE, FIFTEEN, SHARED, SPRAYED, ELASTIC, BUDGETED, KEYED,
+    KEYED_LEAF, KEYED_ROOT, *SOLOS,
+)  # fmt: skip
 WORKERS = (*HOSTS, *LOWER, *SEVENS)
 
 

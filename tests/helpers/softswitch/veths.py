@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 TIMEOUT_S = 30.0
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 SO_RCVBUFFORCE = 33
+_MADE = itertools.count()
 
 
 def ip(*words: str) -> None:
@@ -33,7 +35,7 @@ def wait_for_carrier(interface: str) -> None:
 @contextmanager
 def veth_pairs(count: int) -> Iterator[dict[int, str]]:
     """Ports 1..count -> interface. The peer of interface X is Xp."""
-    prefix = f"ss{os.getpid() % 100000}"
+    prefix = f"s{os.getpid() % 100000}n{next(_MADE) % 1000}"
     names = {number: f"{prefix}v{number}" for number in range(1, count + 1)}
     made: list[str] = []
     try:
