@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from helpers.controller.config_texts import job, queue, star, text
 from sumwire_controller.deploy.status import (
     CountedCell,
@@ -20,6 +21,7 @@ from sumwire_controller.derive.desired import desired_entries
 from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry
 from sumwire_controller.model import Config
 from sumwire_controller.parse.files import parse_config
+from sumwire_protocol.metrics import VERDICT_NAMES
 
 CONFIG = parse_config(text(star(2, jobs=[job("m", 6, 2, 128, 64)])))
 
@@ -37,21 +39,44 @@ def status(entries: frozenset[Entry], config: Config = CONFIG) -> Status:
 AS_CONFIGURED = desired_entries(CONFIG, {6: 77}, 78)
 
 
-def test_counters_have_the_programs_names() -> None:
+def test_what_is_as_configured_in_objects_json_and_text() -> None:
     found = status(AS_CONFIGURED)
-    assert list(found.verdicts) == [
-        "none", "first", "add", "last", "duplicate", "repeat", "flush", "stale", "reject", "ask", "down", "known",
-        "inform", "relay", "15",
-    ]  # fmt: skip
+    assert found.jobs == (JobStatus(6, "m", 77, 128, 64, 2),)
+    assert found.workers == (
+        WorkerStatus(6, 0, "h1", 7, 700),
+        WorkerStatus(6, 1, "h2", 4, 400),
+        WorkerStatus(8, 3, "", 1, 1),
+    )
+    # All names of the program, and numbers without one that have counted.
+    assert [*found.verdicts] == [*VERDICT_NAMES.values(), "15"] and len(found.rejects) == 24
     counted = {name: count for name, count in found.verdicts.items() if count.packets}
     assert counted == {
-        "none": CountedCell(9, 900),
-        "first": CountedCell(5, 500),
-        "reject": CountedCell(3, 30),
+        "none": CountedCell(9, 900), "first": CountedCell(5, 500), "reject": CountedCell(3, 30),
         "15": CountedCell(1, 10),
-    }
+    }  # fmt: skip
     assert {name for name, count in found.rejects.items() if count.packets} == {"slot", "call"}
-    assert len(found.rejects) == 24
+    data = json.loads(json.dumps(found.as_json()))
+    assert data["in_sync"] is True
+    assert data["rejects"]["slot"] == {"packets": 2, "bytes": 20}
+    assert data["jobs"][0]["generation"] == 77
+    assert len(data["entries"]) == len(AS_CONFIGURED)
+    lines = str(found).splitlines()
+    assert lines[0] == "s1: as configured"
+    assert "job 6 m: slots 128..191, quorum 2, generation 77" in lines
+    assert "  worker 0 h1: 7 packets, 700 bytes" in lines
+    assert any(line.split() == ["slot", "2", "20"] for line in lines)
+    # Whatever the generation.
+    assert status(desired_entries(CONFIG, {6: 1}, 1)).in_sync
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [("", "runs no program"), ("sumwire 0.0.9", "runs another program (sumwire 0.0.9), maybe of another version")],
+)
+def test_without_our_program(program: str, words: str) -> None:
+    found = Status("s1", program_runs=False, program=program)
+    assert (found.in_sync, found.as_json()["program"]) == (False, program)
+    assert str(found) == f"s1: {words}; load ours: sumwire-controller apply CONFIG"
 
 
 def test_virtual_queues_show_what_they_counted() -> None:
@@ -81,21 +106,6 @@ def test_virtual_queues_show_what_they_counted() -> None:
     assert queue_cells(AS_CONFIGURED) == []
 
 
-def test_jobs_and_workers() -> None:
-    found = status(AS_CONFIGURED)
-    assert found.jobs == (JobStatus(6, "m", 77, 128, 64, 2),)
-    assert found.workers == (
-        WorkerStatus(6, 0, "h1", 7, 700),
-        WorkerStatus(6, 1, "h2", 4, 400),
-        WorkerStatus(8, 3, "", 1, 1),
-    )
-
-
-def test_in_sync_whatever_the_generation() -> None:
-    assert status(AS_CONFIGURED).in_sync
-    assert status(desired_entries(CONFIG, {6: 1}, 1)).in_sync
-
-
 def test_differences_are_named() -> None:
     worker = next(entry for entry in AS_CONFIGURED if str(entry).startswith("worker[job=6, worker=1]"))
     group = next(entry for entry in AS_CONFIGURED if isinstance(entry, MulticastGroup))
@@ -119,29 +129,3 @@ def test_a_job_that_is_not_there_and_one_that_is_not_configured() -> None:
     assert found.jobs == (JobStatus(6, "", 77, 128, 64, 2),)
     assert sum(line.startswith("missing") for line in found.differences) == 4
     assert sum(line.startswith("foreign") for line in found.differences) == 6
-
-
-def test_json_and_text_say_the_same() -> None:
-    found = status(AS_CONFIGURED)
-    data = json.loads(json.dumps(found.as_json()))
-    assert data["in_sync"] is True
-    assert data["rejects"]["slot"] == {"packets": 2, "bytes": 20}
-    assert data["jobs"][0]["generation"] == 77
-    assert len(data["entries"]) == len(AS_CONFIGURED)
-    lines = str(found).splitlines()
-    assert lines[0] == "s1: as configured"
-    assert "job 6 m: slots 128..191, quorum 2, generation 77" in lines
-    assert "  worker 0 h1: 7 packets, 700 bytes" in lines
-    assert any(line.split() == ["slot", "2", "20"] for line in lines)
-
-
-def test_no_program() -> None:
-    found = Status("s1", program_runs=False)
-    assert (found.in_sync, found.program) == (False, "")
-    assert str(found) == "s1: runs no program; load ours: sumwire-controller apply CONFIG"
-
-
-def test_another_program() -> None:
-    found = Status("s1", program_runs=False, program="sumwire 0.0.9")
-    assert (found.in_sync, found.as_json()["program"]) == (False, "sumwire 0.0.9")
-    assert str(found).startswith("s1: runs another program (sumwire 0.0.9), maybe of another version; load ours: ")

@@ -141,15 +141,6 @@ def test_a_jobs_generation_is_the_same_on_all_its_switches() -> None:
     assert {report.generations.get("local") for report in found.values()} == {None, NOW}
 
 
-def test_a_switch_that_lost_its_program_renews_its_jobs_everywhere() -> None:
-    network = Network()
-    before = network.bring(with_jobs(ALL, LOCAL))
-    network["leaf1"].running = False
-    after = network.bring(with_jobs(ALL, LOCAL), NOW + 9)
-    assert after["spine1"].generations == {"all": NOW + 9}
-    assert after["leaf2"].generations == {"all": NOW + 9, "local": before["leaf2"].generations["local"]}
-
-
 def test_a_change_that_only_one_switch_sees_renews_the_job_everywhere() -> None:
     network = Network()
     network.bring(with_jobs(ALL))
@@ -159,15 +150,6 @@ def test_a_change_that_only_one_switch_sees_renews_the_job_everywhere() -> None:
     assert {name: found.generations for name, found in report.items()} == {
         name: {"all": NOW + 9} for name in ("spine1", "spine2", "leaf1", "leaf2")
     }
-
-
-def test_from_two_spines_to_one() -> None:
-    network = Network()
-    network.bring(with_jobs(ALL))
-    one = {**leaf_spine(2, 2, 1), "jobs": [ALL]}
-    network.bring(one)
-    uplinks = [entry for entry in network["leaf1"].entries(PROGRAM) if str(entry).startswith("uplink")]
-    assert [str(entry)[:50] for entry in uplinks] == ["uplink[job=1, slot=0, mask=0, priority=1] to_paren"]
 
 
 @given(

@@ -100,11 +100,6 @@ def test_one_switch_of_several_does_not_know_all_hosts() -> None:
         job_description(leaf, "digits")
 
 
-def test_unknown_job() -> None:
-    with pytest.raises(UnknownJobError, match="'x': not in the configuration, which has digits, m"):
-        job_description(parse_config(text(CONFIG)), "x")
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     file = tmp_path / "s1.yaml"

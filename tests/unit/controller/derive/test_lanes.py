@@ -12,15 +12,11 @@ from helpers.controller.fake_switch import FakeSwitch
 from helpers.controller.topology_texts import leaf_spine, tree_job
 from sumwire_controller.deploy.operations import Report, bring_about
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import Generations, desired_state
-from sumwire_controller.deploy.status import summarize
 from sumwire_controller.derive.entries import TableEntry
 from sumwire_controller.derive.jobs import job_description, lane_jobs, with_lanes
 from sumwire_controller.derive.topology import configs_of
-from sumwire_controller.errors import ConfigError
 from sumwire_controller.model import Config, SlotRange
 from sumwire_controller.parse.files import parse_config, parse_topology
-from sumwire_controller.rules.agreement import check_together
 
 NOW = 1_800_000_000
 PROGRAM = Program.load()
@@ -83,13 +79,6 @@ def test_lanes_lose_different_slots() -> None:
     assert found == {5: (2**32 - 2, 16384, 2), 6: (2**32 - 1, 16384, 2), 7: (0, 16384, 2), 8: (1, 16384, 2)}
 
 
-def test_renewing_a_job_renews_its_lanes_and_no_other_job() -> None:
-    switch = FakeSwitch()
-    before = bring(switch, config(LANED, PLAIN)).generations
-    after = bring(switch, config(LANED, PLAIN), renew=("a",)).generations
-    assert after == {"a/0": NOW + 5, "a/1": NOW + 6, "a/2": NOW + 7, "a/3": NOW + 8, "b": before["b"]}
-
-
 def test_a_change_of_one_lane_alone_leaves_the_others() -> None:
     switch = FakeSwitch()
     before = bring(switch, config(LANED, PLAIN)).generations
@@ -104,15 +93,6 @@ def test_other_lanes_are_another_job() -> None:
     bring(switch, config({**LANED, "lanes": 2}, PLAIN))
     assert set(rows(switch, "job")) == {(5,), (6,), (9,)}
     assert not bring(switch, config({**LANED, "lanes": 2}, PLAIN)).changed
-
-
-def test_status_names_lanes() -> None:
-    wanted = with_lanes(config(LANED, PLAIN))
-    held = desired_state(wanted, Generations({number: number for number in range(5, 10)}, 9))
-    found = summarize(wanted, held, verdicts={}, rejects={}, workers={(7, 1): (3, 300)})
-    assert found.in_sync
-    assert [status.name for status in found.jobs] == ["a/0", "a/1", "a/2", "a/3", "b"]
-    assert found.workers[0].name == "h2"
 
 
 def test_what_hosts_are_told() -> None:
@@ -142,32 +122,3 @@ def test_lanes_in_a_tree(spines: int, spray: str) -> None:
             row.arg("udp_port") for row in rows(switch, "replica").values() if row.arg("mac") >> 24 == 0x025357
         }
         assert to_switches == ({21335} if at.switch.name.startswith("spine") else set())
-
-
-def test_lanes_must_be_the_same_at_all_switches() -> None:
-    data = leaf_spine(2, 2, 1)
-    spine, *leaves = configs_of(parse_topology(text(data)))
-    data["jobs"][0].update(lanes=2, spray="hash")
-    other = configs_of(parse_topology(text(data)))[0]
-    with pytest.raises(ConfigError) as caught:
-        check_together([other, *leaves])
-    fields = {(problem.full_path, problem.value) for problem in caught.value.problems}
-    assert fields == {
-        ("leaf1.jobs[0].lanes", 1), ("leaf1.jobs[0].spray", "slot"),
-        ("leaf2.jobs[0].lanes", 1), ("leaf2.jobs[0].spray", "slot"),
-    }  # fmt: skip
-    check_together([spine, *leaves])
-
-
-def test_an_id_of_a_lane_is_no_other_job_elsewhere() -> None:
-    def alone(name: str, number: int, lanes: int) -> Config:
-        data = star(2, jobs=[{**job(name, number, 2, 0, 8), "lanes": lanes}])
-        data["switch"].update(name=f"at_{name}", grpc=f"{name}:1")
-        data["aggregator"]["ip"] = f"10.0.0.{100 + number}"
-        return parse_config(text(data))
-
-    with pytest.raises(
-        ConfigError, match=r"at_b.jobs\[0\].id = 8: is an id of a lane of at_a.jobs\[0\] \(a\), which has 5..8"
-    ):
-        check_together([alone("b", 8, 1), alone("a", 5, 4)])
-    check_together([alone("b", 9, 1), alone("a", 5, 4)])

@@ -89,6 +89,12 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
               "leaf2.jobs[0].slots.count", 128, "must be as in spine1.jobs[0]: 256"),
     "ops": (lambda files: _job(files, "leaf2")["ops"].append("sign"),
             "leaf2.jobs[0].ops", ["max32", "sign", "thc"], "must be as in spine1.jobs[0]: ['max32', 'thc']"),
+    "lanes": (lambda files: _job(files, "leaf2").update(lanes=2), "leaf2.jobs[0].lanes", 2, "must be as in spine1"),
+    "spray": (lambda files: _job(files, "leaf2").update(spray="hash"), "leaf2.jobs[0].spray", "hash", "must be as in"),
+    "an id of another job's lane": (
+        lambda files: files.update(other=_switch("other", 9, [{**job("lone", 8, 2, 256, 8)}]),
+                                   another=_switch("another", 8, [{**job("laned", 5, 2, 256, 8), "lanes": 4}])),
+        "other.jobs[0].id", 8, "is an id of a lane of another.jobs[0] (laned), which has 5..8"),
     "table": (lambda files: _job(files, "leaf1")["thc"].update(p=0.5), "leaf1.jobs[0].thc", None, "must be as in"),
     "name": (lambda files: _job(files, "leaf1").update(name="other"), "leaf1.jobs[0].name", "other", "must be as in"),
     "id": (lambda files: _job(files, "spine2").update(id=2), "spine2.jobs[0].id", 2, "digits is 1 in leaf1.jobs[0]"),
