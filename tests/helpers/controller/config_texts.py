@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import yaml
@@ -58,3 +61,17 @@ def star(workers: int = 4, jobs: list[dict[str, Any]] | None = None) -> dict[str
 def text(data: object) -> str:
     """YAML of plain data."""
     return yaml.dump(data, Dumper=DUMPER, sort_keys=False)
+
+
+# -- changes of such data --------------------------------------------------------------------------------
+
+Change = Callable[[Any], object]
+
+
+def put(*path: str | int, to: object) -> Change:
+    """A change that sets the value at a path of keys and indices."""
+    return lambda data: reduce(getitem, path[:-1], data).__setitem__(path[-1], to)
+
+
+def drop(*path: str | int) -> Change:
+    return lambda data: reduce(getitem, path[:-1], data).__delitem__(path[-1])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.controller.config_texts import PUBLISHED_TABLE
+from helpers.controller.config_texts import job
 
 
 def switch(name: str, k: int) -> dict[str, Any]:
@@ -26,16 +26,7 @@ def link(lower: str, lower_port: int, upper: str, upper_port: int) -> dict[str, 
 
 def tree_job(name: str, number: int, hosts: list[int], base: int, count: int, ops: str = "max32") -> dict[str, Any]:
     """A job of hosts by number; `ops` is a list separated by spaces."""
-    described: dict[str, Any] = {
-        "name": name,
-        "id": number,
-        "ops": ops.split(),
-        "workers": [f"h{k}" for k in hosts],
-        "slots": {"base": base, "count": count},
-    }
-    if "thc" in described["ops"]:
-        described["thc"] = {"bits": 4, "p": 0.03125, "table": list(PUBLISHED_TABLE)}
-    return described
+    return {**job(name, number, 0, base, count, ops), "workers": [f"h{k}" for k in hosts]}
 
 
 def leaf_spine(leaves: int = 2, hosts: int = 2, spines: int = 1) -> dict[str, Any]:
