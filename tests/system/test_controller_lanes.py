@@ -5,26 +5,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from golden import model
 from golden.queues import mix32, salted
-from helpers.controller.cables import Cables, placed, wire_host
+from helpers.controller.cables import Cables, check_sum, running
 from helpers.controller.config_texts import job, queue, star, text
 from helpers.controller.real_switches import bmv2, soft_switch
 from helpers.controller.topology_texts import leaf_spine, tree_job
 from softswitch.switch import SoftSwitch
-from sumwire_controller.deploy.operations import apply, apply_topology, read_status
+from sumwire_controller.deploy.operations import apply, read_status
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.deploy.watch import below_redundant_roots, redirections
 from sumwire_controller.derive.entries import UPLINK
-from sumwire_controller.derive.topology import configs_of, job_tree
-from sumwire_controller.model import Config, Topology
+from sumwire_controller.derive.topology import configs_of
+from sumwire_controller.model import Config
 from sumwire_controller.parse.files import parse_config, parse_topology
 
 PROGRAM = Program.load()
@@ -89,55 +87,17 @@ def test_status_counts_what_a_queue_decides() -> None:
 # -- frames through leaves under two spines ---------------------------------------------------------------
 
 
-class Sprayed:
-    """Two leaves with two hosts each under two spines, and a job of two lanes whose chunks are sprayed."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        entry = {**tree_job("a", 5, [1, 2, 3, 4], 0, 32, "sum32"), "lanes": 2, "spray": "hash"}
-        topology = parse_topology(text({**leaf_spine(2, 2, 2), "jobs": [entry]}))
-        devices = {node.name: SoftSwitch(engine="python") for node in topology.switches}
-        grpc = {
-            node.name: stack.enter_context(soft_switch(devices[node.name], node.switch.device_id))
-            for node in topology.switches
-        }
-        self.topology: Topology = placed(topology, grpc)
-        self.cables = Cables(topology, devices)
-        apply_topology(self.topology)
-
-    def exchange(self, lane: int, slot: int, round_: int) -> set[str]:
-        """All hosts contribute, and each gets the sum at its lane's port. Returns the spines that forwarded packets."""
-        rng = np.random.default_rng(slot)
-        values = rng.integers(-(2**20), 2**20, (4, 256))
-        self.cables.visited.clear()
-        arrived = [
-            found
-            for host, mine in zip(self.topology.hosts, values, strict=True)
-            for found in self.cables.send(host.name, self._contribution(host.name, lane, slot, round_, mine))
-        ]
-        assert sorted(name for name, _ in arrived) == ["h1", "h2", "h3", "h4"]
-        for _, frame in arrived:
-            packet = model.decode(frame[42:])
-            assert (packet.kind, packet.job, packet.round, packet.count) == (model.RESULT, 5 + lane, round_, 4)
-            assert np.frombuffer(packet.payload, ">i4").tolist() == values.sum(0).tolist()
-            assert int.from_bytes(frame[36:38], "big") == 21335 + lane
-        return {name for name in self.cables.visited if name.startswith("spine")}
-
-    def _contribution(self, name: str, lane: int, slot: int, round_: int, values: np.ndarray) -> bytes:
-        node = self.topology.node(self.topology.host(name).switch)
-        seat = job_tree(self.topology, self.topology.jobs[0]).seat(node.name, name)
-        packet = model.Packet(
-            model.CONTRIBUTE, model.SUM32, 5 + lane, slot, seat, 1, round_, 0, 0, 8, bucket=1, chunk=slot,
-            payload=values.astype(">i4").tobytes(),
-        )  # fmt: skip
-        sender = replace(wire_host(self.cables, name), udp_port=21335 + lane)
-        to = model.Host(0, bytes.fromhex(node.aggregator.mac.replace(":", "")), node.aggregator.ip.packed)
-        return model.udp_frame(sender, to, packet.encode())
-
-
 @pytest.fixture(scope="module")
-def sprayed() -> Iterator[Sprayed]:
-    with ExitStack() as stack:
-        yield Sprayed(stack)
+def sprayed() -> Iterator[Cables]:
+    """Two leaves with two hosts each under two spines, and a job of two lanes whose chunks are sprayed."""
+    entry = {**tree_job("a", 5, [1, 2, 3, 4], 0, 32, "sum32"), "lanes": 2, "spray": "hash"}
+    with running(parse_topology(text({**leaf_spine(2, 2, 2), "jobs": [entry]}))) as cables:
+        yield cables
+
+
+def spines_of(cables: Cables, chunks: list[tuple[int, int, int]]) -> dict[tuple[int, int, int], set[str]]:
+    (job,) = cables.topology.jobs
+    return {(lane, slot, round_): check_sum(cables, job, slot, lane, round_) for lane, slot, round_ in chunks}
 
 
 CHUNKS = [(lane, slot, round_) for lane in (0, 1) for slot in (0, 1, 7, 15) for round_ in (0, 1, 2)]
@@ -148,14 +108,14 @@ def spine_of(slot: int, round_: int) -> str:
     return f"spine{1 + (mix32(salted(slot, round_)) & 1)}"
 
 
-def test_all_copies_of_a_sprayed_chunk_meet_at_one_spine(sprayed: Sprayed) -> None:
-    found = {chunk: sprayed.exchange(*chunk) for chunk in CHUNKS}
+def test_all_copies_of_a_sprayed_chunk_meet_at_one_spine(sprayed: Cables) -> None:
+    found = spines_of(sprayed, CHUNKS)
     assert found == {(lane, slot, round_): {spine_of(slot, round_)} for lane, slot, round_ in CHUNKS}
     assert set.union(*found.values()) == {"spine1", "spine2"}
     assert len({frozenset(found[0, 0, round_]) for round_ in (0, 1, 2)}) == 2  # one slot, both spines
 
 
-def test_with_a_spine_left_out_every_chunk_passes_the_other(sprayed: Sprayed) -> None:
+def test_with_a_spine_left_out_every_chunk_passes_the_other(sprayed: Cables) -> None:
     configs = configs_of(sprayed.topology)
     gone = sprayed.topology.node("spine1").aggregator.ip
     for leaf in below_redundant_roots(configs):
@@ -165,4 +125,4 @@ def test_with_a_spine_left_out_every_chunk_passes_the_other(sprayed: Sprayed) ->
             for change in changes:
                 switch.write(PROGRAM, change)
     later = [(lane, slot, round_ + 3) for lane, slot, round_ in CHUNKS]
-    assert {chunk: sprayed.exchange(*chunk) for chunk in later} == {chunk: {"spine2"} for chunk in later}
+    assert spines_of(sprayed, later) == {chunk: {"spine2"} for chunk in later}

@@ -10,10 +10,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from golden import model
-from helpers.controller.cables import Cables, placed, running, wire_host
+from helpers.controller.cables import Cables, check_sum, placed, running, wire_host
 from helpers.controller.config_texts import text
 from helpers.controller.real_switches import bmv2, soft_switch
 from helpers.controller.topology_texts import leaf_spine
@@ -21,7 +20,6 @@ from helpers.paths import ROOT
 from softswitch.switch import SoftSwitch
 from sumwire_controller import apply_topology, load_topology, parse_topology, read_topology_status
 from sumwire_controller.cli import main
-from sumwire_controller.derive.topology import job_tree
 from sumwire_controller.errors import SwitchUnreachableError
 from sumwire_controller.model import Topology
 
@@ -121,47 +119,16 @@ def cables(request: pytest.FixtureRequest) -> Iterator[Cables]:
         yield ready
 
 
-def contribution(cables: Cables, job_name: str, name: str, slot: int, values: np.ndarray) -> bytes:
-    """A SUM32 packet of a host to its own switch."""
-    topology = cables.topology
-    job = next(job for job in topology.jobs if job.name == job_name)
-    node = topology.node(topology.host(name).switch)
-    seat = job_tree(topology, job).seat(node.name, name)
-    packet = model.Packet(
-        model.CONTRIBUTE, model.SUM32, job.id, slot, seat, 1, 0, 0, 0, 8, bucket=1, chunk=slot,
-        payload=values.astype(">i4").tobytes(),
-    )  # fmt: skip
-    to = model.Host(0, bytes.fromhex(node.aggregator.mac.replace(":", "")), node.aggregator.ip.packed)
-    return model.udp_frame(wire_host(cables, name), to, packet.encode())
-
-
 @pytest.mark.parametrize(("slot", "spines"), [(0, {"spine1"}), (1, {"spine2"}), (2, {"spine1"}), (255, {"spine2"})])
 def test_every_host_gets_the_sum_of_all(cables: Cables, slot: int, spines: set[str]) -> None:
-    rng = np.random.default_rng(slot)
-    hosts = [host.name for host in cables.topology.hosts]
-    values = rng.integers(-(2**20), 2**20, (len(hosts), 256))
-    cables.visited.clear()
-    arrived = [
-        found
-        for name, mine in zip(hosts, values, strict=True)
-        for found in cables.send(name, contribution(cables, "digits", name, slot, mine))
-    ]
-    assert sorted(name for name, _ in arrived) == hosts
-    for name, frame in arrived:
-        packet = model.decode(frame[42:])
-        assert frame[:6] == wire_host(cables, name).mac
-        assert (packet.kind, packet.count) == (model.RESULT, len(hosts))
-        assert np.frombuffer(packet.payload, ">i4").tolist() == values.sum(0).tolist()
-    if cables.topology.switches[0].name == "spine1":
-        assert cables.visited & {"spine1", "spine2"} == spines
+    (job,) = [job for job in cables.topology.jobs if job.name == "digits"]
+    assert set(job.workers) == {host.name for host in cables.topology.hosts}
+    assert check_sum(cables, job, slot) == (spines if cables.topology.switches[0].name == "spine1" else set())
 
 
 def test_a_job_within_part_of_the_tree_stays_there(cables: Cables) -> None:
     job = cables.topology.jobs[1]
-    cables.visited.clear()
-    for name in job.workers:
-        arrived = cables.send(name, contribution(cables, job.name, name, 3, np.ones(256)))
-    assert sorted(name for name, _ in arrived) == sorted(job.workers)
+    check_sum(cables, job, 3)
     assert cables.visited == {"local": {"leaf2"}, "half": {"leaf1", "leaf2", "middle1"}}[job.name]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from sumwire_protocol.events import Event
 
@@ -20,7 +20,7 @@ from sumwire_controller.deploy.reconcile import (
     Generations,
     SwitchChanges,
     Write,
-    choose_generations_together,
+    choose_generations,
     desired_state,
     differences,
     plan,
@@ -145,15 +145,17 @@ class Report:
         return f"{self.switch}: {program}{len(self.changes)} entries written"
 
 
-def apply(
-    config: Config,
-    *,
-    build_dir: Path | str | None = None,
-    timeout: float = DEFAULT_TIMEOUT_S,
-    renew: Collection[str] = (),
-    force: bool = False,
-    take_over: bool = False,
-) -> Report:
+class ApplyOptions(TypedDict, total=False):
+    """The options of `apply`, which has their meanings."""
+
+    build_dir: Path | str | None
+    timeout: float
+    renew: Collection[str]
+    force: bool
+    take_over: bool
+
+
+def apply(config: Config, **options: Unpack[ApplyOptions]) -> Report:
     """Bring a switch to its configuration, and read the entries back. A second call changes nothing.
 
     :param build_dir: folder of the compiled program; None for the checkout's.
@@ -167,27 +169,17 @@ def apply(
     :raises RunningJobsError: jobs that have run would change, and neither `force` nor `renew` allows it.
     :raises SwitchError: the switch cannot be reached, refused a write, or has other entries than were written.
     """
-    (report,) = apply_all([config], build_dir=build_dir, timeout=timeout, renew=renew, force=force, take_over=take_over)
+    (report,) = apply_all([config], **options)
     return report
 
 
-def apply_topology(
-    topology: Topology,
-    *,
-    build_dir: Path | str | None = None,
-    timeout: float = DEFAULT_TIMEOUT_S,
-    renew: Collection[str] = (),
-    force: bool = False,
-    take_over: bool = False,
-) -> tuple[Report, ...]:
+def apply_topology(topology: Topology, **options: Unpack[ApplyOptions]) -> tuple[Report, ...]:
     """`apply` for all switches of a network. Returns a report for each, upper switches first.
 
     Parameters and errors are those of `apply`. Nothing is written unless every switch answers.
     """
     validate_topology(topology)
-    return apply_all(
-        configs_of(topology), build_dir=build_dir, timeout=timeout, renew=renew, force=force, take_over=take_over
-    )
+    return apply_all(configs_of(topology), **options)
 
 
 def apply_all(
@@ -247,13 +239,13 @@ def bring_all_about(
     renew = names_of_lanes((job for config, _ in switches for job in config.jobs), renew)
     configs = [with_lanes(config) for config, _ in switches]
     found = [look(switch, program) for _, switch in switches]
-    generations = choose_generations_together(configs, [one.entries for one in found], renew, now)
+    generations = choose_generations(configs, [one.entries for one in found], renew, now)
     steps = [
         Steps(config, switch, one, chosen, desired := desired_state(config, chosen), plan(desired, one.entries))
         for config, (_, switch), one, chosen in zip(configs, switches, found, generations, strict=True)
     ]
-    if not force:
-        _check_running(steps, renew)
+    if not force and (changed := running_jobs_changed([step.part() for step in steps], renew)):
+        raise RunningJobsError(changed)
     for step in steps:
         step.load(program)
     for step in reversed(steps):
@@ -261,35 +253,23 @@ def bring_all_about(
     for step in steps:
         step.write([change for change in step.changes if not prepares(change)], program)
         step.check(program)
-    reports = tuple(_report(step) for step in steps)
-    for step, report in zip(steps, reports, strict=True):
-        _say(step, report, renew)
-    return reports
+    return tuple(_reported(step, renew) for step in steps)
 
 
-def _say(step: Steps, report: Report, renew: Collection[str]) -> None:
-    """Log what was done to one switch."""
+def _reported(step: Steps, renew: Collection[str]) -> Report:
+    """What was done to one switch, logged as well."""
+    generations = {job.name: step.generations.by_job[job.id] for job in step.config.jobs}
+    report = Report(step.config.switch.name, not step.found.runs_wanted, tuple(step.changes), generations)
     name, had = report.switch, {row.arg("generation") for row in admissions(step.found.entries).values()}
     for job in step.config.jobs:
-        generation = report.generations[job.name]
-        if generation not in had:
+        if (generation := generations[job.name]) not in had:
             told = Event.JOB_ADMITTED(
                 switch=name, job=job.id, name=job.name, generation=generation, renewed=job.name in renew
             )
             _LOG.info("switch %s: job %s has generation %d", name, job.name, generation, extra=told)
     told = Event.SWITCH_APPLIED(switch=name, program_loaded=report.program_loaded, rows=len(report.changes))
     _LOG.info("switch %s", report, extra=told)
-
-
-def _check_running(steps: Sequence[Steps], renew: Collection[str]) -> None:
-    changed = running_jobs_changed([step.part() for step in steps], renew)
-    if changed:
-        raise RunningJobsError(changed)
-
-
-def _report(step: Steps) -> Report:
-    generations = {job.name: step.generations.by_job[job.id] for job in step.config.jobs}
-    return Report(step.config.switch.name, not step.found.runs_wanted, tuple(step.changes), generations)
+    return report
 
 
 def read_status(config: Config, *, build_dir: Path | str | None = None, timeout: float = DEFAULT_TIMEOUT_S) -> Status:
@@ -313,7 +293,7 @@ def _status(config: Config, program: Program, timeout: float) -> Status:
             verdicts=switch.counter(program.verdicts_id),
             rejects=switch.counter(program.rejects_id),
             workers=switch.worker_counters(program),
-            queues=switch.counter_cells(program.queues_id, queue_cells(entries)),
+            queues=switch.counter(program.queues_id, queue_cells(entries)),
         )
 
 

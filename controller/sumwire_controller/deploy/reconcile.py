@@ -75,23 +75,17 @@ def next_generation(last: int, now: int) -> int:
     return max(now, last + 1) & _GENERATION_MAX or 1
 
 
-def choose_generations(config: Config, actual: Collection[Entry], renew: Collection[str], now: int) -> Generations:
-    """A generation for each job. A job keeps its generation if the switch already has all its entries unchanged.
+def choose_generations(
+    configs: Sequence[Config], actual: Sequence[Collection[Entry]], renew: Collection[str], now: int
+) -> list[Generations]:
+    """A generation for each job of each switch.
+
+    A job keeps its generation if every switch already has all its entries unchanged. Otherwise it gets a new one, the
+    same on all: the slots of one switch would start from round 0 while those of another still held a later round, and
+    what a greeting says to one switch would not be for the generation of another.
 
     :param renew: names of jobs that get a new generation in any case.
     :param now: unix time in seconds.
-    """
-    (chosen,) = choose_generations_together([config], [actual], renew, now)
-    return chosen
-
-
-def choose_generations_together(
-    configs: Sequence[Config], actual: Sequence[Collection[Entry]], renew: Collection[str], now: int
-) -> list[Generations]:
-    """`choose_generations` for several switches. A job that gets a new generation on one gets the same on all.
-
-    Otherwise the slots of one switch would start from round 0 while those of another still held a later round, and what
-    a greeting says to one switch would not be for the generation of another.
     """
     kept = [_unchanged(config, held, renew) for config, held in zip(configs, actual, strict=True)]
     last = max((last_generation(held) for held in actual), default=0)

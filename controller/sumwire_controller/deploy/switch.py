@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 import grpc
@@ -79,9 +78,7 @@ class P4Switch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -153,19 +150,14 @@ class P4Switch:
         found = (program.from_entity(entity) for entity in self._read(f"reading table {table}", request))
         return [entry for entry in found if entry is not None]
 
-    def counter(self, counter_id: int) -> dict[int, _PackedCounter]:
-        """(packets, bytes) of every cell of an indirect counter by index."""
+    def counter(self, counter_id: int, indices: Iterable[int] | None = None) -> dict[int, _PackedCounter]:
+        """(packets, bytes) of some cells of an indirect counter by index, or of all if `indices` is None."""
         request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
-        request.entities.add().counter_entry.counter_id = counter_id
-        cells = (entity.counter_entry for entity in self._read("reading a counter", request))
-        return {int(cell.index.index): (int(cell.data.packet_count), int(cell.data.byte_count)) for cell in cells}
-
-    def counter_cells(self, counter_id: int, indices: Iterable[int]) -> dict[int, _PackedCounter]:
-        """(packets, bytes) of some cells of an indirect counter by index."""
-        request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
-        for index in indices:
+        for index in (None,) if indices is None else indices:
             cell = request.entities.add().counter_entry
-            cell.counter_id, cell.index.index = counter_id, index
+            cell.counter_id = counter_id
+            if index is not None:
+                cell.index.index = index
         if not request.entities:
             return {}
         cells = (entity.counter_entry for entity in self._read("reading a counter", request))

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from commonlib.metrics import Reading
@@ -106,20 +105,17 @@ class SwitchesMetrics:
     def __call__(self) -> Iterator[Reading]:
         """All values now."""
         for config in self._configs:
-            yield from self._of(config)
-
-    def _of(self, config: Config) -> Iterator[Reading]:
-        name = config.switch.name
-        try:
-            status = read_status(config, build_dir=self._build_dir, timeout=self._timeout)
-        except SwitchError as error:
-            if self._complained.get(name) != str(error):
-                self._complained[name] = str(error)
-                log.warning("%s: %s", name, error, extra=Event.SWITCH_SILENT(switch=name, reason=str(error)))
-            yield Reading(names.UP, (name,), 0)
-            return
-        self._complained.pop(name, None)
-        yield from readings(status)
+            name = config.switch.name
+            try:
+                status = read_status(config, build_dir=self._build_dir, timeout=self._timeout)
+            except SwitchError as error:
+                if self._complained.get(name) != str(error):
+                    self._complained[name] = str(error)
+                    log.warning("%s: %s", name, error, extra=Event.SWITCH_SILENT(switch=name, reason=str(error)))
+                yield Reading(names.UP, (name,), 0)
+                continue
+            self._complained.pop(name, None)
+            yield from readings(status)
 
 
 def readings(status: Status) -> Iterator[Reading]:
@@ -267,9 +263,7 @@ class Watch:
         thread.start()
         self._threads.append(thread)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         with self._board.changed:
             self._board.changed.notify_all()

@@ -18,37 +18,20 @@ from sumwire_protocol.constants import SLOT_WORDS, THC_INDEX_PLANES
 MONOMIALS = 1 << THC_INDEX_PLANES
 
 
-def moebius(truth: Sequence[int]) -> tuple[int, ...]:
-    """The coefficients c[M] for which truth[z] is the XOR of c[M] over all M that are subsets of z.
-
-    :param truth: 0 or 1 for each input z; its length must be a power of two.
-    :raises ValueError: the length is no power of two.
-    """
-    size = len(truth)
-    if size == 0 or size & (size - 1):
-        raise ValueError(f"truth table has {size} rows: must be a power of two")
-    coefficients = list(truth)
-    step = 1
-    while step < size:
-        for z in range(size):
-            if z & step:
-                coefficients[z] ^= coefficients[z ^ step]
-        step <<= 1
-    return tuple(coefficients)
-
-
 def coefficients(table: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """The coefficients (0 or 1) of a table of at most 16 values of at most 8 bits, as [output plane][monomial].
 
     A table of fewer than 16 values uses only the low input planes. Senders set the others to 0, so the values of the
     missing rows do not matter; they count as 0.
-
-    :raises ValueError: too many rows, or a value that does not fit the output planes.
     """
-    if len(table) > MONOMIALS:
-        raise ValueError(f"table has {len(table)} rows: at most {MONOMIALS}")
-    for value in table:
-        if not 0 <= value < 1 << SLOT_WORDS:
-            raise ValueError(f"table value {value}: must be 0..{(1 << SLOT_WORDS) - 1}")
     rows = [*table, *([0] * (MONOMIALS - len(table)))]
-    return tuple(moebius([row >> plane & 1 for row in rows]) for plane in range(SLOT_WORDS))
+    return tuple(_moebius([row >> plane & 1 for row in rows]) for plane in range(SLOT_WORDS))
+
+
+def _moebius(truth: list[int]) -> tuple[int, ...]:
+    """The coefficients c[M] for which truth[z] is the XOR of c[M] over all subsets M of z. Overwrites `truth`."""
+    for bit in range(THC_INDEX_PLANES):
+        for z in range(MONOMIALS):
+            if z >> bit & 1:
+                truth[z] ^= truth[z ^ 1 << bit]
+    return tuple(truth)

@@ -17,7 +17,7 @@ from sumwire_protocol.constants import PRIORITIES
 
 from sumwire_controller.derive.topology import job_tree, roots_of
 from sumwire_controller.errors import PartOfTreeError, UnknownJobError
-from sumwire_controller.model import Config, Job, SlotRange, Topology
+from sumwire_controller.model import AggregatorAddress, Config, Host, Job, SlotRange, Topology, Worker
 
 LANES_MAX: Final = PRIORITIES
 """The number of priorities: a packet's DSCP has 3 bits for them."""
@@ -25,13 +25,8 @@ RECOVERY_PORTS: Final = 1000
 """Workers ask each other for results at the lane's UDP port plus this."""
 
 
-def lane_name(job: Job, lane: int) -> str:
-    """The name of a lane: "job/k", or the job's own name if it has one lane."""
-    return job.name if job.lanes == 1 else f"{job.name}/{lane}"
-
-
 def lane_jobs(job: Job) -> tuple[Job, ...]:
-    """A job for each lane; the job itself if it has one lane.
+    """A job for each lane, "job/0" and so on; the job itself if it has one lane.
 
     The job must keep the rules of `rules/lanes.py`.
     """
@@ -41,7 +36,7 @@ def lane_jobs(job: Job) -> tuple[Job, ...]:
     return tuple(
         replace(
             job,
-            name=lane_name(job, lane),
+            name=f"{job.name}/{lane}",
             id=number,
             slots=SlotRange(job.slots.base + lane * count, count),
             lanes=1,
@@ -65,14 +60,6 @@ def names_of_lanes(jobs: Iterable[Job], names: Collection[str]) -> frozenset[str
 FORMAT: Final = 3
 
 
-def find_job(source: Config | Topology, name: str) -> Job:
-    """:raises UnknownJobError: the configuration has no such job."""
-    for job in source.jobs:
-        if job.name == name:
-            return job
-    raise unknown_job(name, [job.name for job in source.jobs])
-
-
 def unknown_job(name: str, known: Sequence[str]) -> UnknownJobError:
     return UnknownJobError(
         f"job {name!r}: not in the configuration, which has {', '.join(known) or 'none'}; name one of these"
@@ -91,7 +78,9 @@ def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
     :raises UnknownJobError: the configuration has no such job.
     :raises PartOfTreeError: the job runs over several switches and `source` is the configuration of only one.
     """
-    job = find_job(source, name)
+    job = next((job for job in source.jobs if job.name == name), None)
+    if job is None:
+        raise unknown_job(name, [job.name for job in source.jobs])
     addresses = _in_tree(source, job) if isinstance(source, Topology) else _at_one_switch(source, job)
     lanes = lane_jobs(job)
     description: dict[str, Any] = {
@@ -123,20 +112,19 @@ def _at_one_switch(config: Config, job: Job) -> list[dict[str, Any]]:
     if others:
         cure = f"make its job file from the topology: sumwire-controller job-file TOPOLOGY --job {job.name}"
         raise PartOfTreeError(f"job {job.name!r}: has a part at {others} too; {cure}")
-    aggregator = str(config.aggregator.ip)
-    return [_address(str(worker.ip), worker.udp_port, aggregator, seat) for seat, worker in enumerate(workers)]
+    return [_address(worker, config.aggregator, seat) for seat, worker in enumerate(workers)]
 
 
 def _in_tree(topology: Topology, job: Job) -> list[dict[str, Any]]:
-    tree, addresses = job_tree(topology, job), []
-    for host in map(topology.host, job.workers):
-        aggregator = str(topology.node(host.switch).aggregator.ip)
-        addresses.append(_address(str(host.ip), host.udp_port, aggregator, tree.seat(host.switch, host.name)))
-    return addresses
+    tree = job_tree(topology, job)
+    return [
+        _address(host, topology.node(host.switch).aggregator, tree.seat(host.switch, host.name))
+        for host in map(topology.host, job.workers)
+    ]
 
 
-def _address(ip: str, udp_port: int, aggregator: str, seat: int) -> dict[str, Any]:
-    return {"ip": ip, "udp_port": udp_port, "aggregator": aggregator, "seat": seat}
+def _address(worker: Worker | Host, aggregator: AggregatorAddress, seat: int) -> dict[str, Any]:
+    return {"ip": str(worker.ip), "udp_port": worker.udp_port, "aggregator": str(aggregator.ip), "seat": seat}
 
 
 def job_json(source: Config | Topology, name: str) -> str:

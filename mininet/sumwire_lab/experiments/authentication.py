@@ -133,7 +133,7 @@ class _Switch:
         return count - int(refused[p4.VERDICT_REJECT])
 
     def _verdicts(self) -> NDArray[np.int64]:
-        cells = self.control.counter_cells(self.program.verdicts_id, list(range(p4.VERDICTS)))
+        cells = self.control.counter(self.program.verdicts_id, list(range(p4.VERDICTS)))
         return np.array([cells[number][0] for number in range(p4.VERDICTS)])
 
 

@@ -8,12 +8,16 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 from golden import model
 from helpers.controller.real_switches import soft_switch
+from numpy.typing import NDArray
 from softswitch.switch import SoftSwitch
 from sumwire_controller import apply_topology
-from sumwire_controller.model import Topology
+from sumwire_controller.derive.topology import job_tree
+from sumwire_controller.model import Job, Topology
 
 
 def placed(topology: Topology, addresses: dict[str, str]) -> Topology:
@@ -59,10 +63,45 @@ def running(topology: Topology) -> Iterator[Cables]:
             node.name: stack.enter_context(soft_switch(devices[node.name], node.switch.device_id))
             for node in topology.switches
         }
-        apply_topology(placed(topology, addresses))
+        topology = placed(topology, addresses)
+        apply_topology(topology)
         yield Cables(topology, devices)
 
 
 def wire_host(cables: Cables, name: str) -> model.Host:
     host = cables.topology.host(name)
     return model.Host(host.port, bytes.fromhex(host.mac.replace(":", "")), host.ip.packed, udp_port=host.udp_port)
+
+
+def contribution(
+    cables: Cables, job: Job, name: str, slot: int, values: NDArray[Any], *, lane: int = 0, round_: int = 0
+) -> bytes:
+    """A SUM32 packet of a host to its own switch."""
+    topology = cables.topology
+    node = topology.node(topology.host(name).switch)
+    seat = job_tree(topology, job).seat(node.name, name)
+    packet = model.Packet(
+        model.CONTRIBUTE, model.SUM32, job.id + lane, slot, seat, 1, round_, 0, 0, 8, bucket=1, chunk=slot, payload=values.astype(">i4").tobytes(),
+    )  # fmt: skip
+    host = wire_host(cables, name)
+    to = model.Host(0, bytes.fromhex(node.aggregator.mac.replace(":", "")), node.aggregator.ip.packed)
+    return model.udp_frame(replace(host, udp_port=host.udp_port + lane), to, packet.encode())
+
+
+def check_sum(cables: Cables, job: Job, slot: int, lane: int = 0, round_: int = 0) -> set[str]:
+    """All hosts contribute, and each gets the sum at its lane's port. Returns the spines that forwarded packets."""
+    values = np.random.default_rng(slot).integers(-(2**20), 2**20, (len(job.workers), 256))
+    cables.visited.clear()
+    arrived = [
+        found
+        for name, mine in zip(job.workers, values, strict=True)
+        for found in cables.send(name, contribution(cables, job, name, slot, mine, lane=lane, round_=round_))
+    ]
+    assert sorted(name for name, _ in arrived) == sorted(job.workers)
+    for name, frame in arrived:
+        packet, host = model.decode(frame[42:]), wire_host(cables, name)
+        assert (frame[:6], int.from_bytes(frame[36:38])) == (host.mac, host.udp_port + lane)
+        told = (packet.kind, packet.job, packet.round, packet.count)
+        assert told == (model.RESULT, job.id + lane, round_, len(job.workers))
+        assert np.frombuffer(packet.payload, ">i4").tolist() == values.sum(0).tolist()
+    return {name for name in cables.visited if name.startswith("spine")}

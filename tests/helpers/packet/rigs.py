@@ -170,7 +170,7 @@ class Controlled:
 
     def _decisions(self) -> Counter[tuple[int, int, int, int]]:
         wanted = [port << 5 | low for port in self._ports for low in range(32)]
-        cells = self._switch.counter_cells(self._program.queues_id, wanted)
+        cells = self._switch.counter(self._program.queues_id, wanted)
         return Counter(
             {(cell >> 5, cell >> 4 & 1, cell >> 2 & 3, cell & 3): packets for cell, (packets, _) in cells.items()}
         )

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import pytest
 from helpers.controller.config_texts import PUBLISHED_TABLE
 from hypothesis import given
 from hypothesis import strategies as st
-from sumwire_controller.derive.anf import coefficients, moebius
+from sumwire_controller.derive.anf import coefficients
 
 
 def evaluate(plane: tuple[int, ...], z: int) -> int:
@@ -38,26 +37,3 @@ def test_identity_needs_only_the_inputs_themselves() -> None:
     planes = coefficients(range(16))
     assert planes[:4] == tuple(tuple(int(m == 1 << j) for m in range(16)) for j in range(4))
     assert not any(map(any, planes[4:]))
-
-
-def test_moebius_by_hand() -> None:
-    assert moebius([0, 1, 1, 1]) == (0, 1, 1, 1)  # or = a ^ b ^ ab
-    assert moebius([1, 0, 0, 0]) == (1, 1, 1, 1)  # nor = 1 ^ a ^ b ^ ab
-    assert moebius([1]) == (1,)
-
-
-@given(st.lists(st.integers(0, 1), min_size=16, max_size=16))
-def test_moebius_undoes_itself(truth: list[int]) -> None:
-    assert list(moebius(moebius(truth))) == truth
-
-
-@pytest.mark.parametrize("size", [0, 3, 15])
-def test_moebius_refuses_other_sizes(size: int) -> None:
-    with pytest.raises(ValueError, match=f"{size} rows"):
-        moebius([0] * size)
-
-
-@pytest.mark.parametrize(("table", "words"), [([0] * 17, "17 rows"), ([256], "256"), ([-1], "-1")])
-def test_coefficients_refuse(table: list[int], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        coefficients(table)
