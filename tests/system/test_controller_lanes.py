@@ -67,8 +67,8 @@ def test_a_queue_alone_renews_no_job(address: str) -> None:
 
 
 def test_status_counts_what_a_queue_decides() -> None:
-    """With a queue that hardly drains, later packets are marked or dropped."""
-    device = SoftSwitch(engine="python")
+    """With a queue that does not drain, later packets are marked or dropped."""
+    device = SoftSwitch(engine="python", clock=lambda: 1)
     with soft_switch(device) as running:
         wide = {"mark_bytes": 100, "drop_bytes": [1, 1, 1, 100000], "drop_all_bytes": 100000}
         wanted = config(running, [], [queue(2, rate_mbit=0.01, **wide)])

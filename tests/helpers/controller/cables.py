@@ -81,7 +81,8 @@ def contribution(
     node = topology.node(topology.host(name).switch)
     seat = job_tree(topology, job).seat(node.name, name)
     packet = model.Packet(
-        model.CONTRIBUTE, model.SUM32, job.id + lane, slot, seat, 1, round_, 0, 0, 8, bucket=1, chunk=slot, payload=values.astype(">i4").tobytes(),
+        model.CONTRIBUTE, model.SUM32, job.id + lane, slot, seat, 1, round_, 0, 0, 8, bucket=1, chunk=slot,
+        payload=values.astype(">i4").tobytes(),
     )  # fmt: skip
     host = wire_host(cables, name)
     to = model.Host(0, bytes.fromhex(node.aggregator.mac.replace(":", "")), node.aggregator.ip.packed)
