@@ -40,8 +40,7 @@ from sumwire.errors import UsageError
 from sumwire.job.tuning import load_table, tuning_path
 from sumwire.see import show, timeline
 from sumwire.see.captures import CaptureReader
-from sumwire.top.picture import picture
-from sumwire.top.scrape import Scrape, endpoints, parsed
+from sumwire.top.picture import Scrape, endpoints, parsed, picture
 from sumwire_controller.errors import ControllerError
 from sumwire_controller.parse.files import load_any
 from sumwire_lab.errors import OptionError

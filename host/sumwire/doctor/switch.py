@@ -28,8 +28,7 @@ from sumwire.config import OP_CODES, Address, JobConfig
 from sumwire.doctor.findings import Finding, bad, good, unknown
 from sumwire.doctor.machine import NetworkPlace, devices_of, words_of
 from sumwire.errors import MismatchError
-from sumwire.see.captures import Frame
-from sumwire.see.packets import CaptureCounts, packets_of
+from sumwire.see.captures import CaptureCounts, Frame, packets_of
 from sumwire.transport.switch_answers import (
     SwitchState,
     check_switch,

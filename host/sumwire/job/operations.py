@@ -44,8 +44,7 @@ from sumwire.codec.errors import CodecError
 from sumwire.config import OP_NAMES, JobConfig
 from sumwire.errors import ConfigError
 from sumwire.job.gloo import Fallback
-from sumwire.transport.exchange import Exchange
-from sumwire.transport.guard import tampered
+from sumwire.transport.exchange import Exchange, tampered
 from sumwire.transport.options import PLAIN, ExchangeOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport

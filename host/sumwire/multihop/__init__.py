@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from sumwire.multihop.bounded_ring import BoundedRing as BoundedRing
     from sumwire.multihop.bounded_ring import PointToPoint as PointToPoint
     from sumwire.multihop.distributed import CascadeRing as CascadeRing
+    from sumwire.multihop.distributed import GroupRing as GroupRing
     from sumwire.multihop.distributed import RingSigns as RingSigns
     from sumwire.multihop.distributed import TorusSigns as TorusSigns
     from sumwire.multihop.neighbours import Neighbours as Neighbours
-    from sumwire.multihop.ring_group import GroupRing as GroupRing
     from sumwire.multihop.schedule import HopError as HopError
     from sumwire.multihop.schedule import ScheduleError as ScheduleError
 
 _HOMES: Final = {
     "BoundedRing": "bounded_ring",
     "CascadeRing": "distributed",
-    "GroupRing": "ring_group",
+    "GroupRing": "distributed",
     "HopError": "schedule",
     "Neighbours": "neighbours",
     "PointToPoint": "bounded_ring",

@@ -1,11 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ring and torus all-reduce of sign bits between the ranks of a torch.distributed group (gloo), point to point."""
+"""Between the ranks of a torch.distributed group: ring and torus all-reduce of sign bits over gloo, point to point, and
+the mean around a ring of UDP (:class:`GroupRing`).
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from typing import Any, Final
 
 import numpy as np
@@ -14,12 +20,26 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sumwire.checkpoint import Content, Saved
+from sumwire.errors import AddressError
 from sumwire.job.gloo import first_clause
 from sumwire.multihop import schedule
+from sumwire.multihop.bounded_ring import BoundedRing, RingStats, Tagger
+from sumwire.multihop.neighbours import SILENCE_S, Neighbours
 from sumwire.multihop.schedule import HopError, ScheduleError, Step
 from sumwire.multihop.sign_hops import SCALE, WEIGHT_BYTES, Bits, CascadeHopper, Draws, Hopper, SignHopper
+from sumwire.transport.options import Delivery
 
 DEFAULT_SEED: Final = 1
+
+
+def _place_in(group: dist.ProcessGroup | None) -> tuple[int, int]:
+    """This process's rank in the group, and how many there are. Raises ScheduleError outside one."""
+    if not dist.is_initialized():
+        raise ScheduleError("no process group: call torch.distributed.init_process_group first")
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    if rank < 0:
+        raise ScheduleError("this process is not in the group: call it on the ranks of the group only")
+    return rank, ranks
 
 
 @dataclass
@@ -35,13 +55,8 @@ class _Hops:
     """Sends and receives the messages of one rank of a group."""
 
     def __init__(self, group: dist.ProcessGroup | None, head_bytes: int) -> None:
-        if not dist.is_initialized():
-            raise ScheduleError("no process group: call torch.distributed.init_process_group first")
         self.group = group
-        self.ranks = dist.get_world_size(group)
-        self.rank = dist.get_rank(group)
-        if self.rank < 0:
-            raise ScheduleError("this process is not in the group: call it on the ranks of the group only")
+        self.rank, self.ranks = _place_in(group)
         _check_for_processors(dist.group.WORLD if group is None else group)
         self.traffic = Traffic()
         self._head_bytes = head_bytes
@@ -95,6 +110,21 @@ class _Drawing(Saved):
         self._hops = _Hops(group, head_bytes)
         self._draws = Draws(seed, self._hops.rank)
 
+    @property
+    def traffic(self) -> Traffic:
+        """What this rank has sent by hops so far."""
+        return self._hops.traffic
+
+    def mean(self, tensor: Tensor) -> Tensor:
+        """Return the mean over all ranks in full precision, by the group's ordinary all-reduce; a new tensor."""
+        total = tensor.detach().clone()
+        try:
+            dist.all_reduce(total, group=self._hops.group)
+        except RuntimeError as error:
+            why = first_clause(str(error))
+            raise HopError(f"rank {self._hops.rank}: all-reduce failed: {why}; start all workers again") from error
+        return total.div_(self._hops.ranks)
+
     def kept(self) -> Content:
         return Content(rest={"rank": self._hops.rank, "stream": self._draws.state()})
 
@@ -108,11 +138,6 @@ class _ConnectedSigns(_Drawing):
 
     def __init__(self, group: dist.ProcessGroup | None, seed: int) -> None:
         super().__init__(group, WEIGHT_BYTES, seed)
-
-    @property
-    def traffic(self) -> Traffic:
-        """What this rank has sent by `sign_merge` so far."""
-        return self._hops.traffic
 
     def _steps(self, units: int) -> list[Step]:
         raise NotImplementedError
@@ -133,13 +158,9 @@ class _ConnectedSigns(_Drawing):
             return torch.from_numpy(signs.astype(np.bool_)).reshape(bits.shape).to(bits.device)
         return torch.from_numpy(np.packbits(signs)).to(bits.device)
 
-    def mean(self, tensor: Tensor) -> Tensor:
-        """Return the mean over all ranks in full precision, by the group's ordinary all-reduce; a new tensor."""
-        return _full_mean(tensor, self._hops)
-
     def all_finite(self, finite: bool) -> bool:
         """Return whether all ranks have called with True, by an ordinary all-reduce."""
-        return bool(_full_mean(torch.tensor([float(finite)], device="cpu"), self._hops) == 1.0)
+        return bool(self.mean(torch.tensor([float(finite)], device="cpu")) == 1.0)
 
 
 class RingSigns(_ConnectedSigns):
@@ -180,11 +201,6 @@ class CascadeRing(_Drawing):
         super().__init__(group, SCALE.itemsize, seed)
         self._stochastic = stochastic
 
-    @property
-    def traffic(self) -> Traffic:
-        """What this rank has sent by `compressed_mean` so far."""
-        return self._hops.traffic
-
     def compressed_mean(self, tensor: Tensor) -> Tensor:
         """Return an estimate of the mean over all ranks, at one bit per value and hop: float32, equal on all ranks.
 
@@ -200,20 +216,6 @@ class CascadeRing(_Drawing):
         mean = torch.from_numpy(values[:length] / np.float32(self._hops.ranks))
         return mean.reshape(tensor.shape).to(tensor.device)
 
-    def mean(self, tensor: Tensor) -> Tensor:
-        """Return the mean over all ranks in full precision, by the group's ordinary all-reduce; a new tensor."""
-        return _full_mean(tensor, self._hops)
-
-
-def _full_mean(tensor: Tensor, hops: _Hops) -> Tensor:
-    total = tensor.detach().clone()
-    try:
-        dist.all_reduce(total, group=hops.group)
-    except RuntimeError as error:
-        why = first_clause(str(error))
-        raise HopError(f"rank {hops.rank}: all-reduce failed: {why}; start all workers again") from error
-    return total.div_(hops.ranks)
-
 
 def _packed(bits: Tensor, length: int | None) -> tuple[Bits, int]:
     """Return a copy as packed bytes, and the number of values."""
@@ -228,3 +230,112 @@ def _packed(bits: Tensor, length: int | None) -> tuple[Bits, int]:
     if bits.numel() != -(-count // 8):
         raise ScheduleError(f"length = {count} with {bits.numel()} bytes: must fill all but the last one's end")
     return bits.detach().cpu().numpy().copy(), count
+
+
+_LOOPBACK: Final = "127.0.0.1"
+# Any port: a UDP socket that is connected sends nothing.
+_PROBE_PORT: Final = 9
+_TOKEN_BITS: Final = 64
+
+
+class GroupRing:
+    """The mean over the ranks of a group, around a ring of UDP. Making one is a collective call. Also a context
+    manager.
+
+    ``loss_bound``: the share of a tensor's contributions that may be missing, in [0, 1); alike on all ranks.
+    ``address``: this rank's own IPv4 address; None: that on the way to MASTER_ADDR. ``silence_s``: seconds without a
+    word from a neighbour after which it counts as gone. ``tag``: TOS bytes of packets, by the magnitudes of their
+    values.
+
+    Raises ScheduleError without a group, or where the ranks' addresses or bounds do not fit together; ConfigError for
+    another bound; AddressError for an address that cannot be used; HopError if a rank is gone.
+    """
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup | None = None,
+        *,
+        loss_bound: float = 0.0,
+        address: str | None = None,
+        silence_s: float = SILENCE_S,
+        tag: Tagger | None = None,
+    ) -> None:
+        bound = Delivery(loss_bound=loss_bound).loss_bound
+        rank, ranks = _place_in(group)
+        self._tag = tag
+        self._neighbours = Neighbours(address or _own_address(), silence_s=silence_s)
+        try:
+            ports = self._neighbours.ports
+            own = (ports.host, ports.values, ports.answers, secrets.randbits(_TOKEN_BITS), bound)
+            told = _told(own, group, ranks)
+            _check(told)
+            before, after = told[rank - 1], told[(rank + 1) % ranks]
+            self._neighbours.connect((before[0], before[2]), (after[0], after[1]), told[0][3])
+        except BaseException:
+            self._neighbours.close()
+            raise
+        self._ring = BoundedRing(self._neighbours, ranks, rank, bound)
+
+    def __enter__(self) -> GroupRing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the sockets; closing twice is allowed."""
+        self._neighbours.close()
+
+    @property
+    def stats(self) -> RingStats:
+        return self._ring.stats
+
+    def mean(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean of what has arrived, by the number of its contributors, and this rank's residual.
+
+        Both are new tensors of float32 in the tensor's shape; the mean has equal bits on all ranks. The residual is
+        what the sums lack of what this rank gave or handed on: added to its next tensor, nothing is lost over time. All
+        ranks call with equally many values. Raises HopError if a neighbour is gone or makes another call.
+        """
+        flat = tensor.detach().reshape(-1).to("cpu", torch.float32).numpy()
+        reduced = self._ring.reduce(flat, self._tag)
+        mean = reduced.sums / reduced.counts.astype(np.float32)
+        shown = (torch.from_numpy(part).reshape(tensor.shape).to(tensor.device) for part in (mean, reduced.kept))
+        return next(shown), next(shown)
+
+
+def _own_address() -> str:
+    master = os.environ.get("MASTER_ADDR")
+    if not master:
+        return _LOOPBACK
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((master, _PROBE_PORT))
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise AddressError(
+            f"no way to MASTER_ADDR={master}: {error.strerror}; give this rank's own address: address=..."
+        ) from error
+
+
+def _told(own: tuple[Any, ...], group: dist.ProcessGroup | None, ranks: int) -> list[Any]:
+    told: list[Any] = [None] * ranks
+    try:
+        dist.all_gather_object(told, own, group=group)
+    except RuntimeError as error:
+        raise HopError(f"telling addresses failed: {first_clause(str(error))}; start all workers again") from error
+    return told
+
+
+def _check(told: list[Any]) -> None:
+    hosts = [host for host, *_ in told]
+    own = [IPv4Address(host).is_loopback for host in hosts]
+    if any(own) and not all(own):
+        rank = own.index(True)
+        raise ScheduleError(
+            f"rank {rank} has address {hosts[rank]}, which no other machine reaches; give its own: address=..., or set "
+            "MASTER_ADDR to an address that all ranks reach"
+        )
+    bounds = [bound for *_, bound in told]
+    if len(set(bounds)) > 1:
+        raise ScheduleError(f"loss_bound = {bounds} by rank: must be alike; give all ranks the same options")

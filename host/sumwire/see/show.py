@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from sumwire_protocol import layout
 
-from sumwire.see.captures import Frame
-from sumwire.see.packets import CaptureCounts, packets_of
+from sumwire.see.captures import CaptureCounts, Frame, packets_of
 from sumwire.see.timeline import (
     AGAIN,
     ASKED,

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 from sumwire_protocol import constants as p4
 
 from sumwire.errors import CaptureError
-from sumwire.see.captures import CaptureReader, Frame
-from sumwire.see.packets import CaptureCounts, CapturedPacket, losses, packets_of
+from sumwire.see.captures import CaptureCounts, CapturedPacket, CaptureReader, Frame, losses, packets_of
 
 # Questions that are remembered. Those of longest ago are forgotten first.
 _REMEMBERED: Final = 1 << 18
@@ -25,7 +24,7 @@ _REMEMBERED: Final = 1 << 18
 SENT, RESENT, ASKED, RESULT, AGAIN, INFORMED, STALE, REFUSED, LOST = (
     "sent", "resent", "asked", "result", "result again", "informed", "stale", "refused", "lost",
 )  # fmt: skip
-"""What an event is. LOST is only known where both ends of a link are captured (:mod:`sumwire.see.packets`)."""
+"""What an event is. LOST is only known where both ends of a link are captured (:mod:`sumwire.see.captures`)."""
 PACKETS_MOST: Final = 1_000_000
 _TROUBLE: Final = (LOST, RESENT, STALE, REFUSED, AGAIN)
 

@@ -13,10 +13,14 @@ Example: two machines with four ranks each, and a job of two hosts: ranks 0 to 3
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import select
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from ipaddress import IPv4Address
@@ -24,6 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import torch.distributed as dist
 from commonlib.untrusted import UntrustedInputError, bounded_text, json_of, shown
 from commonlib.version import __version__
@@ -33,17 +38,17 @@ from sumwire_protocol.events import Event
 from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.errors import SumwireError
 from sumwire.job.gloo import Ranks, default_timeout
-from sumwire.start import connectivity, supervisor
+from sumwire.start import supervisor
 from sumwire.start.addresses import address_of, is_local, server_address, source_towards
-from sumwire.start.errors import NotReadyError, PlaceError, ServiceError
+from sumwire.start.errors import NotReadyError, PlaceError, ReachError, ServiceError
 from sumwire.start.job_request import JobRequest, complete_job_file, job_file_for, public
 from sumwire.start.rendezvous import Rendezvous
-from sumwire.start.service import ServiceAddress, beside, first_of
+from sumwire.start.service import PROBE, ServiceAddress, beside, first_of
+from sumwire.transport.switch_answers import hello_packet, is_hello_answer
+from sumwire.wire.packets import HEADER_BYTES, headers
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
-else:
-    from torch.distributed import Store
 
 RANK_0: Final = "rank0"
 SERVICE: Final = "SUMWIRE_SERVICE"
@@ -139,7 +144,7 @@ def job_for(
         place = RankPlacement(config, nodes[node], nodes, job["found"], meeting, next(iter(aggregator), None))
         service = ServiceAddress.parse(job["service"]) if job["service"] else None
         if check and place.is_worker:
-            meeting.telling(lambda: connectivity.check(config, service))
+            meeting.telling(lambda: check_reach(config, service))
         meeting.gather(None)
     except BaseException:
         for one in aggregator:
@@ -377,3 +382,83 @@ def _beside() -> str | None:
         return master
     except SumwireError:
         return None
+
+
+# -- whether the aggregator answers this worker ------------------------------------------------------------
+
+# Seconds to wait for the answer to each HELLO in turn.
+_WAITS_S: Final = (0.2, 0.4, 0.8, 1.6)
+_PROBE_S: Final = 1.0
+_BYTES: Final = 2048
+
+
+def check_reach(config: JobConfig, service: ServiceAddress | None = None) -> None:
+    """Raise ReachError if the aggregator does not answer this worker. The message says what could be found out."""
+    own = config.own_address
+    with _socket_of(config) as udp:
+        hello = hello_packet(config).tobytes()
+        for wait_s in _WAITS_S:
+            with contextlib.suppress(OSError):
+                udp.sendto(hello, (own.aggregator, p4.SUMWIRE_PORT))
+            if _comes(udp, wait_s, config):
+                return
+        found = _found_out(udp, config, service)
+    raise ReachError(
+        f"job {config.name}: the aggregator {own.aggregator}:{p4.SUMWIRE_PORT} does not answer worker {config.worker} "
+        f"at {own.ip}:{own.udp_port}; {found}; let UDP port {p4.SUMWIRE_PORT} pass there, and {own.udp_port} here"
+    )
+
+
+@contextlib.contextmanager
+def _socket_of(config: JobConfig) -> Iterator[socket.socket]:
+    own = config.own_address
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        try:
+            udp.bind((own.ip, own.udp_port))
+        except OSError as error:
+            raise ReachError(
+                f"job {config.name}: worker {config.worker} cannot use {own.ip}:{own.udp_port}: "
+                f"{error.strerror or error}; a job of this script that has the port must be closed first: job.close(); "
+                "another program that has it must end: `ss -ulnp`; a second job on these servers needs its own ports: "
+                "`sumwire up --worker-port`"
+            ) from error
+        yield udp
+
+
+def _comes(udp: socket.socket, wait_s: float, config: JobConfig | None) -> bool:
+    """Return True if an answer to this worker's HELLO comes in time, or, without ``config``, a service's probe."""
+    end = time.monotonic() + wait_s
+    while (left := end - time.monotonic()) > 0 and select.select([udp], [], [], left)[0]:
+        try:
+            content, (source, _) = udp.recvfrom(_BYTES)
+        except OSError:
+            continue
+        if config is None:
+            if content == PROBE:
+                return True
+        elif source == config.aggregator and _answers(config, content):
+            return True
+    return False
+
+
+def _answers(config: JobConfig, content: bytes) -> bool:
+    """Return True if a datagram answers this worker's HELLO. A refusal does too: it shows that both directions work."""
+    if len(content) < HEADER_BYTES:
+        return False
+    record = headers(np.frombuffer(content[:HEADER_BYTES], np.uint8)[None])[0]
+    refused = int(record["version_kind"]) & 0xF == p4.KIND_REFUSED
+    return refused or is_hello_answer(config, len(content), record)
+
+
+def _found_out(udp: socket.socket, config: JobConfig, service: ServiceAddress | None) -> str:
+    if service is None:
+        return "it may not run, or a firewall is between"
+    try:
+        sent = service.probe(config.own_address.ip, config.own_address.udp_port)
+    except ServiceError:
+        return "the service does not answer any more either"
+    if not sent:
+        return f"the service knows no worker at {config.own_address.ip}, so an address is translated on the way"
+    if _comes(udp, _PROBE_S, None):
+        return "datagrams of the service's server reach this worker, so those of this worker get lost"
+    return "datagrams of the service's server do not reach this worker either"

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from commonlib.shutdown import ShutdownSignal
 
-from sumwire.top.picture import Picture, picture
-from sumwire.top.scrape import Scraper, endpoints
+from sumwire.top.picture import Picture, Scraper, endpoints, picture
 
 try:
     from rich.console import Console
@@ -27,7 +26,7 @@ except ImportError as error:
 
 @dataclass(frozen=True)
 class TopOptions:
-    """``words`` and ``port`` name the endpoints (:mod:`sumwire.top.scrape`). ``once``: show one picture, with all
+    """``words`` and ``port`` name the endpoints (:mod:`sumwire.top.picture`). ``once``: show one picture, with all
     its rows, and end. ``as_json``: print one JSON object for each picture."""
 
     words: Sequence[str]

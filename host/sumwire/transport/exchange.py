@@ -6,26 +6,26 @@
 chunk is sent. C returns at a loss, a timer, a notice of the switch, a full socket or the last few chunks, and
 :class:`Exchange` takes over with :class:`Sender`, :class:`sumwire.transport.receiving.Receiver` and
 :class:`sumwire.transport.waiting.Waiting`. Python's part of a batch of results costs more than the batch's way through
-the kernel.
-"""
+the kernel."""
 
 from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Callable
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire import trace
-from sumwire.errors import SumwireError
+from sumwire.codec.errors import CodecError
+from sumwire.errors import SumwireError, TamperedError
 from sumwire.transport.buffers import Buffers, Results, Runs
 from sumwire.transport.connection import Connection
-from sumwire.transport.guard import Guard
 from sumwire.transport.options import DeadlinePassedError, Patience
 from sumwire.transport.receiving import Receiver, ask_who_is_missing
 from sumwire.transport.retransmission import Outgoing, SendKind
@@ -35,6 +35,67 @@ from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import SPREAD_ROUNDS
 from sumwire.wire.messages import Compiled, MessagePlaces
 from sumwire.wire.packets import LOWER_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from sumwire.blind.sums import SumCheck
+
+# Masks payload, uint8 (chunks, up words, 128), of the chunks from a sequence number on, in place.
+Hide = Callable[[int, NDArray[np.uint8]], None]
+
+
+class Guard:
+    """``chunks``: the caller's. ``check``: of the sums; its chunks are behind the caller's."""
+
+    def __init__(self, chunks: int, hide: Hide, check: SumCheck | None, job: int) -> None:
+        self.chunks = chunks
+        self.room = 0 if check is None else check.room
+        self._hide = hide
+        self._check = check
+        self._job = job
+        self._taken = 0
+        self._finished = check is None
+
+    def mask(self, sequence: int, filled: int, upto: int, payload: NDArray[np.uint8]) -> int:
+        """Mask the caller's chunks from ``filled`` to ``upto``, and behind its last one those of the check.
+
+        ``payload``: of all chunks, of which chunk 0 has the number ``sequence``. Returns how many are now ready.
+        """
+        if filled >= upto:
+            return filled
+        if self._check is not None:
+            self._check.send(filled, payload[filled:upto])
+            if upto == self.chunks:
+                payload[upto:] = self._check.told()
+                upto += self.room
+        self._hide(sequence + filled, payload[filled:upto])
+        return upto
+
+    def completed(self, done: int, results: Results) -> int:
+        """How many of the caller's results can be used, of ``done`` from the first on: the last one when all are
+        checked. Raises TamperedError."""
+        if self._check is None or self._finished:
+            return min(done, self.chunks)
+        upto = min(done, self.chunks)
+        if upto > self._taken:
+            self._check.take(self._taken, results.words[self._taken : upto])
+            self._taken = upto
+        if done < self.chunks + self.room:
+            return min(upto, self.chunks - 1)
+        try:
+            self._check.finish(results.words[self.chunks :], results.counts, results.flags, results.cuts)
+        except CodecError as error:
+            raise tampered(self._job, error) from error
+        self._finished = True
+        return self.chunks
+
+
+def tampered(job: int, error: CodecError) -> TamperedError:
+    """The error about what ``error`` says."""
+    return TamperedError(
+        f"job {job}: what the workers told each other through the switch was changed on the way: {error}; see who can "
+        "write to the network or has the switch, then start all workers again"
+    )
+
 
 _OUTCOMES: Final = tuple(Outcome)
 # Chunks that the window releases in one call.

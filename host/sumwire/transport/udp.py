@@ -23,8 +23,7 @@ from sumwire.lifecycle import Lifecycle
 from sumwire.transport.buffers import Buffers, Pool, Results
 from sumwire.transport.congestion import WindowLimit
 from sumwire.transport.connection import Connection, say_hello
-from sumwire.transport.exchange import Exchange
-from sumwire.transport.guard import Guard
+from sumwire.transport.exchange import Exchange, Guard
 from sumwire.transport.link import Link, opening_error
 from sumwire.transport.options import PLAIN, Alone, ExchangeOptions, TransportOptions, WindowOptions, turn_of
 from sumwire.transport.recovery import CatchUp

@@ -29,7 +29,7 @@ from helpers.paths import ROOT
 from helpers.rights import assert_no_rights_left
 from helpers.scrape import scrape
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers, write_job
-from sumwire.aggregator import cli, counters
+from sumwire.aggregator import cli
 from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.state import Shared
 from sumwire_protocol import constants as p4
@@ -148,7 +148,7 @@ def children_of(process: subprocess.Popen[str]) -> list[int]:
 
 @pytest.mark.root
 def test_it_serves_without_root_s_rights_and_a_process_that_dies_ends_all(mapping: dict[str, Any], path: str) -> None:
-    with program(path, "--processes", "2", "--user", "nobody") as process:
+    with program(path, "--processes", "2", "--user", "nobody", "--metrics", "0") as process:
         line_of(process.stdout)
         children = children_of(process)
         for pid in (process.pid, *children):
@@ -313,7 +313,7 @@ def test_each_of_a_tree_is_told_which_one_it_is(tmp_path: Path, capsys: pytest.C
 def test_questions_alone_are_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """Aggregators of a tree ask each other every second, also while no worker is there."""
     shared = Shared(lanes_of(configs(every_op_mapping())[:1]))
-    reporter = counters.Reporter(shared, logs.Voice(logs.Form.TEXT, "test"))
+    reporter = cli.Reporter(shared, logs.Voice(logs.Form.TEXT, "test"))
     shared.counters[0, [p4.VERDICT_INFORM, p4.VERDICT_KNOWN]] += np.uint64(1)
     reporter.tell()
     assert capsys.readouterr().out == ""

@@ -19,7 +19,7 @@ import pytest
 from helpers.transport.udp_bridge import addresses
 from sumwire.config import jobfile, parse_job
 from sumwire.errors import ConfigError
-from sumwire.start import connectivity, service
+from sumwire.start import rank_placement, service
 from sumwire.start.addresses import own_addresses
 from sumwire.start.errors import AbsentServiceError, ReachError, ServiceError
 from sumwire.start.job_request import JobRequest, job_file_for
@@ -154,7 +154,7 @@ def test_a_second_job_of_a_script(job: dict[str, Any]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first:
         first.bind((config.own_address.ip, config.own_address.udp_port))
         with pytest.raises(ReachError, match=r"must be closed first: job\.close\(\); another program .* `ss -ulnp`"):
-            connectivity.check(config)
+            rank_placement.check_reach(config)
 
 
 def test_an_address_of_another_machine(job: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from helpers.docs import pages
 from sumwire.cli import main
 from sumwire.errors import ConfigError, UsageError
 from sumwire.top import command
-from sumwire.top.scrape import endpoints
+from sumwire.top.picture import endpoints
 from sumwire_protocol import metrics
 
 HOST = ("7", "2")

@@ -15,8 +15,7 @@ from golden.packets import Host, Packet, udp_frame
 from helpers.see import pcaps
 from sumwire.errors import CaptureError
 from sumwire.see import show, timeline
-from sumwire.see.captures import CaptureReader, Frame
-from sumwire.see.packets import CaptureCounts, packets_of
+from sumwire.see.captures import CaptureCounts, CaptureReader, Frame, packets_of
 from sumwire.see.timeline import PacketEvent, PacketFilter, Timelines
 
 WORKER = Host(1, bytes.fromhex("020000000001"), bytes([10, 0, 0, 1]))

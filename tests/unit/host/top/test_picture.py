@@ -8,8 +8,7 @@ import contextlib
 import time
 
 import pytest
-from sumwire.top.picture import picture
-from sumwire.top.scrape import Scrape, parsed
+from sumwire.top.picture import Scrape, parsed, picture
 
 JOB = 'sumwire_job="7",worker="{worker}"'
 
