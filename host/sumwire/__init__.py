@@ -50,65 +50,30 @@ if TYPE_CHECKING:
     from sumwire.training.hierarchical import NodeJob as NodeJob
     from sumwire.transport.stats import JobStats as JobStats
 
-_HOMES: Final = {
-    "Change": "job.control",
-    "AddressError": "errors",
-    "ClosedError": "errors",
-    "ConfigError": "errors",
-    "DdpState": "training.ddp",
-    "DeadlineError": "errors",
-    "FallbackError": "errors",
-    "ForkError": "errors",
-    "GroupError": "errors",
-    "InterruptedJobError": "errors",
-    "Job": "job.job",
-    "JobBusyError": "errors",
-    "JobConfig": "config",
-    "JobStats": "transport.stats",
-    "LaneOverflowError": "errors",
-    "MismatchError": "errors",
-    "NodeJob": "training.hierarchical",
-    "NonFiniteError": "errors",
-    "OrderError": "errors",
-    "PeerLostError": "errors",
-    "RecreateError": "errors",
-    "RefusedError": "errors",
-    "RetryError": "errors",
-    "StaleRunError": "errors",
-    "SumOverflowError": "errors",
-    "SumwireError": "errors",
-    "SwitchLostError": "errors",
-    "TransportError": "errors",
-    "UsageError": "errors",
-    "all_reduce": "training.all_reduce",
-    "ddp_hook": "training.ddp",
-    "init": "start",
-    "load_job": "config",
-    "local_hook": "training.ddp",
+_NAMES: Final = {
+    "config": "JobConfig load_job",
+    "errors": (
+        "AddressError ClosedError ConfigError DeadlineError FallbackError ForkError GroupError "
+        "InterruptedJobError JobBusyError LaneOverflowError MismatchError NonFiniteError OrderError "
+        "PeerLostError RecreateError RefusedError RetryError StaleRunError SumOverflowError SumwireError "
+        "SwitchLostError TransportError UsageError"
+    ),
+    "job.control": "Change",
+    "job.job": "Job",
+    "start": "init",
+    "training.all_reduce": "all_reduce",
+    "training.ddp": "DdpState ddp_hook local_hook",
+    "training.hierarchical": "NodeJob",
+    "transport.stats": "JobStats",
 }
+_HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 
 # Public modules, loaded on first use as attributes: `sumwire.optim` works after `import sumwire`.
-_MODULES: Final = frozenset(
-    {
-        "backend",
-        "checkpoint",
-        "codec",
-        "config",
-        "ddp",
-        "delivery",
-        "dlcp",
-        "errors",
-        "logs",
-        "multihop",
-        "optim",
-        "reductions",
-        "sharded",
-        "start",
-        "systems",
-        "wire",
-    }
-)
+_MODULES: Final = frozenset({
+    "backend", "checkpoint", "codec", "config", "ddp", "delivery", "dlcp", "errors",
+    "logs", "multihop", "optim", "reductions", "sharded", "start", "systems", "wire",
+})  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -30,7 +30,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "commonlib": (
         "common",
         set(),
-        "version events privileges shutdown forking log_context http_client http_server untrusted | logs metrics"
+        "version events privileges shutdown forking log_context http_client http_server untrusted facade | logs metrics"
         " | metrics_server",
     ),
     "nativelib": (

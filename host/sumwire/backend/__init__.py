@@ -8,7 +8,9 @@ Names are loaded on first use, so that registering the backend needs no torch.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from commonlib.facade import on_first_use
 
 if TYPE_CHECKING:
     from sumwire.backend.jobs import Options as Options
@@ -16,14 +18,6 @@ if TYPE_CHECKING:
     from sumwire.backend.jobs import job_for as job_for
     from sumwire.backend.jobs import use as use
 
-_HOMES: Final = {"Options": "jobs", "find_by": "jobs", "job_for": "jobs", "use": "jobs"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+__getattr__, __dir__ = on_first_use(
+    globals(), lambda home: importlib.import_module(f"{__name__}.{home}"), {"jobs": "Options find_by job_for use"}
+)

@@ -13,7 +13,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from commonlib.facade import on_first_use
 
 if TYPE_CHECKING:
     from sumwire.dlcp.lanes import Lanes as Lanes
@@ -26,27 +28,14 @@ if TYPE_CHECKING:
     from sumwire.dlcp.tags import Policy as Policy
     from sumwire.dlcp.tags import Tag as Tag
 
-_HOMES: Final = {
-    "EarlySync": "sync",
-    "LaneState": "sync",
-    "LaneSync": "sync",
-    "Lanes": "lanes",
-    "LayerMagnitude": "tags",
-    "Policy": "tags",
-    "Tag": "tags",
-    "TensorRecord": "lanes",
-    "lane_hook": "sync",
-}
-# Modules that are loaded on first use, as attributes of this package.
-_MODULES: Final = frozenset({"packet_loss"})
-
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module: tags need no torch."""
-    if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+# Tags need no torch.
+__getattr__, __dir__ = on_first_use(
+    globals(),
+    lambda home: importlib.import_module(f"{__name__}.{home}"),
+    {
+        "lanes": "Lanes TensorRecord",
+        "packet_loss": "",
+        "sync": "EarlySync LaneState LaneSync lane_hook",
+        "tags": "LayerMagnitude Policy Tag",
+    },
+)

@@ -8,7 +8,9 @@ Names are loaded on first use, so that the groups, the shapes and the reference 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from commonlib.facade import on_first_use
 
 if TYPE_CHECKING:
     from sumwire.lowrank.fusion import Phase as Phase
@@ -16,17 +18,8 @@ if TYPE_CHECKING:
     from sumwire.lowrank.fusion import make_plan as make_plan
     from sumwire.lowrank.sync import AcpSgd as AcpSgd
 
-_HOMES: Final = {"AcpSgd": "sync", "Phase": "fusion", "Plan": "fusion", "make_plan": "fusion"}
-
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+__getattr__, __dir__ = on_first_use(
+    globals(),
+    lambda home: importlib.import_module(f"{__name__}.{home}"),
+    {"fusion": "Phase Plan make_plan", "sync": "AcpSgd"},
+)

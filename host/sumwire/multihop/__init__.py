@@ -9,7 +9,9 @@ Names are loaded on first use: only what names a process group needs torch.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from commonlib.facade import on_first_use
 
 if TYPE_CHECKING:
     from sumwire.multihop.bounded_ring import BoundedRing as BoundedRing
@@ -22,27 +24,13 @@ if TYPE_CHECKING:
     from sumwire.multihop.schedule import HopError as HopError
     from sumwire.multihop.schedule import ScheduleError as ScheduleError
 
-_HOMES: Final = {
-    "BoundedRing": "bounded_ring",
-    "CascadeRing": "distributed",
-    "GroupRing": "distributed",
-    "HopError": "schedule",
-    "Neighbours": "neighbours",
-    "PointToPoint": "bounded_ring",
-    "RingSigns": "distributed",
-    "ScheduleError": "schedule",
-    "TorusSigns": "distributed",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+__getattr__, __dir__ = on_first_use(
+    globals(),
+    lambda home: importlib.import_module(f"{__name__}.{home}"),
+    {
+        "bounded_ring": "BoundedRing PointToPoint",
+        "distributed": "CascadeRing GroupRing RingSigns TorusSigns",
+        "neighbours": "Neighbours",
+        "schedule": "HopError ScheduleError",
+    },
+)

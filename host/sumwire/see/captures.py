@@ -268,7 +268,7 @@ _FRAGMENT: Final = 0x3FFF
 _IPV4_LEAST: Final = 20
 
 # Types of links, as captures number them: where the type of what follows is, and where that begins.
-_ETHERNET, _NULL, _RAW, _COOKED, _IPV4, _COOKED_2 = 1, 0, 101, 113, 228, 276
+_NULL, _RAW, _COOKED, _IPV4, _COOKED_2 = 0, 101, 113, 228, 276
 _LINKS: Final = {
     _ETHERNET: (12, 14),
     _COOKED: (14, 16),

@@ -15,22 +15,16 @@ Names are loaded on first use.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from commonlib.facade import on_first_use
 
 if TYPE_CHECKING:
     from sumwire.sharded.attaching import attach as attach
     from sumwire.sharded.state import ShardedState as ShardedState
 
-_HOMES: Final = {"ShardedState": "state", "attach": "attaching"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+__getattr__, __dir__ = on_first_use(
+    globals(),
+    lambda home: importlib.import_module(f"{__name__}.{home}"),
+    {"attaching": "attach", "state": "ShardedState"},
+)

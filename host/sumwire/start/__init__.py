@@ -11,7 +11,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from commonlib.facade import on_first_use
 
 if TYPE_CHECKING:
     from sumwire.start.rank_placement import JobSource as JobSource
@@ -19,18 +21,8 @@ if TYPE_CHECKING:
     from sumwire.start.rank_placement import job_for as job_for
     from sumwire.start.script import init as init
 
-_HOMES: Final = {
-    "RankPlacement": "rank_placement",
-    "JobSource": "rank_placement",
-    "job_for": "rank_placement",
-    "init": "script",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = on_first_use(
+    globals(),
+    lambda home: importlib.import_module(f"{__name__}.{home}"),
+    {"rank_placement": "JobSource RankPlacement job_for", "script": "init"},
+)
