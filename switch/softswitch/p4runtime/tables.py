@@ -14,7 +14,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.p4runtime import externs
-from softswitch.p4runtime.entries import decode_action, decode_call, decode_key, decode_priority
+from softswitch.p4runtime.entries import decode_action, decode_key, decode_priority
 from softswitch.p4runtime.errors import (
     InvalidArgumentError,
     NotThereError,
@@ -24,7 +24,6 @@ from softswitch.p4runtime.errors import (
 from softswitch.p4runtime.p4info import TableInfo
 from softswitch.p4runtime.pipeline import EntryNote, ForwardingPipeline, check_metadata
 from softswitch.p4runtime.profiles import EntryKey
-from softswitch.p4runtime.wire import PlainUpdate
 from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch, MeterRates
 
 INSERT = p4runtime_pb2.Update.INSERT
@@ -89,16 +88,6 @@ def write(device: Device, pipeline: ForwardingPipeline, update_type: int, messag
     if message.HasField("action") or update_type == INSERT:
         _check_not_const(device, row)
     _put(device, pipeline, row, update_type, message)
-
-
-def write_plain(device: Device, pipeline: ForwardingPipeline, update: PlainUpdate) -> None:
-    """As :func:`write`, and faster for what a batch is mostly made of: inserts into tables with plain entries."""
-    table = pipeline.info.table(update.table_id)
-    if update.type != INSERT or update.action is None or not table.has_plain_entries:
-        write(device, pipeline, update.type, update)
-        return
-    key, priority = decode_key(table, update.match), decode_priority(table, update.priority)
-    device.insert(table.name, Entry(key, decode_call(pipeline.info, table, update.action, is_default=False), priority))
 
 
 def write_direct_counter(device: Device, pipeline: ForwardingPipeline, message: Any) -> None:

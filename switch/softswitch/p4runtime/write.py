@@ -26,7 +26,6 @@ from softswitch.p4runtime.p4info import KeyField, MatchType, P4Info, TableInfo
 from softswitch.p4runtime.pipeline import ForwardingPipeline
 from softswitch.p4runtime.roles import FULL, Access, entity_id
 from softswitch.p4runtime.tables import INSERT
-from softswitch.p4runtime.wire import LpmMatch, PlainUpdate
 from softswitch.runtime.entries import ActionCall, Entry, Exact, KeyMatch, Lpm
 
 Columns = tuple[Sequence[int], ...]
@@ -39,7 +38,7 @@ def insert_batch(
     a rule before the device sees it, or is no insert_batch into a table with plain entries."""
     tables: dict[str, list[tuple[int, Entry]]] = {}
     for layout in updates.layouts:
-        table = pipeline.info.tables.get(layout.first.table_id)
+        table = pipeline.info.tables.get(layout.first.entity.table_entry.table_id)
         if table is None or not _is_simple(table, layout, allowed):
             return None
         entries = _batch_entries(pipeline.info, table, layout)
@@ -69,26 +68,26 @@ def _is_simple(table: TableInfo, layout: UpdateBatch, allowed: Access) -> bool:
 
 def _batch_entries(info: P4Info, table: TableInfo, layout: UpdateBatch) -> Iterable[Entry] | None:
     """None where a value breaks a rule, or all of the layout do."""
-    update = layout.first
-    assert update.action is not None, "layouts have an action"
+    entry = layout.first.entity.table_entry
+    action = entry.action.action
     try:
-        key = decode_key(table, update.match)
-        call = decode_call(info, table, update.action, is_default=False)
-        decode_priority(table, update.priority)
+        key = decode_key(table, entry.match)
+        call = decode_call(info, table, action, is_default=False)
+        decode_priority(table, entry.priority)
     except P4RuntimeError:
         return None
     columns = iter(layout.columns)
     fields = {
-        match.field_id: (next(columns), next(columns)) if isinstance(match, LpmMatch) else (next(columns),)
-        for match in update.match
+        match.field_id: (next(columns), next(columns)) if match.which == "lpm" else (next(columns),)
+        for match in entry.match
     }
-    given = {param.param_id: next(columns) for param in update.action.params}
+    given = {param.param_id: next(columns) for param in action.params}
     count = len(layout.numbers)
     keys = [
         _matches(field, fields[number]) if number in fields else [match] * count
         for (number, (field, _)), match in zip(table.named_fields.items(), key, strict=True)
     ]
-    params = info.actions[update.action.action_id].params
+    params = info.actions[action.action_id].params
     if None in keys or not all(_fit(given[param.id], param.width) for param in params):
         return None
     args = zip(*[given[param.id] for param in params], strict=True) if params else repeat((), count)
@@ -146,10 +145,7 @@ def _outcome(device: Device, pipeline: ForwardingPipeline, allowed: Access, upda
     try:
         if allowed is not FULL:
             allowed.require(entity_id(update.entity), f"what the {update.entity.WhichOneof('entity')} is about")
-        if isinstance(update, PlainUpdate):
-            tables.write_plain(device, pipeline, update)
-        else:
-            _apply_one(device, pipeline, update)
+        _apply_one(device, pipeline, update)
     except P4RuntimeError as error:
         return error
     except DeviceError as error:

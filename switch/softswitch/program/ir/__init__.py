@@ -7,6 +7,11 @@ the program, widths are in bits, and every value is an integer. Semantics are bm
 unbounded precision and wrap when they are stored.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
 from softswitch.program.ir.code import (
     UNKNOWN_SOURCE,
     Assign,
@@ -46,34 +51,7 @@ from softswitch.program.ir.code import (
     Valid,
     ValueSet,
     Varbit,
-)
-from softswitch.program.ir.structure import (
-    CLONE_REQUESTED,
-    Action,
-    Advance,
-    Calculation,
-    Case,
-    Checksum,
-    Choose,
-    Chunk,
-    Conditional,
-    ConstEntry,
-    Extract,
-    ExtractVarbit,
-    Key,
-    MatchKind,
-    Node,
-    Parameter,
-    Parser,
-    ParserOp,
-    ParserState,
-    Passes,
-    Pattern,
-    Pipeline,
-    Program,
-    Table,
-    Verify,
-)
+)  # fmt: skip
 
 __all__ = [
     "CLONE_REQUESTED", "UNKNOWN_SOURCE", "Action", "Advance", "Assign", "AssignHeader", "Binary", "Block",
@@ -84,3 +62,293 @@ __all__ = [
     "Register", "RegisterRead", "RegisterWrite", "SetInvalid", "SetValid", "Source", "Statement", "Table", "Truncate",
     "Unary", "Valid", "ValueSet", "Varbit", "Verify",
 ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Extract:
+    header: str
+
+
+@dataclass(frozen=True)
+class ExtractVarbit:
+    """Extracts ``header``, then ``bits`` bits of a varbit field into ``value``, then the header ``rest`` behind it.
+
+    ``length`` gets the number of bits. Errors come first: ParserInvalidArgument where ``bits`` is no multiple of 8,
+    PacketTooShort, and HeaderTooShort where all of it is more than ``most_bytes`` (0: no such check) or more bits than
+    the field can have.
+    """
+
+    header: str
+    value: FieldRef
+    length: FieldRef
+    bits: Expr
+    most_bytes: int
+    rest: str | None = None
+
+
+@dataclass(frozen=True)
+class Choose:
+    """Runs the operations that ``index`` counts, from 0 on: those of the next element of a header stack.
+
+    Behind the last one the parser ends with StackOutOfBounds. All branches extract equally many fixed bits.
+    """
+
+    index: FieldRef
+    branches: tuple[tuple[ParserOp, ...], ...]
+
+
+@dataclass(frozen=True)
+class Advance:
+    bits: Expr
+
+
+@dataclass(frozen=True)
+class Verify:
+    condition: Expr
+    error: Expr
+
+
+ParserOp = Extract | ExtractVarbit | Choose | Advance | Verify | Statement
+
+
+@dataclass(frozen=True)
+class Case:
+    """Matches if ``key & mask == value`` for every key expression. ``next_state`` None accepts.
+
+    With ``value_set`` it matches if the key is a member of this set; there are no values and masks then.
+    """
+
+    values: tuple[int, ...]
+    masks: tuple[int, ...]
+    next_state: str | None
+    value_set: str | None = None
+
+
+@dataclass(frozen=True)
+class ParserState:
+    """``ops`` run first, then the first matching case selects the next state.
+
+    If no case matches, ``default`` is next; None accepts the packet, as bmv2 does for a missing default.
+    """
+
+    name: str
+    ops: tuple[ParserOp, ...]
+    key: tuple[Expr, ...]
+    cases: tuple[Case, ...]
+    default: str | None
+
+
+@dataclass(frozen=True)
+class Parser:
+    name: str
+    start: str
+    states: dict[str, ParserState]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """``width`` bits of a calculation's input. Chunks of an invalid header are skipped.
+
+    Of a varbit field: the bits that ``length`` counts, at most ``width``, if header ``owner`` is valid.
+    """
+
+    value: FieldRef | Const
+    width: int
+    length: FieldRef | None = None
+    owner: str | None = None
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """``algorithm`` (csum16, xor16, crc16, crc32 or identity) over the joined chunks, padded on the right to a byte.
+
+    ``payload``: what was not parsed follows them.
+    """
+
+    name: str
+    algorithm: str
+    chunks: tuple[Chunk, ...]
+    source: Source = UNKNOWN_SOURCE
+    payload: bool = False
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """A checksum in field ``target``, where ``condition`` holds.
+
+    ``verify``: compared between parser and ingress. ``update``: written between egress and deparser.
+    """
+
+    name: str
+    target: FieldRef
+    calculation: str
+    condition: Expr
+    verify: bool
+    update: bool
+
+
+CLONE_REQUESTED = 1 << 15  # beside the number of the session, so that session 0 is a request too
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Hidden fields in which statements leave a request until the end of the pipeline; 0 asks for nothing.
+
+    ``clone`` holds a session and CLONE_REQUESTED, and ``clone_list`` a list of fields; ``resubmit`` and ``recirculate``
+    hold the list itself. ``lists``: the fields that the new packet takes along, by the number of the list.
+    """
+
+    clone: FieldRef
+    clone_list: FieldRef
+    resubmit: FieldRef
+    recirculate: FieldRef
+    lists: dict[int, tuple[FieldRef, ...]] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> tuple[FieldRef, ...]:
+        return self.clone, self.clone_list, self.resubmit, self.recirculate
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Action:
+    """``index`` is unique in the program; ``name`` is not (each table has its own NoAction)."""
+
+    index: int
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: tuple[Statement, ...]
+    source: Source = UNKNOWN_SOURCE
+
+
+class MatchKind(Enum):
+    EXACT = "exact"
+    LPM = "lpm"
+    TERNARY = "ternary"
+    RANGE = "range"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One field of a table key. ``target`` is never negative: a FieldRef or, for header validity, Valid, mostly."""
+
+    name: str
+    kind: MatchKind
+    target: Expr
+    width: int
+    mask: int | None = None
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One key field of a constant entry: value and mask. Of a range they are the low and the high end."""
+
+    value: int
+    mask: int
+    prefix_len: int | None = None
+
+
+@dataclass(frozen=True)
+class ConstEntry:
+    """An entry that the program itself defines. The entry with the smallest ``rank`` wins."""
+
+    patterns: tuple[Pattern, ...]
+    action: int
+    args: tuple[int, ...]
+    rank: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A node of a pipeline.
+
+    ``entries``: of the program itself. Where they are not ``entries_const``, the control plane may change them, and add
+    others; the JSON does not tell.
+
+    ``kind``: the strongest match kind of its keys. ``next``: the next node by action index; None ends the pipeline. If
+    the program asks for hit or miss, ``by_hit`` is set, and ``on_hit`` and ``on_miss`` are the next nodes. A hit writes
+    the colour of the table's direct meter to ``meter_target``. ``selector``: the calculation whose hash chooses among
+    the actions of an entry that has several; None where entries have one.
+    """
+
+    name: str
+    kind: MatchKind
+    keys: tuple[Key, ...]
+    size: int
+    actions: tuple[int, ...]
+    default_action: int
+    default_args: tuple[int, ...]
+    default_const: bool
+    entries: tuple[ConstEntry, ...] | None
+    next: dict[int, str | None]
+    by_hit: bool = False
+    on_hit: str | None = None
+    on_miss: str | None = None
+    has_counter: bool = False
+    entries_const: bool = True
+    source: Source = UNKNOWN_SOURCE
+    meter_target: FieldRef | None = None
+    selector: str | None = None
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A node of a pipeline that branches on ``condition``."""
+
+    name: str
+    condition: Expr
+    on_true: str | None
+    on_false: str | None
+    source: Source = UNKNOWN_SOURCE
+
+
+Node = Table | Conditional
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    name: str
+    start: str | None
+    nodes: dict[str, Node]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Nothing changes it, so switches may share it.
+
+    ``varbits``: by the header behind which the bits of a varbit field leave. ``passes``: None for a program that never
+    clones, resubmits or recirculates, and truncates in egress only. Statements leave the number of one of the
+    ``digests`` in ``digest_request``; it is sent at the end of ingress.
+    """
+
+    headers: dict[str, Header]
+    errors: dict[str, int]
+    parser: Parser
+    ingress: Pipeline
+    egress: Pipeline
+    deparser: tuple[str, ...]
+    actions: tuple[Action, ...]
+    registers: dict[str, Register] = field(default_factory=dict)
+    counters: dict[str, CounterArray] = field(default_factory=dict)
+    calculations: dict[str, Calculation] = field(default_factory=dict)
+    checksums: tuple[Checksum, ...] = ()
+    varbits: dict[str, Varbit] = field(default_factory=dict)
+    passes: Passes | None = None
+    value_sets: dict[str, ValueSet] = field(default_factory=dict)
+    meters: dict[str, Meter] = field(default_factory=dict)
+    digests: dict[int, Digest] = field(default_factory=dict)
+    digest_request: FieldRef | None = None
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        nodes = [*self.ingress.nodes.values(), *self.egress.nodes.values()]
+        return {node.name: node for node in nodes if isinstance(node, Table)}
+
+    def direct_meter(self, table: str) -> Meter:
+        """Of a table with a ``meter_target``."""
+        return next(meter for meter in self.meters.values() if meter.table == table)

@@ -15,7 +15,7 @@ from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime import entries
 from softswitch.p4runtime.batching import parse_write
 from softswitch.p4runtime.errors import InvalidArgumentError
-from softswitch.p4runtime.wire import PlainUpdate, plain_update
+from softswitch.p4runtime.wire import PlainMessage, plain_update
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def _unusual(rng: random.Random, update: Any) -> Any:
         case 3:
             entry.priority = -1
         case 4:
-            update.type = p4runtime_pb2.Update.UNSPECIFIED
+            update.type = -1
         case 5:
             entry.match.add(field_id=1).exact.value = bytes(200)
         case 6:
@@ -140,29 +140,21 @@ def _mutated(rng: random.Random, raw: bytes) -> bytes:
             return raw[:at] + raw[at + 1 :]
 
 
-def _as_protobuf(plain: PlainUpdate) -> p4runtime_pb2.Update:
+def _as_protobuf(read: Any, kind: Any = p4runtime_pb2.Update) -> Any:
     """Read through the names that both have."""
-    update = p4runtime_pb2.Update(type=plain.type)
-    assert plain.entity.WhichOneof("entity") == "table_entry"
-    read, entry = plain.entity.table_entry, update.entity.table_entry
-    entry.table_id, entry.priority = read.table_id, read.priority
-    for match in read.match:
-        kind = match.WhichOneof("field_match_type")
-        made, numbers = getattr(entry.match.add(field_id=match.field_id), kind), getattr(match, kind)
-        for field in made.DESCRIPTOR.fields:
-            setattr(made, field.name, getattr(numbers, field.name))
-    if read.HasField("action"):
-        assert read.action is not None
-        assert read.action.WhichOneof("type") == "action"
-        entry.action.ParseFromString(read.action.SerializeToString())
-        action = p4runtime_pb2.TableAction()
-        action.action.action_id = read.action.action.action_id
-        for param in read.action.action.params:
-            action.action.params.add(param_id=param.param_id, value=param.value)
-        assert entry.action == action
-    for name in ("is_const", "is_default_action", "controller_metadata", "idle_timeout_ns", "metadata"):
-        assert getattr(read, name) == getattr(entry, name)
-    return update
+    made, known = kind(), kind.FromString(read.SerializeToString())
+    for oneof in kind.DESCRIPTOR.oneofs:
+        assert read.WhichOneof(oneof.name) == known.WhichOneof(oneof.name)
+    for field in kind.DESCRIPTOR.fields:
+        value, part = getattr(read, field.name), getattr(made, field.name)
+        if field.message_type is None and field.containing_oneof is None:
+            setattr(made, field.name, value)
+        elif field.label == field.LABEL_REPEATED:
+            part.extend(_as_protobuf(each, field.message_type._concrete_class) for each in value)
+        elif read.HasField(field.name):
+            part.CopyFrom(_as_protobuf(value, type(part)))
+            part.SetInParent()
+    return made
 
 
 def test_updates_of_the_usual_form_are_plain() -> None:
@@ -170,12 +162,9 @@ def test_updates_of_the_usual_form_are_plain() -> None:
     raws = [_update(rng).SerializeToString() for _ in range(500)]
     for raw in raws:
         plain = plain_update(raw)
-        if len(raw) < 128:
-            assert plain is not None
-            assert _as_protobuf(plain) == p4runtime_pb2.Update.FromString(raw)
-        else:
-            assert plain is None
-    assert sum(len(raw) < 128 for raw in raws) > 400
+        assert (plain is not None) == (len(raw) < 132)  # of the entity, in which all is but four bytes, 127
+        assert plain is None or _as_protobuf(plain) == p4runtime_pb2.Update.FromString(raw)
+    assert sum(len(raw) < 132 for raw in raws) > 400
 
 
 def test_other_updates_are_left_to_protobuf() -> None:
@@ -187,13 +176,13 @@ def test_other_updates_are_left_to_protobuf() -> None:
 def test_mutated_bytes_mean_what_protobuf_reads() -> None:
     rng = random.Random(3)
     plain_ones = 0
-    for _ in range(4000):
+    for _ in range(2000):
         raw = _mutated(rng, _update(rng).SerializeToString())
         plain = plain_update(raw)
         if plain is not None:
             plain_ones += 1
             assert _as_protobuf(plain) == p4runtime_pb2.Update.FromString(raw), raw.hex()
-    assert plain_ones > 200
+    assert plain_ones > 100
 
 
 def _request(rng: random.Random) -> p4runtime_pb2.WriteRequest:
@@ -212,14 +201,14 @@ def _read(raw: bytes) -> p4runtime_pb2.WriteRequest:
     request = p4runtime_pb2.WriteRequest()
     request.CopyFrom(write.head)
     del request.updates[:]
-    request.updates.extend(_as_protobuf(each) if isinstance(each, PlainUpdate) else each for each in write.updates)
+    request.updates.extend(_as_protobuf(each) if isinstance(each, PlainMessage) else each for each in write.updates)
     return request
 
 
 def test_write_requests_are_what_protobuf_reads() -> None:
     rng = random.Random(4)
     refused = 0
-    for number in range(1500):
+    for number in range(800):
         raw = _request(rng).SerializeToString()
         if number % 2 and raw:
             raw = _mutated(rng, raw)
@@ -231,7 +220,7 @@ def test_write_requests_are_what_protobuf_reads() -> None:
                 parse_write(raw)
         else:
             assert _read(raw) == expected, raw.hex()
-    assert refused > 100
+    assert refused > 50
 
 
 def test_a_role_that_is_no_text_is_refused() -> None:
@@ -243,7 +232,7 @@ def test_a_role_that_is_no_text_is_refused() -> None:
 @pytest.mark.parametrize("tag", [1 << 3, 4 << 3 | 2])
 def test_a_number_ends_after_ten_bytes(tag: int) -> None:
     longest = bytes([tag, *[0x80] * 9, 0])
-    assert list(parse_write(longest).updates) == list(p4runtime_pb2.WriteRequest.FromString(longest).updates)
+    assert _read(longest) == p4runtime_pb2.WriteRequest.FromString(longest)
     # Shifting a number of megabytes bit by bit would take an hour.
     for bytes_ in (11, 4 << 20):
         with pytest.raises(InvalidArgumentError, match="this is no WriteRequest"):
