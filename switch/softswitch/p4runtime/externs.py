@@ -38,7 +38,7 @@ def encode_data(value: CounterValue) -> Any:
 def write_counter(device: Device, info: P4Info, entry: Any) -> None:
     """Set one cell, or every cell where ``index`` is unset. Without ``data`` nothing changes."""
     counter = info.counter(entry.counter_id)
-    indices = _counter_indices(device, counter, entry)
+    indices = _indices(f"counter {counter.name!r}", device.counter_size(counter.name), entry)
     if not entry.HasField("data"):
         return
     value = decode_data(entry.data, f"counter {counter.name!r}")
@@ -51,7 +51,7 @@ def wanted_counters(device: Device, info: P4Info, entry: Any) -> list[tuple[Coun
     if entry.counter_id == 0:
         return list(_all_counters(device, info))
     counter = info.counter(entry.counter_id)
-    return [(counter, _counter_indices(device, counter, entry))]
+    return [(counter, _indices(f"counter {counter.name!r}", device.counter_size(counter.name), entry))]
 
 
 def _all_counters(device: Device, info: P4Info) -> Iterator[tuple[Counter, range]]:
@@ -60,15 +60,14 @@ def _all_counters(device: Device, info: P4Info) -> Iterator[tuple[Counter, range
             yield counter, range(device.counter_size(counter.name))
 
 
-def _counter_indices(device: Device, counter: Counter, entry: Any) -> range:
-    size = device.counter_size(counter.name)
+def _indices(what: str, size: int, entry: Any) -> range:
     if not entry.HasField("index"):
         return range(size)
     index = entry.index.index
     if index < 0:
-        raise InvalidArgumentError(f"counter {counter.name!r}: index {index} is negative")
+        raise InvalidArgumentError(f"{what}: index {index} is negative")
     if index >= size:
-        raise OutOfRangeError(f"counter {counter.name!r}: index {index} is not in 0..{size - 1}")
+        raise OutOfRangeError(f"{what}: index {index} is not in 0..{size - 1}")
     return range(index, index + 1)
 
 
@@ -89,7 +88,7 @@ MeterConfigs = dict[tuple[int, int], Any]
 def write_meter(device: Device, info: P4Info, configs: MeterConfigs, entry: Any) -> None:
     """Configure one meter, or the whole array where ``index`` is unset; without ``config`` packets are green."""
     meter = info.meter(entry.meter_id)
-    indices = _meter_indices(meter, entry)
+    indices = _indices(f"meter {meter.name!r}", meter.size, entry)
     rates = _rates(f"meter {meter.name!r}", entry)
     for index in indices:
         device.set_meter(meter.name, index, rates)
@@ -105,7 +104,7 @@ def wanted_meters(info: P4Info, entry: Any) -> list[tuple[Counter, range]]:
     if entry.meter_id == 0:
         return [(meter, range(meter.size)) for meter in info.meters.values()]
     meter = info.meter(entry.meter_id)
-    return [(meter, _meter_indices(meter, entry))]
+    return [(meter, _indices(f"meter {meter.name!r}", meter.size, entry))]
 
 
 def meter_entities(meter: Counter, indices: range, configs: Mapping[tuple[int, int], Any]) -> Iterator[Any]:
@@ -133,17 +132,6 @@ def decode_meter(what: str, config: Any) -> MeterRates:
     if config.eburst:
         raise InvalidArgumentError(f"{what}: eburst is set, but the meter has two rates")
     return MeterRates(config.cir, config.cburst, config.pir, config.pburst)
-
-
-def _meter_indices(meter: Counter, entry: Any) -> range:
-    if not entry.HasField("index"):
-        return range(meter.size)
-    index = entry.index.index
-    if index < 0:
-        raise InvalidArgumentError(f"meter {meter.name!r}: index {index} is negative")
-    if index >= meter.size:
-        raise OutOfRangeError(f"meter {meter.name!r}: index {index} is not in 0..{meter.size - 1}")
-    return range(index, index + 1)
 
 
 #: ValueSetMembers as they were written, by value set.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from typing import Any
 
 from p4.v1 import p4runtime_pb2
@@ -46,8 +46,8 @@ class Snapshot:
         return self.device.groups()
 
     @cached_property
-    def sessions(self) -> Mapping[int, tuple[tuple[Replica, ...], int]]:
-        return self.device.sessions()
+    def sessions(self) -> Mapping[int, tuple[Replica, ...]]:
+        return {session: replicas for session, (replicas, _) in self.device.sessions().items()}
 
     def rows(self, table: str) -> list[Entry]:
         if table not in self._rows:
@@ -68,18 +68,12 @@ class Snapshot:
         return wanted.among(self.rows_of(wanted.table.name, wanted.key))
 
 
-_IDS: dict[str, Callable[[Any], int]] = {
-    "extern_entry": lambda entry: int(entry.extern_type_id),
-    "register_entry": lambda entry: int(entry.register_id),
-}
-
-
 def check_empty_read(info: P4Info, kind: str, entry: Any) -> None:
     """Check a read of a kind of entities that this server does not hold.
 
     Raises InvalidArgumentError for an object that the P4Info has not, UnimplementedError for one that it has.
     """
-    number = _IDS[kind](entry)
+    number = entry.extern_type_id if kind == "extern_entry" else entry.register_id
     if not number:
         return
     if number not in info.others[kind]:
@@ -201,15 +195,9 @@ def _parts(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> li
                 for counter, indices in externs.wanted_counters(snapshot.device, pipeline.info, request.counter_entry)
             ]
         case "direct_counter_entry" | "direct_meter_entry":
-            direct = _direct_counters if kind == "direct_counter_entry" else _direct_meters
-            return direct(snapshot, pipeline, getattr(request, kind))
+            return _direct(snapshot, pipeline, kind, getattr(request, kind))
         case "packet_replication_engine_entry":
-            entry = request.packet_replication_engine_entry
-            if entry.WhichOneof("type") == "clone_session_entry":
-                return _clone_sessions(snapshot, pipeline, entry.clone_session_entry)
-            found = replication.wanted_groups(snapshot.groups, entry)
-            steps = sum(1 + len(replicas) for replicas in found.values())
-            return [ReadPart(steps, partial(replication.group_entities, found, pipeline.notes.groups))]
+            return [_replication(snapshot, pipeline, request.packet_replication_engine_entry)]
         case None:
             raise InvalidArgumentError("the request has no entity; a read names the kind it wants")
         case _:
@@ -222,28 +210,34 @@ def _extern_parts(pipeline: ForwardingPipeline, kind: str, asked: Any) -> list[R
             ReadPart(len(indices), partial(externs.meter_entities, meter, indices, pipeline.notes.meters))
             for meter, indices in externs.wanted_meters(pipeline.info, asked)
         ]
-    if kind == "digest_entry" and pipeline.digests is not None:
-        told = list(pipeline.digests.read(asked))
-        return [ReadPart(len(told), lambda: told)]
-    if kind == "action_profile_member":
-        found = list(pipeline.notes.profiles.read_members(pipeline.info, asked))
-        return [ReadPart(len(found), lambda: found)]
-    if kind == "action_profile_group":
-        groups_found = list(pipeline.notes.profiles.read_groups(pipeline.info, asked))
-        return [
-            ReadPart(sum(1 + len(each.action_profile_group.members) for each in groups_found), lambda: groups_found)
-        ]
-    if kind == "value_set_entry":
-        sets = list(externs.value_set_entities(pipeline.info, pipeline.notes.value_sets, asked))
-        return [ReadPart(sum(1 + len(each.value_set_entry.members) for each in sets), lambda: sets)]
-    check_empty_read(pipeline.info, kind, asked)
-    return []
+    found: Iterable[Any]
+    match kind:
+        case "digest_entry" if pipeline.digests is not None:
+            found = pipeline.digests.read(asked)
+        case "action_profile_member":
+            found = pipeline.notes.profiles.read_members(pipeline.info, asked)
+        case "action_profile_group":
+            found = pipeline.notes.profiles.read_groups(pipeline.info, asked)
+        case "value_set_entry":
+            found = externs.value_set_entities(pipeline.info, pipeline.notes.value_sets, asked)
+        case _:
+            check_empty_read(pipeline.info, kind, asked)
+            return []
+    entities = list(found)
+    steps = sum(1 + len(getattr(getattr(each, kind), "members", ())) for each in entities)
+    return [ReadPart(steps, lambda: entities)]
 
 
-def _clone_sessions(snapshot: Snapshot, pipeline: ForwardingPipeline, asked: Any) -> list[ReadPart]:
-    found = replication.wanted_sessions(snapshot.sessions, asked)
-    steps = sum(1 + len(replicas) for replicas, _ in found.values())
-    return [ReadPart(steps, partial(replication.session_entities, found, pipeline.notes.sessions))]
+def _replication(snapshot: Snapshot, pipeline: ForwardingPipeline, asked: Any) -> ReadPart:
+    entity: Callable[[int, tuple[Replica, ...]], Any]
+    if asked.WhichOneof("type") == "clone_session_entry":
+        found = replication.wanted(snapshot.sessions, asked.clone_session_entry.session_id, "clone session")
+        entity = partial(replication.session_entity, pipeline.notes.sessions)
+    else:
+        group = replication.group_of(asked).multicast_group_id
+        found = replication.wanted(snapshot.groups, group, "multicast group")
+        entity = partial(replication.group_entity, pipeline.notes.groups)
+    return ReadPart(sum(1 + len(each) for each in found.values()), lambda: starmap(entity, found.items()))
 
 
 def _table_entries(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[ReadPart]:
@@ -290,20 +284,20 @@ def _entries(snapshot: Snapshot, pipeline: ForwardingPipeline, table: TableInfo,
 
 
 def _entry(pipeline: ForwardingPipeline, table: TableInfo, entry: Entry, request: Any) -> Any | None:
-    message = _key_message(table, entry)
-    reference = pipeline.notes.profiles.references.get((table.name, entry.key, entry.priority))
+    where = (table.name, entry.key, entry.priority)
+    message = _key_message(table, entry.key, entry.priority)
+    reference = pipeline.notes.profiles.references.get(where)
     if reference is not None:
         message.action.CopyFrom(reference)
     elif isinstance(entry.action, ActionCall):
         message.action.CopyFrom(encode_action(pipeline.info, entry.action))
     message.is_const = entry.is_const
-    _add_note(message, pipeline.notes.entries.get((table.name, entry.key, entry.priority)))
+    _add_note(message, pipeline.notes.entries.get(where))
     if request.HasField("counter_data") and table.has_direct_counter:
         message.counter_data.CopyFrom(externs.encode_data(entry.counter or CounterValue()))
     if request.HasField("meter_config") and table.has_direct_meter:
         _add_rates(message.meter_config, pipeline, table, entry)
     if table.has_idle_timeout and pipeline.idle is not None:
-        where = (table.name, entry.key, entry.priority)
         message.idle_timeout_ns = pipeline.idle.timeout_ns(where)
         if request.HasField("time_since_last_hit"):
             packets = 0 if entry.counter is None else entry.counter.packets
@@ -315,9 +309,7 @@ def idle_entry(pipeline: ForwardingPipeline, where: EntryKey) -> Any:
     """The ``TableEntry`` of a notification."""
     name, key, priority = where
     table = next(each for each in pipeline.info.tables.values() if each.name == name)
-    message = p4runtime_pb2.TableEntry(
-        table_id=table.id, match=encode_key(table, key), priority=priority if table.needs_priority else 0
-    )
+    message = _key_message(table, key, priority)
     if pipeline.idle is not None:
         message.idle_timeout_ns = pipeline.idle.timeout_ns(where)
     _add_note(message, pipeline.notes.entries.get(where))
@@ -336,10 +328,9 @@ def _default_entry(snapshot: Snapshot, pipeline: ForwardingPipeline, table: Tabl
     return ReadPart(1, lambda: [entity])
 
 
-def _key_message(table: TableInfo, entry: Entry) -> Any:
-    return p4runtime_pb2.TableEntry(
-        table_id=table.id, match=encode_key(table, entry.key), priority=entry.priority if table.needs_priority else 0
-    )
+def _key_message(table: TableInfo, key: tuple[KeyMatch, ...], priority: int) -> Any:
+    priority = priority if table.needs_priority else 0
+    return p4runtime_pb2.TableEntry(table_id=table.id, match=encode_key(table, key), priority=priority)
 
 
 def _add_note(message: Any, note: EntryNote | None) -> None:
@@ -348,24 +339,11 @@ def _add_note(message: Any, note: EntryNote | None) -> None:
         message.controller_metadata = note.controller_metadata
 
 
-def _direct_counters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[ReadPart]:
-    return _direct(snapshot, pipeline, request.table_entry, "counter", _counted)
-
-
-def _direct_meters(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> list[ReadPart]:
-    if request.HasField("counter_data"):
-        raise UnimplementedError("counter_data of direct meters is not offered")
-    return _direct(snapshot, pipeline, request.table_entry, "meter", partial(_metered, pipeline))
-
-
-def _direct(
-    snapshot: Snapshot,
-    pipeline: ForwardingPipeline,
-    entry: Any,
-    kind: str,
-    entities: Callable[[TableInfo, Iterable[Entry]], Iterator[Any]],
-) -> list[ReadPart]:
+def _direct(snapshot: Snapshot, pipeline: ForwardingPipeline, name: str, asked: Any) -> list[ReadPart]:
     """Direct counters or meters of the table, or of the row, that a request names, or of all tables."""
+    kind, entry = name.split("_")[1], asked.table_entry
+    if kind == "meter" and asked.HasField("counter_data"):
+        raise UnimplementedError("counter_data of direct meters is not offered")
     if entry.table_id:
         wanted = [tables.direct_table(pipeline, entry, kind)]
     elif entry.match:
@@ -375,15 +353,19 @@ def _direct(
     parts = []
     for table in wanted:
         rows = [snapshot.row(tables.decode_row(table, entry))] if entry.match else snapshot.rows(table.name)
-        parts.append(ReadPart(len(rows), partial(entities, table, rows)))
+        parts.append(ReadPart(len(rows), partial(_direct_entities, pipeline, name, table, rows)))
     return parts
 
 
-def _counted(table: TableInfo, rows: Iterable[Entry]) -> Iterator[Any]:
+def _direct_entities(pipeline: ForwardingPipeline, name: str, table: TableInfo, rows: Iterable[Entry]) -> Iterator[Any]:
     for row in rows:
         entity = p4runtime_pb2.Entity()
-        entity.direct_counter_entry.table_entry.CopyFrom(_key_message(table, row))
-        entity.direct_counter_entry.data.CopyFrom(externs.encode_data(row.counter or CounterValue()))
+        message = getattr(entity, name)
+        message.table_entry.CopyFrom(_key_message(table, row.key, row.priority))
+        if name == "direct_counter_entry":
+            message.data.CopyFrom(externs.encode_data(row.counter or CounterValue()))
+        else:
+            _add_rates(message.config, pipeline, table, row)
         yield entity
 
 
@@ -392,12 +374,3 @@ def _add_rates(config: Any, pipeline: ForwardingPipeline, table: TableInfo, entr
     found = pipeline.notes.direct_meters.get((table.name, entry.key, entry.priority))
     if found is not None:
         config.CopyFrom(found)
-
-
-def _metered(pipeline: ForwardingPipeline, table: TableInfo, rows: Iterable[Entry]) -> Iterator[Any]:
-    for row in rows:
-        entity = p4runtime_pb2.Entity()
-        entity.direct_meter_entry.table_entry.CopyFrom(_key_message(table, row))
-        if (table.name, row.key, row.priority) in pipeline.notes.direct_meters:
-            _add_rates(entity.direct_meter_entry.config, pipeline, table, row)
-        yield entity

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from p4.v1 import p4runtime_pb2
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 def write_group(device: Device, notes: dict[int, GroupNote], update_type: int, entry: Any) -> None:
     """Apply one update of a ``PacketReplicationEngineEntry``."""
-    group = _group_of(entry)
+    group = group_of(entry)
     group_id = _decode_group_id(group.multicast_group_id)
     what = f"multicast group {group_id}"
     check_metadata(what, group.metadata)
@@ -41,12 +41,8 @@ def write_group(device: Device, notes: dict[int, GroupNote], update_type: int, e
     notes[group_id] = GroupNote(group.metadata, byte_ports(replicas))
 
 
-def wanted_groups(found: Mapping[int, tuple[Replica, ...]], entry: Any) -> dict[int, tuple[Replica, ...]]:
-    """The groups out of ``found`` that a read asks for: one, or all (id 0). Raises NotThereError for an unknown one."""
-    return _wanted(found, _group_of(entry).multicast_group_id, "multicast group")
-
-
-def _wanted(found: Mapping[int, T], number: int, what: str) -> dict[int, T]:
+def wanted(found: Mapping[int, T], number: int, what: str) -> dict[int, T]:
+    """Those that a read asks for: one, or all (number 0). Raises NotThereError for an unknown one."""
     if not number:
         return dict(sorted(found.items()))
     if number not in found:
@@ -54,13 +50,7 @@ def _wanted(found: Mapping[int, T], number: int, what: str) -> dict[int, T]:
     return {number: found[number]}
 
 
-def group_entities(found: Mapping[int, tuple[Replica, ...]], notes: Mapping[int, GroupNote]) -> Iterator[Any]:
-    """An ``Entity`` message for each group."""
-    for group_id, replicas in found.items():
-        yield _encode_group(group_id, replicas, notes.get(group_id, GroupNote()))
-
-
-def _group_of(entry: Any) -> Any:
+def group_of(entry: Any) -> Any:
     kind = entry.WhichOneof("type")
     if kind is None:
         raise InvalidArgumentError("the packet replication engine entry is empty")
@@ -110,17 +100,14 @@ def _check_width(what: str, value: int, width: int) -> None:
         raise InvalidArgumentError(f"{what}: value {value:#x} does not fit bit<{width}>")
 
 
-def _encode_group(group_id: int, replicas: tuple[Replica, ...], note: GroupNote) -> Any:
+def group_entity(notes: Mapping[int, GroupNote], group_id: int, replicas: tuple[Replica, ...]) -> Any:
+    note = notes.get(group_id, GroupNote())
     entity = p4runtime_pb2.Entity()
     group = entity.packet_replication_engine_entry.multicast_group_entry
     group.multicast_group_id = group_id
     group.metadata = note.metadata
     encode_replicas(group.replicas, replicas, note.byte_ports)
     return entity
-
-
-#: Replicas and a multicast group by session; P4Runtime's sessions have no group.
-Sessions = Mapping[int, tuple[tuple[Replica, ...], int]]
 
 
 def write_session(device: Device, notes: dict[int, SessionNote], update_type: int, entry: Any) -> None:
@@ -142,18 +129,11 @@ def write_session(device: Device, notes: dict[int, SessionNote], update_type: in
     notes[session] = SessionNote(entry.class_of_service, byte_ports(replicas))
 
 
-def wanted_sessions(found: Sessions, entry: Any) -> Sessions:
-    """The sessions out of ``found`` that a read asks for: one, or all (id 0). Raises NotThereError."""
-    return _wanted(found, entry.session_id, "clone session")
-
-
-def session_entities(found: Sessions, notes: Mapping[int, SessionNote]) -> Iterator[Any]:
-    """An ``Entity`` message for each session."""
-    for session, (replicas, _) in found.items():
-        note = notes.get(session, SessionNote())
-        entity = p4runtime_pb2.Entity()
-        message = entity.packet_replication_engine_entry.clone_session_entry
-        message.session_id = session
-        message.class_of_service = note.class_of_service
-        encode_replicas(message.replicas, replicas, note.byte_ports)
-        yield entity
+def session_entity(notes: Mapping[int, SessionNote], session: int, replicas: tuple[Replica, ...]) -> Any:
+    note = notes.get(session, SessionNote())
+    entity = p4runtime_pb2.Entity()
+    message = entity.packet_replication_engine_entry.clone_session_entry
+    message.session_id = session
+    message.class_of_service = note.class_of_service
+    encode_replicas(message.replicas, replicas, note.byte_ports)
+    return entity

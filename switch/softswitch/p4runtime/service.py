@@ -164,10 +164,9 @@ class P4RuntimeService:
 
     def end(self) -> None:
         """End what works for the pipeline by itself."""
-        if self._pipeline is not None and self._pipeline.digests is not None:
-            self._pipeline.digests.end()
-        if self._pipeline is not None and self._pipeline.idle is not None:
-            self._pipeline.idle.end()
+        for work in (self._pipeline.digests, self._pipeline.idle) if self._pipeline is not None else ():
+            if work is not None:
+                work.end()
 
     def get_pipeline(self, request: Any) -> Any:
         self._check_device_id(request.device_id)
