@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from fuzz.samples.stf import Sample
+from sumwire_lab.network.switches import thrift_option
 
 COMMAND = "simple_switch_grpc"
 PORTS = tuple(range(11))
@@ -83,10 +83,10 @@ class Wires:
         for opened in self._sockets.values():
             opened.close()
 
-    def answers(self, port: int, frame: bytes, count: int) -> Frames:
+    def answers(self, port: int, frame: bytes, count: int, within_s: float = _ANSWER_S) -> Frames:
         """What leaves for a frame, in the order of ports: ``count`` frames, and what comes soon after them."""
         self._sockets[port].send(frame)
-        found = self._collect(count, _ANSWER_S)
+        found = self._collect(count, within_s)
         return sorted(found + self._collect(1 << 30, _QUIET_S))
 
     def drain(self) -> None:
@@ -114,12 +114,12 @@ def received(link: socket.socket) -> bytes:
 
 
 @contextmanager
-def running(sample: Sample, wired: Wires, folder: Path) -> Iterator[None]:
-    """bmv2 with a sample's program. Raises NoBmv2Error if it ends before it listens."""
+def running(program: Path, wired: Wires, folder: Path) -> Iterator[None]:
+    """bmv2 with a program's JSON. Raises NoBmv2Error if it ends before it listens."""
     ports = [word for port in PORTS for word in ("-i", f"{port}@{wired.prefix}s{port}")]
     address = folder / "p4rt.sock"
     address.unlink(missing_ok=True)
-    command = [COMMAND, *ports, str(sample.json), "--", "--grpc-server-addr", f"unix:{address}"]
+    command = [COMMAND, *thrift_option(), *ports, str(program), "--", "--grpc-server-addr", f"unix:{address}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             deadline = time.monotonic() + _START_S

@@ -284,7 +284,7 @@ def compare_with_bmv2(sample: Sample, wired: Wires, folder: Path, *, engine: Eng
     sent = [statement for statement in statements if isinstance(statement, Send)] or [Send(1, bytes(64))]
     switch = SoftSwitch(sample.json.read_text(), seed=1, engine=engine, clock=lambda: NOW_US)
     generator, packets = random.Random(sample.name), 0
-    with running(sample, wired, folder):
+    with running(sample.json, wired, folder):
         for _ in range(mutations):
             port, frame = mutated(generator.choice(sent), generator)
             if port not in PORTS or len(frame) < LEAST_BYTES:

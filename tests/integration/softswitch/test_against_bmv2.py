@@ -7,28 +7,18 @@ Programs run with their constant entries; the frames are drawn from a fixed seed
 
 from __future__ import annotations
 
-import os
 import random
-import selectors
-import socket
 import struct
-import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fuzz.samples import bmv2
 from helpers.softswitch.compile_programs import PROGRAMS
 from softswitch.switch import EngineChoice, SoftSwitch
-from sumwire_lab.network.switches import thrift_option
 
-PORTS = (1, 2, 3, 4, 7, 8)  # what the programs send to
 FRAMES = 80
-START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
-QUIET_S = 0.3
-SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 
 pytestmark = [pytest.mark.root, pytest.mark.bmv2]
 
@@ -119,110 +109,19 @@ CASES: dict[str, Callable[[random.Random], Frames]] = {
 }
 
 
-class Wires:
-    """The far ends of bmv2's ports."""
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-        self._selector = selectors.DefaultSelector()
-        self.sockets: dict[int, socket.socket] = {}
-        for port in PORTS:
-            opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-            opened.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-            opened.bind((f"{prefix}p{port}", 3))
-            opened.setblocking(False)
-            self.sockets[port] = opened
-            self._selector.register(opened, selectors.EVENT_READ, port)
-
-    def collect(self, count: int, timeout_s: float) -> Frames:
-        """``count`` frames, or what came before the time was up."""
-        found: Frames = []
-        deadline = time.monotonic() + timeout_s
-        while len(found) < count and (left := deadline - time.monotonic()) > 0:
-            for key, _ in self._selector.select(left):
-                found.append((key.data, self.sockets[key.data].recv(65536)))
-        return sorted(found)
-
-    def close(self) -> None:
-        self._selector.close()
-        for opened in self.sockets.values():
-            opened.close()
-
-
-@contextmanager
-def veths() -> Iterator[str]:
-    prefix = f"sb{os.getpid() % 100000}"
-    made: list[str] = []
-
-    def ip(*words: str) -> None:
-        subprocess.run(["ip", *words], check=True, capture_output=True)
-
-    try:
-        for port in PORTS:
-            near, far = f"{prefix}s{port}", f"{prefix}p{port}"
-            ip("link", "add", near, "type", "veth", "peer", "name", far)
-            made.append(near)
-            for end in (near, far):
-                Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
-                ip("link", "set", end, "up", "mtu", "2000")
-        yield prefix
-    finally:
-        for near in made:
-            ip("link", "del", near)
-
-
-@contextmanager
-def bmv2(program: Path, prefix: str, log: Path) -> Iterator[None]:
-    interfaces = [f"{port}@{prefix}s{port}" for port in PORTS]
-    ports = [word for one in interfaces for word in ("-i", one)]
-    address = f"unix:{log.parent / 'p4rt'}"
-    command = ["simple_switch_grpc", *thrift_option(), *ports, str(program), "--", "--grpc-server-addr", address]
-    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def wait_until_it_forwards(wires: Wires, port: int, frame: bytes) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        wires.sockets[port].send(frame)
-        if wires.collect(1, QUIET_S):
-            wires.collect(1 << 30, QUIET_S)  # answers to earlier tries
-            return
-    raise AssertionError("bmv2 forwards nothing")
-
-
 def engines() -> list[EngineChoice]:
     """The engines of this machine: the native one needs a compiler."""
     found = SoftSwitch().engine
     return ["python"] if found == "python" else ["python", found]
 
 
-def on_the_wire(frames: Frames) -> Frames:
-    return sorted((port, frame) for port, frame in frames if port in PORTS and len(frame) >= 14)
-
-
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_same_frames(name: str, program_text: Callable[[str], str], tmp_path: Path) -> None:
     """bmv2 runs each program once; its frames are compared with those of every engine."""
-    frames = CASES[name](random.Random(5))
     switches = {engine: SoftSwitch(program_text(name), seed=1, engine=engine) for engine in engines()}
-    stateless = SoftSwitch(program_text(name), seed=1, engine="python")
-    probe = next((port, frame) for port, frame in frames if any(p in PORTS for p, _ in stateless.process(port, frame)))
-    with ExitStack() as stack:
-        prefix = stack.enter_context(veths())
-        wires = Wires(prefix)
-        stack.callback(wires.close)
-        stack.enter_context(bmv2(PROGRAMS / f"{name}.json", prefix, tmp_path / "bmv2.log"))
-        # A frame that leaves no state behind starts the comparison.
-        wait_until_it_forwards(wires, *probe)
-        for number, (port, frame) in enumerate(frames):
-            expected = {engine: on_the_wire(switch.process(port, frame)) for engine, switch in switches.items()}
-            wires.sockets[port].send(frame)
-            found = wires.collect(max(map(len, expected.values())), ANSWER_TIMEOUT_S)
+    with bmv2.wires() as wires, bmv2.running(PROGRAMS / f"{name}.json", wires, tmp_path):
+        for number, (port, frame) in enumerate(CASES[name](random.Random(5))):
+            expected = {engine: bmv2.on_the_wire(switch.process(port, frame)) for engine, switch in switches.items()}
+            found = wires.answers(port, frame, max(map(len, expected.values())), ANSWER_TIMEOUT_S)
             for engine, sent in expected.items():
                 assert found == sent, f"{engine} engine, frame {number} in at port {port}: {frame.hex()}"
-        assert wires.collect(1, QUIET_S) == []
