@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 from golden import model
-from helpers.transport.udp_bridge import aggregator_of, configs, host, on_loopback
+from helpers.transport.udp_bridge import aggregator_of, configs, golden_switch, host, on_loopback
 from numpy.typing import NDArray
 from sumwire.config import JobConfig
 from sumwire.errors import SumwireError, SwitchLostError
@@ -354,10 +354,8 @@ class World:
 
 def star(mapping: dict[str, Any]) -> list[Node]:
     """One switch."""
-    hosts = tuple(host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"])
-    switch = model.GoldenSwitch(host(aggregator_of(mapping), 99, model.UDP_PORT), hosts, (_job(mapping, hosts),))
-    switch.refusals.senders = frozenset((one.port, one.mac, one.ip) for one in hosts)
-    return [Node(switch, {1 + worker: worker for worker in range(len(hosts))})]
+    switch = golden_switch({**mapping, "ops": ["thc", "max32", "sum32"]})
+    return [Node(switch, {1 + entry["worker"]: entry["worker"] for entry in mapping["addresses"]})]
 
 
 def tree(mapping: dict[str, Any], leaves: list[int]) -> tuple[dict[str, Any], list[Node]]:

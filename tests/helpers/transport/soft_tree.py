@@ -4,17 +4,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import select
 import socket
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from golden import model
 from helpers.transport.udp_bridge import (
@@ -22,6 +18,7 @@ from helpers.transport.udp_bridge import (
     FrameSwitch,
     Impairer,
     Impairment,
+    LoopbackServer,
     addresses,
     host,
     in_frames,
@@ -172,11 +169,9 @@ def soft_tree(shape: Shape, jobs: Mapping[str, int], queues: str = "") -> Iterat
         yield TreeRig(shape, topology, {n: InProcess(d) for n, d in devices.items()}, controls)
 
 
-class TreeBridge:
-    """Serves the leaves' addresses of a job file from a thread, until the ``with`` block ends.
-
-    Every link is impaired in each direction: host to leaf, and between switches.
-    """
+class TreeBridge(LoopbackServer):
+    """Serves the leaves' addresses of a job file. Every link is impaired in each direction: host to leaf, and between
+    switches."""
 
     def __init__(
         self,
@@ -187,6 +182,8 @@ class TreeBridge:
         impairment: Impairment | None = None,
         dead: frozenset[Place] = frozenset(),
     ) -> None:
+        used = {leaves[entry["aggregator"]]: entry["aggregator"] for entry in mapping["addresses"]}
+        super().__init__(used)
         self._switches = switches
         self._wires = {**wires, **{upper: lower for lower, upper in wires.items()}}
         self._dead = dead
@@ -197,62 +194,21 @@ class TreeBridge:
             entry["ip"]: (leaves[entry["aggregator"]], host(entry["ip"], HOST_PORT + entry["seat"], entry["udp_port"]))
             for entry in mapping["addresses"]
         }
-        self._sockets: dict[str, socket.socket] = {}
-        self._aggregators = {}
-        for ip in {entry["aggregator"] for entry in mapping["addresses"]}:
-            self._sockets[leaves[ip]] = _bound(ip)
-            self._aggregators[leaves[ip]] = host(ip, 99, model.UDP_PORT)
-        self._wake_reader, self._wake_writer = os.pipe()
-        self._thread = threading.Thread(target=self._serve, name="switches", daemon=True)
-        self.error: BaseException | None = None
+        self._aggregators = {name: host(ip, 99, model.UDP_PORT) for name, ip in used.items()}
         self.crossed = 0
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        os.write(self._wake_writer, b"x")
-        self._thread.join()
-        for udp in self._sockets.values():
-            udp.close()
-        os.close(self._wake_reader)
-        os.close(self._wake_writer)
-        if self.error is not None:
-            raise self.error
-
-    def _serve(self) -> None:
-        poll = select.poll()
-        poll.register(self._wake_reader, select.POLLIN)
-        by_fd = {udp.fileno(): (name, udp) for name, udp in self._sockets.items()}
-        for fd in by_fd:
-            poll.register(fd, select.POLLIN)
-        try:
-            while True:
-                ready = [fd for fd, _ in poll.poll()]
-                if self._wake_reader in ready:
-                    return
-                for fd in ready:
-                    name, udp = by_fd[fd]
-                    datagram, [(_, _, tos)], _, sender = udp.recvmsg(4096, socket.CMSG_SPACE(1))
-                    self._hear(name, datagram, sender, tos[0])
-        except Exception as error:  # noqa: BLE001 - reported by __exit__ in the test's own thread
-            self.error = error
 
     def _impaired(self, way: str, place: Place, item: Any) -> list[Any]:
         if (way, place) not in self._impairers:
             self._impairers[way, place] = Impairer(self._impairment, random.Random(self._rng.random()))
         return self._impairers[way, place].pass_on(item)
 
-    def _hear(self, leaf: str, datagram: bytes, sender: tuple[str, int], tos: int) -> None:
+    def _arrived(self, name: str, datagram: bytes, sender: tuple[str, int], tos: int) -> None:
         if sender[0] not in self._hosts:
             return
         place, sent_by = self._hosts[sender[0]]
-        assert place == leaf, f"{sender[0]} of {place} sends to {leaf}"
-        for data in self._impaired("up", (leaf, sent_by.port), datagram):
-            self._carry(leaf, sent_by.port, model.udp_frame(sent_by, self._aggregators[leaf], data, dscp_ecn=tos))
+        assert place == name, f"{sender[0]} of {place} sends to {name}"
+        for data in self._impaired("up", (name, sent_by.port), datagram):
+            self._carry(name, sent_by.port, model.udp_frame(sent_by, self._aggregators[name], data, dscp_ecn=tos))
 
     def _carry(self, switch: str, port: int, frame: bytes) -> None:
         """A frame into a switch, and all that follows from it."""
@@ -275,12 +231,3 @@ class TreeBridge:
         place, receiver = self._hosts[ip]
         assert (place, receiver.port) == (leaf, port), f"frame to {ip} left {leaf} by port {port}"
         send_tagged(self._sockets[leaf], frame, (ip, udp_port))
-
-
-def _bound(ip: str) -> socket.socket:
-    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-    udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
-    udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
-    udp.bind((ip, model.UDP_PORT))
-    return udp

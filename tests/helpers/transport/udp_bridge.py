@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -158,8 +158,65 @@ def configs(mapping: dict[str, Any]) -> list[JobConfig]:
     return [parse_job(mapping, worker) for worker in range(mapping["workers"])]
 
 
-class Bridge:
-    """Serves the aggregator's address of a job file from a thread, until the ``with`` block ends.
+class LoopbackServer:
+    """Serves UDP sockets from a thread, until the ``with`` block ends. ``addresses``: by name."""
+
+    def __init__(self, addresses: Mapping[str, str]) -> None:
+        self._sockets = {name: _bound(ip) for name, ip in addresses.items()}
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._thread = threading.Thread(target=self._serve, name="switches", daemon=True)
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.write(self._wake_writer, b"x")
+        self._thread.join()
+        for udp in self._sockets.values():
+            udp.close()
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
+        if self.error is not None:
+            raise self.error
+
+    def _serve(self) -> None:
+        poll = select.poll()
+        poll.register(self._wake_reader, select.POLLIN)
+        by_fd = {udp.fileno(): (name, udp) for name, udp in self._sockets.items()}
+        for fd in by_fd:
+            poll.register(fd, select.POLLIN)
+        try:
+            while True:
+                ready = [fd for fd, _ in poll.poll()]
+                if self._wake_reader in ready:
+                    return
+                for fd in ready:
+                    name, udp = by_fd[fd]
+                    datagram, [(_, _, tos)], _, sender = udp.recvmsg(4096, socket.CMSG_SPACE(1))
+                    self._arrived(name, datagram, sender, tos[0])
+        except Exception as error:  # noqa: BLE001 - reported by __exit__ in the test's own thread
+            self.error = error
+
+    def _arrived(self, name: str, datagram: bytes, sender: tuple[str, int], tos: int) -> None:
+        """A datagram at a socket."""
+        raise NotImplementedError
+
+
+def _bound(ip: str) -> socket.socket:
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+    udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+    udp.bind((ip, model.UDP_PORT))
+    return udp
+
+
+class Bridge(LoopbackServer):
+    """Serves the aggregator's address of a job file.
 
     ``deaf`` may be set at any time: a predicate on (datagram number, datagram); what it accepts is not heard.
     """
@@ -172,6 +229,7 @@ class Bridge:
         deaf: Callable[[int, bytes], bool] | None = None,
         mute: Callable[[int, bytes], bool] | None = None,
     ) -> None:
+        super().__init__({"switch": aggregator_of(mapping)})
         self.switch = switch
         self.deaf = deaf
         self.mute = mute
@@ -184,51 +242,19 @@ class Bridge:
         self._down = Impairer(impairment, random.Random(rng.random()))
         self._aggregator = host(aggregator_of(mapping), 99, model.UDP_PORT)
         self._hosts = {a["ip"]: host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"]}
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
-        self._socket.bind((aggregator_of(mapping), model.UDP_PORT))
-        self._wake_reader, self._wake_writer = os.pipe()
-        self._thread = threading.Thread(target=self._serve, name="switch", daemon=True)
-        self.error: BaseException | None = None
         self.seen: deque[tuple[str, bytes]] = deque(maxlen=200)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        os.write(self._wake_writer, b"x")
-        self._thread.join()
-        self._socket.close()
-        os.close(self._wake_reader)
-        os.close(self._wake_writer)
-        if self.error is not None:
-            raise self.error
 
     def send_to_worker(self, ip: str, datagram: bytes) -> None:
         """A datagram of the test's own, from the aggregator's address."""
-        self._socket.sendto(datagram, (ip, model.UDP_PORT))
+        self._sockets["switch"].sendto(datagram, (ip, model.UDP_PORT))
 
     def idle(self) -> bool:
         """Whether every datagram heard is answered: one worker may have its copy before the others' have left."""
         return self.answered == self.heard
 
-    def _serve(self) -> None:
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        poll.register(self._wake_reader, select.POLLIN)
-        try:
-            while True:
-                ready = {fd for fd, _ in poll.poll()}
-                if self._wake_reader in ready:
-                    return
-                self._hear(*self._socket.recvfrom(4096))
-                self.answered += 1
-        except Exception as error:  # noqa: BLE001 - reported by __exit__ in the test's own thread
-            self.error = error
+    def _arrived(self, name: str, datagram: bytes, sender: tuple[str, int], tos: int) -> None:
+        self._hear(datagram, sender)
+        self.answered += 1
 
     def _hear(self, datagram: bytes, sender: tuple[str, int]) -> None:
         self.heard += 1
@@ -251,7 +277,7 @@ class Bridge:
         for out_port, out in self._down.pass_on((port, frame)):
             ip, udp_port = on_loopback(socket.inet_ntoa(out[30:34])), int.from_bytes(out[36:38])
             assert self._hosts[ip].port == out_port, f"frame to {ip} left by port {out_port}"
-            send_tagged(self._socket, out, (ip, udp_port))
+            send_tagged(self._sockets["switch"], out, (ip, udp_port))
 
 
 def send_tagged(udp: socket.socket, frame: bytes, to: tuple[str, int]) -> None:
