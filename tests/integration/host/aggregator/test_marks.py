@@ -10,14 +10,8 @@ from typing import Any
 
 import pytest
 from golden import model
-from helpers.aggregator.served import every_op_mapping, running, serving
-from helpers.transport.udp_bridge import aggregator_of, configs
-from sumwire.aggregator import sharing
-from sumwire.aggregator.jobs import lanes_of
-from sumwire.aggregator.processes import listen
-from sumwire.aggregator.server import Server
-from sumwire.aggregator.sharing import HandOver
-from sumwire.aggregator.state import HANDED_OVER, Shared, State
+from helpers.aggregator.served import every_op_mapping, serving
+from helpers.transport.udp_bridge import aggregator_of
 
 # Priority 5, drop class 2, not capable of being marked; and priority 3, protected, marked on the way.
 URGENT, MARKED = 0xB0, 0x63
@@ -78,40 +72,3 @@ def test_a_mark_reaches_all_and_results_are_as_urgent_as_the_last_contribution(
         for worker in workers:
             result, tos = worker.hear()
             assert (result.kind, result.count, result.flags, tos) == (model.RESULT, 2, model.CE, 0xA2)
-
-
-def test_a_mark_counts_for_its_own_slot_and_without_tags_nothing_is_urgent(
-    form: str, mapping: dict[str, Any], workers: list[Worker]
-) -> None:
-    with serving(mapping):
-        workers[0].send(MARKED, slot=1)
-        for worker in workers:
-            worker.send(0x00)
-        for worker in workers:
-            result, tos = worker.hear()
-            assert (result.slot, result.flags, tos) == (0, 0, 0x02)
-
-
-def test_marks_stay_with_datagrams_that_are_handed_over(
-    mapping: dict[str, Any], workers: list[Worker], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sharing, "attach", lambda *_: None)
-    parts = lanes_of(configs(mapping)[:1])
-    shared, inboxes = Shared(parts, processes=2), [HandOver(), HandOver()]
-    sockets = listen(aggregator_of(mapping), model.UDP_PORT, 2)
-    states = [State(parts, shared, number, seed=1) for number in range(2)]
-    servers = [Server(udp, states[number], inboxes, number) for number, udp in enumerate(sockets)]
-    with running(servers):
-        # Slots of both processes, and all of a worker's packets come to one.
-        for slot in (0, 64):
-            workers[0].send(MARKED, slot=slot)
-            workers[0].send(0x00, slot=slot, kind=model.PROBE, words=0, payload=b"")
-            assert workers[0].hear()[0].flags == model.CE
-            workers[1].send(URGENT, slot=slot)
-            for worker in workers:
-                result, tos = worker.hear()
-                assert (result.kind, result.slot, result.flags, tos) == (model.RESULT, slot, model.CE, 0xA2)
-    for end in (*sockets, *inboxes):
-        end.close()
-    # Of each worker's packets, 2 and 1 a slot, either the one slot's or the other's.
-    assert sum(int(state.sockets[HANDED_OVER]) for state in states) == 3

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""REFUSED: who is told why, how often, and what the log says."""
+"""REFUSED: how often a sender is told, and what the log says. Who is told why is in tests/packet/test_refusals.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from helpers.aggregator.streams import Datagram, aggregator, load
 from helpers.logs import lines_of, of
 from helpers.packet.aggregator_rig import PLAIN, part
 from helpers.packet.play import contribution
-from helpers.packet.star import EVERY, FULL, HOSTS, NORMS
+from helpers.packet.star import FULL, HOSTS, NORMS
 from sumwire.aggregator.batches import Refusal
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.refusals import _LINES, GAP_S, RefusalLog
@@ -40,71 +40,6 @@ def told(served: Aggregator, *datagrams: Datagram, now: float = 0.0) -> Sequence
 
 def asked(packet: Packet, source: bytes = HOSTS[0].ip, port: int = model.UDP_PORT, tos: int = 0) -> Datagram:
     return Datagram(source, packet.encode(), tos, port)
-
-
-@pytest.mark.parametrize(
-    ("packet", "reason"),
-    [
-        (GOOD._replace(version=1), p4.REJECT_VERSION),
-        (GOOD._replace(op=77), p4.REJECT_OP),
-        (GOOD._replace(op=0), p4.REJECT_OP),
-        (GOOD._replace(words=3), p4.REJECT_WORDS),
-        (GOOD._replace(payload=b""), p4.REJECT_LENGTH),
-        (GOOD._replace(job=999), p4.REJECT_JOB),
-        (GOOD._replace(worker=31), p4.REJECT_WORKER),
-        (GOOD._replace(worker=2), p4.REJECT_ADDRESS),
-        (GOOD._replace(slot=8), p4.REJECT_SLOT),
-        (GOOD._replace(op=model.SUM32, words=8, payload=bytes(1024)), p4.REJECT_JOB_OP),
-        (GOOD._replace(count=2), p4.REJECT_COUNT),
-        (GOOD._replace(flags=model.CLOSED), p4.REJECT_FLAGS),
-        (GOOD._replace(kind=model.PROBE, job=999, words=0, payload=b""), p4.REJECT_JOB),
-    ],
-)
-def test_a_known_sender_is_told_why(native: bool, packet: Packet, reason: int) -> None:
-    """At the port that it sent from, with its own fields and as urgently as it asked."""
-    served = aggregator(native=native)
-    packet = packet._replace(flags=packet.flags | 0x20, contributors=9, cut=3)
-    (refusal,) = told(served, asked(packet, tos=0xE3))
-    assert refusal.to == (ip(HOSTS[0].ip), model.UDP_PORT)
-    assert refusal.tos == 0xE2
-    kept = packet._replace(
-        version=model.VERSION, kind=6, count=reason, contributors=0, flags=0, words=0, cut=0, payload=b"",
-    )  # fmt: skip
-    assert model.decode(refusal.data) == kept
-    assert served.state.rejects[reason] == served.state.rejects.sum() == 1
-
-
-def test_another_call_of_the_round_is_refused(native: bool) -> None:
-    """Another bucket, another op; also of a probe, never of a HELLO."""
-    served = aggregator(native=native)
-    first = contribution(EVERY, 0, 1, 0, bytes(4 * model.WORD), bucket=7)
-    probe = first._replace(kind=model.PROBE, words=0, payload=b"")
-    assert told(served, asked(first)) == []
-    others = [
-        first._replace(bucket=8), first._replace(op=model.MAX32, words=1, payload=bytes(128)),
-        probe._replace(bucket=8), probe._replace(op=model.MAX32),
-    ]  # fmt: skip
-    for number, other in enumerate(others, 1):
-        (refusal,) = told(served, asked(other), now=float(number))
-        assert refusal.data[7] == p4.REJECT_CALL
-    assert told(served, asked(probe._replace(op=0, bucket=9)), asked(probe), now=9.0) == []
-    # The next round is a call of its own.
-    assert told(served, asked(first._replace(round=1, bucket=8)), now=10.0) == []
-    assert served.state.rejects[p4.REJECT_CALL] == served.state.rejects.sum() == 4
-
-
-def test_nobody_else_is_told(native: bool) -> None:
-    """Strangers, packets without a header, and kinds that might themselves be answers."""
-    served = aggregator(native=native)
-    wrong = GOOD._replace(job=999)
-    kinds = [asked(wrong._replace(kind=kind)) for kind in range(16) if kind not in (model.CONTRIBUTE, model.PROBE)]
-    strangers = [asked(wrong, source=STRANGER), asked(GOOD, source=STRANGER)]
-    short = [Datagram(HOSTS[0].ip, wrong.encode()[:size]) for size in (0, 1, 23)]
-    refused = [*kinds, *strangers, *short]
-    assert told(served, *refused) == []
-    assert served.state.rejects.sum() == len(refused)
-    answered = asked(GOOD, source=FULL.workers[0].ip)
-    assert told(served, answered) == []
 
 
 def test_a_sender_is_told_once_in_a_while_and_the_first_reason(native: bool) -> None:

@@ -166,16 +166,6 @@ def one(job: model.Job, worker: int, round_: int) -> Datagram:
     return Datagram(job.workers[worker].ip, contribution(job, worker, 0, round_, bytes(512)).encode())
 
 
-@pytest.mark.parametrize("begin", [0, 5, 2**31 - 1, 2**31, 2**32 - 1])
-def test_newer_is_less_than_half_the_circle_ahead(native: bool, begin: int) -> None:
-    rng = np.random.default_rng(0)
-    for ahead, newer in ((1, True), (2**31 - 1, True), (2**31, False), (2**31 + 1, False), (2**32 - 1, False)):
-        served = aggregator(native=native)
-        play(served, [one(FULL, 0, begin), one(FULL, 1, (begin + ahead) % 2**32)], rng, 2)
-        wanted = {"FIRST": 2} if newer else {"FIRST": 1, "STALE": 1}
-        assert counted(served.state.verdicts, NAMES["VERDICT_"]) == wanted
-
-
 def test_more_than_there_is_room_for_is_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(UsageError, match=r"3 datagrams: .* at most 2"):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,27 +32,26 @@ def entries(*ips: str) -> list[dict[str, str]]:
 EIGHT = [f"m{number // 8}" for number in range(64)]
 
 
-def test_64_ranks_on_8_machines() -> None:
-    nodes = plan(EIGHT, [[rank // 8] for rank in range(64)], entries(*"abcdefgh"))
-    assert nodes == tuple(tuple(range(8 * node, 8 * node + 8)) for node in range(8))
+@pytest.mark.parametrize(
+    ("machines", "own", "ips", "nodes"),
+    [
+        (EIGHT, [[rank // 8] for rank in range(64)], "abcdefgh", [range(8 * node, 8 * node + 8) for node in range(8)]),
+        # In another order than hosts.
+        ("yyx", [[1], [1], [0]], "xy", [(2,), (0, 1)]),
+        # A machine with several addresses: all ranks on loopback are two workers with four and three ranks.
+        ("m" * 7, [[0, 1]] * 7, "ab", [(0, 1, 2), (3, 4, 5, 6)]),
+        ("mm", [[0, 1]] * 2, "ab", [(0,), (1,)]),
+    ],
+)
+def test_ranks_share_the_workers_of_their_machines(
+    machines: Sequence[str], own: list[list[int]], ips: str, nodes: list[Sequence[int]]
+) -> None:
+    assert plan(list(machines), own, entries(*ips)) == tuple(map(tuple, nodes))
 
 
-def test_machines_in_another_order_than_hosts() -> None:
-    assert plan(["y", "y", "x"], [[1], [1], [0]], entries("x", "y")) == ((2,), (0, 1))
-
-
-def test_a_machine_with_several_addresses() -> None:
-    """All ranks on loopback: two workers with four and three ranks."""
-    assert plan(["m"] * 7, [[0, 1]] * 7, entries("a", "b")) == ((0, 1, 2), (3, 4, 5, 6))
-    assert plan(["m"] * 2, [[0, 1]] * 2, entries("a", "b")) == ((0,), (1,))
-
-
-def test_a_machine_that_the_job_does_not_know() -> None:
+def test_places_that_cannot_be() -> None:
     with pytest.raises(PlaceError, match=r"ranks \[1\]: no address of their machine is one of the job's \[\"a\"\]"):
         plan(["m", "n"], [[0], []], entries("a"))
-
-
-def test_a_host_without_ranks() -> None:
     with pytest.raises(PlaceError, match="workers at b have no rank"):
         plan(["m"], [[0]], entries("a", "b"))
 
@@ -60,17 +60,6 @@ def test_a_worker_for_each_rank() -> None:
     with pytest.raises(PlaceError, match="name the host once for each"):
         plan(["m", "m"], [[0], [0]], entries("a"), each_rank=True)
     assert plan(["m", "m"], [[0, 1], [0, 1]], entries("a", "a"), each_rank=True) == ((0,), (1,))
-
-
-def test_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SUMWIRE_SERVICE", "b:5")
-    assert JobSource().checked().service == "b:5"
-    assert JobSource("a").checked().service == "a"
-    assert JobSource(aggregator="rank0").checked().service is None
-    with pytest.raises(PlaceError, match="service and job: must be one of them"):
-        JobSource("a", "b.json").checked()
-    with pytest.raises(PlaceError, match="must be 'rank0', or left out"):
-        JobSource(aggregator="rank1").checked()
 
 
 def test_a_name_that_is_its_machine_s_own_only_there() -> None:
@@ -113,30 +102,34 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_the_environment_names_a_job_file(environment: pytest.MonkeyPatch) -> None:
-    assert JobSource().checked() == JobSource()
-    environment.setenv("SUMWIRE_JOB", "/run/job.json")
-    assert JobSource().checked() == JobSource(job="/run/job.json")
-
-
-def test_a_service_of_the_environment_goes_before_a_file_of_it(environment: pytest.MonkeyPatch) -> None:
-    environment.setenv("SUMWIRE_JOB", "/run/job.json")
-    environment.setenv("SUMWIRE_SERVICE", "10.0.0.9")
-    assert JobSource().checked() == JobSource(service="10.0.0.9")
+FILE = {"SUMWIRE_JOB": "/run/job.json"}
+SERVED = {"SUMWIRE_SERVICE": "10.0.0.9"}
 
 
 @pytest.mark.parametrize(
-    "given", [JobSource(job=Path("own.json")), JobSource(service="a"), JobSource(aggregator="rank0")]
+    ("given", "environ", "found"),
+    [
+        (JobSource(), {}, JobSource()),
+        (JobSource(), FILE, JobSource(job="/run/job.json")),
+        (JobSource(), SERVED, JobSource(service="10.0.0.9")),
+        # A service of the environment goes before a file of it.
+        (JobSource(), FILE | SERVED, JobSource(service="10.0.0.9")),
+        # What the script says goes before the environment.
+        *((given, FILE | SERVED, given) for given in (JobSource(job=Path("own.json")), JobSource(service="a"))),
+        (JobSource(aggregator="rank0"), FILE | SERVED, JobSource(aggregator="rank0")),
+    ],
 )
-def test_what_the_script_says_goes_before_the_environment(environment: pytest.MonkeyPatch, given: JobSource) -> None:
-    environment.setenv("SUMWIRE_JOB", "/run/job.json")
-    environment.setenv("SUMWIRE_SERVICE", "10.0.0.9")
-    assert given.checked() == given
+def test_sources(environment: pytest.MonkeyPatch, given: JobSource, environ: dict[str, str], found: JobSource) -> None:
+    for name, value in environ.items():
+        environment.setenv(name, value)
+    assert given.checked() == found
 
 
-def test_two_sources_are_refused() -> None:
+def test_sources_that_cannot_be() -> None:
     with pytest.raises(PlaceError, match="service and job: must be one of them"):
-        JobSource(service="a", job="b").checked()
+        JobSource("a", "b.json").checked()
+    with pytest.raises(PlaceError, match="must be 'rank0', or left out"):
+        JobSource(aggregator="rank1").checked()
 
 
 def test_a_wait_for_the_service_is_told(caplog: pytest.LogCaptureFixture, environment: pytest.MonkeyPatch) -> None:
