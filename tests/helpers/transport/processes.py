@@ -3,7 +3,7 @@
 """Processes of a job that start, are killed and start again, on one clock that only events move.
 
 Each process runs the library's own code in a thread; one thread runs at a time, and gives way only where the real one
-would sleep in its socket. The switches are golden models. The network delays, loses, duplicates and replays packets, by
+would sleep in its socket. The switch is the golden model. The network delays, loses, duplicates and replays packets, by
 a seed. The same seed plays the same.
 """
 
@@ -14,13 +14,13 @@ import math
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from golden import model
-from helpers.transport.udp_bridge import aggregator_of, configs, golden_switch, host, on_loopback
+from helpers.transport.udp_bridge import configs, golden_switch, host
 from numpy.typing import NDArray
 from sumwire.config import JobConfig
 from sumwire.errors import SumwireError, SwitchLostError
@@ -207,23 +207,15 @@ class Process:
                 self.sleep(world.pause_s)
 
 
-@dataclass
-class Node:
-    """A golden switch, and the frames' way from it: port -> worker, or (switch, port there)."""
-
-    switch: model.GoldenSwitch
-    wires: dict[int, int | tuple[int, int]] = field(default_factory=dict)
-
-
 class World:
-    """A job's workers and switches. ``members``: by a run's nonces, which process is which worker."""
+    """A job's workers and their switch. ``members``: by a run's nonces, which process is which worker."""
 
-    def __init__(self, seed: int, mapping: dict[str, Any], nodes: list[Node], trouble: Trouble) -> None:
+    def __init__(self, seed: int, mapping: dict[str, Any], trouble: Trouble) -> None:
         self.rng = random.Random(seed)
         self.now = 0.0
         self.configs: list[JobConfig] = configs(mapping)
         self.mapping = mapping
-        self.nodes = nodes
+        self.switch = golden_switch(mapping)
         self.trouble = trouble
         self.processes: dict[int, Process] = {}
         self.members: dict[tuple[int, ...], dict[int, int]] = {}
@@ -280,27 +272,15 @@ class World:
     # -- network -----------------------------------------------------------------------------------
 
     def send_up(self, worker: int, datagram: bytes) -> None:
-        config = self.configs[worker]
         own = self.mapping["addresses"][worker]
-        node = next(n for n, one in enumerate(self.nodes) if self._ip(one) == config.aggregator)
-        port = next(port for port, end in self.nodes[node].wires.items() if end == worker)
-        sender = host(own["ip"], port, own["udp_port"])
-        frame = model.udp_frame(sender, self.nodes[node].switch.aggregator, datagram)
-        self._carry(partial(self._arrive, node, port, frame))
+        sender = host(own["ip"], 1 + worker, own["udp_port"])
+        frame = model.udp_frame(sender, self.switch.aggregator, datagram)
+        self._carry(partial(self._arrive, sender.port, frame))
 
-    @staticmethod
-    def _ip(node: Node) -> str:
-        return on_loopback(".".join(map(str, node.switch.aggregator.ip)))
-
-    def _arrive(self, node: int, port: int, frame: bytes) -> None:
-        one = self.nodes[node]
-        one.switch.now = int(self.now * 1e6)
-        for out_port, out in one.switch.receive(port, frame):
-            end = one.wires[out_port]
-            if isinstance(end, int):
-                self._carry(partial(self._deliver, end, out[42:]))
-            else:
-                self._carry(partial(self._arrive, *end, out))
+    def _arrive(self, port: int, frame: bytes) -> None:
+        self.switch.now = int(self.now * 1e6)
+        for out_port, out in self.switch.receive(port, frame):
+            self._carry(partial(self._deliver, out_port - 1, out[42:]))
 
     def _deliver(self, worker: int, datagram: bytes) -> None:
         process = self.processes.get(worker)
@@ -350,45 +330,3 @@ class World:
             f"ended {one.ended}"
             for worker, one in sorted(self.processes.items())
         )
-
-
-def star(mapping: dict[str, Any]) -> list[Node]:
-    """One switch."""
-    switch = golden_switch({**mapping, "ops": ["thc", "max32", "sum32"]})
-    return [Node(switch, {1 + entry["worker"]: entry["worker"] for entry in mapping["addresses"]})]
-
-
-def tree(mapping: dict[str, Any], leaves: list[int]) -> tuple[dict[str, Any], list[Node]]:
-    """The workers below so many leaves, in that order, and a root; with the job file's content for it."""
-    aggregator = aggregator_of(mapping)
-    root = host(aggregator.replace(".250", ".240"), 99, model.UDP_PORT)
-    entries, nodes, lowers = list(mapping["addresses"]), [], []
-    first = 0
-    for leaf, count in enumerate(leaves):
-        own = aggregator.replace(".250", f".{241 + leaf}")
-        places = range(first, first + count)
-        first += count
-        hosts = []
-        for seat, worker in enumerate(places):
-            entries[worker] = {**entries[worker], "aggregator": own, "seat": seat}
-            hosts.append(host(entries[worker]["ip"], 1 + seat, entries[worker]["udp_port"]))
-        here = host(own, 1 + leaf, model.UDP_PORT)
-        above = replace(root, port=100)
-        parent = model.Parent(above, leaf)
-        job = replace(_job(mapping, tuple(hosts)), parent=parent, quorum=count)
-        switch = model.GoldenSwitch(here, tuple(hosts), (job,))
-        switch.refusals.senders = frozenset((one.port, one.mac, one.ip) for one in hosts)
-        wires: dict[int, int | tuple[int, int]] = {1 + seat: worker for seat, worker in enumerate(places)}
-        wires[100] = (len(leaves), 1 + leaf)
-        nodes.append(Node(switch, wires))
-        lowers.append(replace(here, weight=count, is_switch=True))
-    top = model.GoldenSwitch(root, tuple(lowers), (replace(_job(mapping, tuple(lowers)), quorum=len(leaves)),))
-    top.refusals.senders = frozenset((one.port, one.mac, one.ip) for one in lowers)
-    nodes.append(Node(top, {1 + leaf: (leaf, 100) for leaf in range(len(leaves))}))
-    return {**mapping, "addresses": entries}, nodes
-
-
-def _job(mapping: dict[str, Any], workers: tuple[model.Host, ...]) -> model.Job:
-    ops = frozenset({model.THC, model.MAX32, model.SUM32})
-    table = tuple(mapping["thc"]["table"])
-    return model.Job(mapping["job"], workers, 3, mapping["slots"], mapping["quorum"], table, ops)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from golden import model
 from helpers.logs import logged, of
-from helpers.transport.processes import Node, Trouble, World, fake_link, star, tree
+from helpers.transport.processes import Trouble, World, fake_link
 from helpers.transport.udp_bridge import TABLE, configs, job_mapping
 from numpy.typing import NDArray
 from sumwire.config import JobConfig, parse_job
@@ -258,7 +258,6 @@ def test_so_does_one_that_has_been_overtaken(stale: tuple[int, int], first: int)
 
 
 BAD = Trouble(drop=0.03, duplicate=0.05, late=0.03, replay=0.05)
-TREES = [[1, 1], [2, 1], [2, 2], [1, 2, 1]]
 
 
 @pytest.fixture(autouse=True)
@@ -276,20 +275,17 @@ def mapping_of(workers: int, slots: int) -> dict[str, Any]:
 def play(
     seed: int,
     mapping: dict[str, Any],
-    nodes: list[Node],
     trouble: Trouble,
     *,
     apart_s: float,
     kills: int,
     kill_s: float,
-    pause_s: float = 0.1,
 ) -> World:
     """Workers start within ``apart_s`` seconds; ``kills`` times in ``kill_s`` seconds one or all of them are killed.
 
     Ends when all are together and have had three more sums after the last kill.
     """
-    world = World(seed, mapping, nodes, trouble)
-    world.pause_s = pause_s
+    world = World(seed, mapping, trouble)
     rng, workers = world.rng, range(len(world.configs))
     for worker in workers:
         world.at(rng.uniform(0, apart_s), partial(world.start, worker))
@@ -312,27 +308,14 @@ def play(
 @pytest.mark.parametrize("slots", [2, 3, 5, 8, 64])
 def test_one_switch(slots: int, seed: int) -> None:
     mapping = mapping_of(random.Random(seed).randint(1, 4), slots)
-    world = play(seed, mapping, star(mapping), BAD, apart_s=2.0, kills=6, kill_s=8.0)
+    world = play(seed, mapping, BAD, apart_s=2.0, kills=6, kill_s=8.0)
     assert world.killed > 0
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("leaves", TREES)
-def test_a_tree_of_switches(leaves: list[int], seed: int) -> None:
-    mapping, nodes = tree(mapping_of(sum(leaves), [2, 3, 8][seed]), leaves)
-    play(seed, mapping, nodes, BAD, apart_s=2.0, kills=6, kill_s=8.0)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_workers_that_start_minutes_apart(seed: int) -> None:
-    mapping = mapping_of(3, 8)
-    play(seed, mapping, star(mapping), BAD, apart_s=150.0, kills=3, kill_s=150.0, pause_s=3.0)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_one_worker_that_starts_again_and_again(seed: int) -> None:
     mapping = mapping_of(3, 3)
-    world = World(seed, mapping, star(mapping), BAD)
+    world = World(seed, mapping, BAD)
     for worker in range(3):
         world.at(0.0, partial(world.start, worker))
     for number in range(40):
@@ -348,7 +331,7 @@ def test_one_worker_that_starts_again_and_again(seed: int) -> None:
 def test_a_quiet_network_needs_one_greeting_for_each_run(seed: int) -> None:
     """Five runs one after the other, all killed in the middle of it."""
     mapping = mapping_of(3, 5)
-    world = World(seed, mapping, star(mapping), Trouble())
+    world = World(seed, mapping, Trouble())
     firsts = []
     try:
         for number in range(5):
@@ -389,7 +372,7 @@ def test_a_greeting_that_a_late_packet_has_spoiled_begins_again(again: bool, mon
     if not again:
         monkeypatch.setattr(handshake, "_SPOILED_MOST", 0)
     mapping = mapping_of(2, 8)
-    world = LateNonce(1, mapping, star(mapping), Trouble())
+    world = LateNonce(1, mapping, Trouble())
     for worker in range(2):
         world.at(0.02 * worker, partial(world.start, worker))
     try:
@@ -444,7 +427,7 @@ def test_greetings_in_different_rounds_meet(multiples: bool, monkeypatch: pytest
         monkeypatch.setattr(handshake, "_later", lambda round_: round_ + handshake.ROUNDS_APART)
         monkeypatch.setattr(handshake, "_first_from", lambda round_: round_)
     mapping = mapping_of(2, 8)
-    world = DeadInBetween(1, mapping, star(mapping), Trouble())
+    world = DeadInBetween(1, mapping, Trouble())
     for worker, config in enumerate(world.configs):
         nonces = model.Packet(
             model.CONTRIBUTE, model.MAX32, config.job, 0, worker, 1, 17, 0, 0, 1, 65535, 0, b"\0\0\0\5" * 32
