@@ -140,10 +140,9 @@ def test_trains_both_ways_on_loopback(singly: list[Tensor]) -> None:
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("seed", range(3))
-def test_lost_trains_and_packets_change_no_bit(singly: list[Tensor], seed: int) -> None:
+def test_lost_trains_and_packets_change_no_bit(singly: list[Tensor]) -> None:
     mapping = every_op_mapping(WORKERS, SLOTS)
-    outcomes = run(mapping, loss=0.02 + 0.01 * seed)
+    outcomes = run(mapping, loss=0.03)
     assert_same(outcomes, singly)
     assert sum(stats.retransmissions for _, stats in outcomes) > 0
 

@@ -46,6 +46,14 @@ def service_of(description: dict[str, Any]) -> Iterator[dict[str, str]]:
         yield {"service": f"{address}:{port}"}
 
 
+@contextmanager
+def served(hosts: int = 2) -> Iterator[dict[str, str]]:
+    """As :func:`service_of`, with the aggregator of a job of so many hosts."""
+    description = job_of(hosts)
+    with aggregator_serving(description), service_of(description) as options:
+        yield options
+
+
 def assert_mean(outcomes: list[dict[str, Any]]) -> None:
     exact = torch.stack([start_cases.tensor_of(rank) for rank in range(RANKS)]).mean(0)
     assert all(outcome["mean"] == outcomes[0]["mean"] for outcome in outcomes)
@@ -67,8 +75,7 @@ def test_ranks_share_the_workers_of_their_machine(ranks: Ranks) -> None:
     """Two workers of two ranks each. All ranks together send half of what four workers send."""
     sent = {}
     for hosts in (2, RANKS):
-        description = job_of(hosts)
-        with aggregator_serving(description), service_of(description) as options:
+        with served(hosts) as options:
             outcomes = ranks.run(start_cases.reduced, options)
         assert_mean(outcomes)
         assert {outcome["kind"] for outcome in outcomes} == {"NodeJob" if hosts < RANKS else "Job"}
@@ -78,8 +85,7 @@ def test_ranks_share_the_workers_of_their_machine(ranks: Ranks) -> None:
 
 
 def test_sums_and_precision_of_nodes(ranks: Ranks) -> None:
-    description = job_of(2)
-    with aggregator_serving(description), service_of(description) as options:
+    with served() as options:
         outcomes = ranks.run(start_cases.totals, options)
     exact = torch.stack([start_cases.tensor_of(rank) for rank in range(RANKS)]).mean(0)
     for outcome in outcomes:
@@ -92,8 +98,7 @@ def test_sums_and_precision_of_nodes(ranks: Ranks) -> None:
 @pytest.mark.parametrize("hosts", [2, RANKS], ids=["nodes", "a rank each"])
 def test_sums_of_every_integer_type(ranks: Ranks, hosts: int) -> None:
     """gloo adds only some of them. All wrap around."""
-    description = job_of(hosts)
-    with aggregator_serving(description), service_of(description) as options:
+    with served(hosts) as options:
         outcomes = ranks.run(start_cases.sums_of_all_types, options)
     for outcome in outcomes:
         assert outcome.pop("bool").startswith("tensor of torch.bool: must be one of torch.float32")
@@ -121,8 +126,7 @@ def test_another_default_device(ranks: Ranks, hosts: int, fallback: str) -> None
 
 def test_feedback_of_a_node(ranks: Ranks) -> None:
     """The worker keeps what its node's mean lacks."""
-    description = job_of(2)
-    with aggregator_serving(description), service_of(description) as options:
+    with served() as options:
         outcomes = ranks.run(start_cases.with_feedback, options, 8)
     exact = torch.stack([start_cases.tensor_of(rank) for rank in range(RANKS)]).mean(0)
     error = float((torch.tensor(outcomes[0]["mean"]) - exact).square().sum() / exact.square().sum())
@@ -130,8 +134,7 @@ def test_feedback_of_a_node(ranks: Ranks) -> None:
 
 
 def test_ddp_with_several_ranks_a_node(ranks: Ranks) -> None:
-    description = job_of(2)
-    with aggregator_serving(description), service_of(description) as options:
+    with served() as options:
         outcomes = ranks.run(start_cases.trained, options, 6)
     assert all(outcome["grads"] == outcomes[0]["grads"] for outcome in outcomes)
     # Six steps with error feedback: far below one step's error.
@@ -142,8 +145,7 @@ def test_ddp_with_several_ranks_a_node(ranks: Ranks) -> None:
 @pytest.mark.parametrize("who", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_a_rank_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, who: int) -> None:
     """In processes of their own: the node's groups are left in the middle of a collective."""
-    description = job_of(2)
-    with Ranks(RANKS, tmp_path) as own, aggregator_serving(description), service_of(description) as options:
+    with Ranks(RANKS, tmp_path) as own, served() as options:
         outcomes = own.run(start_cases.interrupted, options, who)
     first, second = outcomes[who]
     assert first.startswith("KeyboardInterrupt")
@@ -154,8 +156,7 @@ def test_a_rank_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, who: in
 
 
 def test_a_forked_child_of_a_node_is_told(ranks: Ranks) -> None:
-    description = job_of(2)
-    with aggregator_serving(description), service_of(description) as options:
+    with served() as options:
         for told in ranks.run(start_cases.in_a_fork, options):
             assert told.startswith("ForkError: job sumwire: used in a forked child of the process that made it")
 
@@ -208,8 +209,7 @@ def test_an_aggregator_that_does_not_answer(ranks: Ranks) -> None:
 
 def test_a_job_that_a_worker_cannot_make(ranks: Ranks) -> None:
     """The other ranks of its node make none, and learn it. All can start again."""
-    description = job_of(2)
-    with aggregator_serving(description), service_of(description) as options:
+    with served() as options:
         errors = ranks.run(start_cases.raised, {**options, "deadline_s": 0}, timeout_s=20)
         assert [error.partition(": ")[0] for error in errors] == ["ConfigError", "PlaceError"] * 2
         assert all("rank 0 cannot start: ConfigError: job sumwire: deadline_s = 0" in error for error in errors[1::2])

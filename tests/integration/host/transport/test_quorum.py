@@ -407,35 +407,6 @@ def test_following_needs_a_quorum_below_the_workers() -> None:
         job.follow(10)
 
 
-def test_a_quorum_below_the_workers_needs_one_switch() -> None:
-    mapping = quorum_mapping(8)
-    mapping["addresses"][0]["aggregator"] = mapping["addresses"][0]["aggregator"].replace(".250", ".251")
-    with pytest.raises(sumwire.ConfigError, match=r"quorum = 3: must be 4, all workers: in a tree a lower switch"):
-        sumwire.Job(configs(mapping)[0])
-
-
-@pytest.mark.parametrize("quorum", [QUORUM, WORKERS])
-def test_a_later_run_is_told(quorum: int) -> None:
-    """Slot 0 is in a later round. Where all are needed, nobody can have gone there in this run."""
-    mapping = quorum_mapping(8, quorum)
-    up = planes(1, 1, WORKERS)
-
-    def late(worker: int) -> None:
-        packet = model.Packet(model.CONTRIBUTE, model.THC, 7, 0, worker, 1, 5, 1 << worker, 0, 4, 0, 0, bytes(512))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-            udp.bind((mapping["addresses"][worker]["ip"], model.UDP_PORT))
-            udp.sendto(packet.encode(), (mapping["addresses"][0]["aggregator"], model.UDP_PORT))
-
-    with Bridge(mapping, golden_switch(mapping)) as bridge:
-        late(1)
-        until(lambda: bridge.heard == 1)
-        options = TransportOptions(deadline_s=0.5, delivery=Delivery(loss_bound=0.1))
-        with Transport(configs(mapping)[0], options) as transport:
-            error = DeadlineError if quorum < WORKERS else StaleRunError
-            with pytest.raises(error, match=r"another run of the job has begun"):
-                transport.exchange(p4.OP_THC, up[0])
-
-
 # -- in a tree, with a loss bound ------------------------------------------------------------------------
 
 

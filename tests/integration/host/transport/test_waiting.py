@@ -19,7 +19,6 @@ from helpers.transport.udp_bridge import SILENCE_S, TABLE, Bridge, configs, gold
 from sumwire.errors import (
     AddressError,
     DeadlineError,
-    ForkError,
     InterruptedJobError,
     JobBusyError,
     MismatchError,
@@ -242,16 +241,6 @@ def test_ctrl_c_ends_a_wait_and_the_next_call_says_so() -> None:
         transport.restart()
         transport.rebase(16)
         assert transport.newest_round == 15
-
-
-def test_a_forked_child_cannot_use_its_parents_job() -> None:
-    mapping = job_mapping(2, 8)
-    with Transport(configs(mapping)[0]) as transport:
-        own, transport._life._process = transport._life._process, -1
-        for use in (lambda: transport.open(p4.OP_THC, 1), lambda: transport.hello(0.0), lambda: transport.rebase(1)):
-            with pytest.raises(ForkError, match="forked child"):
-                use()
-        transport._life._process = own
 
 
 def test_a_run_of_fewer_workers_names_its_quorum() -> None:
