@@ -21,7 +21,8 @@ from sumwire_controller.errors import SwitchError
 from sumwire_controller.model import Switch
 
 DEFAULT_TIMEOUT_S: Final = 10.0
-LOADING_TIMEOUT_S: Final = 60.0
+# A switch may compile the program, on a machine that has much else to do.
+LOADING_TIMEOUT_S: Final = 180.0
 """For loading a program, which the switch may have to compile."""
 _UPDATE_TYPES: Final = {
     Write.INSERT: p4runtime_pb2.Update.INSERT,
