@@ -203,6 +203,9 @@ class ProcessEmitter:
         self._forget_limit()
         if (STANDARD, "egress_spec") in self._context.usage.egress_reads | self._context.usage.late:
             self._standard("egress_spec", "0")
+        self._egress_metadata()
+
+    def _egress_metadata(self) -> None:
         self._standard("egress_port", "port")
         self._standard("egress_rid", "rid")
         self._standard("egress_global_timestamp", "now()")
@@ -378,8 +381,7 @@ class PassesEmitter(ProcessEmitter):
                 self._out.line(f"replicas = groups.get({group}, ())")
                 self._out.line(f"limit = {NO_LIMIT}")
                 self._out.line(f"{self._recirculate} = 0")
-                with self._out.block("for replica in replicas:"):
-                    self._out.line(f"queue.append((egress, (*replica, {state})))")
+                self._copies()
                 self._out.line("return")
         with self._out.block(f"if {spec} != {DROP_PORT}:"):
             self._standard("instance_type", "0")
@@ -410,11 +412,7 @@ class PassesEmitter(ProcessEmitter):
         state = ", ".join(self._state())
         self._out.line(f"{state} = state")
         self._standard("egress_spec", "0")
-        self._standard("egress_port", "port")
-        self._standard("egress_rid", "rid")
-        self._standard("egress_global_timestamp", "now()")
-        if self._context.track_length:
-            self._standard("packet_length", PACKET_LENGTH)
+        self._egress_metadata()
         self._out.comment("egress")
         PipelineEmitter(self._context, self._out, self._program.egress).emit()
         self._out.comment("clone")

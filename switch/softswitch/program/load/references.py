@@ -104,13 +104,6 @@ class References:
         name = node["value"].value if "op" not in members_of(node) and node["type"].value == "header" else None
         return name if isinstance(name, str) and name in self.headers and self.headers[name].metadata else None
 
-    def header_name(self, node: JsonNode, source: ir.Source) -> str:
-        """The header that a ``{"type": "header"}`` parameter names."""
-        choices = self.choices(node, Scope(source))
-        if choices[0][0] is not None:
-            raise unsupported("an element of a stack at a computed index in this place", source)
-        return choices[0][1]
-
     def stack(self, node: JsonNode, source: ir.Source) -> Stack:
         node = inside(node)
         name = node["value"].value

@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
+from fuzz.p4runtime.model import Model, Resource, schema_of
+from fuzz.p4runtime.requests import Draw, Mutations
 from google.protobuf.message import DecodeError
+from helpers.p4runtime.client import Program
 from hypothesis import given
 from hypothesis import strategies as st
 from p4.v1 import p4runtime_pb2
@@ -63,81 +68,14 @@ def test_round_trip_is_shortest(value: int, leading_zeros: int) -> None:
     assert len(data) == 1 or data[0] != 0
 
 
-_WIDTHS = (1, 1, 1, 2, 4, 6, 16)
-
-
-def _value(rng: random.Random) -> bytes:
-    return rng.randbytes(rng.choice(_WIDTHS))
-
-
-def _number(rng: random.Random) -> int:
-    return rng.choice((1, 2, 127, 128, rng.getrandbits(31) | 1))
-
-
-def _match(rng: random.Random) -> p4runtime_pb2.FieldMatch:
-    match = p4runtime_pb2.FieldMatch(field_id=_number(rng))
-    match rng.choice(("exact", "ternary", "lpm", "range", "optional")):
-        case "exact":
-            match.exact.value = _value(rng)
-        case "optional":
-            match.optional.value = _value(rng)
-        case "ternary":
-            match.ternary.value, match.ternary.mask = _value(rng), _value(rng)
-        case "range":
-            match.range.low, match.range.high = _value(rng), _value(rng)
-        case _:
-            match.lpm.value, match.lpm.prefix_len = _value(rng), rng.randint(1, 200)
-    return match
-
-
-def _update(rng: random.Random) -> p4runtime_pb2.Update:
-    update = p4runtime_pb2.Update(type=rng.randint(1, 3))
-    entry = update.entity.table_entry
-    entry.table_id = _number(rng)
-    entry.match.extend(_match(rng) for _ in range(rng.randint(0, 3)))
-    if rng.random() < 0.8:
-        entry.action.action.action_id = _number(rng)
-        for _ in range(rng.randint(0, 3)):
-            entry.action.action.params.add(param_id=_number(rng), value=_value(rng))
-    if rng.random() < 0.5:
-        entry.priority = rng.getrandbits(31) | 1
-    return update
-
-
-def _unusual(rng: random.Random, update: Any) -> Any:
-    """With something that only protobuf reads."""
-    entry = update.entity.table_entry
-    match rng.randrange(8):
-        case 0:
-            entry.metadata = b"m"
-        case 1:
-            entry.is_default_action = True
-        case 2:
-            entry.action.action_profile_member_id = 3
-        case 3:
-            entry.priority = -1
-        case 4:
-            update.type = -1
-        case 5:
-            entry.match.add(field_id=1).exact.value = bytes(200)
-        case 6:
-            entry.counter_data.packet_count = 1
-        case _:
-            update.entity.counter_entry.counter_id = 1
-    return update
-
-
-def _mutated(rng: random.Random, raw: bytes) -> bytes:
-    at = rng.randrange(len(raw))
-    match rng.randrange(4):
-        case 0:
-            return raw[:at] + bytes([rng.getrandbits(8)]) + raw[at + 1 :]
-        case 1:
-            return raw[:at]
-        case 2:
-            return raw[:at] + rng.randbytes(rng.randint(1, 3)) + raw[at:]
-        case _:
-            return raw[:at] + raw[at + 1 :]
+@pytest.fixture
+def drawn() -> Iterator[Any]:
+    """Updates of tables, counters, groups and sessions, as the fuzzer draws them."""
+    schema = schema_of(Program("tables").p4info)
+    resources: list[Resource] = [("table", number) for number in schema.tables] * 3
+    resources += [*(("counter", number) for number in schema.counters), ("group", 3), ("session", 4)]
+    draw = Draw(Model(schema, entries={number: {} for number in schema.tables}), resources, random.Random(1))
+    return (draw.update() for _ in iter(int, 1))
 
 
 def _as_protobuf(read: Any, kind: Any = p4runtime_pb2.Update) -> Any:
@@ -157,45 +95,6 @@ def _as_protobuf(read: Any, kind: Any = p4runtime_pb2.Update) -> Any:
     return made
 
 
-def test_updates_of_the_usual_form_are_plain() -> None:
-    rng = random.Random(1)
-    raws = [_update(rng).SerializeToString() for _ in range(500)]
-    for raw in raws:
-        plain = plain_update(raw)
-        assert (plain is not None) == (len(raw) < 132)  # of the entity, in which all is but four bytes, 127
-        assert plain is None or _as_protobuf(plain) == p4runtime_pb2.Update.FromString(raw)
-    assert sum(len(raw) < 132 for raw in raws) > 400
-
-
-def test_other_updates_are_left_to_protobuf() -> None:
-    rng = random.Random(2)
-    for _ in range(300):
-        assert plain_update(_unusual(rng, _update(rng)).SerializeToString()) is None
-
-
-def test_mutated_bytes_mean_what_protobuf_reads() -> None:
-    rng = random.Random(3)
-    plain_ones = 0
-    for _ in range(2000):
-        raw = _mutated(rng, _update(rng).SerializeToString())
-        plain = plain_update(raw)
-        if plain is not None:
-            plain_ones += 1
-            assert _as_protobuf(plain) == p4runtime_pb2.Update.FromString(raw), raw.hex()
-    assert plain_ones > 100
-
-
-def _request(rng: random.Random) -> p4runtime_pb2.WriteRequest:
-    request = p4runtime_pb2.WriteRequest(device_id=rng.choice((0, 1, 1 << 60)), role=rng.choice(("", "role")))
-    request.election_id.low = rng.getrandbits(64)
-    if rng.random() < 0.3:
-        request.atomicity = p4runtime_pb2.WriteRequest.DATAPLANE_ATOMIC
-    for _ in range(rng.randint(0, 4)):
-        update = _update(rng)
-        request.updates.append(_unusual(rng, update) if rng.random() < 0.3 else update)
-    return request
-
-
 def _read(raw: bytes) -> p4runtime_pb2.WriteRequest:
     write = parse_write(raw)
     request = p4runtime_pb2.WriteRequest()
@@ -205,22 +104,75 @@ def _read(raw: bytes) -> p4runtime_pb2.WriteRequest:
     return request
 
 
-def test_write_requests_are_what_protobuf_reads() -> None:
+def _is_plain(update: Any) -> bool:
+    """Of the usual form: a row's key, action and priority, and nothing else."""
+    entry = update.entity.table_entry
+    plain = p4runtime_pb2.TableEntry(table_id=entry.table_id, match=entry.match, priority=entry.priority)
+    if entry.HasField("action"):
+        plain.action.CopyFrom(entry.action)
+    return bool(update.entity.HasField("table_entry") and plain == entry)
+
+
+def test_updates_of_the_usual_form_are_plain(drawn: Iterator[Any]) -> None:
+    updates = list(islice(drawn, 500))
+    plain = [plain_update(update.SerializeToString()) for update in updates]
+    assert [each is not None for each in plain] == [_is_plain(update) for update in updates]
+    assert 200 < len(plain) - plain.count(None) < 450
+
+
+def _within(tag: int, data: bytes) -> bytes:
+    return bytes([tag, len(data)]) + data
+
+
+def _in_parts(drawn: Iterator[Any]) -> Iterator[bytes]:
+    """Updates of which one message is the bytes of two: fields come twice, in any order, and choices are two."""
+    for update in drawn:
+        one, other = update.entity.table_entry, next(drawn).entity.table_entry
+        action = p4runtime_pb2.TableEntry(action=other.action).SerializeToString()
+        entries = [one.SerializeToString() + part for part in (action, other.SerializeToString())]
+        matches = [match.SerializeToString() for match in (*one.match, *other.match)]
+        # With the number of the field once: it is two bytes.
+        entries += [_within(2 << 3 | 2, first + second[2:]) for first in matches for second in matches]
+        for entry in entries:
+            if len(entry) < 120:
+                yield b"\x08\x01" + _within(2 << 3 | 2, _within(2 << 3 | 2, entry))
+
+
+def test_bytes_mean_what_protobuf_reads_or_nothing(drawn: Iterator[Any]) -> None:
+    raws = [update.SerializeToString() for update in islice(drawn, 60)]
+    raws = [
+        raw[:at] + bytes([raw[at] ^ bits]) + raw[at + 1 :] for raw in raws for at in range(len(raw)) for bits in (1, 2)
+    ]
+    raws += islice(_in_parts(drawn), 400)
+    for raw in raws:
+        plain = plain_update(raw)
+        assert plain is None or _as_protobuf(plain) == p4runtime_pb2.Update.FromString(raw), raw.hex()
+
+
+def test_write_requests_are_what_protobuf_reads(drawn: Iterator[Any]) -> None:
+    """Also changed ones, and changed bytes."""
     rng = random.Random(4)
-    refused = 0
-    for number in range(800):
-        raw = _request(rng).SerializeToString()
-        if number % 2 and raw:
-            raw = _mutated(rng, raw)
+    mutations = Mutations((1, 2, 300), rng)
+    read = {"plain": 0, "other": 0, "refused": 0}
+    for number in range(700):
+        request = p4runtime_pb2.WriteRequest(device_id=1 << 60, updates=islice(drawn, number % 5))
+        request.election_id.low = rng.getrandbits(64)
+        if number % 3:
+            mutations.apply(request)
+        raw = request.SerializeToString()
+        if number % 3 == 2:
+            raw = mutations.flip(raw)
         try:
             expected = p4runtime_pb2.WriteRequest.FromString(raw)
         except (DecodeError, UnicodeDecodeError):
-            refused += 1
+            read["refused"] += 1
             with pytest.raises(InvalidArgumentError, match="this is no"):
                 parse_write(raw)
         else:
+            for update in parse_write(raw).updates:
+                read["plain" if isinstance(update, PlainMessage) else "other"] += 1
             assert _read(raw) == expected, raw.hex()
-    assert refused > 50
+    assert min(read.values()) > 50, read
 
 
 def test_a_role_that_is_no_text_is_refused() -> None:
@@ -239,9 +191,8 @@ def test_a_number_ends_after_ten_bytes(tag: int) -> None:
             parse_write(bytes([tag]) + b"\xff" * bytes_ + b"\1")
 
 
-def test_updates_in_two_places_stay_in_order() -> None:
-    rng = random.Random(5)
-    first, second = _update(rng), _update(rng)
+def test_updates_in_two_places_stay_in_order(drawn: Iterator[Any]) -> None:
+    first, second = islice(drawn, 2)
     raw = b"".join(
         p4runtime_pb2.WriteRequest(updates=[each], atomicity=number).SerializeToString()
         for number, each in enumerate((first, second))
