@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from golden import packets as golden
-from helpers.see import on_links, pcaps, truth, tshark
+from helpers.see import on_links, pcaps, truth
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run import training_run
@@ -55,13 +55,13 @@ def test_a_whole_run_in_a_lossy_tree_of_mininet(
     record_property("packets", len(seen_frames))
     record_property("lost on links", lost_on_links)
     path = pcaps.write(tmp_path / "run.pcapng", [(one.at_s, one.end, one.frame) for one in seen_frames])
-    seen = tshark.packets(path, *tshark.EXPERTS)
-    assert not any(row["_ws.malformed"] for row in tshark.rows(path, ["_ws.malformed"]))
+    seen = pcaps.packets(path, *pcaps.EXPERTS)
+    assert not any(row["_ws.malformed"] for row in pcaps.rows(path, ["_ws.malformed"]))
     decoded = [golden.decode(one.frame[42:]) for one in seen_frames]
     assert [fields for fields, _ in seen] == [
-        {name: getattr(packet, name) for name in tshark.FIELDS} for packet in decoded
+        {name: getattr(packet, name) for name in pcaps.FIELDS} for packet in decoded
     ]
-    assert not [row for _, row in seen if any(row[name] for name in tshark.EXPERTS if name.startswith("bad_"))]
+    assert not [row for _, row in seen if any(row[name] for name in pcaps.EXPERTS if name.startswith("bad_"))]
 
     places = [(one.end, truth.key(one.frame)) for one in seen_frames]
     marked = {

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from helpers.transport.udp_bridge import job_mapping
 from numpy.typing import NDArray
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
-from sumwire.config import JobConfig
+from sumwire.config import JobConfig, parse_job
+from sumwire.dlcp.lanes import Lanes
 from sumwire.transport.stats import JobStats
 from torch import Tensor
 
@@ -123,3 +125,17 @@ class FakeJob:
         self.stats.operations += 1
         self.stats.missing += self.lost
         return mean
+
+
+MakeLanes = Callable[..., Lanes]
+
+
+def lane_mapping(workers: int, lanes: int) -> dict[str, Any]:
+    """The content of a job file: jobs 40, 41 ... with 16 slots each."""
+    mapping = job_mapping(workers, 16, job=40)
+    return mapping | {"format": 3, "lanes": [{"job": 40 + lane, "slots": 16} for lane in range(lanes)]}
+
+
+def lane_config(worker: int, workers: int, lanes: int) -> JobConfig:
+    """One worker's view of `lane_mapping`."""
+    return parse_job(lane_mapping(workers, lanes), worker)

@@ -19,7 +19,7 @@ import pytest
 from golden import ops as golden_ops
 from golden import packets as golden
 from golden.packets import Host, Packet, udp_frame
-from helpers.see import pcaps, truth, tshark
+from helpers.see import pcaps, truth
 from simulate.capture import lossy_tree, play_captured
 from sumwire_protocol import layout
 from sumwire_protocol.wireshark import table as wireshark
@@ -60,7 +60,7 @@ def _packet(kind: int, op: int = golden_ops.SUM32, words: int = 0, **fields: int
 
 
 def _fields(packet: Packet) -> dict[str, int]:
-    return {name: getattr(packet, name) for name in tshark.FIELDS}
+    return {name: getattr(packet, name) for name in pcaps.FIELDS}
 
 
 def _every_kind(rng: random.Random) -> list[Packet]:
@@ -92,7 +92,7 @@ def test_every_kind_op_and_flag(tmp_path: Path) -> None:
     made = _every_kind(random.Random(3))
     path = _capture(tmp_path / "kinds.pcapng", made)
     flags = [f"flags.{name.lower()}" for name in layout.FLAGS.values()]
-    seen = tshark.packets(path, *tshark.EXPERTS, *flags)
+    seen = pcaps.packets(path, *pcaps.EXPERTS, *flags)
     assert [fields for fields, _ in seen] == [_fields(packet) for packet in made]
     for packet, (_, row) in zip(made, seen, strict=True):
         assert [row[name] in ("1", "True") for name in flags] == [bool(packet.flags & 1 << k) for k in range(8)]
@@ -108,11 +108,11 @@ def test_reasons_digest_and_cuts(tmp_path: Path) -> None:
     cut = _packet(golden.RESULT, golden_ops.THC, golden_ops.WORDS_CUT, cut=golden.CUT_RESULT | 4)
     path = _capture(tmp_path / "reasons.pcapng", [*reasons, hello, cut])
     more = ("reason", "revision", "digest", "cut.result", "cut.planes")
-    rows = [row for _, row in tshark.packets(path, *more)]
+    rows = [row for _, row in pcaps.packets(path, *more)]
     assert [int(row["reason"]) for row in rows[:22]] == list(range(1, 23))
-    assert (tshark.number(rows[22]["digest"]), rows[22]["revision"]) == (0xA1B2C3D4, "3")
+    assert (pcaps.number(rows[22]["digest"]), rows[22]["revision"]) == (0xA1B2C3D4, "3")
     assert (rows[23]["cut.result"], rows[23]["cut.planes"]) in (("1", "4"), ("True", "4"))
-    text = [row["_ws.expert.message"] for row in tshark.rows(path, ["_ws.expert.message"])]
+    text = [row["_ws.expert.message"] for row in pcaps.rows(path, ["_ws.expert.message"])]
     assert "Refused: TOKEN: of a run that is not open at this switch" in text
     assert "Refused: VERSION" in text
 
@@ -134,8 +134,8 @@ _WRONG = [
 
 def test_what_breaks_a_rule_is_said_so(tmp_path: Path) -> None:
     path = _capture(tmp_path / "wrong.pcapng", [udp_frame(WORKER, SWITCH, data) for data, _ in _WRONG])
-    names = [f"sumwire.{name}" for name in tshark.EXPERTS if name.startswith("bad_")]
-    rows = tshark.rows(path, ["_ws.malformed", "_ws.lua.error", *names])
+    names = [f"sumwire.{name}" for name in pcaps.EXPERTS if name.startswith("bad_")]
+    rows = pcaps.rows(path, ["_ws.malformed", "_ws.lua.error", *names])
     for row, (data, expert) in zip(rows, _WRONG, strict=True):
         assert [name for name in names if row[name]] == ([f"sumwire.{expert}"] if expert else []), data
         assert bool(row["_ws.malformed"]) == (expert == "bad_length")
@@ -151,7 +151,7 @@ def test_request_and_answer_belong_together(tmp_path: Path) -> None:
     stale = _packet(golden.STALE, round=9)
     again = contribution._replace(flags=golden.RESYNC)
     packets = [contribution, again, result, result, again, stale, probe, inform, hello, told, hello, told]
-    rows = [row for _, row in tshark.packets(_capture(tmp_path / "c.pcapng", packets), *tshark.LINKS, *tshark.EXPERTS)]
+    rows = [row for _, row in pcaps.packets(_capture(tmp_path / "c.pcapng", packets), *pcaps.LINKS, *pcaps.EXPERTS)]
     assert [row["answer_in"] for row in rows] == ["", "3", "", "", "6", "", "8", "", "10", "", "12", ""]
     assert [row["answers"] for row in rows] == ["", "", "2", "2", "", "5", "", "7", "", "9", "", "11"]
     assert [row["copy"] for row in rows] == ["", "2", "", "", "3", *[""] * 7]
@@ -174,7 +174,7 @@ def test_the_packets_of_a_train_are_shown_one_by_one(tmp_path: Path, tag: bytes)
 
     path = _capture(tmp_path / "trains.pcapng", [train(sent), train(results), train([again])])
     names = ("slot", "answer_in", "answers", "copy_of", "bad_length", "lost")
-    seen = tshark.rows(path, [f"sumwire.{name}" for name in names])
+    seen = pcaps.rows(path, [f"sumwire.{name}" for name in names])
     told = [[row[f"sumwire.{name}"] for name in names] for row in seen]
     # An expert's text comes with it, so only whether there is one counts.
     assert [row[:5] for row in told] == [
@@ -183,7 +183,7 @@ def test_the_packets_of_a_train_are_shown_one_by_one(tmp_path: Path, tag: bytes)
         ["1", "", "", "1", ""],
     ]
     assert [bool(row[5]) for row in told] == [False, False, True]
-    (info, *_) = (row["_ws.col.Info"] for row in tshark.rows(path, ["_ws.col.Info"]))
+    (info, *_) = (row["_ws.col.Info"] for row in pcaps.rows(path, ["_ws.col.Info"]))
     assert info.startswith("CONTRIBUTE SUM32") and info.endswith("(and 3 more in a train)")
 
 
@@ -198,7 +198,7 @@ def test_a_capture_of_the_headers_alone_is_enough(tmp_path: Path) -> None:
         data += struct.pack("<IIII", 1, 0, length, len(frame)) + frame[:length]
     path = tmp_path / "short.pcap"
     path.write_bytes(data)
-    rows = tshark.rows(path, ["sumwire.slot", "sumwire.answers", "sumwire.bad_length", "_ws.malformed"])
+    rows = pcaps.rows(path, ["sumwire.slot", "sumwire.answers", "sumwire.bad_length", "_ws.malformed"])
     assert [list(row.values()) for row in rows] == [["2", "", "", ""], ["2", "1", "", ""], ["3", "", "", ""]]
 
 
@@ -210,17 +210,17 @@ def test_values_are_shown_on_demand(tmp_path: Path) -> None:
         for words in {golden_ops.WORDS_UP[op], golden_ops.WORDS_PARTIAL[op]}
     ]
     path = _capture(tmp_path / "values.pcapng", made)
-    rows = tshark.rows(path, ["sumwire.value"], "-o", "sumwire.values:TRUE")
+    rows = pcaps.rows(path, ["sumwire.value"], "-o", "sumwire.values:TRUE")
     for packet, row in zip(made, rows, strict=True):
         assert [int(value) for value in row["sumwire.value"].split(",")] == layout.values(packet.op, packet.payload)
-    assert all(not row["sumwire.value"] for row in tshark.rows(path, ["sumwire.value"]))
+    assert all(not row["sumwire.value"] for row in pcaps.rows(path, ["sumwire.value"]))
 
 
 def test_questions_between_workers_are_known_at_their_own_ports(tmp_path: Path) -> None:
     question = _packet(golden.PROBE).encode() + bytes.fromhex("00112233445566FF")
     other = Host(3, WORKER.mac, bytes([10, 0, 0, 2]), 22335)
     path = _capture(tmp_path / "ask.pcapng", [udp_frame(Host(1, WORKER.mac, WORKER.ip, 40000), other, question)])
-    (row,) = tshark.rows(path, ["sumwire.nonce", "sumwire.kind", "sumwire.bad_length"])
+    (row,) = pcaps.rows(path, ["sumwire.nonce", "sumwire.kind", "sumwire.bad_length"])
     assert row == {"sumwire.nonce": "0x00112233445566ff", "sumwire.kind": "4", "sumwire.bad_length": ""}
 
 
@@ -240,7 +240,7 @@ def test_an_extra_header_of_the_sources_is_shown(tmp_path: Path, before_words: b
     sealed = data[: golden.HEADER] + extra + data[golden.HEADER :] if before_words else data + extra
     path = _capture(tmp_path / "sealed.pcapng", [plain, udp_frame(WORKER, SWITCH, sealed)])
     names = ["sumwire.seal.key", "sumwire.seal.tag", "sumwire.bad_length"]
-    first, second = tshark.rows(path, names, dissector=tmp_path / wireshark.DISSECTOR.name)
+    first, second = pcaps.rows(path, names, dissector=tmp_path / wireshark.DISSECTOR.name)
     assert list(first.values()) == ["", "", ""]
     assert list(second.values()) == ["10", "18364758544493064720", ""]
 
@@ -258,15 +258,15 @@ def test_a_whole_run_in_a_lossy_tree(tmp_path: Path) -> None:
     assert not outcome.violations
     frames = capture.in_order()
     path = pcaps.write(tmp_path / "run.pcapng", [(one.at_s, one.end, one.frame) for one in frames])
-    seen = tshark.packets(path, *tshark.EXPERTS)
-    assert not any(row["_ws.malformed"] for row in tshark.rows(path, ["_ws.malformed"]))
+    seen = pcaps.packets(path, *pcaps.EXPERTS)
+    assert not any(row["_ws.malformed"] for row in pcaps.rows(path, ["_ws.malformed"]))
     decoded = [golden.decode(one.frame[42:]) for one in frames]
     assert [fields for fields, _ in seen] == [_fields(packet) for packet in decoded]
-    assert not [row for _, row in seen if any(row[name] for name in tshark.EXPERTS if name.startswith("bad_"))]
+    assert not [row for _, row in seen if any(row[name] for name in pcaps.EXPERTS if name.startswith("bad_"))]
     places = [(one.end, truth.key(one.frame)) for one in frames]
     marked = {
         name: Counter(place for place, (_, row) in zip(places, seen, strict=True) if row[name])
-        for name in tshark.EXPERTS
+        for name in pcaps.EXPERTS
     }
     resent = truth.resent(capture)
     assert resent and marked["resent"] == resent

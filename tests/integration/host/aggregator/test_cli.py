@@ -22,8 +22,7 @@ import torch
 from commonlib import logs
 from commonlib.events import ProgramEvent
 from golden import model
-from helpers.aggregator.served import every_op_mapping
-from helpers.aggregator.tree import tree_mapping
+from helpers.aggregator.served import every_op_mapping, tree_mapping
 from helpers.logs import checked, lines_in
 from helpers.paths import ROOT
 from helpers.rights import assert_no_rights_left

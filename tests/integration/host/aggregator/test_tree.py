@@ -15,7 +15,7 @@ import pytest
 import sumwire
 import torch
 from golden import model
-from helpers.aggregator.tree import serving_tree, tree_mapping
+from helpers.aggregator.served import serving_tree, tree_mapping
 from helpers.gloo import control_cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import SILENCE_S, configs, run_workers

@@ -15,7 +15,7 @@ import pytest
 import sumwire
 import torch
 from helpers.aggregator.served import every_op_mapping, serving
-from helpers.dlcp.lanes import lane_mapping
+from helpers.dlcp.fake_jobs import lane_mapping
 from helpers.gloo import state_cases as cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import configs, run_workers

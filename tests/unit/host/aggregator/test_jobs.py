@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.aggregator.tree import tree_mapping
+from helpers.aggregator.served import tree_mapping
 from helpers.transport.udp_bridge import TABLE, configs, job_mapping, write_job
 from sumwire.aggregator.jobs import Above, lanes_of, load_jobs, part_of
 from sumwire.aggregator.state import State, coefficients

@@ -8,7 +8,7 @@ import logging
 
 import numpy as np
 import pytest
-from helpers.aggregator.tree import tree_mapping
+from helpers.aggregator.served import tree_mapping
 from helpers.logs import lines_of, of
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.core import Aggregator

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch.distributed as dist
-from helpers.dlcp.fake_jobs import FakeJob, Table
-from helpers.dlcp.lanes import MakeLanes, lane_config
+from helpers.dlcp.fake_jobs import FakeJob, MakeLanes, Table, lane_config
 from sumwire.dlcp import lanes as lanes_module
 from sumwire.dlcp.lanes import Lanes
 from torch.testing._internal.distributed.fake_pg import FakeStore

@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 from helpers.dlcp import fake_jobs
-from helpers.dlcp.fake_jobs import FakeJob
-from helpers.dlcp.lanes import MakeLanes
+from helpers.dlcp.fake_jobs import FakeJob, MakeLanes
 from helpers.training.replicas import flat
 from sumwire import systems
 from sumwire.dlcp.sync import EarlySync, LaneState

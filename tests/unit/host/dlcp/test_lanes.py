@@ -10,8 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from helpers.dlcp.fake_jobs import FakeJob, coarse
-from helpers.dlcp.lanes import MakeLanes, lane_config
+from helpers.dlcp.fake_jobs import FakeJob, MakeLanes, coarse, lane_config
 from helpers.transport.udp_bridge import run_workers
 from sumwire.dlcp import lanes as lanes_module
 from sumwire.dlcp.lanes import LOSS_BOUND, Lanes, TensorRecord

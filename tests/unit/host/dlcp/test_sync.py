@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from helpers.dlcp.fake_jobs import GRAIN, FakeJob, coarse
-from helpers.dlcp.lanes import MakeLanes
+from helpers.dlcp.fake_jobs import GRAIN, FakeJob, MakeLanes, coarse
 from helpers.training.replicas import flat
 from helpers.transport.udp_bridge import run_workers
 from sumwire.dlcp.lanes import Lanes

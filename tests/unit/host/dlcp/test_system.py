@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import sumwire
 import torch
-from helpers.dlcp.lanes import MakeLanes
+from helpers.dlcp.fake_jobs import MakeLanes
 from helpers.training.replicas import flat
 from sumwire import systems
 from sumwire.dlcp.sync import LaneState

@@ -12,8 +12,7 @@ import pytest
 import sumwire
 import torch
 import torch.distributed as dist
-from helpers.dlcp.fake_jobs import FakeJob, Table
-from helpers.dlcp.lanes import lane_config
+from helpers.dlcp.fake_jobs import FakeJob, Table, lane_config
 from sumwire.dlcp import lanes as lanes_module
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.run_options import TrainOptions
