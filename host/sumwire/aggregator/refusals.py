@@ -12,7 +12,7 @@ The log has one line for each sender and reason in 10 s; it ends with the cure.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -111,7 +111,7 @@ class RefusalLog:
             sender=refused.sender, reason=_REASONS[reason], op=said["op"] and refused.op, slot=said["slot"],
             round=said["round"],
         )  # fmt: skip
-        _LOG.warning("%s", _LINES[reason](refused), extra=told)
+        _LOG.warning("%s", _LINES[reason].format(of=refused), extra=told)
 
 
 class _Refused(NamedTuple):
@@ -139,130 +139,66 @@ class _Refused(NamedTuple):
     def op(self) -> str:
         return _OP_NAMES.get(self.fields["op"], str(self.fields["op"]))
 
+    @property
+    def version(self) -> int:
+        return self.fields["version_kind"] >> 4
 
-def _length(of: _Refused) -> str:
-    return (
-        f"a datagram of {of.size} bytes from {of.sender} is no whole Sumwire packet: raise the MTU on the way "
-        f"(ip link set mtu), or end the program there that sends to UDP port {p4.SUMWIRE_PORT}"
-    )
+    @property
+    def kind(self) -> int:
+        return self.fields["version_kind"] & 0xF
 
+    @property
+    def jobs(self) -> str:
+        return ", ".join(map(str, sorted(self.parts)))
 
-def _version(of: _Refused) -> str:
-    version = of.fields["version_kind"] >> 4
-    return f"wire version {version} from {of.sender}, this aggregator speaks {p4.SUMWIRE_VERSION}: {_SAME_VERSION}"
+    @property
+    def seats(self) -> str:
+        return ", ".join(map(str, sorted(self.part.seats)))
 
+    @property
+    def ops(self) -> str:
+        return ", ".join(self.part.job.ops)
 
-def _kind(of: _Refused) -> str:
-    kind = of.fields["version_kind"] & 0xF
-    return f"a packet of kind {kind} from {of.sender}, which no worker sends: {_SAME_VERSION}"
-
-
-def _op(of: _Refused) -> str:
-    return f"op {of.fields['op']} from {of.sender}, which this aggregator does not know: {_SAME_VERSION}"
-
-
-def _words(of: _Refused) -> str:
-    return f"op {of.op} from {of.sender} with a payload that no worker sends: {_DOCTOR}; {_SAME_VERSION}; {_SAME_TREE}"
-
-
-def _unknown_job(of: _Refused) -> str:
-    serves = ", ".join(map(str, sorted(of.parts)))
-    return (
-        f"unknown job {of.fields['job']} from {of.sender}: this aggregator serves jobs {serves}; start it with that "
-        "job's file: sumwire-aggregator JOB.json ..."
-    )
+    @property
+    def above(self) -> str:
+        above = self.part.above
+        return f"this aggregator's is {above.ip}:{above.udp_port}" if above else "this aggregator has none"
 
 
-def _worker(of: _Refused) -> str:
-    seats = ", ".join(str(seat) for seat in sorted(of.part.seats))
-    return f"{of.job}: seat {of.fields['worker']} from {of.sender}, the job file has seats {seats}: {_SAME_FILE}"
-
-
-def _address(of: _Refused) -> str:
-    seat = of.fields["worker"]
-    return (
-        f"{of.job}: seat {seat} from {of.sender}, the job file says {of.seat.ip}: start that worker there, or correct "
-        f"its `ip` in the job file of all workers and of sumwire-aggregator JOB.json"
-    )
-
-
-def _udp_port(of: _Refused) -> str:
-    seat, expected = of.fields["worker"], of.seat.udp_port
-    return (
-        f"{of.job}: seat {seat} from {of.sender}, from another UDP port than the job file's {expected}: end the "
-        f"program there that sends in the worker's name, or correct `udp_port` in the job file of all"
-    )
-
-
-def _flags(of: _Refused) -> str:
-    return f"{of.job}: flags {of.fields['flags']:#x} from {of.sender}, which only a lower switch sets: {_SAME_VERSION}"
-
-
-def _slot(of: _Refused) -> str:
-    return f"{of.job}: slot {of.fields['slot']} from {of.sender}, the job file has {of.part.job.slots}: {_SAME_FILE}"
-
-
-def _job_op(of: _Refused) -> str:
-    ops = ", ".join(of.part.job.ops)
-    return f"{of.job}: op {of.op} from {of.sender}, the job file has {ops}: add it to `ops` there, then {_SAME_FILE}"
-
-
-def _count(of: _Refused) -> str:
-    return f"{of.job}: a sum of {of.fields['count']} from {of.sender}, which stands for fewer: {_SAME_TREE}"
-
-
-def _call(of: _Refused) -> str:
-    return (
-        f"{of.job}: op {of.op} from {of.sender} in slot {of.fields['slot']}, round {of.fields['round']}, which another "
-        "call began: let all workers make the same calls in the same order, and start the job again on all"
-    )
-
-
-def _token(of: _Refused) -> str:
-    return (
-        f"{of.job}: from {of.sender}, of a run that is not open here: the aggregator was restarted, or another run has "
-        "begun: start all workers of the job again"
-    )
-
-
-def _round(of: _Refused) -> str:
-    return (
-        f"{of.job}: slot {of.fields['slot']}, round {of.fields['round']} from {of.sender}, which is not the slot's "
-        "next one: start all workers of the job again"
-    )
-
-
-def _tag(of: _Refused) -> str:
-    return (
-        f"{of.job}: from {of.sender}, a wrong authentication tag or none, or one although the job has no key: "
-        "somebody else sends in the worker's name, or its `key` file is another than this aggregator's: give all the "
-        "same file"
-    )
-
-
-def _parent(of: _Refused) -> str:
-    above = of.part.above
-    expected = f"this aggregator's is {above.ip}:{above.udp_port}" if above else "this aggregator has none"
-    return f"{of.job}: from {of.sender} as from an aggregator above, {expected}: {_SAME_TREE}"
-
-
-_LINES: Final[Mapping[int, Callable[[_Refused], str]]] = {
-    p4.REJECT_LENGTH: _length,
-    p4.REJECT_VERSION: _version,
-    p4.REJECT_KIND: _kind,
-    p4.REJECT_OP: _op,
-    p4.REJECT_WORDS: _words,
-    p4.REJECT_JOB: _unknown_job,
-    p4.REJECT_WORKER: _worker,
-    p4.REJECT_ADDRESS: _address,
-    p4.REJECT_UDP_PORT: _udp_port,
-    p4.REJECT_SLOT: _slot,
-    p4.REJECT_JOB_OP: _job_op,
-    p4.REJECT_COUNT: _count,
-    p4.REJECT_FLAGS: _flags,
-    p4.REJECT_CALL: _call,
-    p4.REJECT_PARENT: _parent,
-    p4.REJECT_TOKEN: _token,
-    p4.REJECT_ROUND: _round,
-    p4.REJECT_TAG: _tag,
+# By reason, with fields of :class:`_Refused`.
+_LINES: Final[Mapping[int, str]] = {
+    p4.REJECT_LENGTH: "a datagram of {of.size} bytes from {of.sender} is no whole Sumwire packet: raise the MTU on the "
+    f"way (ip link set mtu), or end the program there that sends to UDP port {p4.SUMWIRE_PORT}",
+    p4.REJECT_VERSION: "wire version {of.version} from {of.sender}, this aggregator speaks "
+    f"{p4.SUMWIRE_VERSION}: {_SAME_VERSION}",
+    p4.REJECT_KIND: f"a packet of kind {{of.kind}} from {{of.sender}}, which no worker sends: {_SAME_VERSION}",
+    p4.REJECT_OP: f"op {{of.fields[op]}} from {{of.sender}}, which this aggregator does not know: {_SAME_VERSION}",
+    p4.REJECT_WORDS: "op {of.op} from {of.sender} with a payload that no worker sends: "
+    f"{_DOCTOR}; {_SAME_VERSION}; {_SAME_TREE}",
+    p4.REJECT_JOB: "unknown job {of.fields[job]} from {of.sender}: this aggregator serves jobs {of.jobs}; start it "
+    "with that job's file: sumwire-aggregator JOB.json ...",
+    p4.REJECT_WORKER: "{of.job}: seat {of.fields[worker]} from {of.sender}, the job file has seats {of.seats}: "
+    + _SAME_FILE,
+    p4.REJECT_ADDRESS: "{of.job}: seat {of.fields[worker]} from {of.sender}, the job file says {of.seat.ip}: start "
+    "that worker there, or correct its `ip` in the job file of all workers and of sumwire-aggregator JOB.json",
+    p4.REJECT_UDP_PORT: "{of.job}: seat {of.fields[worker]} from {of.sender}, from another UDP port than the job "
+    "file's {of.seat.udp_port}: end the program there that sends in the worker's name, or correct `udp_port` in the "
+    "job file of all",
+    p4.REJECT_FLAGS: "{of.job}: flags {of.fields[flags]:#x} from {of.sender}, which only a lower switch sets: "
+    + _SAME_VERSION,
+    p4.REJECT_SLOT: "{of.job}: slot {of.fields[slot]} from {of.sender}, the job file has {of.part.job.slots}: "
+    + _SAME_FILE,
+    p4.REJECT_JOB_OP: "{of.job}: op {of.op} from {of.sender}, the job file has {of.ops}: add it to `ops` there, then "
+    + _SAME_FILE,
+    p4.REJECT_COUNT: "{of.job}: a sum of {of.fields[count]} from {of.sender}, which stands for fewer: " + _SAME_TREE,
+    p4.REJECT_CALL: "{of.job}: op {of.op} from {of.sender} in slot {of.fields[slot]}, round {of.fields[round]}, which "
+    "another call began: let all workers make the same calls in the same order, and start the job again on all",
+    p4.REJECT_PARENT: "{of.job}: from {of.sender} as from an aggregator above, {of.above}: " + _SAME_TREE,
+    p4.REJECT_TOKEN: "{of.job}: from {of.sender}, of a run that is not open here: the aggregator was restarted, or "
+    "another run has begun: start all workers of the job again",
+    p4.REJECT_ROUND: "{of.job}: slot {of.fields[slot]}, round {of.fields[round]} from {of.sender}, which is not the "
+    "slot's next one: start all workers of the job again",
+    p4.REJECT_TAG: "{of.job}: from {of.sender}, a wrong authentication tag or none, or one although the job has no "
+    "key: somebody else sends in the worker's name, or its `key` file is another than this aggregator's: give all the "
+    "same file",
 }

@@ -251,6 +251,16 @@ class _Fields:
             raise self.error(name, "must be a list")
         return value
 
+    def objects(self, name: str, *known: str) -> Iterator[_Fields]:
+        """The entries of a list of objects that have these fields alone."""
+        for number, entry in enumerate(self.items(name)):
+            where = f"{self.where}: {name}[{number}]"
+            if not isinstance(entry, dict):
+                raise ConfigError("entry", entry, "must be an object", where=where, cure=_WRITE)
+            one = _Fields(entry, where)
+            one.only(frozenset(known))
+            yield one
+
     def mapping(self, name: str) -> _Fields:
         value = self.value(name)
         if not isinstance(value, dict):
@@ -273,17 +283,12 @@ def _ops(fields: _Fields, workers: int) -> tuple[str, ...]:
 
 
 def _lanes(fields: _Fields, first: Lane) -> tuple[Lane, ...]:
-    entries = fields.items("lanes")
-    if not 1 <= len(entries) <= LANES_MAX:
+    if not 1 <= len(fields.items("lanes")) <= LANES_MAX:
         raise fields.error("lanes", f"must be a list of 1..{LANES_MAX} lanes")
-    lanes = []
-    for number, entry in enumerate(entries):
-        where = f"{fields.where}: lanes[{number}]"
-        if not isinstance(entry, dict):
-            raise ConfigError("entry", entry, "must be an object", where=where, cure=_WRITE)
-        one = _Fields(entry, where)
-        one.only(frozenset({"job", "slots"}))
-        lanes.append(Lane(one.integer("job", 0, _JOB_MAX), one.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL)))
+    lanes = [
+        Lane(one.integer("job", 0, _JOB_MAX), one.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL))
+        for one in fields.objects("lanes", "job", "slots")
+    ]
     if lanes[0] != first:
         raise fields.error("lanes", f"the first must have the job's own number {first.job} and {first.slots} slots")
     if len({lane.job for lane in lanes}) != len(lanes):
@@ -333,16 +338,10 @@ def _workers_min(fields: _Fields, workers: int, addresses: tuple[Address, ...]) 
 
 def _addresses(fields: _Fields, workers: int, lanes: int) -> tuple[Address, ...]:
     """Check all addresses. Lane i of a worker uses port ``udp_port`` + i, so no two workers may overlap there."""
-    entries = fields.items("addresses")
-    if len(entries) != workers:
+    if len(fields.items("addresses")) != workers:
         raise fields.error("addresses", f"must have one entry for each of {workers} workers")
     addresses = []
-    for number, entry in enumerate(entries):
-        where = f"{fields.where}: addresses[{number}]"
-        if not isinstance(entry, dict):
-            raise ConfigError("entry", entry, "must be an object", where=where, cure=_WRITE)
-        one = _Fields(entry, where)
-        one.only(frozenset({"worker", "ip", "udp_port", "aggregator", "seat"}))
+    for number, one in enumerate(fields.objects("addresses", "worker", "ip", "udp_port", "aggregator", "seat")):
         one.integer("worker", number, number)
         seat = one.integer("seat", 0, p4.JOB_WORKERS_MAX - 1)
         addresses.append(
@@ -357,12 +356,7 @@ def _addresses(fields: _Fields, workers: int, lanes: int) -> tuple[Address, ...]
 
 def _tree(fields: _Fields, addresses: tuple[Address, ...], ops: tuple[str, ...]) -> tuple[Branch, ...]:
     branches = []
-    for number, entry in enumerate(fields.items("tree")):
-        where = f"{fields.where}: tree[{number}]"
-        if not isinstance(entry, dict):
-            raise ConfigError("entry", entry, "must be an object", where=where, cure=_WRITE)
-        one = _Fields(entry, where)
-        one.only(frozenset({"aggregator", "above", "seat"}))
+    for one in fields.objects("tree", "aggregator", "above", "seat"):
         seat = one.integer("seat", 0, p4.JOB_WORKERS_MAX - 1)
         branches.append(Branch(one.ip("aggregator"), one.ip("above"), seat))
     try:
