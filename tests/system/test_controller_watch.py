@@ -5,21 +5,16 @@
 from __future__ import annotations
 
 import json
-import os
-import queue
 import signal
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 from helpers.controller.config_texts import text
-from helpers.controller.real_switches import soft_switch
+from helpers.controller.real_switches import program, soft_switch, soft_switch_process
 from helpers.controller.topology_texts import leaf_spine
 from softswitch.switch import SoftSwitch
 from sumwire_controller import Topology, apply_topology, configs_of, parse_topology, read_status
@@ -37,52 +32,6 @@ PATIENT_S = 3.0
 """On a busy machine a spine that lives may not answer for longer than a user's watch waits."""
 
 
-class Lines:
-    """The lines that a process prints. A thread reads them, so that waiting for a line can time out."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._queue: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
-
-    def _read(self, stream: IO[str]) -> None:
-        for line in stream:
-            self._queue.put(line)
-
-    def next(self) -> str:
-        return self._queue.get(timeout=READY_S)
-
-
-@contextmanager
-def command(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Lines, Lines]]:
-    """A Python module as a process, its output and its errors by line; ended with the test."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        yield process, Lines(process.stdout), Lines(process.stderr)
-    finally:
-        process.kill()
-        process.wait()
-
-
-@contextmanager
-def spine(device_id: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A soft switch in a process of its own, and its address."""
-    options = ("--no-p4", "--device-id", str(device_id), "--grpc-server-addr", "127.0.0.1:0", "--engine", "python")
-    options += ("--insecure",)
-    with command("softswitch.cli", *options) as (process, _, log):
-        line = log.next()
-        while "ready" not in line:
-            line = log.next()
-        yield process, f"127.0.0.1:{line.split('P4Runtime port ')[1].split(',')[0]}"
-
-
 class Net:
     """Two leaves in this process under spines in others, with entries; a watch beside them."""
 
@@ -92,7 +41,7 @@ class Net:
         self.spines: dict[str, subprocess.Popen[str]] = {}
         for each in data["switches"]:
             if each["name"].startswith("spine"):
-                self.spines[each["name"]], each["grpc"] = stack.enter_context(spine(each["device_id"]))
+                self.spines[each["name"]], each["grpc"] = stack.enter_context(soft_switch_process(each["device_id"]))
             else:
                 each["grpc"] = stack.enter_context(soft_switch(SoftSwitch(engine="python"), each["device_id"]))
         self.topology: Topology = parse_topology(text(data))
@@ -100,15 +49,16 @@ class Net:
         self.program = Program.load()
         path = folder / "net.yaml"
         path.write_text(text(data))
-        self.watch, self._events, errors = stack.enter_context(
-            command("sumwire_controller.cli", "watch", str(path), "--json", "--patience", str(patience_s))
-        )
-        assert errors.next() == "watching spine1, spine2, spine3, spine4 for leaf1, leaf2\n"
+        words = ("watch", str(path), "--json", "--patience", str(patience_s))
+        self.watch = stack.enter_context(program("sumwire_controller.cli", *words))
+        assert self.watch.stderr is not None
+        assert self.watch.stderr.readline() == "watching spine1, spine2, spine3, spine4 for leaf1, leaf2\n"
 
     def event(self) -> dict[str, Any]:
         """The next one. A leaf that does not answer in time is written again."""
+        assert self.watch.stdout is not None
         while True:
-            found: dict[str, Any] = json.loads(self._events.next())
+            found: dict[str, Any] = json.loads(self.watch.stdout.readline())
             if found["kind"] != "failed":
                 return found
 

@@ -1,10 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Real P4Runtime servers: the soft switch in this process, and bmv2."""
+"""Real P4Runtime servers: the soft switch in this process or in one of its own, and bmv2; programs as processes."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +35,29 @@ def soft_switch(
 
 
 @contextmanager
+def program(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """A module of this Python's path as a process, killed with the test. Its output and its errors are pipes."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-m", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def soft_switch_process(device_id: int = 1) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A soft switch in a process of its own, and its address."""
+    options = ("--no-p4", "--device-id", str(device_id), "--engine", "python", "--insecure")
+    with program("softswitch.cli", *options, "--grpc-server-addr", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        ready = next(line for line in iter(process.stderr.readline, "") if "ready" in line)
+        yield process, f"127.0.0.1:{ready.split('P4Runtime port ')[1].split(',')[0]}"
+
+
+@contextmanager
 def bmv2(
     log: Path, device_id: int = 1, *, address: str = "", options: Sequence[object] = (), tls: Tls | None = None
 ) -> Iterator[str]:
@@ -41,17 +66,8 @@ def bmv2(
     `options` are more of its own, `tls` is the controller's.
     """
     address = address or f"127.0.0.1:{free_tcp_port()}"
-    command = [
-        "simple_switch_grpc",
-        *thrift_option(),
-        "--no-p4",
-        "--device-id",
-        str(device_id),
-        "--",
-        "--grpc-server-addr",
-        address,
-        *map(str, options),
-    ]
+    command = ["simple_switch_grpc", *thrift_option(), "--no-p4", "--device-id", str(device_id), "--"]
+    command += ["--grpc-server-addr", address, *map(str, options)]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
             _until_it_answers(Switch("probe", address, device_id, tls), process, log)

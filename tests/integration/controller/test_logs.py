@@ -4,12 +4,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +12,7 @@ import pytest
 from commonlib.events import ProgramEvent
 from commonlib.logs import VARIABLE
 from helpers.controller.config_texts import star, text
+from helpers.controller.real_switches import program
 from helpers.controller.topology_texts import leaf_spine
 from helpers.logs import Line, checked, lines_in, of
 from softswitch.events import SwitchEvent
@@ -26,18 +22,6 @@ from sumwire_controller.model import Switch
 from sumwire_protocol.events import Event
 
 JSON = ("--log-format", "json")
-
-
-@contextmanager
-def program(*words: str) -> Iterator[subprocess.Popen[str]]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        [sys.executable, "-m", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def until(stream: IO[str] | None, event: Event) -> list[Line]:

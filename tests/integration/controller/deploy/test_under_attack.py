@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 from helpers.controller.config_texts import star, text
+from helpers.controller.real_switches import soft_switch_process
 from p4.v1 import p4runtime_pb2
 from sumwire_controller.deploy.channel import Pulse
 from sumwire_controller.deploy.operations import apply, read_status
@@ -34,19 +34,10 @@ CONNECTIONS = 20
 @pytest.fixture(scope="module")
 def switch() -> Iterator[tuple[subprocess.Popen[str], Config]]:
     """A switch in a process of its own that runs Sumwire's program, and its configuration."""
-    options = ["--no-p4", "--device-id", str(DEVICE_ID), "--engine", "python", "--insecure"]
-    command = [sys.executable, "-m", "softswitch.cli", *options, "--grpc-server-addr", "127.0.0.1:0"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            assert process.stderr is not None
-            ready = next(line for line in iter(process.stderr.readline, "") if "ready" in line)
-            address = f"127.0.0.1:{ready.split('P4Runtime port ')[1].split(',')[0]}"
-            config = parse_config(text(star()).replace("127.0.0.1:9559", address))
-            apply(config)
-            yield process, config
-        finally:
-            process.terminate()
+    with soft_switch_process(DEVICE_ID) as (process, address):
+        config = parse_config(text(star()).replace("127.0.0.1:9559", address))
+        apply(config)
+        yield process, config
 
 
 @pytest.fixture
