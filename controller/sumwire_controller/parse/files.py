@@ -72,20 +72,23 @@ def names_in(nodes: list[YamlNode] | None) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
+def built(kind: Callable[..., T], *parts: object) -> T | None:
+    """An object of its parts; None if one of them could not be read."""
+    return None if any(part is None for part in parts) else kind(*parts)
+
+
 def read_switch(node: YamlNode, path: str, log: Log) -> Switch | None:
     read = MappingReader(node, path, log)
-    name, grpc, device_id = read.text("name"), read.text("grpc"), read.integer("device_id")
+    switch = built(Switch, read.text("name"), read.text("grpc"), read.integer("device_id"))
     read.finish(_SWITCH_KEYS)
-    if name is None or grpc is None or device_id is None:
-        return None
-    return Switch(name, grpc, device_id)
+    return switch
 
 
 def read_aggregator(node: YamlNode, path: str, log: Log) -> AggregatorAddress | None:
     read = MappingReader(node, path, log)
-    ip, mac = read.ipv4("ip"), read.mac("mac")
+    aggregator = built(AggregatorAddress, read.ipv4("ip"), read.mac("mac"))
     read.finish(_AGGREGATOR_KEYS)
-    return None if ip is None or mac is None else AggregatorAddress(ip, mac)
+    return aggregator
 
 
 def read_worker(node: YamlNode, path: str, log: Log) -> Worker | None:
@@ -95,11 +98,10 @@ def read_worker(node: YamlNode, path: str, log: Log) -> Worker | None:
     is_switch = read.has("stands_for")
     stands_for = read.integer("stands_for") if is_switch else None
     read.finish(_WORKER_KEYS)
-    if name is None or ip is None or mac is None or port is None or udp_port is None:
+    worker = built(Worker, name, ip, mac, port, udp_port)
+    if worker is None or (is_switch and stands_for is None):
         return None
-    if is_switch and stands_for is None:
-        return None
-    return Worker(name, ip, mac, port, udp_port, stands_for)
+    return replace(worker, stands_for=stands_for)
 
 
 def read_tree_job(node: YamlNode, path: str, log: Log) -> Job | None:
@@ -160,16 +162,16 @@ def _key(name: str, path: str, log: Log) -> bytes | None:
 
 def _parent(node: YamlNode, path: str, log: Log) -> Parent | None:
     read = MappingReader(node, path, log)
-    port, ip, mac, worker = read.integer("port"), read.ipv4("ip"), read.mac("mac"), read.integer("worker")
+    parent = built(Parent, read.integer("port"), read.ipv4("ip"), read.mac("mac"), read.integer("worker"))
     read.finish(_PARENT_KEYS)
-    return None if port is None or ip is None or mac is None or worker is None else Parent(port, ip, mac, worker)
+    return parent
 
 
 def _slots(node: YamlNode, path: str, log: Log) -> SlotRange | None:
     read = MappingReader(node, path, log)
-    base, count = read.integer("base"), read.integer("count")
+    slots = built(SlotRange, read.integer("base"), read.integer("count"))
     read.finish(_SLOT_KEYS)
-    return None if base is None or count is None else SlotRange(base, count)
+    return slots
 
 
 def _thc(node: YamlNode | None, path: str, log: Log, hosts: int | None) -> Thc | None:
@@ -220,9 +222,9 @@ def _solved(path: str, field: str, log: Log, asked: _Asked, hosts: int | None) -
 
 def _degrade(node: YamlNode, path: str, log: Log) -> Degrade | None:
     read = MappingReader(node, path, log)
-    seed, share, mode = read.integer("seed"), read.number("share"), read.text("mode")
+    degrade = built(Degrade, read.integer("seed"), read.number("share"), read.text("mode"))
     read.finish(_DEGRADE_KEYS)
-    return None if seed is None or share is None or mode is None else Degrade(seed, share, mode)
+    return degrade
 
 
 def read_queue(node: YamlNode, path: str, log: Log) -> VirtualQueue | None:
@@ -237,9 +239,7 @@ def queue_of(read: MappingReader) -> VirtualQueue | None:
     port, rate, mark = read.integer("port"), read.number("rate_mbit"), read.integer("mark_bytes")
     drop, drop_all = read.integers("drop_bytes"), read.integer("drop_all_bytes")
     trim = read.boolean("trim") if read.has("trim") else False
-    if port is None or rate is None or mark is None or drop is None or drop_all is None or trim is None:
-        return None
-    return VirtualQueue(port, rate, mark, drop, drop_all, trim)
+    return built(VirtualQueue, port, rate, mark, drop, drop_all, trim)
 
 
 def load_config(path: Path | str) -> Config:
@@ -266,14 +266,9 @@ def config_of(tree: YamlNode, log: Log, source: str) -> Config:
         log.add(problem.path, problem.field, problem.value, problem.rule)
     if log.problems or draft.switch is None or draft.aggregator is None:
         raise log.error(source)
-    return Config(
-        switch=draft.switch,
-        aggregator=draft.aggregator,
-        ports=draft.ports or (),
-        workers=tuple(worker for worker in draft.workers if worker),
-        jobs=tuple(job for job in draft.jobs if job),
-        queues=tuple(queue for queue in draft.queues if queue),
-    )
+    workers, jobs = tuple(filter(None, draft.workers)), tuple(filter(None, draft.jobs))
+    queues = tuple(filter(None, draft.queues))
+    return Config(draft.switch, draft.aggregator, draft.ports or (), workers, jobs, queues)
 
 
 def _config_draft(tree: YamlNode, log: Log) -> Draft:
@@ -342,23 +337,19 @@ def _topology_draft(tree: YamlNode, log: Log) -> TopologyDraft:
 
 def _node(node: YamlNode, path: str, log: Log) -> SwitchNode | None:
     read = MappingReader(node, path, log)
-    name, grpc, device_id = read.text("name"), read.text("grpc"), read.integer("device_id")
+    switch = built(Switch, read.text("name"), read.text("grpc"), read.integer("device_id"))
     below = read.node("aggregator")
     aggregator = read_aggregator(below, f"{path}.aggregator", log) if below else None
     read.finish(_NODE_KEYS)
-    if name is None or grpc is None or device_id is None or aggregator is None:
-        return None
-    return SwitchNode(Switch(name, grpc, device_id), aggregator)
+    return built(SwitchNode, switch, aggregator)
 
 
 def _link(node: YamlNode, path: str, log: Log) -> SwitchLink | None:
     read = MappingReader(node, path, log)
-    lower, lower_port = read.text("from"), read.integer("from_port")
-    upper, upper_port = read.text("to"), read.integer("to_port")
+    lower = read.text("from"), read.integer("from_port")
+    link = built(SwitchLink, *lower, read.text("to"), read.integer("to_port"))
     read.finish(_LINK_KEYS)
-    if lower is None or lower_port is None or upper is None or upper_port is None:
-        return None
-    return SwitchLink(lower, lower_port, upper, upper_port)
+    return link
 
 
 def _host(node: YamlNode, path: str, log: Log) -> Host | None:
@@ -367,16 +358,14 @@ def _host(node: YamlNode, path: str, log: Log) -> Host | None:
     switch, port = read.text("switch"), read.integer("port")
     udp_port = read.integer("udp_port") if read.has("udp_port") else SUMWIRE_PORT
     read.finish(_HOST_KEYS)
-    if name is None or ip is None or mac is None or switch is None or port is None or udp_port is None:
-        return None
-    return Host(name, ip, mac, switch, port, udp_port)
+    return built(Host, name, ip, mac, switch, port, udp_port)
 
 
 def _queue(node: YamlNode, path: str, log: Log) -> QueueAt | None:
     read = MappingReader(node, path, log)
-    switch, queue = read.text("switch"), queue_of(read)
+    at = built(QueueAt, read.text("switch"), queue_of(read))
     read.finish(("switch", *_QUEUE_KEYS))
-    return None if switch is None or queue is None else QueueAt(switch, queue)
+    return at
 
 
 def load_any(path: Path | str) -> Config | Topology:

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import yaml
 from commonlib.untrusted import DEPTH_MOST, DIGITS_MOST, UntrustedInputError, bounded_text, escaped
@@ -29,6 +30,7 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 # What PyYAML raises for a scalar that looks like a number or a date and is none, or for an escape such as \UFFFFFFFF.
 _NO_VALUE: Final = (ValueError, OverflowError)
 
+T = TypeVar("T")
 Scalar = str | int | float | bool | None | object
 """A value of YAML's safe schema. Some, such as dates, are objects that no field accepts."""
 
@@ -200,8 +202,33 @@ def _shown(node: YamlNode) -> object:
     return "[...]" if isinstance(node.value, list) else node.value
 
 
-def _is_text(node: YamlNode) -> bool:
-    return isinstance(node.value, str) and bool(node.value) and node.value.isprintable()
+_TEXT_RULE: Final = "must be a non-empty text without control characters"
+
+
+# What a value of YAML is taken for; None if it is something else.
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value and value.isprintable() else None
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _ipv4(value: object) -> IPv4Address | None:
+    try:
+        return IPv4Address(value) if isinstance(value, str) else None
+    except AddressValueError:
+        return None
+
+
+def _mac(value: object) -> str | None:
+    return value.lower() if isinstance(value, str) and MAC_PATTERN.fullmatch(value.lower()) else None
 
 
 class MappingReader:
@@ -237,66 +264,50 @@ class MappingReader:
     def _wrong(self, name: str, node: YamlNode, rule: str) -> None:
         self._log.add(self._path, name, _shown(node), rule)
 
-    def integer(self, name: str) -> int | None:
+    def _typed(self, name: str, accepted: Callable[[object], T | None], rule: str) -> T | None:
         node = self.node(name)
         if node is None:
             return None
-        if isinstance(node.value, int) and not isinstance(node.value, bool):
-            return node.value
-        self._wrong(name, node, "must be an integer")
-        return None
+        value = accepted(node.value)
+        if value is None:
+            self._wrong(name, node, rule)
+        return value
+
+    def _all_typed(self, name: str, accepted: Callable[[object], T | None], rule: str) -> tuple[T, ...] | None:
+        nodes = self.items(name)
+        if nodes is None:
+            return None
+        good = []
+        for i, node in enumerate(nodes):
+            if (value := accepted(node.value)) is None:
+                self._wrong(f"{name}[{i}]", node, rule)
+            else:
+                good.append(value)
+        return tuple(good) if len(good) == len(nodes) else None
+
+    def integer(self, name: str) -> int | None:
+        return self._typed(name, _integer, "must be an integer")
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        return self._all_typed(name, _integer, "must be an integer")
 
     def number(self, name: str) -> float | None:
-        node = self.node(name)
-        if node is None:
-            return None
-        if isinstance(node.value, int | float) and not isinstance(node.value, bool):
-            return float(node.value)
-        self._wrong(name, node, "must be a number, written like 0.03125")
-        return None
+        return self._typed(name, _number, "must be a number, written like 0.03125")
 
     def boolean(self, name: str) -> bool | None:
-        node = self.node(name)
-        if node is None:
-            return None
-        if isinstance(node.value, bool):
-            return node.value
-        self._wrong(name, node, "must be true or false")
-        return None
+        return self._typed(name, lambda value: value if isinstance(value, bool) else None, "must be true or false")
 
     def text(self, name: str) -> str | None:
-        node = self.node(name)
-        if node is None:
-            return None
-        if _is_text(node):
-            return str(node.value)
-        self._wrong(
-            name,
-            node,
-            "must be a non-empty text without control characters (in quotes if YAML takes it for something else)",
-        )
-        return None
+        return self._typed(name, _text, f"{_TEXT_RULE} (in quotes if YAML takes it for something else)")
+
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        return self._all_typed(name, _text, _TEXT_RULE)
 
     def ipv4(self, name: str) -> IPv4Address | None:
-        node = self.node(name)
-        if node is None:
-            return None
-        if isinstance(node.value, str):
-            try:
-                return IPv4Address(node.value)
-            except AddressValueError:
-                pass  # reported below
-        self._wrong(name, node, "must be an IPv4 address like 10.0.0.1")
-        return None
+        return self._typed(name, _ipv4, "must be an IPv4 address like 10.0.0.1")
 
     def mac(self, name: str) -> str | None:
-        node = self.node(name)
-        if node is None:
-            return None
-        if isinstance(node.value, str) and MAC_PATTERN.fullmatch(node.value.lower()):
-            return node.value.lower()
-        self._wrong(name, node, MAC_RULE)
-        return None
+        return self._typed(name, _mac, MAC_RULE)
 
     def word(self, name: str, known: tuple[str, ...]) -> str | None:
         """The word of a key that has one of these words, or None, and the key is still to be read."""
@@ -313,30 +324,6 @@ class MappingReader:
             return node.value
         self._wrong(name, node, "must be a list")
         return None
-
-    def integers(self, name: str) -> tuple[int, ...] | None:
-        nodes = self.items(name)
-        if nodes is None:
-            return None
-        good = []
-        for i, node in enumerate(nodes):
-            if isinstance(node.value, int) and not isinstance(node.value, bool):
-                good.append(node.value)
-            else:
-                self._wrong(f"{name}[{i}]", node, "must be an integer")
-        return tuple(good) if len(good) == len(nodes) else None
-
-    def texts(self, name: str) -> tuple[str, ...] | None:
-        nodes = self.items(name)
-        if nodes is None:
-            return None
-        good = []
-        for i, node in enumerate(nodes):
-            if _is_text(node):
-                good.append(str(node.value))
-            else:
-                self._wrong(f"{name}[{i}]", node, "must be a non-empty text without control characters")
-        return tuple(good) if len(good) == len(nodes) else None
 
     def finish(self, known: tuple[str, ...]) -> None:
         """Report every key that was not read. `known` are the keys that this mapping may have."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address
 from itertools import combinations, pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from sumwire_protocol.constants import DROP_CLASSES, DROP_PORT, SLOT_WORDS, SLOTS_TOTAL, THC_INDEX_PLANES
 from sumwire_protocol.ops import COUNT_MAX, OPS
@@ -35,11 +35,18 @@ from sumwire_controller.model import (
     mac_number,
 )
 
+T = TypeVar("T")
+
 PORT_MAX: Final = DROP_PORT - 1
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _UNIX: Final = "unix:"
 _PATH_MAX: Final = 107
 _MAC_GROUP_BIT: Final = 1 << 40
+
+
+def placed(name: str, items: Iterable[T | None]) -> list[tuple[str, T]]:
+    """The parts of a file's list that could be read, each with its path."""
+    return [(f"{name}[{i}]", item) for i, item in enumerate(items) if item is not None]
 
 
 def switch_rules(path: str, switch: Switch) -> Iterator[Problem]:

@@ -33,6 +33,7 @@ from sumwire_controller.rules.parts import (
     name_rule,
     op_rules,
     overlaps,
+    placed,
     port_rules,
     queue_rules,
     quorum_rules,
@@ -60,15 +61,6 @@ class Draft:
     names_unparsed: frozenset[str] = frozenset()
     queues: tuple[VirtualQueue | None, ...] = ()
 
-    def workers_at(self) -> list[tuple[str, Worker]]:
-        return [(f"workers[{i}]", worker) for i, worker in enumerate(self.workers) if worker is not None]
-
-    def jobs_at(self) -> list[tuple[str, Job]]:
-        return [(f"jobs[{i}]", job) for i, job in enumerate(self.jobs) if job is not None]
-
-    def queues_at(self) -> list[tuple[str, VirtualQueue]]:
-        return [(f"queues[{i}]", queue) for i, queue in enumerate(self.queues) if queue is not None]
-
 
 def draft_of(config: Config) -> Draft:
     """The draft of a configuration, with nothing missing."""
@@ -94,7 +86,7 @@ def validate_draft(draft: Draft) -> Iterator[Problem]:
     if draft.ports is not None:
         yield from _ports(draft.ports)
     yield from _workers(draft)
-    for path, job in draft.jobs_at():
+    for path, job in placed("jobs", draft.jobs):
         yield from _job(path, job, draft)
     yield from _jobs_together(draft)
     yield from _queues(draft)
@@ -110,7 +102,7 @@ def _ports(ports: tuple[int, ...]) -> Iterator[Problem]:
 
 
 def _workers(draft: Draft) -> Iterator[Problem]:
-    workers = draft.workers_at()
+    workers = placed("workers", draft.workers)
     if len(draft.workers) > ROUTES_MAX:
         yield Problem(
             "",
@@ -178,7 +170,7 @@ def _job(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
 
 def _members(job: Job, draft: Draft) -> dict[str, Worker]:
     """The job's workers that are known, by name."""
-    return {worker.name: worker for _, worker in draft.workers_at() if worker.name in job.workers}
+    return {worker.name: worker for _, worker in placed("workers", draft.workers) if worker.name in job.workers}
 
 
 def _partial_results_fit(path: str, job: Job, members: dict[str, Worker], hosts: int) -> Iterator[Problem]:
@@ -235,7 +227,7 @@ def _parent(path: str, parent: Parent, draft: Draft) -> Iterator[Problem]:
 
 
 def _job_workers(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
-    known = {worker.name for _, worker in draft.workers_at()} | draft.names_unparsed
+    known = {worker.name for _, worker in placed("workers", draft.workers)} | draft.names_unparsed
     if not 1 <= len(job.workers) <= JOB_WORKERS_MAX:
         shown = f"{len(job.workers)} workers"
         yield Problem(path, "workers", shown, f"must be 1..{JOB_WORKERS_MAX} workers, the width of the contributors")
@@ -246,7 +238,7 @@ def _job_workers(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
 
 
 def _jobs_together(draft: Draft) -> Iterator[Problem]:
-    jobs = draft.jobs_at()
+    jobs = placed("jobs", draft.jobs)
     rows = len(draft.jobs) + sum(_more_lanes(job) for _, job in jobs)
     if rows > JOBS_MAX:
         shown = f"{rows} jobs" if rows == len(draft.jobs) else f"{rows} lanes of all jobs"
@@ -270,7 +262,7 @@ def _more_lanes(job: Job) -> int:
 
 
 def _queues(draft: Draft) -> Iterator[Problem]:
-    queues = draft.queues_at()
+    queues = placed("queues", draft.queues)
     for path, queue in queues:
         if draft.ports is not None and queue.port not in draft.ports:
             yield Problem(path, "port", queue.port, f"must be one of the switch's ports {list(draft.ports)}")

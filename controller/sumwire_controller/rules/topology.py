@@ -28,6 +28,7 @@ from sumwire_controller.rules.parts import (
     name_rule,
     op_rules,
     overlaps,
+    placed,
     port_rules,
     queue_rules,
     quorum_rules,
@@ -61,25 +62,10 @@ class TopologyDraft:
             tuple(filter(None, self.queues)),
         )
 
-    def switches_at(self) -> list[tuple[str, SwitchNode]]:
-        return [(f"switches[{i}]", node) for i, node in enumerate(self.switches) if node is not None]
-
-    def links_at(self) -> list[tuple[str, SwitchLink]]:
-        return [(f"links[{i}]", link) for i, link in enumerate(self.links) if link is not None]
-
-    def hosts_at(self) -> list[tuple[str, Host]]:
-        return [(f"hosts[{i}]", host) for i, host in enumerate(self.hosts) if host is not None]
-
-    def jobs_at(self) -> list[tuple[str, Job]]:
-        return [(f"jobs[{i}]", job) for i, job in enumerate(self.jobs) if job is not None]
-
-    def queues_at(self) -> list[tuple[str, QueueAt]]:
-        return [(f"queues[{i}]", queue) for i, queue in enumerate(self.queues) if queue is not None]
-
 
 def tree_problems(topology: Topology) -> Iterator[Problem]:
     """The broken rules of the jobs' trees. The network itself must keep its rules."""
-    jobs = [(f"jobs[{i}]", job) for i, job in enumerate(topology.jobs)]
+    jobs = placed("jobs", topology.jobs)
     trees: dict[int, JobTree] = {}
     for path, job in jobs:
         problems = [*_roots(path, job, roots_of(topology, job))]
@@ -174,30 +160,35 @@ def _parts(draft: TopologyDraft) -> Iterator[Problem]:
     yield from _hosts(draft)
     yield from _addresses_distinct(draft)
     yield from _ports_distinct(draft)
-    for path, job in draft.jobs_at():
+    for path, job in placed("jobs", draft.jobs):
         yield from _job(path, job, draft)
-    yield from jobs_distinct(draft.jobs_at())
+    yield from jobs_distinct(placed("jobs", draft.jobs))
     yield from _queues(draft)
 
 
 def _switches(draft: TopologyDraft) -> Iterator[Problem]:
-    for path, node in draft.switches_at():
+    for path, node in placed("switches", draft.switches):
         yield from switch_rules(path, node.switch)
         yield from address_rules(f"{path}.aggregator", node.aggregator.ip, node.aggregator.mac)
-    servers = ((path, "grpc", f"{at.switch.grpc} device {at.switch.device_id}") for path, at in draft.switches_at())
+    servers = (
+        (path, "grpc", f"{at.switch.grpc} device {at.switch.device_id}")
+        for path, at in placed("switches", draft.switches)
+    )
     yield from repeated(servers, "server and device")
 
 
 def _links(draft: TopologyDraft) -> Iterator[Problem]:
-    known = {node.name for _, node in draft.switches_at()} | draft.switches_unparsed
-    for path, link in draft.links_at():
+    known = {node.name for _, node in placed("switches", draft.switches)} | draft.switches_unparsed
+    for path, link in placed("links", draft.links):
         for field, (switch, port) in zip(("from", "to"), link.ends, strict=True):
             if switch not in known:
                 yield Problem(path, field, switch, "no switch of that name: add it to `switches`, or name another")
             yield from _port(path, f"{field}_port", port)
         if link.lower == link.upper:
             yield Problem(path, "to", link.upper, "must be another switch than `from`")
-    pairs = ((path, "to", " and ".join(sorted((link.lower, link.upper)))) for path, link in draft.links_at())
+    pairs = (
+        (path, "to", " and ".join(sorted((link.lower, link.upper)))) for path, link in placed("links", draft.links)
+    )
     yield from repeated(pairs, "pair of switches")
 
 
@@ -207,8 +198,8 @@ def _port(path: str, field: str, port: int) -> Iterator[Problem]:
 
 
 def _hosts(draft: TopologyDraft) -> Iterator[Problem]:
-    known = {node.name for _, node in draft.switches_at()} | draft.switches_unparsed
-    for path, host in draft.hosts_at():
+    known = {node.name for _, node in placed("switches", draft.switches)} | draft.switches_unparsed
+    for path, host in placed("hosts", draft.hosts):
         yield from name_rule(path, host.name)
         yield from address_rules(path, host.ip, host.mac)
         if host.switch not in known:
@@ -219,15 +210,17 @@ def _hosts(draft: TopologyDraft) -> Iterator[Problem]:
 
 
 def _addresses_distinct(draft: TopologyDraft) -> Iterator[Problem]:
-    aggregators = [(f"{path}.aggregator", node.aggregator) for path, node in draft.switches_at()]
-    names = [(path, "name", node.name) for path, node in draft.switches_at()]
+    aggregators = [(f"{path}.aggregator", node.aggregator) for path, node in placed("switches", draft.switches)]
+    names = [(path, "name", node.name) for path, node in placed("switches", draft.switches)]
     addresses = [(path, "ip", str(aggregator.ip)) for path, aggregator in aggregators]
-    yield from repeated([*names, *((path, "name", host.name) for path, host in draft.hosts_at())], "name")
-    yield from repeated([*addresses, *((path, "ip", str(host.ip)) for path, host in draft.hosts_at())], "address")
+    yield from repeated([*names, *((path, "name", host.name) for path, host in placed("hosts", draft.hosts))], "name")
+    yield from repeated(
+        [*addresses, *((path, "ip", str(host.ip)) for path, host in placed("hosts", draft.hosts))], "address"
+    )
     first: dict[str, tuple[str, object]] = {}
     for path, aggregator in aggregators:
         yield from _mac(path, aggregator.mac, path, first)
-    for path, host in draft.hosts_at():
+    for path, host in placed("hosts", draft.hosts):
         yield from _mac(path, host.mac, (host.switch, host.port), first)
 
 
@@ -240,11 +233,11 @@ def _mac(path: str, mac: str, place: object, first: dict[str, tuple[str, object]
 
 def _ports_distinct(draft: TopologyDraft) -> Iterator[Problem]:
     first: dict[tuple[str, int], tuple[str, str]] = {}
-    for path, host in draft.hosts_at():
+    for path, host in placed("hosts", draft.hosts):
         other_path, mac = first.setdefault((host.switch, host.port), (path, host.mac))
         if mac != host.mac:
             yield Problem(path, "port", host.port, f"is already that of {other_path}: give it another")
-    for path, link in draft.links_at():
+    for path, link in placed("links", draft.links):
         for field, end in zip(("from_port", "to_port"), link.ends, strict=True):
             other_path, _ = first.setdefault(end, (f"{path}.{field}", ""))
             if other_path != f"{path}.{field}":
@@ -252,7 +245,7 @@ def _ports_distinct(draft: TopologyDraft) -> Iterator[Problem]:
 
 
 def _job(path: str, job: Job, draft: TopologyDraft) -> Iterator[Problem]:
-    known = {host.name for _, host in draft.hosts_at()} | draft.hosts_unparsed
+    known = {host.name for _, host in placed("hosts", draft.hosts)} | draft.hosts_unparsed
     yield from name_rule(path, job.name)
     yield from lane_rules(path, job)
     yield from op_rules(path, job)
@@ -262,7 +255,9 @@ def _job(path: str, job: Job, draft: TopologyDraft) -> Iterator[Problem]:
         if name not in known:
             yield Problem(path, f"workers[{i}]", name, "no host of that name: add it to `hosts`, or name another")
     yield from repeated(((f"{path}.workers", f"[{i}]", name) for i, name in enumerate(job.workers)), "worker")
-    yield from port_rules(path, job, [(h.name, h.udp_port) for _, h in draft.hosts_at() if h.name in job.workers])
+    yield from port_rules(
+        path, job, [(h.name, h.udp_port) for _, h in placed("hosts", draft.hosts) if h.name in job.workers]
+    )
     if job.workers:
         yield from quorum_rules(path, job, elsewhere="")
         yield from fewer_rules(path, job, elsewhere="")
@@ -275,13 +270,13 @@ def _job(path: str, job: Job, draft: TopologyDraft) -> Iterator[Problem]:
 
 def _queues(draft: TopologyDraft) -> Iterator[Problem]:
     ports: dict[str, set[int]] = {}
-    for _, host in draft.hosts_at():
+    for _, host in placed("hosts", draft.hosts):
         ports.setdefault(host.switch, set()).add(host.port)
-    for _, link in draft.links_at():
+    for _, link in placed("links", draft.links):
         for switch, port in link.ends:
             ports.setdefault(switch, set()).add(port)
-    known = {node.name for _, node in draft.switches_at()} | draft.switches_unparsed
-    for path, at in draft.queues_at():
+    known = {node.name for _, node in placed("switches", draft.switches)} | draft.switches_unparsed
+    for path, at in placed("queues", draft.queues):
         if at.switch not in known:
             yield Problem(path, "switch", at.switch, "no switch of that name: add it to `switches`, or name another")
         elif at.queue.port not in ports.get(at.switch, ()):
@@ -290,7 +285,7 @@ def _queues(draft: TopologyDraft) -> Iterator[Problem]:
             )
             yield Problem(path, "port", at.queue.port, rule)
         yield from queue_rules(path, at.queue)
-    places = ((path, "port", f"{at.switch} port {at.queue.port}") for path, at in draft.queues_at())
+    places = ((path, "port", f"{at.switch} port {at.queue.port}") for path, at in placed("queues", draft.queues))
     yield from repeated(places, "port")
 
 
