@@ -8,14 +8,12 @@ It is long: `make verify-see` runs it.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import packets as golden
-from helpers.see import on_links, pcaps, truth
+from helpers.see import on_links, truth
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run import training_run
@@ -48,30 +46,12 @@ def test_a_whole_run_in_a_lossy_tree_of_mininet(
     assert thc["replicas_equal"] and len(links) == 6
 
     capture = on_links.capture_of(links, tmp_path)
-    seen_frames = capture.in_order()
     lost_on_links = sum(not one.arrived for one in capture.crossings)
     assert 0.5 < lost_on_links / len(capture.crossings) / OPTIONS.conditions.loss < 2
-    assert len(seen_frames) > 2000 * STEPS
-    record_property("packets", len(seen_frames))
+    assert len(capture.in_order()) > 2000 * STEPS
+    record_property("packets", len(capture.in_order()))
     record_property("lost on links", lost_on_links)
-    path = pcaps.write(tmp_path / "run.pcapng", [(one.at_s, one.end, one.frame) for one in seen_frames])
-    seen = pcaps.packets(path, *pcaps.EXPERTS)
-    assert not any(row["_ws.malformed"] for row in pcaps.rows(path, ["_ws.malformed"]))
-    decoded = [golden.decode(one.frame[42:]) for one in seen_frames]
-    assert [fields for fields, _ in seen] == [
-        {name: getattr(packet, name) for name in pcaps.FIELDS} for packet in decoded
-    ]
-    assert not [row for _, row in seen if any(row[name] for name in pcaps.EXPERTS if name.startswith("bad_"))]
-
-    places = [(one.end, truth.key(one.frame)) for one in seen_frames]
-    marked = {
-        name: Counter(place for place, (_, row) in zip(places, seen, strict=True) if row[name])
-        for name in ("resent", "lost")
-    }
-    resent = truth.resent(capture)
-    assert resent and marked["resent"] == resent
-    lost = truth.lost_at_hosts(capture)
-    assert lost and not lost - set(marked["lost"])
+    resent = truth.check_seen(capture, tmp_path / "run.pcapng")
     # What the hosts count themselves.
     record_property("resent by hosts", thc["retransmissions"])
     # A HELLO without an answer is asked again, too, and counts as a question.

@@ -84,6 +84,11 @@ def rows(path: Path, names: Sequence[str], *options: str, dissector: Path = DISS
     return [dict(zip(names, line.split(_BETWEEN), strict=True)) for line in lines]
 
 
+def fields(packet: Packet) -> dict[str, int]:
+    """What `packets` should say of a packet."""
+    return {name: getattr(packet, name) for name in FIELDS}
+
+
 def number(text: str) -> int:
     """A number as tshark writes it."""
     return int(text, 0)
@@ -95,6 +100,6 @@ def packets(path: Path, *more: str) -> list[tuple[dict[str, int], Row]]:
     found = []
     for row in rows(path, ["frame.number", "frame.protocols", *names]):
         if row["sumwire.kind"]:
-            fields = {name: number(row[f"sumwire.{name}"]) for name in FIELDS}
-            found.append((fields, {name.removeprefix("sumwire."): text for name, text in row.items()}))
+            header = {name: number(row[f"sumwire.{name}"]) for name in FIELDS}
+            found.append((header, {name.removeprefix("sumwire."): text for name, text in row.items()}))
     return found

@@ -1,12 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What was lost and sent again in a captured run, from what its links did."""
+"""What was lost and sent again in a captured run, from what its links did, and whether tshark finds it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from golden import packets as golden
+from helpers.see import pcaps
 from simulate.capture import Capture
 
 Key = tuple[bytes, bytes, int, int, int, int, int, int]
@@ -61,3 +63,23 @@ def lost_at_hosts(capture: Capture) -> set[Place]:
         elif not one.arrived and place not in had:
             found.add(place)
     return found
+
+
+def check_seen(capture: Capture, path: Path) -> Counter[Place]:
+    """All fields are the golden model's, nothing is malformed, and lost and resent chunks are all found. The resent."""
+    frames = capture.in_order()
+    pcaps.write(path, [(one.at_s, one.end, one.frame) for one in frames])
+    seen = pcaps.packets(path, *pcaps.EXPERTS)
+    assert not any(row["_ws.malformed"] for row in pcaps.rows(path, ["_ws.malformed"]))
+    decoded = [golden.decode(one.frame[42:]) for one in frames]
+    assert [fields for fields, _ in seen] == [pcaps.fields(packet) for packet in decoded]
+    assert not [row for _, row in seen if any(row[name] for name in pcaps.EXPERTS if name.startswith("bad_"))]
+    places = [(one.end, key(one.frame)) for one in frames]
+    marked = {
+        name: Counter(place for place, (_, row) in zip(places, seen, strict=True) if row[name])
+        for name in ("resent", "lost")
+    }
+    again, lost = resent(capture), lost_at_hosts(capture)
+    assert again and marked["resent"] == again
+    assert lost and not lost - set(marked["lost"])
+    return again
