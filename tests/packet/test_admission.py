@@ -14,7 +14,7 @@ from golden import model
 from golden.model import Packet
 from helpers.packet.layers import encoded
 from helpers.packet.play import Game, contribution, random_payload
-from helpers.packet.star import AGGREGATOR, FULL, HOSTS, NORMS, QUORUM, WIDE
+from helpers.packet.star import AGGREGATOR, FULL, HOSTS, QUORUM, WIDE
 from scapy.layers.inet import IP, TCP, UDP, IPOption_NOP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet as Frame
@@ -140,16 +140,6 @@ def test_refused_and_counted(game: Game, what: str, reason: str, build: Callable
 def test_the_good_packet_the_cases_are_made_from_is_admitted(game: Game) -> None:
     game.frame(HOSTS[0].port, bytes(frame_of(encoded(good(game)))))
     assert game.golden.verdicts == {"FIRST": 1}
-
-
-def test_right_packet_at_the_wrong_port(game: Game) -> None:
-    game.frame(HOSTS[1].port, bytes(frame_of(encoded(good(game)))))
-    assert game.golden.rejects == {"PORT": 1}
-
-
-def test_op_the_job_was_not_admitted_for(game: Game) -> None:
-    game.contribute(NORMS, 0, op=model.THC)
-    assert game.golden.rejects == {"JOB_OP": 1}
 
 
 def test_slot_of_the_neighbouring_job_is_out_of_reach(game: Game) -> None:

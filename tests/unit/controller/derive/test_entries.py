@@ -11,7 +11,6 @@ from helpers.controller.config_texts import job, queue, star, text
 from sumwire_controller.derive.desired import desired_entries
 from sumwire_controller.derive.entries import TableEntry, admissions, job_of
 from sumwire_controller.derive.jobs import with_lanes
-from sumwire_controller.errors import ConfigError
 from sumwire_controller.model import Config
 from sumwire_controller.parse.files import parse_config
 from sumwire_protocol.digest import job_digest
@@ -226,10 +225,3 @@ def test_lanes_share_a_job_s_limit() -> None:
         ("worker[job=6", "budget=1920", "budget_cell=128)"),
         ("worker[job=7", "budget=1920", "budget_cell=160)"),
     }
-
-
-@pytest.mark.parametrize("limit", [0, -1, 0.005, 1e9, "fast"])
-def test_limits_that_are_none(limit: object) -> None:
-    data = star(1, jobs=[{**job("m", 6, 1, 128, 64), "limit_mbit": limit}])
-    with pytest.raises(ConfigError, match="limit_mbit"):
-        parse_config(text(data))

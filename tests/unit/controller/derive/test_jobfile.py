@@ -171,20 +171,6 @@ def test_job_file_of_a_blind_job() -> None:
     assert "blind" not in job_description(config, "n")
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"ops": ["max32"]}, "must have sum32, which sums what a blind job masks"),
-        ({"quorum": 2}, "must be all 3 workers: masks of a blind job only cancel"),
-        ({"blind": 1}, "must be true or false"),
-    ],
-)
-def test_a_job_that_cannot_be_blind(fields: dict[str, object], words: str) -> None:
-    blind = {**job("m", 2, 3, 0, 8, "max32 sum32"), "blind": True, **fields}
-    with pytest.raises(ConfigError, match=words):
-        parse_config(text(star(3, jobs=[blind])))
-
-
 KEY = bytes(range(32))
 
 
