@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -393,11 +394,22 @@ def test_overtaken_chunk_goes_out_again_and_then_is_asked_about() -> None:
     assert (w.counters.probes, w.counters.informs, w.counters.resent) == (5, 5, 2)
 
 
-def test_without_probes_the_contribution_goes_out_again() -> None:
-    w = adaptive(16, probes=False)
-    for chunk in range(1, 4):
-        answer(w, chunk, 0.01)
-    assert taken(w, 0.01) == [(SendKind.RESEND, [0])]
+@pytest.mark.parametrize(
+    ("options", "answered", "sent"),
+    [
+        ({"probes": False}, (1, 2, 3), [0]),
+        # A round trip more would hold up the whole tensor, and whoever has the results may be gone.
+        ({"budget": 2, "probes": True, "turn": Turn(1, 3)}, range(1, 8), [0]),
+        ({"budget": 0, "probes": True, "turn": Turn(1, 3)}, (5, 6, 7), [0, 1, 2, 3, 4]),
+    ],
+    ids=["without probes", "the last chunks of a bounded tensor", "without a budget"],
+)
+def test_overtaken_chunks_go_out_again_without_a_question(
+    options: Any, answered: Sequence[int], sent: list[int]
+) -> None:
+    w = adaptive(16, **options)
+    hear(w, [w.place(chunk) for chunk in answered], 0.01)
+    assert taken(w, 0.01) == [(SendKind.RESEND, sent)]
 
 
 def test_chunks_of_the_own_turn_are_flushed_while_the_budget_lasts() -> None:
@@ -422,20 +434,6 @@ def test_beside_another_workers_flush_only_a_lost_result_is_sent_for() -> None:
     w.on_inform(*w.place(0), send=False)
     w.on_inform(*w.place(2), send=True)
     assert taken(w, 0.02) == [(SendKind.RESEND, [2])], "its slot is closed; the one of chunk 0 waits for the FLUSH"
-
-
-def test_nobody_asks_about_the_last_chunks_of_a_bounded_tensor() -> None:
-    """A round trip more would hold up the whole tensor, and whoever has the results may be gone."""
-    w = adaptive(16, budget=2, probes=True, turn=Turn(1, 3))
-    hear(w, [w.place(chunk) for chunk in range(1, 8)], 0.01)
-    assert taken(w, 0.01) == [(SendKind.RESEND, [0])]
-
-
-def test_without_a_budget_overtaken_chunks_are_sent_again() -> None:
-    w = adaptive(16, budget=0, probes=True, turn=Turn(1, 3))
-    for chunk in (5, 6, 7):
-        answer(w, chunk, 0.01)
-    assert taken(w, 0.01) == [(SendKind.RESEND, [0, 1, 2, 3, 4])]
 
 
 def test_several_paths_give_a_chunk_two_round_trips() -> None:
