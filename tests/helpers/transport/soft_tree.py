@@ -27,6 +27,7 @@ from helpers.transport.udp_bridge import (
     send_tagged,
     to_loopback,
 )
+from simulate.network import Place, Shape
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
 from sumwire_controller.deploy.operations import bring_about
@@ -37,35 +38,9 @@ from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.model import Topology
 from sumwire_controller.parse.files import parse_any
 
-Place = tuple[str, int]
 HOST_PORT = 1
+# Of a switch's first wire upward.
 UPLINK_PORT = 100
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A tree: `leaves` maps a switch to its number of hosts, `above` to the switches it sends partial results to."""
-
-    leaves: Mapping[str, int]
-    above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def switches(self) -> list[str]:
-        """Roots first."""
-        uppers = [name for names in self.above.values() for name in names]
-        return list(dict.fromkeys([*reversed(uppers), *self.leaves]))
-
-    @property
-    def workers(self) -> int:
-        return sum(self.leaves.values())
-
-    def wires(self) -> Iterator[tuple[Place, Place]]:
-        """(lower switch, port), (upper switch, port)."""
-        used: dict[str, int] = {}
-        for lower, uppers in self.above.items():
-            for k, upper in enumerate(uppers):
-                used[upper] = used.get(upper, 0) + 1
-                yield (lower, UPLINK_PORT + k), (upper, used[upper])
 
 
 STAR = Shape({"s1": 4})

@@ -15,9 +15,10 @@ from helpers.aggregator.served import serving
 from helpers.gloo import blind_cases
 from helpers.gloo.ranks import Ranks
 from helpers.logs import of
-from helpers.transport.soft_tree import Shape, soft_tree
+from helpers.transport.soft_tree import soft_tree
 from helpers.transport.udp_bridge import Bridge, Impairment, golden_switch, job_mapping
 from numpy.typing import NDArray
+from simulate.network import Shape
 from sumwire.config import OP_NAMES
 from sumwire.transport.options import Delivery
 from sumwire.wire.packets import HEADER_BYTES
