@@ -23,12 +23,12 @@ from helpers.transport.soft_tree import (
     THREE_LEVELS,
     TWO_SPINES,
     UPLINK_PORT,
-    Shape,
     TreeRig,
     soft_tree,
 )
 from helpers.transport.udp_bridge import TABLE, Impairment, configs, run_workers
 from numpy.typing import NDArray
+from simulate.network import Shape
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 
