@@ -32,11 +32,6 @@ _BITMAP_BITS: Final = 32
 _WHOLE: Final = "capture whole frames (tcpdump -s 0)"
 
 
-def text_of(event: PacketEvent) -> str:
-    """What has happened."""
-    return _TEXTS[event.what](event)
-
-
 def event_as_dict(event: PacketEvent) -> dict[str, Any]:
     """For JSON: times in seconds."""
     seen = event.seen
@@ -62,18 +57,6 @@ def event_as_dict(event: PacketEvent) -> dict[str, Any]:
     return found
 
 
-def _who(event: PacketEvent) -> str:
-    return f"worker {event.seen.worker} ({event.host})"
-
-
-def _flags(event: PacketEvent) -> str:
-    return "".join(f" [{name}]" for name in layout.flag_names(event.seen.flags))
-
-
-def _since(event: PacketEvent) -> str:
-    return "" if event.after_s is None else f", after {event.after_s * 1e3:.3f} ms"
-
-
 def _why_again(event: PacketEvent) -> str:
     if event.copy == 1 or event.after_s is None:
         return ""
@@ -92,55 +75,38 @@ def _workers(event: PacketEvent) -> str:
     return f"worker {named[0]} is in" if len(named) == 1 else f"workers {', '.join(named)} are in"
 
 
-def _sent(event: PacketEvent) -> str:
-    several = f" for {event.seen.count} hosts" if event.seen.count > 1 else ""
-    return f"{_who(event)} sends to {event.switch}{several}{_flags(event)}"
-
-
-def _resent(event: PacketEvent) -> str:
-    return f"{_who(event)} sends copy {event.copy}{_why_again(event)}{_flags(event)}"
-
-
-def _asked(event: PacketEvent) -> str:
-    return f"{_who(event)} asks {event.switch}{_why_again(event)}"
-
-
-def _result(event: PacketEvent) -> str:
-    result = "the result again" if event.what == AGAIN else "the result"
-    return f"{_who(event)} gets {result}: count {event.seen.count}, {_workers(event)}{_flags(event)}{_since(event)}"
-
-
-def _informed(event: PacketEvent) -> str:
-    where = f"round {event.seen.round}, " if event.seen.is_hello else ""
-    return f"{_who(event)} is told: {where}{_workers(event)}{_flags(event)}{_since(event)}"
-
-
-def _stale(event: PacketEvent) -> str:
-    return f"{_who(event)} is too late: the slot is in round {event.seen.round}{_since(event)}"
-
-
-def _refused(event: PacketEvent) -> str:
-    means = layout.meaning(f"REJECT_{_reason(event)}")
-    return f"{_who(event)} is refused: {_reason(event)}{': ' + means if means else ''}{_since(event)}"
-
-
-def _lost(event: PacketEvent) -> str:
-    seen, ends = event.seen, event.seen.ends
-    name = f"{layout.KINDS[seen.kind]} of {ends.source} to {ends.target}, worker {seen.worker}"
-    return f"lost behind this point: {name}{_flags(event)}"
-
-
-_TEXTS: Final[Mapping[str, Callable[[PacketEvent], str]]] = {
-    SENT: _sent,
-    RESENT: _resent,
-    ASKED: _asked,
-    RESULT: _result,
-    AGAIN: _result,
-    INFORMED: _informed,
-    STALE: _stale,
-    REFUSED: _refused,
-    LOST: _lost,
+# By what happened, with the words of :func:`text_of`.
+_TEXTS: Final[Mapping[str, str]] = {
+    SENT: "{who} sends to {event.switch}{several}{flags}",
+    RESENT: "{who} sends copy {event.copy}{again}{flags}",
+    ASKED: "{who} asks {event.switch}{again}",
+    RESULT: "{who} gets the result: count {seen.count}, {workers}{flags}{since}",
+    AGAIN: "{who} gets the result again: count {seen.count}, {workers}{flags}{since}",
+    INFORMED: "{who} is told: {where}{workers}{flags}{since}",
+    STALE: "{who} is too late: the slot is in round {seen.round}{since}",
+    REFUSED: "{who} is refused: {reason}{since}",
+    LOST: "lost behind this point: {kind} of {seen.ends.source} to {seen.ends.target}, worker {seen.worker}{flags}",
 }
+
+
+def text_of(event: PacketEvent) -> str:
+    """What has happened, in words."""
+    seen = event.seen
+    reason = _reason(event) if event.what == REFUSED else ""
+    means = layout.meaning(f"REJECT_{reason}") if reason else ""
+    return _TEXTS[event.what].format(
+        event=event,
+        seen=seen,
+        who=f"worker {seen.worker} ({event.host})",
+        several=f" for {seen.count} hosts" if seen.count > 1 else "",
+        flags="".join(f" [{name}]" for name in layout.flag_names(seen.flags)),
+        again=_why_again(event),
+        workers=_workers(event),
+        where=f"round {seen.round}, " if seen.is_hello else "",
+        since="" if event.after_s is None else f", after {event.after_s * 1e3:.3f} ms",
+        reason=f"{reason}: {means}" if means else reason,
+        kind=layout.KINDS[seen.kind],
+    )
 
 
 def as_dict(timelines: Timelines, wanted: PacketFilter) -> dict[str, Any]:
