@@ -8,21 +8,28 @@
 from __future__ import annotations
 
 import json
-import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
 
-from fuzz.p4runtime.clients import Client, Elections, with_id
-from fuzz.p4runtime.target import DEVICE_ID, Target, TargetError, bmv2, folder, soft
+from fuzz.p4runtime.clients import with_id
+from fuzz.p4runtime.target import (
+    DEVICE_ID,
+    Target,
+    TargetError,
+    bmv2,
+    config_of,
+    folder,
+    programmed,
+    require_ok,
+    soft,
+)  # fmt: skip
 
 _TABLE, _ACTION = "lpm_t", "forward"
 _LENGTHS: Final = 8
@@ -63,9 +70,8 @@ def _of_a_turn(name: str, start: Callable[[Path], Target], config: Any, size: tu
 
 def _config(p4info: Path, count: int) -> Any:
     """The program with room for the entries."""
-    config = p4runtime_pb2.ForwardingPipelineConfig()
-    text_format.Parse(p4info.read_text(), config.p4info)
-    program = json.loads(p4info.with_name(p4info.name.replace(".p4info.txtpb", ".json")).read_text())
+    config = config_of(p4info)
+    program = json.loads(config.p4_device_config)
     for table in (table for pipeline in program["pipelines"] for table in pipeline["tables"]):
         if table["name"].endswith(_TABLE):
             table["max_size"] = count
@@ -79,18 +85,12 @@ def _named(objects: Any, alias: str) -> Any:
 
 
 def _time(target: Target, config: Any, size: tuple[int, int]) -> float:
-    with closing(Client(target.address)) as client:
-        elections = Elections([client], DEVICE_ID, 1, random.Random(1), _refused)
-        elections.settle()
-        request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=DEVICE_ID, config=config, action=3)
-        _require_ok(client.set_pipeline(with_id(request, elections.primary_id)))
-        requests = _requests(config.p4info, *size, elections.primary_id)
+    with programmed(target, config) as (client, election_id):
+        requests = _requests(config.p4info, *size, election_id)
         started = time.monotonic()
         for each in requests:
-            _require_ok(client.write(each))
-        seconds = time.monotonic() - started
-        elections.leave_all()
-    return seconds
+            require_ok(client.write(each))
+        return time.monotonic() - started
 
 
 def _requests(info: p4info_pb2.P4Info, count: int, batch: int, election_id: int | None) -> Sequence[bytes]:
@@ -110,15 +110,6 @@ def _requests(info: p4info_pb2.P4Info, count: int, batch: int, election_id: int 
             entry.action.action.params.add(param_id=action.params[0].id, value=bytes([1 + number % 255]))
         requests.append(request.SerializeToString())
     return requests
-
-
-def _refused(what: str, how: str) -> None:
-    raise InsertError(f"{what}: {how}; see the switch's log")
-
-
-def _require_ok(outcome: Any) -> None:
-    if outcome.code:
-        raise InsertError(f"refused with code {outcome.code}: {outcome.text[:500]}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ nothing, or ask for too much. It says "ready" when all of them are there, and go
 
 from __future__ import annotations
 
-import random
 import socket
 import subprocess
 import sys
@@ -23,9 +22,8 @@ import grpc
 from nativelib import programs
 from p4.v1 import p4runtime_pb2
 
-from fuzz.p4runtime.clients import Client, Elections, Outcome, with_id
-from fuzz.p4runtime.model import name_of
-from fuzz.p4runtime.target import DEVICE_ID, Target, TargetError, folder, soft
+from fuzz.p4runtime.clients import Client, Outcome, with_id
+from fuzz.p4runtime.target import DEVICE_ID, Target, TargetError, folder, programmed, require_ok, soft
 
 #: What a client of HTTP/2 says first, and a TLS client's first bytes.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -127,29 +125,18 @@ Json = dict[str, Any]
 
 def run_load_test(config: Any, engine: str = "auto") -> Json:
     """``answers_s``: the slowest answer to other callers, by what the crowd did. Raises TargetError."""
-    with folder() as name, soft(Path(name), engine) as target, closing(Client(target.address)) as client:
-        elections = Elections([client], DEVICE_ID, 1, random.Random(1), _refused)
-        elections.settle()
-        election_id = elections.primary_id
-        request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=DEVICE_ID, config=config, action=3)
-        _require_ok(client.set_pipeline(with_id(request, election_id)))
+    with (
+        folder() as name,
+        soft(Path(name), engine) as target,
+        programmed(target, config) as (client, election_id),
+    ):
         answers = {"nothing": _slowest(target, client, election_id)}
         before = most = target.resident_kib()
         for kind, count in CROWD_SIZES.items():
             with _crowd(kind, target.address, count):
                 answers[f"{count} {kind}"] = _slowest(target, client, election_id)
                 most = max(most, target.resident_kib())
-        elections.leave_all()
     return {"answers_s": answers, "grown_mib": round((most - before) / 1024, 1)}
-
-
-def _refused(what: str, how: str) -> None:
-    raise TargetError(f"{what}: {how}; see the switch's log")
-
-
-def _require_ok(outcome: Outcome) -> None:
-    if outcome.code:
-        _refused(name_of(outcome.code), outcome.text)
 
 
 @contextmanager
@@ -188,7 +175,7 @@ def _slowest(target: Target, primary: Client, election_id: int | None) -> float:
             )
             for call in calls:
                 started = time.monotonic()
-                _require_ok(call())
+                require_ok(call())
                 slowest = max(slowest, time.monotonic() - started)
     return round(slowest, 3)
 

@@ -14,9 +14,8 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from google.protobuf import text_format
 from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime.calls import Stream
 from softswitch.p4runtime.errors import InvalidArgumentError
@@ -24,8 +23,8 @@ from softswitch.p4runtime.service import P4RuntimeService
 from softswitch.switch import SoftSwitch
 
 from fuzz.mutations import mutated
+from fuzz.p4runtime.target import DEVICE_ID, config_of
 
-_DEVICE_ID: Final = 1
 _TOLD: Final = 1000
 
 
@@ -40,15 +39,15 @@ class Ended:
 
 def set_mutated(p4infos: Sequence[Path], count: int) -> Ended:
     """Set `count` mutated programs one after the other in a switch of this process. The seed of each is its number."""
-    configs = [_config(path) for path in p4infos]
+    configs = [config_of(path) for path in p4infos]
     roots = [json.loads(config.p4_device_config) for config in configs]
-    service, outcome = _service(), Ended()
+    service, outcome = service_with_primary(), Ended()
     for number in range(count):
         generator = random.Random(f"set:{number}")
         chosen = generator.randrange(len(configs))
         root, done = mutated(roots[chosen], generator)
         request = p4runtime_pb2.SetForwardingPipelineConfigRequest(
-            device_id=_DEVICE_ID, action=3, config=configs[chosen]
+            device_id=DEVICE_ID, action=3, config=configs[chosen]
         )
         request.election_id.low = 1
         request.config.p4_device_config = json.dumps(root).encode()
@@ -65,18 +64,11 @@ def set_mutated(p4infos: Sequence[Path], count: int) -> Ended:
     return outcome
 
 
-def _config(p4info: Path) -> Any:
-    config = p4runtime_pb2.ForwardingPipelineConfig()
-    text_format.Parse(p4info.read_text(), config.p4info)
-    config.p4_device_config = p4info.with_name(p4info.name.replace(".p4info.txtpb", ".json")).read_bytes()
-    return config
-
-
-def _service() -> P4RuntimeService:
-    """With a primary controller."""
-    service = P4RuntimeService(SoftSwitch(engine="python"), _DEVICE_ID, None, None)
+def service_with_primary(cpu_port: int | None = None) -> P4RuntimeService:
+    """Of a switch that is :data:`DEVICE_ID`, without a connection. The primary's election id is 1."""
+    service = P4RuntimeService(SoftSwitch(engine="python", cpu_port=cpu_port), DEVICE_ID, cpu_port, None)
     message = p4runtime_pb2.StreamMessageRequest()
-    message.arbitration.device_id = _DEVICE_ID
+    message.arbitration.device_id = DEVICE_ID
     message.arbitration.election_id.low = 1
     service.stream_message(Stream(1), message)
     return service

@@ -4,15 +4,23 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
+from google.protobuf import text_format
 from nativelib import programs
+from p4.v1 import p4runtime_pb2
 from sumwire_lab.network.switches import free_tcp_port, thrift_option
+
+from fuzz.p4runtime.clients import Client, Elections, Outcome, with_id
+from fuzz.p4runtime.model import name_of
 
 DEVICE_ID = 7
 CPU_PORT = 510
@@ -21,7 +29,7 @@ _STOP_S = 30.0
 
 
 class TargetError(RuntimeError):
-    """The switch did not start."""
+    """The switch did not start, or refused what it has to take."""
 
 
 class Target:
@@ -83,6 +91,35 @@ def bmv2(folder: Path, device_id: int = DEVICE_ID, cpu_port: int = CPU_PORT) -> 
         return ["simple_switch_grpc", *own, "--", "--grpc-server-addr", address, "--cpu-port", str(cpu_port)]
 
     return Target(command, f"127.0.0.1:{free_tcp_port()}", folder)
+
+
+def config_of(p4info: Path) -> Any:
+    """The pipeline config of a P4Info and the JSON beside it."""
+    config = p4runtime_pb2.ForwardingPipelineConfig()
+    text_format.Parse(p4info.read_text(), config.p4info)
+    config.p4_device_config = p4info.with_name(p4info.name.replace(".p4info.txtpb", ".json")).read_bytes()
+    return config
+
+
+def require_ok(outcome: Outcome) -> None:
+    if outcome.code:
+        _refused(name_of(outcome.code), outcome.text[:500])
+
+
+def _refused(what: str, how: str) -> None:
+    raise TargetError(f"{what}: {how}; see the switch's log")
+
+
+@contextmanager
+def programmed(target: Target, config: Any) -> Iterator[tuple[Client, int | None]]:
+    """The primary of a switch that has this pipeline, and its election id. Raises TargetError."""
+    with closing(Client(target.address)) as client:
+        elections = Elections([client], DEVICE_ID, 1, random.Random(1), _refused)
+        elections.settle()
+        request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=DEVICE_ID, config=config, action=3)
+        require_ok(client.set_pipeline(with_id(request, elections.primary_id)))
+        yield client, elections.primary_id
+        elections.leave_all()
 
 
 def folder() -> tempfile.TemporaryDirectory[str]:

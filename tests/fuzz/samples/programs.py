@@ -15,18 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import text_format
 from p4.v1 import p4runtime_pb2
 from softswitch.errors import DeviceError, UnsupportedProgramError
 from softswitch.native.emit import emit_c
-from softswitch.p4runtime.calls import Stream
 from softswitch.p4runtime.errors import BatchError, P4RuntimeError
-from softswitch.p4runtime.service import P4RuntimeService
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
 from softswitch.python.emit import emit_program
 from softswitch.switch import EngineChoice, SoftSwitch
 
+from fuzz.p4runtime.pipelines import service_with_primary
+from fuzz.p4runtime.target import CPU_PORT, DEVICE_ID, config_of
 from fuzz.samples.bmv2 import LEAST_BYTES, PORTS, Wires, on_the_wire, running
 from fuzz.samples.stf import Expect, PacketTestError, Sample, Send, Statement, StfError, StfRunner, parse
 
@@ -103,8 +102,6 @@ def _done(command: list[str]) -> bool:
         return False
 
 
-_DEVICE_ID = 1
-_CPU_PORT = 510
 _KINDS = (
     "action_profile_member",
     "action_profile_group",
@@ -120,21 +117,16 @@ class Served:
     """The service of a P4Runtime server, with one client, which is the primary, and without a connection."""
 
     def __init__(self) -> None:
-        self._service = P4RuntimeService(SoftSwitch(engine="python", cpu_port=_CPU_PORT), _DEVICE_ID, _CPU_PORT, None)
-        message = p4runtime_pb2.StreamMessageRequest()
-        message.arbitration.device_id = _DEVICE_ID
-        message.arbitration.election_id.low = 1
-        self._service.stream_message(Stream(1), message)
+        self._service = service_with_primary(CPU_PORT)
 
     def refusal(self, sample: Sample) -> str:
         """Why a sample's pipeline, or a read of all that it has, is refused. Empty if neither is."""
-        request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=_DEVICE_ID, action=3)
+        request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=DEVICE_ID, action=3)
         request.election_id.low = 1
-        text_format.Parse(sample.p4info.read_text(), request.config.p4info)
-        request.config.p4_device_config = sample.json.read_bytes()
+        request.config.CopyFrom(config_of(sample.p4info))
         try:
             self._service.set_pipeline(request)
-            reading = self._service.read(p4runtime_pb2.ReadRequest(device_id=_DEVICE_ID, entities=_everything()))
+            reading = self._service.read(p4runtime_pb2.ReadRequest(device_id=DEVICE_ID, entities=_everything()))
             while reading.piece() is not None:
                 pass
         except BatchError as error:
