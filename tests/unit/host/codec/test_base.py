@@ -9,9 +9,10 @@ import importlib
 import numpy as np
 import pytest
 import torch
+from helpers.codec.codecs import CODECS
 from numpy.typing import NDArray
 from sumwire import codec
-from sumwire.codec.base import CodecInfo
+from sumwire.codec.base import CodecInfo, staged
 from sumwire.codec.errors import CodecError
 from sumwire.codec.oracles import TOLERANCE, oracle_rows, sum_words
 from sumwire.codec.tables import solve
@@ -51,3 +52,11 @@ def test_oracles_hold() -> None:
     assert len(rows) == len({name for name, _, _ in rows}) == 8
     for name, measured, expected in rows:
         assert measured == pytest.approx(expected, rel=TOLERANCE), name
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_codecs_of_many_operations_want_tensors_of_gpus_staged(name: str) -> None:
+    """Signs are one comparison a value, which a GPU does on the way. A processor keeps its tensors."""
+    codec, x = CODECS[name](), torch.ones(100)
+    assert staged(codec, x) is x
+    assert codec.staged == name.startswith(("thc", "sum32"))

@@ -10,38 +10,27 @@ from typing import Final
 import numpy as np
 import pytest
 import torch
+from helpers.codec.codecs import CODECS
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.oracles import sum_words
-from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import solve, uniform
 from sumwire.codec.tensors import expect_residual
 from sumwire.codec.thc import ThcCodec
-from sumwire.codec.thc_wide import wide_codec
 from sumwire.native import SWITCH
 from torch import Tensor
 
 DEVICE = "cpu"
 
 _HALF: Final = (torch.float16, torch.bfloat16)
-CODECS: dict[str, Callable[[], GradientCodec]] = {
+ALL: dict[str, Callable[[], GradientCodec]] = {
+    **CODECS,
     **{
         f"thc {bits} bits": lambda bits=bits: ThcCodec(solve(bits, 2 ** (bits + 1) - 2, 1 / 32), job=3, worker=1)
-        for bits in (1, 2, 3, 4)
-    },
-    **{
-        f"thc block {block}": lambda block=block: ThcCodec(solve(4, 30, 1 / 32), job=3, worker=1, block=block)
-        for block in (1024, 8192, None)
+        for bits in (1, 2, 3)
     },
     "thc-uniform": lambda: ThcCodec(uniform(4, 1 / 32), job=3, worker=1),
-    "thc-wide": lambda: wide_codec(workers=2, job=3, worker=1),
-    "thc-wide of many": lambda: wide_codec(workers=100, job=3, worker=1),
-    "sum32": lambda: Sum32Codec(workers=2),
     "sum32 clamped": lambda: Sum32Codec(workers=2, clamp=True),
-    "sign": SignCodec,
-    "vote": VoteCodec,
-    "ef-sign": lambda: EfSignCodec(workers=2),
-    "ssdm": lambda: SsdmCodec(job=3, worker=1),
 }
 
 
@@ -71,7 +60,7 @@ def _bits(x: Tensor) -> np.ndarray:
     return torch.where(x.isnan(), torch.nan, x).cpu().numpy().view(np.uint32)
 
 
-@pytest.mark.parametrize("name", CODECS)
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("dtype", [torch.float32, *_HALF], ids=str)
 def test_a_gpu_has_the_bits_of_a_processor(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(7)
@@ -80,10 +69,10 @@ def test_a_gpu_has_the_bits_of_a_processor(name: str, dtype: torch.dtype, monkey
         if length == 5000:
             x[17] = torch.nan
         for expected in (False, True):
-            here = whole_round(CODECS[name], x.clone(), expected=expected)
-            there = whole_round(CODECS[name], x.to("cpu"), expected=expected)
+            here = whole_round(ALL[name], x.clone(), expected=expected)
+            there = whole_round(ALL[name], x.to("cpu"), expected=expected)
             monkeypatch.setenv(SWITCH, "0")
-            plain = whole_round(CODECS[name], x.clone(), expected=expected)
+            plain = whole_round(ALL[name], x.clone(), expected=expected)
             monkeypatch.delenv(SWITCH)
             what = ("scales", "payload", "result", "residual", "residual of included chunks")
             for part, native, torch_, gpu in zip(what, here, plain, there, strict=False):

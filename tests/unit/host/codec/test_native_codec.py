@@ -38,6 +38,8 @@ TABLES = [
     solve(2, 11, 1 / 8),
     solve(1, 1, 0.5),
 ]
+# Of a generator and a number of chunks: results and counts.
+Sums = Callable[[np.random.Generator, int], tuple[NDArray[np.uint8], NDArray[np.int64]]]
 BLOCKS = [1024, 2048, 4096, 8192, 32768, 1 << 18, None]
 TINY = 1e-42
 
@@ -103,6 +105,44 @@ def sum_planes(generator: np.random.Generator, counts: NDArray[np.int64], granul
     return np.packbits(np.unpackbits(sums[..., None], axis=-1).transpose(0, 2, 1), axis=-1)
 
 
+def same(native: CodecRound, reference: CodecRound, agreed: NDArray[np.uint32], sums: Sums, seed: int = 0) -> None:
+    """Both forms encode, into packets of an odd length, decode and leave the same bits."""
+    generator = np.random.default_rng(seed)
+    words = reference.encode(agreed)
+    size = words[:1].size
+    packets = np.zeros((native.chunks, size + 61), np.uint8)
+    native.encode_into(agreed, 0, native.chunks, packets[:, 7 : 7 + size].reshape(words.shape))
+    assert np.array_equal(packets[:, 7 : 7 + size], words.reshape(-1, size))
+    assert not packets[:, :7].any() and not packets[:, 7 + size :].any()
+    down, counts = sums(generator, native.chunks)
+    assert np.array_equal(bits(native.decode(down, counts)), bits(reference.decode(down, counts)))
+    # The first may be made while encoding, but for blocks with a chunk that is not included.
+    for mask in (generator.random(native.chunks) < 0.7, None):
+        assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
+
+
+def any_words(words: int, workers: int) -> Sums:
+    """Results of any bits, inside packets of an odd length."""
+
+    def draw(generator: np.random.Generator, chunks: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        packets = generator.integers(0, 256, (chunks, words * 128 + 33), dtype=np.uint8)
+        return packets[:, 11 : 11 + words * 128].reshape(chunks, words, 128), generator.integers(0, workers + 1, chunks)
+
+    return draw
+
+
+def thc_sums(table: ThcTable) -> Sums:
+    def draw(generator: np.random.Generator, chunks: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        counts = generator.integers(0, table.max_workers + 1, chunks)
+        return sum_planes(generator, counts, table.granularity), counts
+
+    return draw
+
+
+def larger_norms(round_: CodecRound, larger: float) -> NDArray[np.uint32]:
+    return np.minimum(round_.preliminary().view(np.float32) * np.float32(larger), np.float32(2.0**96)).view(np.uint32)
+
+
 @pytest.mark.parametrize("kind", VALUES)
 @settings(max_examples=25)
 @given(
@@ -123,23 +163,8 @@ def test_thc_is_the_same(
     if expected:
         expect_residual(x)
     native, reference = both(ThcCodec(table, job=seed, worker=3, block=block), x)
-    own = reference.preliminary()
-    assert np.array_equal(native.preliminary(), own)
-    agreed = np.minimum(own.view(np.float32) * np.float32(larger), np.float32(2.0**96)).view(np.uint32)
-    words = reference.encode(agreed)
-    # Into packets of an odd length.
-    packets = np.zeros((native.chunks, 4 * 128 + 61), np.uint8)
-    native.encode_into(agreed, 0, native.chunks, packets[:, 7 : 7 + 512].reshape(-1, 4, 128))
-    assert np.array_equal(packets[:, 7 : 7 + 512], words.reshape(-1, 512))
-    assert not packets[:, :7].any() and not packets[:, 7 + 512 :].any()
-    generator = np.random.default_rng(seed)
-    counts = generator.integers(0, table.max_workers + 1, native.chunks)
-    down = sum_planes(generator, counts, table.granularity)
-    assert np.array_equal(bits(native.decode(down, counts)), bits(reference.decode(down, counts)))
-    included = generator.random(native.chunks) < 0.7
-    # The first may be made while encoding, but for blocks with a chunk that is not included.
-    for mask in (included, None):
-        assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
+    assert np.array_equal(native.preliminary(), reference.preliminary())
+    same(native, reference, larger_norms(reference, larger), thc_sums(table), seed)
 
 
 @pytest.mark.parametrize("length", [600_000, 600_001])
@@ -179,20 +204,12 @@ def test_a_large_tensor_is_the_same_by_thc_wide() -> None:
 
 def same_wide(x: Tensor, workers: int, seed: int, larger: float) -> None:
     native, reference = both(wide_codec(workers=workers, job=seed, worker=3), x)
-    own = reference.preliminary()
-    agreed = np.minimum(own.view(np.float32) * np.float32(larger), np.float32(2.0**96)).view(np.uint32)
-    words = reference.encode(agreed)
-    # Into packets of an odd length.
-    packets = np.zeros((native.chunks, 8 * 128 + 61), np.uint8)
-    native.encode_into(agreed, 0, native.chunks, packets[:, 7 : 7 + 1024].reshape(-1, 8, 128))
-    assert np.array_equal(packets[:, 7 : 7 + 1024], words.reshape(-1, 1024))
-    assert not packets[:, :7].any() and not packets[:, 7 + 1024 :].any()
-    generator = np.random.default_rng(seed)
-    counts = generator.integers(0, workers + 1, native.chunks)
-    down = generator.integers(0, 1 << 30, (native.chunks, 256)).astype(">u4").view(np.uint8).reshape(-1, 8, 128)
-    assert np.array_equal(bits(native.decode(down, counts)), bits(reference.decode(down, counts)))
-    for mask in (generator.random(native.chunks) < 0.7, None):
-        assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
+
+    def draw(generator: np.random.Generator, chunks: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        down = generator.integers(0, 1 << 30, (chunks, 256)).astype(">u4").view(np.uint8).reshape(-1, 8, 128)
+        return down, generator.integers(0, workers + 1, chunks)
+
+    same(native, reference, larger_norms(reference, larger), draw, seed)
 
 
 def test_an_expected_residual_is_made_while_encoding() -> None:
@@ -223,14 +240,8 @@ def test_thc_says_the_same_of_what_is_not_finite(x: Tensor) -> None:
     native, reference = both(ThcCodec(PUBLISHED, job=1, worker=0), x)
     agreed = native.preliminary()
     assert np.array_equal(reference.preliminary(), agreed)
-    words = native.encode(agreed)
-    assert np.array_equal(reference.encode(agreed), words)
-    counts = np.ones(native.chunks, np.int64)
-    down = sum_planes(np.random.default_rng(1), counts, PUBLISHED.granularity)
-    result = native.decode(down, counts)
-    assert result.isnan().any()
-    assert np.array_equal(bits(result), bits(reference.decode(down, counts)))
-    assert np.array_equal(bits(native.residual()), bits(reference.residual()))
+    same(native, reference, agreed, thc_sums(PUBLISHED))
+    assert native.result.isnan().any()
 
 
 @pytest.mark.parametrize("first", [0, 0x7FC00000, 0x40000000])
@@ -328,16 +339,7 @@ def test_sum32_is_the_same(kind: str, length: int, seed: int, workers: int, larg
         own = reference.preliminary()
         assert np.array_equal(native.preliminary(), own)
         agreed = np.minimum(own + np.uint32(larger), np.uint32(2048 + 1024))
-        generator = np.random.default_rng(seed)
-        packets = np.zeros((native.chunks, 1024 + 61), np.uint8)
-        native.encode_into(agreed, 0, native.chunks, packets[:, 7 : 7 + 1024].reshape(-1, 8, 128))
-        assert np.array_equal(packets[:, 7 : 7 + 1024], reference.encode(agreed).reshape(-1, 1024))
-        assert not packets[:, :7].any() and not packets[:, 7 + 1024 :].any()
-        down = generator.integers(0, 256, (native.chunks, 8, 128), dtype=np.uint8)
-        counts = generator.integers(0, workers + 1, native.chunks)
-        assert np.array_equal(bits(native.decode(down, counts)), bits(reference.decode(down, counts)))
-        for mask in (None, generator.random(native.chunks) < 0.7):
-            assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
+        same(native, reference, agreed, any_words(8, workers), seed)
 
 
 def test_sum32_clamps_the_same() -> None:
@@ -365,16 +367,7 @@ def test_signs_are_the_same(name: str, kind: str, length: int, seed: int) -> Non
     native, reference = both(SIGN_CODECS[name], x)
     agreed = reference.preliminary()
     assert np.array_equal(native.preliminary(), agreed)
-    assert np.array_equal(native.encode(agreed), reference.encode(agreed))
-    generator = np.random.default_rng(seed)
-    shape = (native.chunks, SIGN_CODECS[name].info.words_down, 128)
-    packets = generator.integers(0, 256, (shape[0], shape[1] * 128 + 33), dtype=np.uint8)
-    down = packets[:, 11 : 11 + shape[1] * 128].reshape(shape)
-    counts = generator.integers(0, 3, native.chunks)
-    assert np.array_equal(bits(native.decode(down, counts)), bits(reference.decode(down, counts)))
-    included = counts > 1
-    for mask in (None, included):
-        assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
+    same(native, reference, agreed, any_words(SIGN_CODECS[name].info.words_down, 2), seed)
 
 
 @pytest.mark.parametrize("name", SIGN_CODECS)

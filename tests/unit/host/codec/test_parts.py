@@ -5,36 +5,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from helpers.codec.codecs import CODECS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from sumwire.codec.base import CodecRound, GradientCodec
+from sumwire.codec.base import CodecRound
 from sumwire.codec.errors import CodecError, CountError, StageError
-from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
-from sumwire.codec.sum32 import Sum32Codec
-from sumwire.codec.tables import solve
-from sumwire.codec.thc import ThcCodec
-from sumwire.codec.thc_wide import wide_codec
 from torch import Tensor
 
-TABLE = solve(4, 30, 1 / 32)
-CODECS: dict[str, Callable[[], GradientCodec]] = {
-    "thc 1024": lambda: ThcCodec(TABLE, job=3, worker=1, block=1024),
-    "thc 4096": lambda: ThcCodec(TABLE, job=3, worker=1, block=4096),
-    "thc whole": lambda: ThcCodec(TABLE, job=3, worker=1, block=None),
-    "thc-wide": lambda: wide_codec(workers=2, job=3, worker=1),
-    "thc-wide of many": lambda: wide_codec(workers=100, job=3, worker=1),
-    "sum32": lambda: Sum32Codec(workers=2),
-    "vote": VoteCodec,
-    "ef-sign": lambda: EfSignCodec(workers=2),
-    "ssdm": lambda: SsdmCodec(job=3, worker=1),
-}
 HEADER_BYTES = 37
 
 

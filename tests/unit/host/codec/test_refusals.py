@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
+from helpers.codec.codecs import CODECS
+from numpy.typing import NDArray
 from sumwire.codec import tables
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.errors import CodecError, TableError
@@ -74,15 +76,6 @@ def test_momenta(momentum: float) -> None:
         SsdmCodec(job=1, worker=0, momentum=momentum)
 
 
-CODECS: dict[str, Callable[[], GradientCodec]] = {
-    "thc": thc,
-    "thc-wide": lambda: wide_codec(workers=4, job=1, worker=0),
-    "ef-sign": lambda: EfSignCodec(workers=4),
-    "ssdm": lambda: SsdmCodec(job=1, worker=0),
-    "sum32": lambda: Sum32Codec(workers=4),
-}
-
-
 @pytest.mark.parametrize("name", CODECS)
 @pytest.mark.parametrize(
     ("x", "text"),
@@ -100,3 +93,16 @@ CODECS: dict[str, Callable[[], GradientCodec]] = {
 def test_tensors(name: str, x: Tensor, text: str) -> None:
     with pytest.raises(CodecError, match=text):
         CODECS[name]().begin(x, 0, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in CODECS if name.startswith("thc")])
+def test_float64_is_not_rotated(name: str) -> None:
+    with pytest.raises(CodecError, match="float64"):
+        CODECS[name]().begin(torch.zeros(3, dtype=torch.float64), 0, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in CODECS if name.startswith("thc ")])
+@pytest.mark.parametrize("agreed", [np.zeros(2, np.uint32), np.zeros(1, np.int64), np.zeros((1, 1), np.uint32)])
+def test_agreed_norms_of_wrong_shape(name: str, agreed: NDArray[np.uint32]) -> None:
+    with pytest.raises(CodecError, match="needs uint32"):
+        CODECS[name]().begin(torch.ones(1024), 0, 0).encode(agreed)

@@ -92,13 +92,3 @@ def test_rounding_numbers_are_private_and_uniform() -> None:
     counts = np.histogram(one, bins=64, range=(0, 1))[0]
     expected = len(one) / 64
     assert ((counts - expected) ** 2 / expected).sum() < 63 + 5 * np.sqrt(2 * 63)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_streams_are_equal_on_cuda() -> None:
-    gpu = torch.device("cuda")
-    assert torch.equal(
-        SignStream.of(1, 2, 3, gpu).signs(0, 9, 4096).cpu(), SignStream.of(1, 2, 3, CPU).signs(0, 9, 4096)
-    )
-    there = RoundingStream.of(1, 2, 3, 4, gpu).uniform(32, 4096)
-    assert torch.equal(there.cpu(), RoundingStream.of(1, 2, 3, 4, CPU).uniform(32, 4096))

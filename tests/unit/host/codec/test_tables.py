@@ -106,24 +106,6 @@ def test_workers_that_fit(granularity: int, workers: int) -> None:
     assert solve(4, granularity, 1 / 32).max_workers == workers
 
 
-@pytest.mark.parametrize("bits", [0, 9, -1])
-def test_bits_out_of_range(bits: int) -> None:
-    with pytest.raises(TableError, match=f"bits={bits}"):
-        solve(bits, 600, 1 / 32)
-
-
-@pytest.mark.parametrize("granularity", [0, -3, 4096])
-def test_granularity_out_of_range(granularity: int) -> None:
-    with pytest.raises(TableError, match=f"granularity={granularity}"):
-        solve(4, granularity, 1 / 32)
-
-
-@pytest.mark.parametrize("p", [0.0, 1.0, -0.1, math.nan])
-def test_p_out_of_range(p: float) -> None:
-    with pytest.raises(TableError, match="clipped share"):
-        solve(4, 30, p)
-
-
 @pytest.mark.parametrize(
     ("values", "rule"),
     [((0, 1, 2), "needs 4"), ((0, 1, 1, 3), "rise strictly"), ((1, 2, 3, 3), "start at 0"), ((0, 1, 2, 4), "end at")],

@@ -13,13 +13,11 @@ from sumwire.codec.errors import (
     CodecError,
     CountError,
     NormRangeError,
-    StageError,
-    SumRangeError,
 )
 from sumwire.codec.layout import layout
 from sumwire.codec.rotation import TILE_VALUES
 from sumwire.codec.seeds import SignStream
-from sumwire.codec.tables import ThcTable, solve, uniform
+from sumwire.codec.tables import ThcTable, for_workers, solve, uniform
 from sumwire.codec.thc import ThcCodec, ThcRound
 from torch import Tensor
 
@@ -99,50 +97,26 @@ def test_layout_covers_every_value_once(length: int, block: int | None) -> None:
         assert position - length < 1024 and max(sizes, default=0) <= block
 
 
-@pytest.mark.parametrize("block", [0, 512, 1000, 3072, -1024])
-def test_impossible_blocks(block: int) -> None:
-    with pytest.raises(CodecError, match=f"block={block}"):
-        layout(10, block)
-    with pytest.raises(CodecError, match=f"block={block}"):
-        ThcCodec(PUBLISHED, job=1, worker=0, block=block)
-
-
-def test_negative_length() -> None:
-    with pytest.raises(CodecError, match="length=-1"):
-        layout(-1, 1024)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_round_trip_of_every_length(length: int, block: int | None, dtype: torch.dtype) -> None:
-    gradients = [gaussian(length, seed).to(dtype) for seed in range(3)]
+    gradients = [gaussian(length, seed).to(dtype).requires_grad_() for seed in range(3)]
     rounds = begin_all(gradients, block=block)
     cut = layout(length, block)
     assert all(one.norms().shape == (cut.blocks,) for one in rounds)
     results = aggregate(rounds)
     for result in results:
-        assert result.dtype == torch.float32 and result.shape == (length,)
+        assert result.dtype == torch.float32 and result.shape == (length,) and not result.requires_grad
         assert torch.equal(result, results[0])
+    given, left = torch.stack(gradients).detach().float(), torch.stack([one.residual() for one in rounds])
+    # What is sent and what is left make up what was given.
+    assert torch.allclose(results[0], (given - left).mean(dim=0), rtol=0, atol=1e-6 * (float(given.norm()) or 1.0))
     if length >= 1023:
-        mean = torch.stack([x.float() for x in gradients]).mean(dim=0)
-        assert nmse(results[0], mean) < 0.05
-    for x, one in zip(gradients, rounds, strict=True):
-        left = one.residual()
-        assert left.dtype == torch.float32 and left.shape == (length,)
+        assert nmse(results[0], given.mean(dim=0)) < 0.05
         # One worker's residual is about 2 % of its energy: far from all of it, and not nothing.
-        if length >= 1023:
-            assert 0.005 < float(left.square().sum() / x.float().square().sum()) < 0.06
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-@pytest.mark.parametrize("length", LENGTHS)
-def test_compressed_plus_residual_is_the_input(length: int, block: int | None) -> None:
-    x = layered(length, 1.0, seed=length)
-    (one,) = begin_all([x], block=block)
-    (own,) = aggregate([one])
-    scale = float(x.norm()) or 1.0
-    assert torch.allclose(own + one.residual(), x, rtol=0, atol=1e-6 * scale)
+        for x, one in zip(given, left, strict=True):
+            assert 0.005 < float(one.square().sum() / x.square().sum()) < 0.06
 
 
 def reference_decode(x: np.ndarray, words: np.ndarray, signs: np.ndarray, table: ThcTable) -> np.ndarray:
@@ -178,34 +152,6 @@ def test_decode_and_indices_follow_the_definition(d: int, table: ThcTable) -> No
     values = np.array(table.values)
     below, above = values[np.maximum(z - 1, 0)], values[np.minimum(z + 1, len(values) - 1)]
     assert (w >= below - 1e-4).all() and (w <= above + 1e-4).all()
-
-
-@pytest.mark.parametrize("table", [PUBLISHED, solve(2, 11, 1 / 16)])
-def test_rounding_is_unbiased(table: ThcTable) -> None:
-    """A single value rotates to the same +-1/32 in all of 1024 coordinates, and the agreed norm puts that anywhere
-    on the grid. Over many rounds the mean grid position is the true one, in gaps of every width."""
-    codec = ThcCodec(table, job=1, worker=0, block=1024)
-    values = np.array(table.values)
-    middle = table.granularity / 2
-    for cell in range(table.granularity):
-        wanted = cell + 0.37
-        distance = (wanted - middle) * table.increment
-        agreed = np.array([1 / abs(distance)], np.float32).view(np.uint32)
-        below = int(values[values <= wanted].max())
-        above = int(values[values > wanted].min())
-        ups = []
-        for sequence in range(8):
-            x = torch.zeros(1024)
-            x[0] = (
-                math.copysign(1.0, distance)
-                * SignStream.of(1, sequence, cell, torch.device("cpu")).signs(0, 1, 1024)[0, 0]
-            )
-            positions = values[indices(codec.begin(x, sequence, cell).encode(agreed))[0]]
-            assert set(positions.tolist()) <= {below, above}
-            ups.append((positions == above).mean())
-        probability = (wanted - below) / (above - below)
-        bound = 4.5 * math.sqrt(probability * (1 - probability) / (8 * 1024))
-        assert abs(np.mean(ups) - probability) < bound, f"cell {cell}"
 
 
 @pytest.mark.parametrize(("worker_scale", "expected"), [(1.0, 0.0203), (2.0, 0.0315), (4.0, 0.0436)])
@@ -270,19 +216,6 @@ def test_counts_may_differ_within_a_block() -> None:
     assert nmse(holed, x) == pytest.approx(0.25, abs=0.04)
 
 
-def test_left_out_chunks_stay_in_the_residual() -> None:
-    x = gaussian(5000)
-    rounds = begin_all([x, x], block=2048)
-    agreed = agree(rounds)
-    first = rounds[0].encode(agreed)
-    rounds[1].encode(agreed)
-    included = np.array([True, False, True, False, True])
-    counts = included.astype(np.int64)
-    own = rounds[0].decode(switch(PUBLISHED, [first]), counts)
-    assert torch.allclose(own + rounds[0].residual(included), x, rtol=0, atol=1e-4)
-    assert torch.allclose(rounds[1].residual(np.zeros(5, np.bool_)), x, rtol=0, atol=1e-4)
-
-
 def test_all_indices_at_the_top_fill_the_sums() -> None:
     workers = 255 // 30
     top = np.full((2, 4, 128), 255, np.uint8)
@@ -297,28 +230,24 @@ def test_all_indices_at_the_top_fill_the_sums() -> None:
         one.decode(switch(PUBLISHED, [top]), np.full(2, workers + 1))
 
 
-@pytest.mark.parametrize("length", [1, 1024, 5000])
-def test_zero_gradient_stays_zero(length: int) -> None:
-    rounds = begin_all([torch.zeros(length)] * 2)
-    assert not rounds[0].norms().any()
-    results = aggregate(rounds)
-    assert torch.equal(results[0], torch.zeros(length))
-    assert torch.equal(rounds[0].residual(), torch.zeros(length))
-
-
-def test_zero_blocks_beside_others() -> None:
-    x = gaussian(4096)
+def test_zeros_stay_zeros_beside_others() -> None:
+    x = gaussian(5000)
     x[1024:2048] = 0.0
-    rounds = begin_all([x, x], block=1024)
+    rounds = begin_all([x, torch.zeros(5000)], block=1024)
+    assert not rounds[1].norms().any()
     result = aggregate(rounds)[0]
     assert torch.equal(result[1024:2048], torch.zeros(1024))
-    assert nmse(result, x) < 0.03
-
-
-def test_one_zero_worker_among_others() -> None:
-    x = gaussian(4096)
-    result = aggregate(begin_all([x, torch.zeros(4096)], block=1024))[0]
     assert nmse(result, x / 2) < 0.08
+    for zero in aggregate(begin_all([torch.zeros(5000)] * 2)):
+        assert torch.equal(zero, torch.zeros(5000))
+
+
+def test_ones_of_8_workers() -> None:
+    """What README says of THC's loss: ones come back as 0.97 on average, with a deviation of 0.09."""
+    table = for_workers(8)
+    mean = aggregate(begin_all([torch.ones(1 << 14)] * 8, table), table)[0]
+    assert float(mean.mean()) == pytest.approx(0.97, abs=0.01)
+    assert float(mean.std()) == pytest.approx(0.09, abs=0.01)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -371,13 +300,6 @@ def test_norms_order_as_integers_and_are_right() -> None:
     assert np.array_equal(np.argsort(one.norms()), np.argsort(norms))
 
 
-@pytest.mark.parametrize("value", [3e38, 1e30])
-def test_norm_too_large_counts_as_not_finite(value: float) -> None:
-    (result,) = aggregate(begin_all([torch.cat([torch.ones(4096), torch.full((4096,), value)])], block=4096))
-    assert result[:4096].isfinite().all()
-    assert result[4096:].isnan().all()
-
-
 @pytest.mark.parametrize("agreed", [-math.nan, -1.0, 1e30])
 def test_agreed_norm_out_of_range(agreed: float) -> None:
     (one,) = begin_all([gaussian(1024)])
@@ -403,51 +325,6 @@ def test_agreed_norm_that_counts_as_zero() -> None:
     assert torch.allclose(one.residual(), x, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("agreed", [np.zeros(2, np.uint32), np.zeros(1, np.int64), np.zeros((1, 1), np.uint32)])
-def test_agreed_norms_of_wrong_shape(agreed: np.ndarray) -> None:
-    (one,) = begin_all([gaussian(1024)])
-    with pytest.raises(CodecError, match="needs uint32"):
-        one.encode(agreed)
-
-
-@pytest.mark.parametrize(
-    "x", [torch.zeros((2, 3)), torch.zeros(4, dtype=torch.float64), torch.zeros(4, dtype=torch.int32)]
-)
-def test_tensors_of_wrong_kind(x: Tensor) -> None:
-    with pytest.raises(CodecError, match="needs a flat one"):
-        begin_all([x])
-
-
-@pytest.mark.parametrize("counts", [np.array([1]), np.array([1.0, 1.0]), np.array([1, -1]), np.array([1, 9])])
-def test_wrong_counts(counts: np.ndarray) -> None:
-    (one,) = begin_all([gaussian(2048)])
-    words = one.encode(agree([one]))
-    with pytest.raises(CountError):
-        one.decode(switch(PUBLISHED, [words]), counts)
-
-
-def test_impossible_sums_are_refused() -> None:
-    (one,) = begin_all([gaussian(2048)])
-    words = one.encode(agree([one]))
-    sums = np.full((2, 1024), 30)
-    sums[1, 77] = 31
-    with pytest.raises(SumRangeError, match="sum 31 in chunk 1"):
-        one.decode(sum_planes(sums), np.ones(2, np.int64))
-    with pytest.raises(CodecError, match="result chunks"):
-        one.decode(switch(PUBLISHED, [words])[:1], np.ones(2, np.int64))
-
-
-def test_steps_out_of_order() -> None:
-    (one,) = begin_all([gaussian(1024)])
-    with pytest.raises(StageError, match="decode"):
-        one.decode(np.zeros((1, 8, 128), np.uint8), np.ones(1, np.int64))
-    with pytest.raises(StageError, match="residual"):
-        one.residual()
-    one.encode(agree([one]))
-    with pytest.raises(StageError, match="encode"):
-        one.encode(agree([one]))
-
-
 def test_input_is_left_alone_and_views_work() -> None:
     whole = gaussian(6000)
     copy = whole.clone()
@@ -455,12 +332,6 @@ def test_input_is_left_alone_and_views_work() -> None:
     result = aggregate(begin_all([strided]))[0]
     assert nmse(result, strided) < 0.04
     assert torch.equal(whole, copy)
-
-
-def test_gradients_are_not_tracked() -> None:
-    x = gaussian(2000).requires_grad_()
-    result = aggregate(begin_all([x]))[0]
-    assert not result.requires_grad
 
 
 def test_rounds_repeat_and_workers_differ() -> None:
@@ -502,17 +373,3 @@ def test_a_part_reads_no_norms_but_its_own() -> None:
     assert np.array_equal(out, words[4:8])
     with pytest.raises(NormRangeError, match="of block 0"):
         again.encode_into(partly, 0, 4, out)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("block", [1024, 2048, 4096])
-def test_cuda_agrees_with_cpu(block: int) -> None:
-    x = layered(100_000, 1.0)
-    here, there = begin_all([x], block=block)[0], begin_all([x.cuda()], block=block)[0]
-    agreed = agree([here])
-    words = here.encode(agreed)
-    assert np.array_equal(words, there.encode(agreed))
-    summed = switch(PUBLISHED, [words])
-    counts = np.ones(len(words), np.int64)
-    assert torch.equal(here.decode(summed, counts), there.decode(summed, counts).cpu())
-    assert torch.equal(here.residual(), there.residual().cpu())

@@ -32,10 +32,6 @@ def vectors(*sizes: int, threshold: int) -> list[list[int]]:
     return [[sizes[number] for number in group] for group in plan.groups[Phase.P]]
 
 
-def test_even_steps_send_p_and_odd_ones_q() -> None:
-    assert [phase_of(step) for step in range(4)] == [Phase.P, Phase.Q, Phase.P, Phase.Q]
-
-
 def test_groups_go_from_the_last_parameter_to_the_first() -> None:
     assert vectors(5, 4, 3, 2, 1, threshold=4 * 6) == [[1, 2, 3], [4], [5]]
 

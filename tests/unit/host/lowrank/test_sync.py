@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -138,20 +137,6 @@ def test_order_does_not_depend_on_which_gradient_comes_first() -> None:
     one, other = together(barrier, 2, work)
     assert torch.equal(one, other)
     assert [number for number, _ in barrier.log] == [*range(0, 16, 2), *range(1, 16, 2)] * 2
-
-
-def test_thread_that_communicates_gives_the_same() -> None:
-    plain, threaded = net(), net()
-    expected = train(plain, AcpSgd(plain, sgd(plain), Alone(), **OPTIONS), range(6))
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-
-        def submit(call: Callable[[], None]) -> Future[None]:
-            future: Future[None] = Future()
-            pool.submit(lambda: (call(), future.set_result(None)))
-            return future
-
-        optimizer = AcpSgd(threaded, sgd(threaded), Alone(), submit=submit, **OPTIONS)
-        assert torch.equal(train(threaded, optimizer, range(6)), expected)
 
 
 def test_transport_may_work_in_the_buffer_it_was_given() -> None:
@@ -365,18 +350,6 @@ def test_one_worker_takes_the_mean_error_of_two() -> None:
         assert (error is None) == (not given)
         if error is not None:
             torch.testing.assert_close(error, torch.stack(given).mean(0))
-
-
-def test_clipping_goes_between_synchronize_and_the_inner_step() -> None:
-    model = net()
-    optimizer = AcpSgd(model, sgd(model, lr=1.0), Alone(), **OPTIONS)
-    backward(loss_of(model, 0, 0) * 1000)
-    optimizer.synchronize()
-    assert optimizer.steps == 1
-    nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
-    before = flat(model)
-    optimizer.inner.step()
-    assert float((flat(model) - before).norm()) == pytest.approx(1e-3, rel=1e-2)
 
 
 def test_autocast_does_not_reach_the_factors() -> None:

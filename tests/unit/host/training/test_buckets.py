@@ -44,7 +44,7 @@ def step(state: DdpState, model: nn.Module, grouping: Sequence[str], gradient: f
             [torch.full((p.numel(),), gradient + ord(name)) for name, p in zip(names, members, strict=True)]
         )
         bucket = Bucket(number, number == len(grouping) - 1, flat, members)
-        waits.append((names, members, state.submit(cast(GradBucket, bucket))))
+        waits.append((names, members, state.submit(cast("GradBucket", bucket))))
     found = {}
     for names, members, future in waits:
         pieces = torch.split(future.wait(), [p.numel() for p in members])
@@ -137,7 +137,7 @@ def test_an_error_reaches_every_bucket_that_it_concerns() -> None:
     for number, names in enumerate(("d", "c", "b", "a")):
         members = (named[names],)
         bucket = Bucket(number, names == "a", torch.ones(members[0].numel()), members)
-        futures.append(other.submit(cast(GradBucket, bucket)))
+        futures.append(other.submit(cast("GradBucket", bucket)))
     assert futures[0].wait().tolist() == [1.25, 1.25]
     for future in futures[1:3]:
         with pytest.raises(OSError, match="cut"):
@@ -168,7 +168,7 @@ def test_a_sparse_gradient_is_refused_by_name(known: bool, name: str) -> None:
     model["table"](torch.tensor([1])).sum().backward()
     parameter = next(model.parameters())
     assert parameter.grad is not None
-    bucket = cast(GradBucket, Bucket(0, True, parameter.grad, (parameter,)))
+    bucket = cast("GradBucket", Bucket(0, True, parameter.grad, (parameter,)))
     state = DdpState(None, reduce=Coarse(), model=model if known else None)
     with pytest.raises(UsageError) as raised:
         state.submit(bucket)
@@ -192,30 +192,6 @@ def step_of(feedback: ParameterFeedback, former: StepResiduals | None = None) ->
     return step
 
 
-def test_residuals_are_kept_with_the_last_bucket() -> None:
-    feedback = ParameterFeedback()
-    step = step_of(feedback)
-    step.stage(PARTS[1], torch.ones(3))
-    assert residuals(feedback) == [None, None]
-    step.stage(PARTS[0], torch.ones(2))
-    step.wait()
-    assert residuals(feedback) == [[1.0] * 2, [1.0] * 3]
-
-
-@pytest.mark.parametrize("drop_first", [False, True])
-def test_one_dropped_bucket_drops_all(drop_first: bool) -> None:
-    feedback = ParameterFeedback()
-    step = step_of(feedback)
-    if drop_first:
-        step.drop()
-    step.stage(PARTS[0], torch.ones(2))
-    if not drop_first:
-        step.drop()
-    step.wait()
-    step.stage(PARTS[1], torch.ones(3))
-    assert residuals(feedback) == [None, None]
-
-
 def test_the_next_step_waits_and_gets_the_error() -> None:
     feedback = ParameterFeedback()
     former = step_of(feedback)
@@ -232,38 +208,9 @@ def test_the_next_step_waits_and_gets_the_error() -> None:
         StepResiduals(feedback, failed).await_former()
 
 
-def test_a_step_without_its_last_bucket_is_abandoned() -> None:
-    feedback = ParameterFeedback()
-    step = StepResiduals(feedback, None)
-    step.hand_over(last=False)
-    step.stage(PARTS[0], torch.ones(2))
-    step.abandon()
-    step.wait()
-    assert residuals(feedback) == [None, None]
-
-
-class HandedOver:
-    """What DDP hands over."""
-
-    def __init__(self, index: int, parameter: Tensor, gradient: Tensor, last: bool) -> None:
-        self._index, self._parameter, self._buffer, self._last = index, parameter, gradient, last
-
-    def index(self) -> int:
-        return self._index
-
-    def buffer(self) -> Tensor:
-        return self._buffer
-
-    def parameters(self) -> list[Tensor]:
-        return [self._parameter]
-
-    def is_last(self) -> bool:
-        return self._last
-
-
 def submit(state: DdpState, parameters: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Any]:
-    buckets = [HandedOver(i, p, g.clone(), i == 2) for i, (p, g) in enumerate(zip(parameters, gradients, strict=True))]
-    return [state.submit(cast(Any, bucket)) for bucket in buckets]
+    buckets = [Bucket(i, i == 2, g.clone(), (p,)) for i, (p, g) in enumerate(zip(parameters, gradients, strict=True))]
+    return [state.submit(cast("Any", bucket)) for bucket in buckets]
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
@@ -281,7 +228,7 @@ def test_a_bad_bucket_leaves_the_residuals_of_all(bad: int, raises: bool) -> Non
         future.wait()
     state.settle()
     assert state.feedback is not None
-    before = [cast(Tensor, state.feedback.residual(number)).clone() for number in range(3)]
+    before = [cast("Tensor", state.feedback.residual(number)).clone() for number in range(3)]
     poisoned = [g.clone() for g in good]
     poisoned[bad][1] = float("inf")
     for number, future in enumerate(submit(state, parameters, poisoned)):
@@ -292,7 +239,7 @@ def test_a_bad_bucket_leaves_the_residuals_of_all(bad: int, raises: bool) -> Non
             assert future.wait().isfinite().all() == (number != bad)
     state.settle()
     for number in range(3):
-        assert torch.equal(cast(Tensor, state.feedback.residual(number)), before[number])
+        assert torch.equal(cast("Tensor", state.feedback.residual(number)), before[number])
     for future, kept, gradient in zip(submit(state, parameters, good), before, good, strict=True):
         assert torch.equal(future.wait(), (gradient + kept) / 2)
     state.close()
@@ -301,12 +248,12 @@ def test_a_bad_bucket_leaves_the_residuals_of_all(bad: int, raises: bool) -> Non
 def test_a_step_that_backward_gave_up_is_forgotten() -> None:
     state = DdpState(None, reduce=lambda x, number: (x, lambda: x))
     parameter, other = torch.zeros(4), torch.zeros(4)
-    state.submit(cast(Any, HandedOver(0, parameter, torch.ones(4), last=False))).wait()
-    state.submit(cast(Any, HandedOver(0, parameter, torch.full((4,), 5.0), last=False))).wait()
-    state.submit(cast(Any, HandedOver(1, other, torch.ones(4), last=True))).wait()
+    state.submit(cast("Any", Bucket(0, False, torch.ones(4), (parameter,)))).wait()
+    state.submit(cast("Any", Bucket(0, False, torch.full((4,), 5.0), (parameter,)))).wait()
+    state.submit(cast("Any", Bucket(1, True, torch.ones(4), (other,)))).wait()
     state.settle()
     assert state.feedback is not None
-    assert cast(Tensor, state.feedback.residual(0)).tolist() == [5.0] * 4
+    assert cast("Tensor", state.feedback.residual(0)).tolist() == [5.0] * 4
     state.close()
 
 
@@ -317,7 +264,7 @@ def test_complex_parameters_are_refused_with_feedback() -> None:
     def reduce(x: Tensor, _: int) -> tuple[Tensor, Any]:
         return x.clone(), lambda: torch.zeros_like(x)
 
-    bucket = cast(Any, HandedOver(0, parameter, torch.ones(6), True))
+    bucket = cast("Any", Bucket(0, True, torch.ones(6), (parameter,)))
     with pytest.raises(UsageError, match=r"complex parameters: have no residuals here.*error_feedback=False"):
         DdpState(None, reduce=reduce).submit(bucket)
     state = DdpState(None, reduce=reduce, error_feedback=False)

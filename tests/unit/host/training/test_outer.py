@@ -22,7 +22,7 @@ from sumwire.training.ddp import Reduce
 from sumwire.training.hierarchical import NodeJob
 from sumwire.training.optim import GradientSync, Marsit
 from sumwire.training.outer import Outer, broadcast_state
-from sumwire.training.reductions import Collective
+from sumwire.training.reductions import Collective, Threads
 from sumwire_protocol.events import Event
 from torch import Tensor, nn
 
@@ -190,24 +190,8 @@ def test_residuals_are_sent_later() -> None:
     assert moved[: len(moved) // 2].abs().min() > 0 and not moved[len(moved) // 2 :].any()
 
 
-def test_a_worker_with_nan_brings_all_back_to_what_they_share(caplog: pytest.LogCaptureFixture) -> None:
-    def work(worker: int, collective: Collective) -> list[Tensor]:
-        model = net()
-        outer = outer_of(model, collective)
-        seen = steps_of(model, outer, worker, range(EVERY))
-        if worker == 1:
-            with torch.no_grad():
-                next(model.parameters()).fill_(torch.nan)
-        return [seen[-1], *steps_of(model, outer, worker, range(EVERY, 3 * EVERY))]
-
-    for seen in in_threads(work):
-        assert torch.equal(seen[EVERY], seen[0])
-        assert bool(seen[-1].isfinite().all()) and not torch.equal(seen[-1], seen[0])
-    assert set(events_of(caplog.records)) == {Event.STEP_REVERTED}
-
-
 @pytest.mark.parametrize("inner", ["momentum", "adam"])
-def test_one_workers_nan_gradient_does_not_end_the_training(inner: str) -> None:
+def test_one_workers_nan_gradient_does_not_end_the_training(inner: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its inner optimizer keeps NaN as momentum. Later steps would bring that back, and all go back again and again."""
 
     def work(worker: int, collective: Collective) -> list[Tensor]:
@@ -229,6 +213,7 @@ def test_one_workers_nan_gradient_does_not_end_the_training(inner: str) -> None:
         assert torch.isfinite(third).all()
         assert torch.equal(first, flat(net()))
         assert not torch.equal(second, first) and not torch.equal(third, second)
+    assert set(events_of(caplog.records)) == {Event.STEP_REVERTED}
 
 
 def test_optimizers_that_need_a_closure_are_refused() -> None:
@@ -294,11 +279,8 @@ def test_a_scaler_skips_local_steps_and_not_the_count() -> None:
     ],
 )
 def test_what_is_refused(options: dict[str, Any], said: str) -> None:
-    def work(worker: int, collective: Collective) -> None:
-        with pytest.raises(UsageError, match=re.escape(said)):
-            outer_of(net(), collective, **options)
-
-    in_threads(work, workers=1)
+    with pytest.raises(UsageError, match=re.escape(said)):
+        outer_of(net(), Threads(1).of(0), **options)
 
 
 def test_parameters_that_are_unfrozen_later_are_refused() -> None:
@@ -346,22 +328,20 @@ def test_a_node_s_first_rank_keeps_its_jobs_state() -> None:
             pass
 
     for leads in (True, False):
-        job = NodeJob("nodes", cast(Any, Job() if leads else None), cast(Any, SimpleNamespace(leads=leads)), 2)
+        job = NodeJob("nodes", cast("Any", Job() if leads else None), cast("Any", SimpleNamespace(leads=leads)), 2)
         outer = Outer(torch.optim.SGD(net().parameters(), lr=0.1), job, every=2)
         assert outer.kept().rest.get("reduction") == ({"operations": 7} if leads else None)
 
 
 def test_state_of_other_parts_is_refused() -> None:
-    def work(worker: int, collective: Collective) -> None:
-        state = outer_of(net(), collective, parts=2).state_dict()
-        with pytest.raises(UsageError, match="has 2 parts, here are 1"):
-            outer_of(net(), collective).load_state_dict(state)
-        with pytest.raises(UsageError, match="its parts have a fixed layout"):
-            outer_of(net(), collective).add_param_group({"params": [nn.Parameter(torch.ones(1))]})
-        with pytest.raises(UsageError, match="needs a Job with a rank for each worker"):
-            outer_of(net(), collective).change(None)  # type: ignore[arg-type]
-
-    in_threads(work, workers=1)
+    collective = Threads(1).of(0)
+    state = outer_of(net(), collective, parts=2).state_dict()
+    with pytest.raises(UsageError, match="has 2 parts, here are 1"):
+        outer_of(net(), collective).load_state_dict(state)
+    with pytest.raises(UsageError, match="its parts have a fixed layout"):
+        outer_of(net(), collective).add_param_group({"params": [nn.Parameter(torch.ones(1))]})
+    with pytest.raises(UsageError, match="needs a Job with a rank for each worker"):
+        outer_of(net(), collective).change(None)  # type: ignore[arg-type]
 
 
 def test_parts_are_about_equal() -> None:
@@ -392,7 +372,18 @@ def test_tensors_of_a_gpu_arrive_on_the_processor(monkeypatch: pytest.MonkeyPatc
     state: dict[str, Any] = {"shared": torch.arange(5.0), "counters": [1, 2]}
     # As of a GPU with this number, without which torch loads nothing there.
     monkeypatch.setattr(torch.serialization, "location_tag", lambda _: "cuda:7")
-    told = broadcast_state(cast(Job, Alone()), 0, state)
+    told = broadcast_state(cast("Job", Alone()), 0, state)
     assert told["shared"].device.type == "cpu"
     assert torch.equal(told["shared"], state["shared"])
     assert told["counters"] == [1, 2]
+
+
+def test_nodes_of_different_sizes_are_refused() -> None:
+    node: Any = SimpleNamespace(size=1, leads=True, gather=lambda x: lambda: x, give_parts=lambda make: make())
+    job: Any = SimpleNamespace(workers=2)
+    whole = torch.tensor([1.0, 2.0])
+    even = NodeJob("even", job, node, 2).mean_of_shards(whole)
+    assert even(lambda _, x: (2 * x, lambda: x)).tolist() == [2.0, 4.0]
+    odd = NodeJob("odd", job, node, 3).mean_of_shards(whole)
+    with pytest.raises(UsageError, match="3 ranks on 2 nodes, 1 on this one: shards need as many ranks on every node"):
+        odd(lambda _, x: (x, lambda: x))

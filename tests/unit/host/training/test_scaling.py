@@ -13,6 +13,7 @@ import torch
 from helpers.training.replicas import batch, flat, net
 from sumwire.errors import UsageError
 from sumwire.lowrank.sync import AcpSgd
+from sumwire.training.buckets import Bucket
 from sumwire.training.ddp import DdpState
 from sumwire.training.optim import GradientSync, Marsit
 from sumwire.training.reductions import Threads
@@ -42,31 +43,17 @@ class Hooked(Optimizer):
     def reduce(self) -> None:
         parameters = self.param_groups[0]["params"]
         halves = [parameters[:2], parameters[2:]]
-        futures = [self.state_.submit(cast(Any, _Bucket(i, half))) for i, half in enumerate(halves)]
+        flats = [torch.cat([cast(Tensor, p.grad).reshape(-1) for p in half]) for half in halves]
+        buckets = [
+            Bucket(i, i == 1, flat, tuple(half)) for i, (flat, half) in enumerate(zip(flats, halves, strict=True))
+        ]
+        futures = [self.state_.submit(cast(Any, bucket)) for bucket in buckets]
         for half, future in zip(halves, futures, strict=True):
             for p, piece in zip(half, torch.split(future.wait(), [p.numel() for p in half]), strict=True):
                 p.grad = piece.view(p.shape)
 
     def step(self, closure: Any = None) -> None:
         self.inner.step()
-
-
-class _Bucket:
-    def __init__(self, number: int, members: list[Tensor]) -> None:
-        self._number, self._members = number, members
-        self._flat = torch.cat([cast(Tensor, p.grad).reshape(-1) for p in members])
-
-    def index(self) -> int:
-        return self._number
-
-    def buffer(self) -> Tensor:
-        return self._flat
-
-    def parameters(self) -> list[Tensor]:
-        return self._members
-
-    def is_last(self) -> bool:
-        return self._number == 1
 
 
 def acp(model: nn.Module, inner: Optimizer, scaler: GradScaler | None) -> Optimizer:
@@ -120,19 +107,20 @@ def test_gradients_may_be_unscaled_before_the_step() -> None:
 
 
 def test_acp_says_how_to_clip_what_is_sent_already() -> None:
-    model = net(torch.float32)
-    scaler = GradScaler("cpu", init_scale=64.0)
-    optimizer = AcpSgd(model, torch.optim.SGD(model.parameters(), lr=1.0), coarse, rank=1, min_compression=0.0)
-    scaler.scale((model(batch(0, 0, torch.float32)[0])).sum()).backward()  # type: ignore[no-untyped-call]
+    def begun() -> tuple[nn.Module, GradScaler, AcpSgd]:
+        model, scaler = net(torch.float32), GradScaler("cpu", init_scale=64.0)
+        optimizer = AcpSgd(model, torch.optim.SGD(model.parameters(), lr=1.0), coarse, rank=1, min_compression=0.0)
+        scaler.scale((model(batch(0, 0, torch.float32)[0])).sum()).backward()  # type: ignore[no-untyped-call]
+        return model, scaler, optimizer
+
+    model, scaler, optimizer = begun()
     scaler.unscale_(optimizer)
     with pytest.raises(UsageError, match=r"call synchronize\(\), then unscale_ and step with .inner"):
         scaler.step(optimizer)
     optimizer.zero_grad()
     optimizer.close()
-    optimizer = AcpSgd(model, torch.optim.SGD(model.parameters(), lr=1.0), coarse, rank=1, min_compression=0.0)
-    scaler = GradScaler("cpu", init_scale=64.0)
+    model, scaler, optimizer = begun()
     before = flat(model)
-    scaler.scale((model(batch(0, 0, torch.float32)[0])).sum()).backward()  # type: ignore[no-untyped-call]
     optimizer.synchronize()
     scaler.unscale_(optimizer.inner)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)

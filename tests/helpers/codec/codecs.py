@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every codec by name, and what their tests give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import torch
+from sumwire.codec.base import GradientCodec
+from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
+from sumwire.codec.sum32 import Sum32Codec
+from sumwire.codec.tables import solve
+from sumwire.codec.thc import ThcCodec
+from sumwire.codec.thc_wide import wide_codec
+from torch import Tensor
+
+TABLE: Final = solve(4, 30, 1 / 32)
+CODECS: dict[str, Callable[[], GradientCodec]] = {
+    **{
+        f"thc {block}": lambda block=block: ThcCodec(TABLE, job=3, worker=1, block=block)
+        for block in (1024, 4096, 8192, None)
+    },
+    "thc-wide": lambda: wide_codec(workers=2, job=3, worker=1),
+    "thc-wide of many": lambda: wide_codec(workers=100, job=3, worker=1),
+    "sum32": lambda: Sum32Codec(workers=2),
+    "sign": SignCodec,
+    "vote": VoteCodec,
+    "ef-sign": lambda: EfSignCodec(workers=2),
+    "ssdm": lambda: SsdmCodec(job=3, worker=1),
+}
+
+
+def gaussian(length: int, seed: int = 0) -> Tensor:
+    """Normal values, equal for an equal seed."""
+    return torch.randn(length, generator=torch.Generator().manual_seed(seed))
