@@ -7,17 +7,40 @@ Each function runs on every rank and returns plain data.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sumwire
 import torch
 import torch.distributed as dist
+from helpers.aggregator.served import serving
+from helpers.gloo.ranks import Ranks
 from helpers.logs import Line, logged
 from sumwire.backend.jobs import Options
 from sumwire.errors import SumwireError
 from torch import Tensor
+
+
+@contextmanager
+def ranks_with_job(
+    mapping: dict[str, Any],
+    folder: Path,
+    backend: str = "sumwire",
+    before: Callable[[Ranks], None] = lambda ranks: None,
+) -> Iterator[Ranks]:
+    """A rank for each worker and lane of the job, on this backend, beside an aggregator that serves them. ``before``:
+    what happens while they have no job."""
+    count = mapping["workers"] * len(mapping.get("lanes", [0]))
+    (folder / "job.json").write_text(json.dumps(mapping))
+    with serving(mapping), Ranks(count, folder, backend) as started:
+        before(started)
+        started.run(use, str(folder / "job.json"))
+        yield started
+
 
 # A gloo group of all ranks in each rank's process, to compare with.
 _beside: list[Any] = []

@@ -174,24 +174,6 @@ def close_in_the_middle(rank: int, mapping: dict[str, Any]) -> list[str]:
     return errors
 
 
-def forked(rank: int, mapping: dict[str, Any]) -> str:
-    """What a forked child gets that uses the job. Closing it there does nothing to the parent's."""
-    with open_job(rank, mapping) as job:
-        job.reduce(torch.ones(100))
-        reader, writer = os.pipe()
-        if not (child := os.fork()):
-            try:
-                job.close()
-                job.reduce(torch.ones(100))
-            except BaseException as error:  # noqa: BLE001 - travels to the parent
-                os.write(writer, text_of(error).encode())
-            os._exit(0)
-        os.waitpid(child, 0)
-        text = os.read(reader, 1000).decode()
-        job.reduce(torch.ones(100))
-    return text
-
-
 def ports_beside_a_child(rank: int, mapping: dict[str, Any]) -> list[str]:
     """Which ports of a closed job cannot be had while a child lives that was forked before."""
     with open_job(rank, mapping, metrics="127.0.0.1:0") as job:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import sumwire
 import torch
-import torch.distributed as dist
 from golden import model as switch_model
 from helpers.transport.udp_bridge import SILENCE_S
 from sumwire import systems
@@ -19,14 +18,11 @@ from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
 from sumwire.job.control import Change
 from sumwire.job.session import FallbackOption
-from sumwire.training.optim import Marsit
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 # Packets of the greeting have this bucket or a higher one.
 _GREETINGS = switch_model.OPENS_RUN
-# Of `ddp_system`.
-STEPS = 20
 
 
 class Net(nn.Module):
@@ -213,51 +209,6 @@ def bad_after_fall_back(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
             "agreed": agreed,
             "fallen": job.fallen_back,
         }
-
-
-def marsit_on_group(rank: int) -> list[list[float]]:
-    """Parameters after a full-precision round and after a sign round, over the default process group."""
-    weight = nn.Parameter(torch.zeros(11))
-    marsit = Marsit(torch.optim.SGD([weight], lr=1.0), dist.group.WORLD, global_lr=0.5)
-    rows = []
-    for _ in range(2):
-        weight.grad = torch.full((11,), float(1 + rank))
-        marsit.step()
-        rows.append(weight.tolist())
-    return rows
-
-
-def ddp_system(rank: int, mapping: dict[str, Any] | None, name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """A DistributedDataParallel model trained by a system of that name; a fixed batch for each worker."""
-    torch.manual_seed(1)
-    model = DistributedDataParallel(
-        nn.Sequential(nn.Linear(20, 60), nn.Tanh(), nn.Linear(60, 3)),
-    )
-    generator = torch.Generator().manual_seed(100 + rank)
-    x = torch.randn(32, 20, generator=generator)
-    y = x[:, :3] - x[:, 3:6]
-    job = None if mapping is None else open_job(rank, mapping)
-    system = systems.make(name, job, **options)
-    optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
-    losses = []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = (model(x) - y).square().mean()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    system.close()
-    stats = system.stats
-    if job is not None:
-        job.close()
-    parameters = torch.cat([p.detach().flatten() for p in model.parameters()])
-    return {
-        "losses": losses,
-        "grads": flat_grads(model).tolist(),
-        "parameters": parameters.tolist(),
-        "operations": stats["operations"],
-        "stats": stats,
-    }
 
 
 def twins(rank: int, mapping: dict[str, Any], other: str, steps: int) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from sumwire.multihop.bounded_ring import BoundedRing
 from sumwire.multihop.neighbours import Neighbours
 from sumwire.start.supervisor import RunningAggregator
 from sumwire.systems.system import AcpSystem
+from sumwire.training.buckets import Bucket
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState
 from sumwire.training.hierarchical import NodeJob, RankGroup
@@ -71,25 +72,6 @@ def _whether_or_not(close: Callable[[], object]) -> Callable[..., object]:
     return end
 
 
-class Bucket:
-    """What DDP gives to its hook."""
-
-    def __init__(self, parameter: torch.nn.Parameter) -> None:
-        self._parameter, self._flat = parameter, torch.ones(parameter.numel())
-
-    def buffer(self) -> torch.Tensor:
-        return self._flat
-
-    def index(self) -> int:
-        return 0
-
-    def parameters(self) -> list[torch.Tensor]:
-        return [self._parameter]
-
-    def is_last(self) -> bool:
-        return True
-
-
 def _job(rank: int, mapping: Mapping, **options: Any) -> sumwire.Job:
     return sumwire.Job(parse_job(mapping, rank), block=1024, **options)
 
@@ -107,7 +89,8 @@ def hook(rank: int, mapping: Mapping, _place: Path) -> Thing:
     earlier: list[Any] = []
 
     def use() -> None:
-        earlier.append(state.submit(Bucket(parameter)))  # type: ignore[arg-type]
+        bucket = Bucket(0, True, torch.ones(parameter.numel()), (parameter,))
+        earlier.append(state.submit(bucket))  # type: ignore[arg-type]
         wait_for(earlier[-1])
         state.settle()
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import sumwire
@@ -15,7 +15,6 @@ from sumwire.errors import NonFiniteError
 from sumwire.lowrank.sync import AcpSgd
 from sumwire.optim import GradientSync, Marsit
 from sumwire.training.ddp import DdpState
-from sumwire.training.reductions import thc_through_group, through_group
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -109,43 +108,6 @@ def train(
     if job is not None:
         job.close()
     return {**found, "parameters": bits([flat(model)])}
-
-
-def raising(rank: int, mapping: dict[str, Any]) -> list[str]:
-    """What each reduction that is told to raise does with rank 1's NaN, and that it goes on afterwards."""
-    from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
-    from sumwire.codec.tables import solve
-
-    x = torch.ones(3000)
-    told = []
-
-    def attempt(reduce: Callable[[Tensor], Any]) -> None:
-        try:
-            reduce(x.clone().index_fill(0, torch.tensor([7]), torch.nan) if rank == 1 else x)
-            told.append("no error")
-        except NonFiniteError as error:
-            told.append(str(error))
-        reduce(x)
-
-    with sumwire.Job(parse_job(mapping, rank), fallback="never", nonfinite="raise") as job:
-        attempt(job.reduce)
-        attempt(job.mean)
-        attempt(job.merged_signs)
-        for codec in (VoteCodec(), EfSignCodec(workers=job.workers), SsdmCodec(job=1, worker=rank)):
-            attempt(lambda values, codec=codec: job.reduce_with(codec, values))
-        marsit = Marsit(torch.optim.SGD([nn.Parameter(torch.zeros(3000))], lr=0.1), job, global_lr=0.1)
-
-        def step(values: Tensor) -> None:
-            marsit.param_groups[0]["params"][0].grad = values
-            marsit.step()
-
-        attempt(step)
-    for over_group in (
-        through_group(nonfinite="raise"),
-        thc_through_group(None, solve(4, 30, 1 / 32), nonfinite="raise"),
-    ):
-        attempt(lambda values, reduce=over_group: reduce(values, 0))
-    return told
 
 
 def told_to_raise(

@@ -67,6 +67,8 @@ class Ranks:
 
     def __init__(self, ranks: int, directory: Path, backend: str = "gloo") -> None:
         self.count = ranks
+        # Whether a case has failed: it may have left the group in any state.
+        self.spoiled = False
         context = fork_context()
         self._pipes: list[Connection] = []
         self._processes = []
@@ -85,6 +87,10 @@ class Ranks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes."""
         for pipe in self._pipes:
             # Some test kills a rank.
             with contextlib.suppress(BrokenPipeError):
@@ -102,8 +108,12 @@ class Ranks:
 
     def begin(self, case: Case, *arguments: Any) -> None:
         """Like :meth:`run`, which returns before the ranks have finished: :meth:`outcomes` must follow."""
-        for pipe in self._pipes:
-            pipe.send((case, arguments))
+        for rank in range(self.count):
+            self.begin_on(rank, case, *arguments)
+
+    def begin_on(self, rank: int, case: Case, *arguments: Any) -> None:
+        """Like :meth:`begin`, of one rank: each has arguments of its own."""
+        self._pipes[rank].send((case, arguments))
 
     def outcomes(self, *, without: int | None = None, timeout_s: float = 300.0) -> list[Any]:
         """Results by rank, of all but one that was killed."""
@@ -118,6 +128,7 @@ class Ranks:
                 continue
             good, outcome = pipe.recv()
             (outcomes if good else failures).append(outcome)
+        self.spoiled = self.spoiled or bool(failures)
         assert not failures, "\n".join(failures)
         return outcomes
 

@@ -11,14 +11,14 @@ import torch.distributed as dist
 from sumwire import systems
 from sumwire.codec.tables import solve
 from sumwire.errors import SumwireError
-from sumwire.lowrank.sync import AcpSgd
+from sumwire.training.optim import Marsit
 from sumwire.training.reductions import Peers, thc_through_group, through_group
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 4
 LENGTH = 3000
-# What `train` and `gradients` make systems with.
+# By name: what tests make systems with, over a group and over a switch.
 SYSTEMS: dict[str, dict[str, Any]] = {
     "ssgd": {},
     "fp16": {},
@@ -36,6 +36,17 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "cascade": {"scale": 0.05},
     "cascade-magnitude": {},
     "dlcp-ring": {},
+}
+OVER_A_SWITCH: dict[str, dict[str, Any]] = {
+    "thc": {},
+    "thc-wide": {},
+    "sum32": {},
+    "vote": {"scale": 0.05},
+    "ef-sign": {},
+    "ssdm": {"scale": 0.05},
+    "marsit": {"global_lr": 0.01, "full_precision_every": 5},
+    "acp": {"rank": 1, "min_compression": 1.1},
+    "acp-thc": {"rank": 1, "min_compression": 1.1},
 }
 
 
@@ -204,20 +215,13 @@ def broken(rank: int) -> list[str]:
         dist.all_reduce, dist.all_gather = kept
 
 
-def accumulated(rank: int) -> tuple[list[float], list[float], int]:
-    """ACP-SGD with two backward passes a step, and with one of both batches; and the thread's end."""
-    ends = []
-    for accumulation in (1, 2):
-        model = Net()
-        system = systems.make("acp", rank=2, min_compression=0.0, accumulation=accumulation)
-        optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        assert isinstance(optimizer, AcpSgd)
-        for step in range(4):
-            optimizer.zero_grad()
-            losses = [model(batch(rank, 10 * step + part), False).square().mean() / 2 for part in range(2)]
-            for loss in [losses[0] + losses[1]] if accumulation == 1 else losses:
-                loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-        system.close()
-        ends.append(flat(model).tolist())
-    return ends[0], ends[1], int(system.stats["operations"])
+def marsit_on_group(rank: int) -> list[list[float]]:
+    """Parameters after a full-precision round and after a sign round, over the default process group."""
+    weight = nn.Parameter(torch.zeros(11))
+    marsit = Marsit(torch.optim.SGD([weight], lr=1.0), dist.group.WORLD, global_lr=0.5)
+    rows = []
+    for _ in range(2):
+        weight.grad = torch.full((11,), float(1 + rank))
+        marsit.step()
+        rows.append(weight.tolist())
+    return rows

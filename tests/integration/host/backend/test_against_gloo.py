@@ -4,12 +4,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from helpers.aggregator.served import serving
 from helpers.gloo import backend_cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import job_mapping
@@ -25,17 +22,18 @@ SHAPE = (64, 80)
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    """With a job that they use after the first test."""
-    folder = Path(tmp_path_factory.mktemp("backend"))
     mapping = {**job_mapping(RANKS, 64), "ops": OPS}
-    (folder / "job.json").write_text(json.dumps(mapping))
-    with serving(mapping), Ranks(RANKS, folder, "sumwire") as started:
-        for integers, lossy, exact in started.run(backend_cases.without_a_job):
-            assert not integers
-            assert lossy.startswith("UsageError: backend sumwire: has no job: give one by init_process_group(")
-            assert not exact
-        started.run(backend_cases.use, str(folder / "job.json"))
+    with backend_cases.ranks_with_job(
+        mapping, tmp_path_factory.mktemp("backend"), before=sums_without_a_job
+    ) as started:
         yield started
+
+
+def sums_without_a_job(ranks: Ranks) -> None:
+    for integers, lossy, exact in ranks.run(backend_cases.without_a_job):
+        assert not integers
+        assert lossy.startswith("UsageError: backend sumwire: has no job: give one by init_process_group(")
+        assert not exact
 
 
 @pytest.mark.parametrize(

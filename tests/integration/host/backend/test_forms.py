@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -35,10 +34,7 @@ def check_calls(ranks: Ranks) -> None:
 @pytest.mark.parametrize("form", ["cpu:sumwire", "cpu:sumwire,cuda:nccl"])
 def test_a_backend_for_tensors_of_processors(tmp_path: Path, form: str) -> None:
     """This torch need not know NCCL: no tensor is on a GPU."""
-    mapping = job_mapping(RANKS, 64)
-    (tmp_path / "job.json").write_text(json.dumps(mapping))
-    with aggregator_serving(mapping), Ranks(RANKS, tmp_path, form) as ranks:
-        ranks.run(backend_cases.use, str(tmp_path / "job.json"))
+    with backend_cases.ranks_with_job(job_mapping(RANKS, 64), tmp_path, form) as ranks:
         check_calls(ranks)
 
 

@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.aggregator.served import serving
 from helpers.gloo import backend_cases, parallel_cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import job_mapping
@@ -22,11 +20,7 @@ MOST, LEAST = 0.03, 0.0003
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    folder = Path(tmp_path_factory.mktemp("parallel"))
-    mapping = job_mapping(RANKS, 64)
-    (folder / "job.json").write_text(json.dumps(mapping))
-    with serving(mapping), Ranks(RANKS, folder, "sumwire") as started:
-        started.run(backend_cases.use, str(folder / "job.json"))
+    with backend_cases.ranks_with_job(job_mapping(RANKS, 64), tmp_path_factory.mktemp("parallel")) as started:
         yield started
 
 
@@ -60,9 +54,7 @@ def test_replicas_of_hsdp_go_by_lanes(tmp_path: Path) -> None:
     """Two nodes of two ranks: shards within the node beneath, and replicas through the lane of their number."""
     mapping = job_mapping(parallel_cases.NODES, 64)
     mapping["lanes"] = [{"job": mapping["job"] + lane, "slots": 64} for lane in range(RANKS // parallel_cases.NODES)]
-    (tmp_path / "job.json").write_text(json.dumps(mapping))
-    with serving(mapping), Ranks(RANKS, tmp_path, "sumwire") as ranks:
-        ranks.run(backend_cases.use, str(tmp_path / "job.json"))
+    with backend_cases.ranks_with_job(mapping, tmp_path) as ranks:
         exact, near = (ranks.run(parallel_cases.hybrid, precision) for precision in ("exact", "4bit"))
     for rank in range(RANKS):
         assert exact[rank]["error"] < 1e-9

@@ -7,12 +7,9 @@ All of it is long: `make verify-ways` runs it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from helpers.aggregator.served import serving
 from helpers.gloo import backend_cases, parallel_cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import job_mapping
@@ -25,11 +22,8 @@ SHAPE = (64, 80)
 
 @pytest.fixture(scope="module", params=[2, 3, 5, 8])
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    folder = Path(tmp_path_factory.mktemp("sizes"))
     mapping = {**job_mapping(request.param, 64), "ops": ["thc", "max32", "sum32"]}
-    (folder / "job.json").write_text(json.dumps(mapping))
-    with serving(mapping), Ranks(request.param, folder, "sumwire") as started:
-        started.run(backend_cases.use, str(folder / "job.json"))
+    with backend_cases.ranks_with_job(mapping, tmp_path_factory.mktemp("sizes")) as started:
         yield started
 
 

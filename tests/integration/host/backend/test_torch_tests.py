@@ -4,13 +4,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from helpers.aggregator.served import serving
 from helpers.gloo import backend_cases, torch_cases
 from helpers.gloo.ranks import Ranks
 from helpers.paths import ROOT
@@ -37,11 +34,8 @@ def listed() -> list[str]:
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
     """Everything that the network can do exactly goes through it."""
     pytest.importorskip("expecttest")
-    folder = Path(tmp_path_factory.mktemp("torch"))
     mapping = {**job_mapping(RANKS, 64), "ops": ["thc", "max32", "sum32"]}
-    (folder / "job.json").write_text(json.dumps(mapping))
-    with serving(mapping), Ranks(RANKS, folder, "sumwire") as started:
-        started.run(backend_cases.use, str(folder / "job.json"))
+    with backend_cases.ranks_with_job(mapping, tmp_path_factory.mktemp("torch")) as started:
         started.run(backend_cases.chosen, "exact", 1)
         yield started
 

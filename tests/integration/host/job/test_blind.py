@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,6 @@ RANKS = 4
 # The buckets of the greeting.
 GREETING = model.OPENS_RUN
 OPS = ["thc", "max32", "sum32", "vote", "sign", "min32"]
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
-        yield started
 
 
 def mapping_of(*, blind: bool, **fields: Any) -> dict[str, Any]:
@@ -319,7 +312,7 @@ def test_what_cannot_be_masked_is_refused_and_the_job_goes_on(ranks: Ranks) -> N
 
 
 def test_ranks_that_disagree_learn_it(ranks: Ranks) -> None:
-    for rank, pipe in enumerate(ranks._pipes):
-        pipe.send((blind_cases.refusals, (mapping_of(blind=rank == 2), {})))
+    for rank in range(RANKS):
+        ranks.begin_on(rank, blind_cases.refusals, mapping_of(blind=rank == 2), {})
     for [text] in ranks.outcomes():
         assert "blind = [False, False, True, False]: must be equal on all ranks" in text

@@ -24,12 +24,6 @@ from sumwire_protocol.events import Event
 RANKS = 3
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
-        yield started
-
-
 @pytest.fixture
 def mortal_ranks(tmp_path: Path) -> Iterator[Ranks]:
     """Of one test, which kills one."""
@@ -96,40 +90,6 @@ def test_a_switch_that_comes_back_with_another_job_is_told_once(ranks: Ranks) ->
         assert "job file" in line["reason"]
 
 
-def test_the_switch_comes_back_empty(ranks: Ranks) -> None:
-    """As after its restart: it knows the job, and nothing of its rounds."""
-    mapping = job_mapping(RANKS, 8)
-    outage = Outage(lambda number: number > 60, 2 * RANKS)
-    with Bridge(mapping, golden_switch(mapping), deaf=outage) as bridge:
-        ranks.begin(control_cases.until_returned, mapping, 3, {})
-        until(lambda: outage.state == "silent")
-        bridge.switch = golden_switch(mapping)
-        outcomes = ranks.outcomes()
-    assert_equal(outcomes)
-    assert [change.kind for change in outcomes[0]["changes"]] == ["fallback", "return"]
-
-
-def test_a_restart_that_loses_a_result_of_some(ranks: Ranks) -> None:
-    """The switch answers all the time, but it has forgotten the run, and worker 1 never gets the result that the others
-    have. All fall back, and return at once."""
-    mapping = job_mapping(RANKS, 8)
-    lost = iter([True])
-    with Bridge(mapping, golden_switch(mapping)) as bridge:
-
-        def restart(number: int, frame: bytes) -> bool:
-            packet = model.decode(frame[42:])
-            victim = frame[33] == 2 and packet.kind == model.RESULT and packet.op == model.THC and number > 40
-            if victim and next(lost, False):
-                bridge.switch = golden_switch(mapping)
-                return True
-            return False
-
-        bridge.mute = restart
-        outcomes = ranks.run(control_cases.until_returned, mapping, 2, {})
-    assert_equal(outcomes)
-    assert "takes no packets of this worker's run any more" in outcomes[0]["changes"][0].reason
-
-
 def test_one_worker_loses_its_path(ranks: Ranks) -> None:
     mapping = job_mapping(RANKS, 8)
     victim = mapping["addresses"][1]["ip"]
@@ -157,12 +117,6 @@ def test_no_switch_at_the_start_is_the_same_error_on_all(ranks: Ranks) -> None:
         assert outcome["error"].startswith("SwitchLostError: ")
         assert f"6 questions in {SILENCE_S} s" in outcome["error"]
         assert outcome["error"] == outcomes[0]["error"] == outcome["again"]
-
-
-def test_training_can_begin_without_a_switch(ranks: Ranks) -> None:
-    outcomes = ranks.run(control_cases.fixed_operations, job_mapping(RANKS, 8), 3, {"fallback": "always"})
-    assert_equal(outcomes)
-    assert [outcome["stats"]["fallback_operations"] for outcome in outcomes] == [3] * RANKS
 
 
 def test_a_worker_without_a_socket_is_the_same_error_on_all(ranks: Ranks) -> None:
@@ -259,13 +213,6 @@ def test_a_job_that_is_closed_after_an_error_leaves_nobody_hanging(ranks: Ranks)
         assert errors[0].startswith("PeerLostError: job test: worker 0 has left")
 
 
-def test_a_forked_child_cannot_use_the_job(ranks: Ranks) -> None:
-    mapping = job_mapping(RANKS, 8)
-    with Bridge(mapping, golden_switch(mapping)):
-        for text in ranks.run(control_cases.forked, mapping):
-            assert text.startswith("ForkError: job test: used in a forked child")
-
-
 def test_a_forked_child_keeps_no_port_of_the_job(ranks: Ranks) -> None:
     """As a DataLoader's workers, which live on for a while when their rank is killed."""
     mapping = {**job_mapping(RANKS, 8), "quorum": RANKS - 1}
@@ -277,35 +224,18 @@ def test_a_forked_child_keeps_no_port_of_the_job(ranks: Ranks) -> None:
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["through the switch", "during the fall-back"])
-def test_different_lengths_are_refused_on_all_ranks(ranks: Ranks, silent: bool) -> None:
-    mapping = job_mapping(RANKS, 8)
-    with Bridge(mapping, golden_switch(mapping), deaf=lambda *_: silent):
-        texts = ranks.run(control_cases.lengths, mapping, [2000, 6000, 2000], {"fallback": "always"})
-    for text in texts:
-        assert text == texts[0]
-        assert text.startswith("OrderError: ")
-        assert "mean by thc of 2000 values, bucket 3" in text
-        assert "mean by thc of 6000 values, bucket 3" in text
-
-
-@pytest.mark.parametrize("silent", [False, True], ids=["through the switch", "during the fall-back"])
-@pytest.mark.parametrize("by_rank", [[0, 2000, 2000], [2000, 0, 0]], ids=["one is empty", "one is not"])
-def test_an_empty_tensor_is_a_call_that_differs(ranks: Ranks, silent: bool, by_rank: list[int]) -> None:
+@pytest.mark.parametrize(
+    "by_rank", [[2000, 6000, 2000], [0, 2000, 2000], [2000, 0, 0]], ids=["lengths", "one is empty", "one is not"]
+)
+def test_calls_that_differ_are_refused_on_all_ranks(ranks: Ranks, silent: bool, by_rank: list[int]) -> None:
     mapping = job_mapping(RANKS, 8)
     with Bridge(mapping, golden_switch(mapping), deaf=lambda *_: silent):
         texts = ranks.run(control_cases.lengths, mapping, by_rank, {"fallback": "always"})
+        assert ranks.run(control_cases.lengths, mapping, [0] * RANKS, {"fallback": "always"}) == [""] * RANKS
     for text in texts:
         assert text == texts[0]
         assert text.startswith("OrderError: ")
-        assert "mean by thc of 0 values, bucket 3" in text
-        assert "mean by thc of 2000 values, bucket 3" in text
-
-
-@pytest.mark.parametrize("silent", [False, True], ids=["through the switch", "during the fall-back"])
-def test_empty_tensors_of_all_ranks_are_an_operation(ranks: Ranks, silent: bool) -> None:
-    mapping = job_mapping(RANKS, 8)
-    with Bridge(mapping, golden_switch(mapping), deaf=lambda *_: silent):
-        assert ranks.run(control_cases.lengths, mapping, [0] * RANKS, {"fallback": "always"}) == [""] * RANKS
+        assert all(f"mean by thc of {length} values, bucket 3" in text for length in by_rank)
 
 
 # -- before there is a job -----------------------------------------------------------------------------

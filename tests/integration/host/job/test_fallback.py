@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,20 +13,12 @@ import torch
 from golden import model
 from helpers.gloo import ddp_cases
 from helpers.gloo.ranks import Ranks
-from helpers.transport.soft_tree import STAR, TreeRig, soft_tree
 from helpers.transport.udp_bridge import Bridge, Impairment, golden_switch, job_mapping, on_loopback
-from sumwire import systems
 
 RANKS = 4
 LENGTH = 5000
 # NMSE of THC with the default table: 0.0203 (docs of the codec); with room for short tensors.
 NMSE_MAX = 0.03
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
-        yield started
 
 
 def packet(datagram: bytes) -> model.Packet:
@@ -197,50 +188,3 @@ def test_every_collective_with_and_without_the_switch(ranks: Ranks, silent: bool
         assert smallest == [value + 2**31 for value in range(LENGTH)]
         assert overflow == [True]
         assert counts == ([1, 6, 6] if silent else [0, 0, 6])
-
-
-HOOKS: list[tuple[str, dict[str, Any]]] = [
-    ("sum32", {}),
-    ("vote", {"scale": 0.2}),
-    ("ef-sign", {}),
-    ("marsit", {"global_lr": 0.01, "full_precision_every": 5}),
-    ("marsit-ring", {"global_lr": 0.01, "full_precision_every": 5}),
-    ("marsit-torus", {"rows": 2, "global_lr": 0.01, "full_precision_every": 5}),
-    ("cascade", {"scale": 0.01}),
-    ("cascade-magnitude", {}),
-    ("dlcp-ring", {}),
-    ("acp", {"rank": 4, "min_compression": 1.0}),
-    ("acp-thc", {"rank": 4, "min_compression": 1.0}),
-]
-
-
-@pytest.fixture(scope="module")
-def rig() -> Iterator[TreeRig]:
-    with soft_tree(STAR, {"train": 32}) as running:
-        yield running
-
-
-@pytest.mark.parametrize(("name", "options"), HOOKS, ids=[name for name, _ in HOOKS])
-def test_systems_under_ddp(ranks: Ranks, rig: TreeRig, name: str, options: dict[str, Any]) -> None:
-    """Each as a hook of a DistributedDataParallel model; Marsit as its optimizer, with a hook that keeps DDP from
-    averaging. One call a step: the model is one bucket."""
-    mapping = rig.fresh_job("train")
-    with rig.bridge(mapping):
-        without_switch = not systems.TABLE[name].ops
-        outcomes = ranks.run(ddp_cases.ddp_system, None if without_switch else mapping, name, options)
-    for outcome in outcomes:
-        assert outcome["parameters"] == outcomes[0]["parameters"]
-        # Marsit also asks in every step whether all gradients are finite.
-        assert outcome["operations"] == ddp_cases.STEPS * (2 if name.startswith("marsit") else 1)
-    # Marsit's local step is made of the worker's own gradients.
-    assert (outcomes[0]["grads"] == outcomes[1]["grads"]) == (not name.startswith("marsit"))
-    first, last = (sum(outcome["losses"][at] for outcome in outcomes) for at in (0, -1))
-    # Signs that are drawn anew at every hop are hardly more than noise.
-    assert name == "cascade" or last < first * (0.98 if name == "cascade-magnitude" else 0.8), (first, last)
-
-
-def test_marsit_takes_a_process_group(ranks: Ranks) -> None:
-    """All gradients are positive, so the merged signs are all plus."""
-    for first, second in ranks.run(ddp_cases.marsit_on_group):
-        assert first == [-2.5] * 11
-        assert second == [-3.0] * 11

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from sumwire.job.job import Job
 
 RANKS = 2
 OPS = ["thc", "max32", "sum32", "vote", "sign", "min32"]
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
-        yield started
 
 
 def key_file(tmp_path: Path, name: str, key: bytes) -> str:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,12 +76,6 @@ def test_where_one_worker_is_bad_all_have_nan_and_the_next_is_good(rig: TreeRig,
 
 
 RANKS = 4
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
-        yield started
 
 
 def test_after_a_fall_back_it_is_the_same(ranks: Ranks) -> None:

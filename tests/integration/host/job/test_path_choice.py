@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from sumwire.job.fallback import LARGE
 RANKS = 4
 # By the group up to some 3,000 values.
 TABLE = {"thc": [[1000, 2e-3, 1e-3], [10_000, 1e-3, 2e-3]]}
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
-        yield started
 
 
 def assert_exact(outcomes: list[dict[str, Any]], step: int, length: int) -> None:
@@ -55,10 +48,10 @@ def test_the_table_of_rank_0_counts(ranks: Ranks, tmp_path: Path, own: bool) -> 
     with Bridge(mapping, golden_switch(mapping)):
         for table in (TABLE, None):
             outcomes = []
-            for rank, pipe in enumerate(ranks._pipes):
+            for rank in range(RANKS):
                 cache = str(tmp_path / ("tuned" if (rank == 0) is own else "empty"))
                 kept = table if (rank == 0) is own else None
-                pipe.send((path_cases.reductions, (mapping, lengths, {}, cache, kept)))
+                ranks.begin_on(rank, path_cases.reductions, mapping, lengths, {}, cache, kept)
             outcomes = ranks.outcomes()
     by_group = 2 if own else 0
     for outcome in outcomes:
@@ -85,8 +78,8 @@ def test_a_broken_table_is_ignored_with_one_warning(ranks: Ranks, tmp_path: Path
 
 def test_different_options_end_on_all_ranks(ranks: Ranks) -> None:
     mapping = job_mapping(RANKS, 8)
-    for rank, pipe in enumerate(ranks._pipes):
-        pipe.send((path_cases.reductions, (mapping, [5], {"through": "group" if rank else "switch"})))
+    for rank in range(RANKS):
+        ranks.begin_on(rank, path_cases.reductions, mapping, [5], {"through": "group" if rank else "switch"})
     for outcome in ranks.outcomes():
         assert "through = ['switch', 'group', 'group', 'group']: must be equal on all ranks" in outcome["error"]
 
@@ -154,6 +147,7 @@ def test_after_a_fall_back_all_ranks_begin_with_no_scales(ranks: Ranks, group: b
     for outcome in outcomes:
         assert outcome["means"] == outcomes[0]["means"]
         assert [change.kind for change in outcome["changes"]] == ["fallback", "return"]
+        assert "takes no packets of this worker's run any more" in outcome["changes"][0].reason
         stats = outcome["stats"]
         assert stats["one_trip_operations"] > 3
         assert stats["repeated_operations"] == 0

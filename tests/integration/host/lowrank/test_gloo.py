@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,11 +13,7 @@ from helpers.gloo import lowrank_cases as gloo_cases
 from helpers.gloo.ranks import Ranks, fork_context
 from sumwire.lowrank import check
 
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with Ranks(2, Path(tmp_path_factory.mktemp("ranks"))) as started:
-        yield started
+RANKS = 2
 
 
 @pytest.mark.parametrize(

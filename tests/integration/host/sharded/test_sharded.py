@@ -50,12 +50,6 @@ class Way:
         return self.ranks.run(case, *arguments)
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
-        yield started
-
-
 @pytest.fixture(
     scope="module",
     params=[

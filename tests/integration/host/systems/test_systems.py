@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sumwire
 import torch
+from helpers.gloo.systems_cases import OVER_A_SWITCH
 from helpers.training.replicas import backward, flat, in_threads, net
 from helpers.transport.soft_tree import LEAF_SPINE, STAR, TreeRig, soft_tree
 from helpers.transport.udp_bridge import Impairment, configs, job_mapping, run_workers
@@ -21,17 +22,7 @@ from sumwire.training.reductions import Collective
 from torch import Tensor, nn
 
 STEPS = 50
-OPTIONS: dict[str, dict[str, Any]] = {
-    "thc": {},
-    "thc-wide": {},
-    "sum32": {},
-    "vote": {"scale": 0.3},
-    "ef-sign": {},
-    "ssdm": {"scale": 0.5},
-    "marsit": {"global_lr": 0.01, "full_precision_every": 10},
-    "acp": {"rank": 1, "min_compression": 1.0},
-    "acp-thc": {"rank": 1, "min_compression": 1.0},
-}
+OPTIONS = OVER_A_SWITCH | {"vote": {"scale": 0.3}, "ssdm": {"scale": 0.5}}
 
 
 @pytest.fixture(scope="module")
@@ -161,49 +152,56 @@ def test_acp_over_the_switch_is_acp_with_exact_sums(rig: TreeRig) -> None:
     torch.testing.assert_close(train(rig, "acp", 10)[0][0], expected, rtol=0, atol=1e-5)
 
 
-def test_made_by_name_only_with_what_it_needs() -> None:
-    job_file = {**job_mapping(1, 8), "ops": ["max32", "sign", "thc"]}
-    with sumwire.Job(configs(job_file)[0]) as job:
-        with pytest.raises(sumwire.UsageError, match="'marsit2': known are ssgd, fp16, sum32"):
-            systems.make("marsit2", job)
-        with pytest.raises(sumwire.ConfigError, match="must have sum32 for system marsit"):
-            systems.make("marsit", job, global_lr=0.1)
-        with pytest.raises(sumwire.UsageError, match="transport 'wire': known are auto, switch, group"):
-            systems.make("vote", job, transport="wire")
-        with pytest.raises(
-            sumwire.UsageError, match=r"topk: transport 'switch': it runs over group; .* over switch: .*sum32, vote,"
-        ):
-            systems.make("topk", job, transport="switch")
-        with pytest.raises(
-            sumwire.UsageError, match=r"marsit: transport 'group': it runs over switch; .* over group: .*ssgd, fp16"
-        ):
-            systems.make("marsit", job, transport="group", global_lr=0.1)
-        with pytest.raises(sumwire.UsageError, match="system ssdm: needs a job, with ops sum32, max32"):
-            systems.make("ssdm")
-        with pytest.raises(sumwire.UsageError, match="system vote: needs a job, with ops vote, max32"):
-            systems.make("vote", transport="switch")
-        with pytest.raises(sumwire.UsageError, match="no process group: call torch"):
-            systems.make("vote")
-        with pytest.raises(
-            sumwire.UsageError, match="ssdm: option 'speed': over switch its options are scale, momentum"
-        ):
-            systems.make("ssdm", job, speed=1)
-        with pytest.raises(sumwire.UsageError, match="thc: option 'bits': over switch its options are error_feedback"):
-            systems.make("thc", job, bits=3)
-        with pytest.raises(sumwire.UsageError, match="marsit-torus: needs option rows"):
-            systems.make("marsit-torus")
-        with pytest.raises(sumwire.ConfigError, match=r"table = .*: must be 0, 1 \.\.\. for system thc-uniform"):
-            systems.make("thc-uniform", job)
-        model = nn.Linear(4, 6)
-        with pytest.raises(sumwire.UsageError, match="rank = 0: must be a whole number"):
-            systems.make("acp-thc", job, rank=0).attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        with pytest.raises(sumwire.UsageError, match="thc: the model has no parameters"):
-            systems.make("thc", job).attach(nn.Flatten(), torch.optim.SGD(model.parameters(), lr=0.1))
-        system = systems.make("thc", job)
-        model = nn.Linear(2, 1)
-        system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        with pytest.raises(sumwire.UsageError, match="serves one model"):
-            system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+@pytest.mark.parametrize(
+    ("name", "options", "text"),
+    [
+        ("marsit2", {}, "'marsit2': known are ssgd, fp16, sum32"),
+        ("marsit", {"global_lr": 0.1}, "must have sum32 for system marsit"),
+        ("vote", {"transport": "wire"}, "transport 'wire': known are auto, switch, group"),
+        (
+            "topk",
+            {"transport": "switch"},
+            "topk: transport 'switch': it runs over group; .*: .*sum32, vote,",
+        ),
+        (
+            "marsit",
+            {"transport": "group", "global_lr": 0.1},
+            "marsit: transport 'group': it runs over switch; .* over group: .*ssgd, fp16",
+        ),
+        ("ssdm", {"speed": 1}, "ssdm: option 'speed': over switch its options are scale, momentum"),
+        ("thc", {"bits": 3}, "thc: option 'bits': over switch its options are error_feedback"),
+        ("thc-uniform", {}, r"table = .*: must be 0, 1 \.\.\. for system thc-uniform"),
+        ("ssdm", {"job": None}, "system ssdm: needs a job, with ops sum32, max32"),
+        ("vote", {"job": None, "transport": "switch"}, "system vote: needs a job, with ops vote, max32"),
+        ("vote", {"job": None}, "no process group: call torch"),
+        ("marsit-torus", {"job": None}, "marsit-torus: needs option rows"),
+    ],
+)
+def test_made_by_name_only_with_what_it_needs(name: str, options: dict[str, Any], text: str) -> None:
+    refused = pytest.raises((sumwire.UsageError, sumwire.ConfigError), match=text)
+    with sumwire.Job(configs({**job_mapping(1, 8), "ops": ["max32", "sign", "thc"]})[0]) as job, refused:
+        systems.make(name, **{"job": job, **options})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "model", "text"),
+    [
+        ("acp-thc", {"rank": 0}, nn.Linear(4, 6), "rank = 0: must be a whole number"),
+        ("thc", {}, nn.Flatten(), "thc: the model has no parameters"),
+        ("thc", {}, nn.Linear(2, 1), "serves one model"),
+    ],
+)
+def test_attached_once_to_a_model_with_parameters(
+    name: str, options: dict[str, Any], model: nn.Module, text: str
+) -> None:
+    optimizer = torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=0.1)
+    with sumwire.Job(configs({**job_mapping(1, 8), "ops": ["max32", "sum32", "thc"]})[0]) as job:
+        system = systems.make(name, job, **options)
+        if isinstance(model, nn.Linear) and name == "thc":
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            system.attach(model, optimizer)
+        with pytest.raises(sumwire.UsageError, match=text):
+            system.attach(model, optimizer)
 
 
 def test_uniform_thc_takes_a_job_with_the_uniform_table() -> None:

@@ -224,23 +224,6 @@ def test_signs_take_no_feedback() -> None:
             sumwire.all_reduce(torch.ones(3), job, op="sign")
 
 
-def test_zeros_come_back_as_zeros() -> None:
-    for result in play(lambda job, worker: sumwire.all_reduce(torch.zeros(2500), job)):
-        assert not result.any()
-
-
-def test_error_feedback_repays_what_was_left_out() -> None:
-    tensors, rounds = inputs(5000), 8
-
-    def work(job: sumwire.Job, worker: int) -> Tensor:
-        results = [sumwire.all_reduce(tensors[worker].clone(), job, feedback=0) for _ in range(rounds)]
-        return torch.stack(results).mean(0)
-
-    exact = torch.stack(tensors).mean(0)
-    result = play(work)[0]
-    assert float((result - exact).square().sum() / exact.square().sum()) < 0.003
-
-
 def test_bad_network_changes_no_bit() -> None:
     tensors = inputs(30_000)
 
@@ -416,16 +399,9 @@ def test_workers_with_other_settings_are_told() -> None:
         assert run_workers(work, 2) == ["told", "told"]
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"ops": ["thc"]}, "must have max32"),
-    ],
-)
-def test_job_that_cannot_reduce_is_refused(change: dict[str, Any], text: str) -> None:
-    config = parse_job({**job_mapping(2, 8), **change}, 0)
-    with pytest.raises(sumwire.ConfigError, match=text):
-        sumwire.Job(config)
+def test_job_that_cannot_reduce_is_refused() -> None:
+    with pytest.raises(sumwire.ConfigError, match="must have max32"):
+        sumwire.Job(parse_job({**job_mapping(2, 8), "ops": ["thc"]}, 0))
 
 
 def test_a_call_whose_op_the_job_lacks_is_refused() -> None:

@@ -18,46 +18,27 @@ from helpers.aggregator.served import every_op_mapping, serving
 from helpers.dlcp.fake_jobs import lane_mapping
 from helpers.gloo import state_cases as cases
 from helpers.gloo.ranks import Ranks
+from helpers.gloo.systems_cases import OVER_A_SWITCH, SYSTEMS
 from helpers.transport.udp_bridge import configs, run_workers
 from sumwire.errors import UsageError
 from torch import Tensor
 
+RANKS = 2
 CUT, END = 4, 8
 OVER_A_GROUP: dict[str, dict[str, Any]] = {
-    "ssgd": {},
-    "thc": {},
-    "topk": {"k": 0.1},
-    "terngrad": {},
-    "ef-sign": {},
-    "powersgd": {"rank": 1, "start_iter": 2, "min_compression": 1.1},
-    "acp": {"rank": 2, "min_compression": 1.0},
-    "acp-thc": {"rank": 2, "min_compression": 1.0},
-    "marsit-ring": {"global_lr": 0.01, "full_precision_every": 3},
-    "marsit-torus": {"global_lr": 0.01, "full_precision_every": 3, "rows": 1},
-    "cascade": {},
-    "cascade-magnitude": {},
+    **{name: options for name, options in SYSTEMS.items() if name not in ("fp16", "thc-uniform", "vote")},
+    "marsit-torus": {**SYSTEMS["marsit-torus"], "rows": 1},
     "dlcp-ring": {"loss_bound": 0.0},
 }
-OVER_A_SWITCH: dict[str, dict[str, Any]] = {
-    "thc": {},
-    "dlcp": {},
-    "sum32": {},
-    "acp": {"rank": 2, "min_compression": 1.0},
-    "acp-thc": {"rank": 2, "min_compression": 1.0},
-}
-
+OVER_SWITCHES = {name: OVER_A_SWITCH[name] for name in ("thc", "sum32", "acp", "acp-thc")} | {"dlcp": {}}
 # The aggregator draws signs from a generator of its own, in the order of arrival: no two runs are alike.
-DRAWN: dict[str, dict[str, Any]] = {
-    "ef-sign": {},
-    "marsit": {"global_lr": 0.01, "full_precision_every": 3},
-}
-
+DRAWN = ("ef-sign", "marsit")
 
 # (system, over a switch, within DDP)
 Case = tuple[str, bool, bool]
 CASES: list[Case] = [
     (name, switch, ddp)
-    for switch, names in ((False, OVER_A_GROUP), (True, OVER_A_SWITCH))
+    for switch, names in ((False, OVER_A_GROUP), (True, OVER_SWITCHES))
     for name in names
     for ddp in (False, True)
 ]
@@ -77,7 +58,7 @@ def run(ranks: Ranks, case: Case, first: int, last: int, folder: Path) -> list[l
     """What every rank returns, with an aggregator of the case's own."""
     name, switch, ddp = case
     mapping = job_of(name) if switch else None
-    options = (OVER_A_SWITCH if switch else OVER_A_GROUP)[name]
+    options = (OVER_SWITCHES if switch else OVER_A_GROUP)[name]
     with contextlib.nullcontext() if mapping is None else serving(mapping):
         return ranks.run(cases.train, name, mapping, options, ddp, (first, last), str(folder))
 
@@ -103,7 +84,7 @@ def test_training_goes_on_with_the_same_bits(phases: dict[str, Ranks], tmp_path:
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_state_is_restored_bit_for_bit_where_the_switch_draws(tmp_path: Path, name: str) -> None:
-    mapping, options = every_op_mapping(workers=2), DRAWN[name]
+    mapping, options = every_op_mapping(workers=2), OVER_A_SWITCH[name]
     for phase in ("before", "after"):
         (tmp_path / phase).mkdir()
     with serving(mapping), Ranks(2, tmp_path / "before") as ranks:
@@ -142,14 +123,12 @@ def test_what_is_refused(tmp_path: Path) -> None:
         assert re.search(pattern, text), text
 
 
-def test_hooks_that_the_caller_registers_have_a_state(tmp_path: Path) -> None:
-    with Ranks(2, tmp_path) as ranks:
-        assert ranks.run(cases.hooks_of_callers) == [["thc: hook", "powersgd: hook"]] * 2
+def test_hooks_that_the_caller_registers_have_a_state(ranks: Ranks) -> None:
+    assert ranks.run(cases.hooks_of_callers) == [["thc: hook", "powersgd: hook"]] * RANKS
 
 
-def test_ranks_keep_their_own_random_numbers(tmp_path: Path) -> None:
-    with Ranks(2, tmp_path) as ranks:
-        ranks.run(cases.streams)
+def test_ranks_keep_their_own_random_numbers(ranks: Ranks) -> None:
+    ranks.run(cases.streams)
 
 
 def test_a_job_goes_on_with_its_residuals_and_its_random_numbers() -> None:

@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from helpers.job.simulated_ranks import World
 from sumwire.errors import DeadlineError, RefusedError, SumwireError, SwitchLostError
 from sumwire.job.coordination import (
     CoordinationPhase,
@@ -87,9 +85,6 @@ def failure_of(made: Coordinator, standings: list[RankStatus]) -> Failure:
     assert isinstance(decision, Fail)
     assert made.phase == CoordinationPhase.ENDED
     return decision.failure
-
-
-# -- single vectors ------------------------------------------------------------------------------------
 
 
 def test_nothing_changes_while_all_work() -> None:
@@ -252,112 +247,3 @@ def test_a_greeting_without_result_after_a_return_leads_to_the_fall_back_again()
     assert made.step(vector(4, 4, 4)) == Return(4)
     waiting = vector(4, 4, 4, working=True, stalled=True)
     assert made.step([waiting[0], *(replace(rank, greeted=False) for rank in waiting[1:])]) == Halt()
-
-
-# -- many ranks, drawn schedules -----------------------------------------------------------------------
-
-
-# Worlds of one test.
-SEEDS = 10
-
-
-def drawn(seed: int) -> World:
-    rng = World(seed, 1, 1, [0]).rng
-    ranks = rng.randrange(1, 6)
-    return World(rng.randrange(1 << 30), ranks, rng.choice([ranks, max(1, ranks - 1)]), [rng.randrange(1, 25)] * ranks)
-
-
-def may_restart(world: World) -> bool:
-    """With a quorum below the ranks, a switch that comes back unnoticed could make another sum of an operation."""
-    noticed = all(not rank.member.network for rank in world.ranks)
-    return world.network.quorum == len(world.ranks) or noticed
-
-
-def troubles(world: World, *, until: int = 3000) -> Iterator[None]:
-    """The switch dies and returns, links fail, ranks are stopped; towards the end all is well."""
-    rng, network = world.rng, world.network
-    for _ in range(until):
-        draw = rng.random()
-        if draw < 0.004:
-            network.up = False
-        elif (draw < 0.010 and not network.up and may_restart(world)) or (draw < 0.011 and may_restart(world)):
-            network.restart()
-        elif draw < 0.016:
-            rank = rng.randrange(len(world.ranks))
-            network.links[rank] = not network.links[rank]
-        elif draw < 0.018:
-            rng.choice(world.ranks).stopped_until = world.now + rng.randrange(600)
-        yield
-    while not network.up and not may_restart(world):
-        yield
-    if not network.up:
-        network.restart()
-    network.links = [True] * len(world.ranks)
-
-
-def greeted(world: World) -> World:
-    for rank in world.ranks:
-        rank.member.greeted = True
-    return world
-
-
-def assert_agreed(world: World) -> None:
-    living = [rank for rank in world.ranks if not rank.dead]
-    longest = max((rank.results for rank in world.ranks), key=len)
-    for rank in world.ranks:
-        assert rank.results == longest[: len(rank.results)]
-        # A killed rank, or one that has not followed the last decision, has taken the first of them.
-        most = max((other.decisions for other in world.ranks), key=len)
-        assert rank.decisions == most[: len(rank.decisions)]
-    assert len({repr(rank.member.failure) for rank in living}) <= 1
-
-
-@pytest.mark.parametrize("batch", range(10))
-def test_all_ranks_decide_alike_and_nobody_hangs(batch: int) -> None:
-    kinds = set()
-    for seed in range(batch * SEEDS, batch * SEEDS + SEEDS):
-        world = greeted(drawn(seed))
-        world.run(troubles(world))
-        assert_agreed(world)
-        for rank in world.ranks:
-            assert rank.member.done, rank.member.failure
-            assert len(rank.results) == world.operations[0]
-            kinds.update(type(decision) for decision in rank.decisions)
-    assert kinds == {Halt, FallBack, Hold, Limit, Return, Done}
-
-
-@pytest.mark.parametrize("batch", range(5))
-def test_a_rank_dies_at_any_time(batch: int) -> None:
-    """Also during the agreement: all others end with an error, and what they have is equal."""
-    for seed in range(batch * SEEDS, batch * SEEDS + SEEDS):
-        world = greeted(drawn(seed))
-
-        def events(world: World = world) -> Iterator[None]:
-            death, trouble = world.rng.randrange(400), troubles(world)
-            for _ in range(death):
-                yield next(trouble)
-            world.rng.choice(world.ranks).dead = True
-            yield from trouble
-
-        world.run(events())
-        assert_agreed(world)
-        if world.died:
-            assert all(rank.dead or rank.member.failure for rank in world.ranks)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_different_calls_and_different_numbers_of_calls(seed: int) -> None:
-    world = greeted(drawn(seed + 500))
-    if len(world.ranks) < 2:
-        return
-    if seed % 2:
-        world.calls[0, world.operations[0] // 2] = "max32 of 3 values"
-    else:
-        world.operations[0] += 1
-    world.network.quorum = len(world.ranks)
-    for rank in world.ranks:
-        rank.agreement = Coordinator("sim", len(world.ranks))
-    world.run(troubles(world))
-    assert_agreed(world)
-    kinds = {rank.member.failure.kind for rank in world.ranks if rank.member.failure is not None}
-    assert kinds == {"OrderError" if seed % 2 else "PeerLostError"}

@@ -64,7 +64,10 @@ def test_full_rank_is_exact_in_both_steps_only_for_square_matrices(
 def test_sum_of_inputs_less_errors_is_workers_times_output(shape: tuple[int, ...], workers: int) -> None:
     states = [new_state(shape) for _ in range(workers)]
     for step in range(6):
-        gradients, before = [gradient(shape, worker, step) for worker in range(workers)], [error_of(one) for one in states]
+        gradients, before = (
+            [gradient(shape, worker, step) for worker in range(workers)],
+            [error_of(one) for one in states],
+        )
         outputs = lock_step(states, gradients, step)
         total = sum(g + e - error_of(one) for g, e, one in zip(gradients, before, states, strict=True))
         torch.testing.assert_close(total, workers * outputs[0], rtol=0, atol=1e-12)
