@@ -16,6 +16,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 import numpy as np
+from golden.packets import Host, udp_frame
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
 from sumwire.multihop.statistics import Signs
@@ -214,14 +215,6 @@ def _job(name: str, number: int, tree: Node) -> Iterator[str]:
 
 def _frame(switch: str, host: int, data: bytes) -> bytes:
     """Ethernet, IPv4 and UDP around a datagram from a host to its switch."""
-    ip, mac = _addresses(_number(switch), host)
-    to_ip, to_mac = _addresses(_number(switch), -1)
-    length = len(data) + p4.UDP_BYTES
-    ends = IPv4Address(ip).packed + IPv4Address(to_ip).packed
-    head = struct.pack("!BBHHHBBH", 0x45, 0, p4.IPV4_BYTES + length, 0, 0, 64, p4.IP_PROTOCOL_UDP, 0) + ends
-    total = sum(struct.unpack("!10H", head))
-    total = (total & 0xFFFF) + (total >> 16)
-    checksum = 0xFFFF ^ (total & 0xFFFF) + (total >> 16)
-    head = head[:10] + struct.pack("!H", checksum) + head[12:]
-    ethernet = bytes.fromhex(to_mac.replace(":", "") + mac.replace(":", "")) + struct.pack("!H", p4.ETHERTYPE_IPV4)
-    return ethernet + head + struct.pack("!HHHH", p4.SUMWIRE_PORT, p4.SUMWIRE_PORT, length, 0) + data
+    ends = (_addresses(_number(switch), one) for one in (host, -1))
+    ours, theirs = (Host(0, bytes.fromhex(mac.replace(":", "")), IPv4Address(ip).packed) for ip, mac in ends)
+    return udp_frame(ours, theirs, data)

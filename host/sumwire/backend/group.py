@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -41,9 +41,6 @@ from sumwire.backend.work import JointWork, NetworkWork, dynamo_disabled
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
-
-if TYPE_CHECKING:
-    pass
 
 _LOG: Final = logging.getLogger("sumwire")
 # As registration registers it.
@@ -249,10 +246,8 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
                       self._place.ranks, found.name,
                       extra=Event.PATH_CHOSEN(job=found.job, name=found.name, ranks=None))  # fmt: skip
             return
-        self._config = self._seated(found, seat)
-        place = self._place
-        how = opener(self._config, place)
-        self._network = Network(self._config.name, how)
+        self._config, place = self._seated(found, seat), self._place
+        self._network = Network(self._config.name, opener(self._config, place))
         if place.rank == 0:
             _LOG.info("backend sumwire: ranks %s are the workers of job %s; floats from %d values on at %s",
                       place.ranks, self._config.name, self._choice.exact_below, self._choice.chosen(),

@@ -9,22 +9,20 @@ the library registered, such as a service that hands out job descriptions.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Store
-else:
-    from torch.distributed import Store
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sumwire.config import JobConfig, load_job
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
 from sumwire.training.all_reduce import DEFAULT, PRECISIONS, Precision
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
+else:
+    from torch.distributed import Store
 
 JOB_VARIABLE: Final = "SUMWIRE_JOB"
 PRECISION_VARIABLE: Final = "SUMWIRE_PRECISION"

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
-from functools import partial
 from typing import Any, Final
 
 import torch
@@ -115,7 +114,7 @@ class Network:
         self._life = Lifecycle(f"backend sumwire, job {name}", "torch.distributed.new_group()")
         self._thread = CommThread.of(given, f"backend sumwire, job {name}")
         self._own = given is None
-        self._opener = job if not isinstance(job, Job) else partial(_same, job)
+        self._opener: Callable[[], Job] = job if not isinstance(job, Job) else lambda: job
         self._job: Job | None = None
 
     @property
@@ -154,10 +153,6 @@ class Network:
             # Who uses the group's job elsewhere makes its calls in the order of this thread too.
             self._thread.serve(self._job)
         return self._job
-
-
-def _same(job: Job) -> Job:
-    return job
 
 
 def reduced(what: Reduction, job: Job, x: Tensor, into: Tensor | None = None) -> Tensor:

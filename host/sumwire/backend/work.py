@@ -8,25 +8,17 @@ group that is defined in Python and fail, so :func:`dynamo_disabled` disables it
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
-
-from torch.futures import Future
-
-from sumwire.training.comm_thread import wait_for
-
-if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Work
-else:
-    from torch.distributed import Work
 import functools
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from torch.distributed import ProcessGroup
+from torch.futures import Future, collect_all
+
+from sumwire.training.comm_thread import wait_for
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Work
@@ -136,7 +128,6 @@ class JointWork(Work):
 
 def _joined(futures: list[Future[Any]]) -> Future[Any]:
     """Holds the outputs of all, in their order."""
-    from torch.futures import collect_all
 
     def outputs(all_done: Future[Any]) -> list[Any]:
         return [tensor for future in all_done.value() for tensor in future.value()]

@@ -130,11 +130,9 @@ def layout(length: int, block: int | None) -> Layout:
     With a block size: whole blocks first, then the rest in ever smaller powers of two down to one chunk, so that
     padding is less than a chunk. With None: one block, the next power of two.
 
-    Raises CodecError for a negative length or an impossible block size.
+    Raises CodecError for an impossible block size.
     """
     check_block(block)
-    if length < 0:
-        raise CodecError(f"length={length}: must not be negative")
     if length == 0:
         return Layout(0, ())
     if block is None:

@@ -14,10 +14,10 @@ import multiprocessing
 import os
 import sys
 import tempfile
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
-from multiprocessing.connection import Connection
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -163,61 +163,35 @@ def train(worker: int, reduce: Reduce) -> History:
 def in_lock_step() -> list[History]:
     """Return each worker's history, as threads of this process."""
     threads = Threads(WORKERS)
-    histories: list[History] = [[] for _ in range(WORKERS)]
-    failures: list[Exception] = []
 
-    def work(worker: int) -> None:
+    def work(worker: int) -> History:
         end = threads.of(worker)
         try:
-            histories[worker] = train(worker, lambda x, _: (end.mean(x), lambda: torch.zeros_like(x)))
-        except Exception as error:  # noqa: BLE001 - raised again below, in the caller's thread
+            return train(worker, lambda x, _: (end.mean(x), lambda: torch.zeros_like(x)))
+        except BaseException:
             threads.abort()
-            failures.append(error)
+            raise
 
-    workers = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in range(WORKERS)]
-    for thread in workers:
-        thread.start()
-    for thread in workers:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return histories
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(pool.map(work, range(WORKERS)))
 
 
 def over_gloo() -> list[History]:
     """Return each worker's history, as processes in a gloo group on loopback."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torch.distributed", "sumwire.lowrank.sync"])
-    with tempfile.TemporaryDirectory() as folder:
-        ends, processes = [], []
-        for rank in range(WORKERS):
-            ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_rank, args=(rank, str(Path(folder) / "store"), theirs), daemon=True)
-            process.start()
-            theirs.close()
-            ends.append(ours)
-            processes.append(process)
-        try:
-            return [_received(rank, end) for rank, end in enumerate(ends)]
-        finally:
-            for process in processes:
-                process.join(_PATIENCE_S)
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(WORKERS, context) as pool:
+        store = str(Path(folder) / "store")
+        return list(pool.map(partial(_rank, store), range(WORKERS), timeout=_PATIENCE_S))
 
 
-def _received(rank: int, end: Connection) -> History:
-    if not end.poll(_PATIENCE_S):
-        raise TimeoutError(f"rank {rank}: nothing in {_PATIENCE_S} s")
-    history: History = end.recv()
-    return history
-
-
-def _rank(rank: int, store: str, end: Connection) -> None:
+def _rank(store: str, rank: int) -> History:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     patience = timedelta(seconds=_PATIENCE_S)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORKERS, timeout=patience)
     try:
-        end.send(train(rank, _all_reduce))
+        return train(rank, _all_reduce)
     finally:
         dist.destroy_process_group()
 
@@ -267,8 +241,8 @@ def _flat(arrays: Sequence[Array]) -> Array:
 
 
 def main() -> int:
-    programs.close_environment()
     """Print what `check` finds. Returns 0 if the target is met, else 1."""
+    programs.close_environment()
     parser = argparse.ArgumentParser(prog="python -m sumwire.lowrank.check", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()

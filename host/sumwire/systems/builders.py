@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builds systems from reductions: through a job, through collectives of a group, or hop by hop.
+"""Builds systems from reductions: through a job, or over a group.
 
 The entries in `gradients`, `thc`, `low_rank` and `marsit` call it.
 """
@@ -12,18 +12,16 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
 
-import torch.distributed as dist
 from torch import Tensor
 
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.tables import ThcTable
 from sumwire.errors import UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.numeric import is_number
 from sumwire.systems.spec import GROUP, SWITCH
-from sumwire.systems.system import AcpSystem, GradientSystem, MarsitSystem, System
+from sumwire.systems.system import GradientSystem, MarsitSystem, System
 from sumwire.training.ddp import Reduce
-from sumwire.training.reductions import Collective, Peers, thc_through_group, through_group, through_job
+from sumwire.training.reductions import Collective, Peers, through_job
 
 
 def gradients_over_job(
@@ -37,53 +35,23 @@ def gradients_over_job(
     return GradientSystem(name, SWITCH, job, reduce, job.stats.as_dict, error_feedback=error_feedback)
 
 
-def gradients_over_peers(
-    name: str, peers: Peers, reduce: Reduce, *, scale: float = 1.0, error_feedback: bool = False
-) -> System:
-    """Gradients through collectives of ``peers``, timed; results times ``scale``.
-
-    Raises UsageError for a scale that is not positive and finite.
-    """
-    return gradients_over_hops(name, reduce, lambda: peers.sent_bytes, scale=scale, error_feedback=error_feedback)
-
-
-def gradients_over_hops(
+def gradients_over_group(
     name: str,
     reduce: Reduce,
-    sent: Callable[[], int],
+    sent: Peers | Callable[[], int],
     *,
     scale: float = 1.0,
     error_feedback: bool = False,
     close: Callable[[], None] | None = None,
 ) -> System:
-    """Gradients hop by hop, timed; results times ``scale``. ``sent`` gives the bytes sent so far; ``close`` is called
-    when the system closes.
+    """Gradients over a group, timed; results times ``scale``. ``sent`` counts or gives the bytes sent so far; ``close``
+    is called when the system closes.
 
     Raises UsageError for a scale that is not positive and finite.
     """
     timed = Timed(sent)
     reduction = timed.reduction(_scaled(reduce, scale))
     return GradientSystem(name, GROUP, None, reduction, timed.stats, error_feedback=error_feedback, close=close)
-
-
-def acp_over_job(name: str, job: Job, codec: GradientCodec | None, settings: dict[str, object]) -> System:
-    """ACP-SGD whose factors go through the job, by ``codec`` or else by the job's own THC."""
-    return AcpSystem(name, SWITCH, job, through_job(job, codec), job.stats.as_dict, settings=settings)
-
-
-def acp_over_group(
-    name: str,
-    group: dist.ProcessGroup | None,
-    table: ThcTable | None,
-    settings: dict[str, object],
-    *,
-    seed: int,
-) -> System:
-    """ACP-SGD whose factors go by all-reduce, as they are or as values of a THC table, with rounding from ``seed``."""
-    peers = Peers(group)
-    timed = Timed(lambda: peers.sent_bytes)
-    reduce = through_group(peers) if table is None else thc_through_group(peers, table, seed=seed)
-    return AcpSystem(name, GROUP, None, timed.reduction(reduce), timed.stats, settings=settings)
 
 
 def marsit_over_hops(name: str, hops: Collective, sent: Callable[[], int], settings: dict[str, object]) -> System:
@@ -110,10 +78,10 @@ _Result = TypeVar("_Result")
 
 
 class Timed:
-    """Counts calls and their seconds. ``sent`` gives the payload bytes sent so far."""
+    """Counts calls and their seconds. ``sent`` counts or gives the payload bytes sent so far."""
 
-    def __init__(self, sent: Callable[[], int]) -> None:
-        self._sent = sent
+    def __init__(self, sent: Peers | Callable[[], int]) -> None:
+        self._sent = (lambda: sent.sent_bytes) if isinstance(sent, Peers) else sent
         self._operations = 0
         self._seconds = 0.0
 

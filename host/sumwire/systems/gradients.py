@@ -14,17 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sumwire_protocol.ops import SUM32, VOTE
 
 from sumwire.systems.cost import LARGEST, ByAllGather, ByAllReduce, InFields, InPackets
-from sumwire.systems.spec import (
-    GROUP,
-    SWITCH,
-    Member,
-    Route,
-    Seeded,
-    SystemOptions,
-    SystemSpec,
-    WithFeedback,
-    option,
-)
+from sumwire.systems.spec import GROUP, SWITCH, Member, Route, Seeded, SystemOptions, SystemSpec, WithFeedback, option
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -132,39 +122,39 @@ def _fp16(name: str, group: dist.ProcessGroup | None, options: SystemOptions) ->
 
 def _topk(name: str, group: dist.ProcessGroup | None, options: TopKOptions) -> System:
     from sumwire.systems.baselines import TopK, check_fraction
-    from sumwire.systems.builders import gradients_over_peers
+    from sumwire.systems.builders import gradients_over_group
     from sumwire.training.reductions import Peers
 
     k = check_fraction(options.k)
     peers = Peers(group)
-    return gradients_over_peers(name, peers, TopK(peers, k).reduce, error_feedback=options.error_feedback)
+    return gradients_over_group(name, TopK(peers, k).reduce, peers, error_feedback=options.error_feedback)
 
 
 def _terngrad(name: str, group: dist.ProcessGroup | None, options: Seeded) -> System:
     from sumwire.systems.baselines import TernGrad
-    from sumwire.systems.builders import gradients_over_peers
+    from sumwire.systems.builders import gradients_over_group
     from sumwire.training.reductions import Peers
 
     peers = Peers(group)
-    return gradients_over_peers(name, peers, TernGrad(peers, options.seed).reduce)
+    return gradients_over_group(name, TernGrad(peers, options.seed).reduce, peers)
 
 
 def _vote(name: str, group: dist.ProcessGroup | None, options: SignOptions) -> System:
     from sumwire.systems.baselines import majority_vote
-    from sumwire.systems.builders import gradients_over_peers
+    from sumwire.systems.builders import gradients_over_group
     from sumwire.training.reductions import Peers
 
     peers = Peers(group)
-    return gradients_over_peers(name, peers, partial(majority_vote, peers), scale=options.scale)
+    return gradients_over_group(name, partial(majority_vote, peers), peers, scale=options.scale)
 
 
 def _ef_sign(name: str, group: dist.ProcessGroup | None, options: SystemOptions) -> System:
     from sumwire.systems.baselines import ef_sign
-    from sumwire.systems.builders import gradients_over_peers
+    from sumwire.systems.builders import gradients_over_group
     from sumwire.training.reductions import Peers
 
     peers = Peers(group)
-    return gradients_over_peers(name, peers, partial(ef_sign, peers), error_feedback=True)
+    return gradients_over_group(name, partial(ef_sign, peers), peers, error_feedback=True)
 
 
 SYSTEMS: Final[Mapping[str, SystemSpec]] = {

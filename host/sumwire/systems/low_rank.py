@@ -77,29 +77,24 @@ def _powersgd(name: str, group: dist.ProcessGroup | None, options: PowerSgdOptio
     return HookSystem(name, GROUP, power_sgd(Peers(group).group, **asdict(options)))
 
 
-def _acp(name: str, job: Job, options: AcpOptions) -> System:
-    from sumwire.systems.builders import acp_over_job
+def _over_job(name: str, job: Job, options: AcpOptions) -> System:
+    from sumwire.systems.system import AcpSystem
+    from sumwire.training.reductions import through_job
 
-    return acp_over_job(name, job, sum32_codec(Member.of(job.config)), _settings(options))
-
-
-def _acp_over_group(name: str, group: dist.ProcessGroup | None, options: AcpOptions) -> System:
-    from sumwire.systems.builders import acp_over_group
-
-    return acp_over_group(name, group, None, _settings(options), seed=options.seed)
+    codec = sum32_codec(Member.of(job.config)) if name == "acp" else None
+    return AcpSystem(name, SWITCH, job, through_job(job, codec), job.stats.as_dict, settings=_settings(options))
 
 
-def _acp_thc(name: str, job: Job, options: AcpOptions) -> System:
-    from sumwire.systems.builders import acp_over_job
+def _over_group(name: str, group: dist.ProcessGroup | None, options: AcpOptions) -> System:
+    from sumwire.systems.builders import Timed
+    from sumwire.systems.system import AcpSystem
+    from sumwire.training.reductions import Peers, thc_through_group, through_group
 
-    return acp_over_job(name, job, None, _settings(options))
-
-
-def _acp_thc_over_group(name: str, group: dist.ProcessGroup | None, options: AcpThcGroupOptions) -> System:
-    from sumwire.systems.builders import acp_over_group
-
-    table = thc.table_of(name, group, options)
-    return acp_over_group(name, group, table, _settings(options), seed=options.seed)
+    table = thc.table_of(name, group, options) if isinstance(options, AcpThcGroupOptions) else None
+    peers = Peers(group)
+    reduce = through_group(peers) if table is None else thc_through_group(peers, table, seed=options.seed)
+    timed = Timed(peers)
+    return AcpSystem(name, GROUP, None, timed.reduction(reduce), timed.stats, settings=_settings(options))
 
 
 _ACP_PAPER: Final = "ACP-SGD, ICDCS 2023, arXiv 2306.08881"
@@ -122,13 +117,13 @@ SYSTEMS: Final[Mapping[str, SystemSpec]] = {
         paper=_ACP_PAPER,
         routes={
             SWITCH: Route(
-                make=_acp,
+                make=_over_job,
                 options=AcpOptions,
                 cost=replace(SUM32_COST, carried=ONE_FACTOR),
                 ops=("sum32", "max32"),
                 codec=sum32_codec,
             ),
-            GROUP: Route(make=_acp_over_group, options=AcpOptions, cost=ByAllReduce(bits=32, carried=ONE_FACTOR)),
+            GROUP: Route(make=_over_group, options=AcpOptions, cost=ByAllReduce(bits=32, carried=ONE_FACTOR)),
         },
         acts="optimizer",
         keeps=_ACP_KEEPS,
@@ -139,14 +134,14 @@ SYSTEMS: Final[Mapping[str, SystemSpec]] = {
         paper=f"{_ACP_PAPER}; {thc.PAPER}",
         routes={
             SWITCH: Route(
-                make=_acp_thc,
+                make=_over_job,
                 options=AcpOptions,
                 cost=InPackets(op=THC, carried=ONE_FACTOR),
                 ops=thc.OPS,
                 codec=thc.codec,
             ),
             GROUP: Route(
-                make=_acp_thc_over_group,
+                make=_over_group,
                 options=AcpThcGroupOptions,
                 cost=ByAllReduce(bits=thc.BYTE_BITS, carried=ONE_FACTOR),
             ),

@@ -92,7 +92,7 @@ def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions
 
     from sumwire.codec.sign import check_momentum
     from sumwire.multihop import CascadeRing
-    from sumwire.systems.builders import gradients_over_hops
+    from sumwire.systems.builders import gradients_over_group
     from sumwire.training.reductions import Peers
 
     check_momentum(options.momentum)
@@ -105,7 +105,7 @@ def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions
         # is 0 in torch.
         return torch.where(mean.isnan(), mean, mean.sign()), lambda: x * options.momentum
 
-    return gradients_over_hops(
+    return gradients_over_group(
         name, reduce, lambda: ring.traffic.payload_bytes, scale=options.scale, error_feedback=True
     )
 
@@ -114,7 +114,7 @@ def _cascade_magnitude(name: str, group: dist.ProcessGroup | None, options: Seed
     import torch
 
     from sumwire.multihop import CascadeRing
-    from sumwire.systems.builders import gradients_over_hops
+    from sumwire.systems.builders import gradients_over_group
     from sumwire.training.reductions import Peers
 
     ring = CascadeRing(Peers(group).group, options.seed, stochastic=False)
@@ -124,7 +124,7 @@ def _cascade_magnitude(name: str, group: dist.ProcessGroup | None, options: Seed
         mean = ring.compressed_mean(x)
         return mean, lambda: torch.zeros_like(mean)
 
-    return gradients_over_hops(name, reduce, lambda: ring.traffic.payload_bytes)
+    return gradients_over_group(name, reduce, lambda: ring.traffic.payload_bytes)
 
 
 _KEEPS: Final = "compensation"

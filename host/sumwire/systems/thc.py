@@ -18,32 +18,15 @@ from sumwire.codec.tables import ThcTable, for_workers, solve
 from sumwire.errors import ConfigError, UsageError
 from sumwire.systems.cost import ByAllReduce, InFields, InPackets
 from sumwire.systems.gradients import codec_route
-from sumwire.systems.spec import (
-    GROUP,
-    SWITCH,
-    Member,
-    Route,
-    Seeded,
-    SystemOptions,
-    SystemSpec,
-    WithFeedback,
-    option,
-)
-
-if TYPE_CHECKING:
-    import torch.distributed as dist
-
-    from sumwire.codec.base import GradientCodec
-    from sumwire.dlcp.lanes import Lanes
-    from sumwire.job.job import Job
-    from sumwire.systems.system import System
-from typing import TYPE_CHECKING
+from sumwire.systems.spec import GROUP, SWITCH, Member, Route, Seeded, SystemOptions, SystemSpec, WithFeedback, option
 
 if TYPE_CHECKING:
     import torch.distributed as dist
     from torch import Tensor
 
-    from sumwire.job.job import Residual
+    from sumwire.codec.base import GradientCodec
+    from sumwire.dlcp.lanes import Lanes
+    from sumwire.job.job import Job, Residual
     from sumwire.systems.system import System
 
 PAPER: Final = "THC, NSDI 2024, arXiv 2302.08545"
@@ -152,12 +135,12 @@ def _uniform_over_job(name: str, job: Job, options: WithFeedback) -> System:
 
 
 def _over_group(name: str, group: dist.ProcessGroup | None, options: ThcGroupOptions | UniformGroupOptions) -> System:
-    from sumwire.systems.builders import gradients_over_peers
+    from sumwire.systems.builders import gradients_over_group
     from sumwire.training.reductions import Peers, thc_through_group
 
     table, peers = table_of(name, group, options), Peers(group)
     reduce = thc_through_group(peers, table, seed=options.seed)
-    return gradients_over_peers(name, peers, reduce, error_feedback=options.error_feedback)
+    return gradients_over_group(name, reduce, peers, error_feedback=options.error_feedback)
 
 
 def _in_lanes(name: str, lanes: Lanes, options: LaneOptions) -> System:
@@ -171,7 +154,7 @@ def _in_ring(name: str, group: dist.ProcessGroup | None, options: DlcpRingOption
 
     from sumwire.dlcp.tags import LayerMagnitude, tagger
     from sumwire.multihop import GroupRing
-    from sumwire.systems.builders import gradients_over_hops
+    from sumwire.systems.builders import gradients_over_group
 
     # Without a bound nothing may be lost, so all packets are protected.
     policy = LayerMagnitude(_PRIORITIES) if options.loss_bound else LayerMagnitude(_PRIORITIES, _PROTECTED, _PROTECTED)
@@ -183,7 +166,7 @@ def _in_ring(name: str, group: dist.ProcessGroup | None, options: DlcpRingOption
         # A packet with NaN may be missing from a mean that is finite. Sent again and again, it would stay for ever.
         return mean, lambda: torch.nan_to_num(kept, nan=0.0, posinf=0.0, neginf=0.0)
 
-    return gradients_over_hops(
+    return gradients_over_group(
         name, reduce, lambda: ring.stats.payload_bytes, error_feedback=options.error_feedback, close=ring.close
     )
 

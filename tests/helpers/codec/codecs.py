@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
@@ -35,3 +37,10 @@ CODECS: dict[str, Callable[[], GradientCodec]] = {
 def gaussian(length: int, seed: int = 0) -> Tensor:
     """Normal values, equal for an equal seed."""
     return torch.randn(length, generator=torch.Generator().manual_seed(seed))
+
+
+def add_elements(contributions: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """What a switch makes of SUM32 packets: big-endian elements of 32 bits. Fails if a sum leaves int32."""
+    total = np.sum([words.view(">i4").astype(np.int64) for words in contributions], axis=0)
+    assert np.abs(total).max(initial=0) <= 2**31 - 1, "a sum leaves int32"
+    return np.asarray(total).astype(">i4").view(np.uint8)

@@ -108,16 +108,6 @@ def jumping_means(rank: int, mapping: dict[str, Any], codec: str, length: int, f
     return hidden
 
 
-def with_own_keys(rank: int, mapping: dict[str, Any], keys: list[bytes]) -> str:
-    """The error of a job whose workers have a secret from elsewhere."""
-    try:
-        with open_job(rank, mapping, blind_key=keys[rank]) as job:
-            job.mean(tensor(rank, 0, 10))
-    except sumwire.SumwireError as error:
-        return text_of(error)
-    return ""
-
-
 def refusals(rank: int, mapping: dict[str, Any], options: dict[str, Any]) -> list[str]:
     """The errors of what a blind job cannot do; the first one ends it if the job itself cannot be."""
     try:

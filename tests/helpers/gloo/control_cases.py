@@ -75,7 +75,7 @@ def fixed_operations(rank: int, mapping: dict[str, Any], count: int, options: di
     """``count`` operations, or as many as there are before an error."""
     results: list[float] = []
     error = again = ""
-    with log_lines() as log, logged() as lines:
+    with logged() as lines:
         job: sumwire.Job | None = None
         try:
             job = open_job(rank, mapping, **options)
@@ -92,7 +92,7 @@ def fixed_operations(rank: int, mapping: dict[str, Any], count: int, options: di
         if job is not None:
             job.close(agree=not error)
     stats = {} if job is None else job.stats.as_dict()
-    return {"results": results, "error": error, "again": again, "log": log, "stats": stats, "lines": lines}
+    return {"results": results, "error": error, "again": again, "stats": stats, "lines": lines}
 
 
 def lengths(rank: int, mapping: dict[str, Any], by_rank: list[int], options: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import sumwire
 import torch
 from golden import model as switch_model
+from helpers.logs import logged
 from helpers.transport.udp_bridge import SILENCE_S
 from sumwire import systems
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
@@ -140,13 +141,10 @@ def operations(
     rank: int, mapping: dict[str, Any], counts: list[int], length: int, fallback: FallbackOption = "auto"
 ) -> dict[str, Any]:
     """``counts[rank]`` all-reduces, bucket k = operation k, of tensors that :func:`inputs` tells the test too."""
-    records: list[str] = []
-    handler = _Records(records)
-    logging.getLogger("sumwire").addHandler(handler)
     results, residuals, error = [], [], ""
     changes: list[Change] = []
     try:
-        with open_job(rank, mapping, fallback=fallback) as job:
+        with logged(level=logging.WARNING) as lines, open_job(rank, mapping, fallback=fallback) as job:
             job.on_change(changes.append)
             for number in range(counts[rank]):
                 tensor = inputs(rank, number, length)
@@ -155,14 +153,12 @@ def operations(
             fallen = job.fallen_back
     except sumwire.SumwireError as raised:
         error, fallen = f"{type(raised).__name__}: {raised}", job.fallen_back
-    finally:
-        logging.getLogger("sumwire").removeHandler(handler)
     return {
         "results": results,
         "residuals": residuals,
         "error": error,
         "fallen": fallen,
-        "log": records,
+        "log": [line["message"] for line in lines],
         "fallbacks": job.stats.fallbacks,
         "ordinary": job.stats.fallback_operations,
         "changes": changes,
@@ -251,12 +247,3 @@ def twins(rank: int, mapping: dict[str, Any], other: str, steps: int) -> dict[st
 
 def inputs(rank: int, number: int, length: int) -> Tensor:
     return torch.randn(length, generator=torch.Generator().manual_seed(1000 * rank + number))
-
-
-class _Records(logging.Handler):
-    def __init__(self, lines: list[str]) -> None:
-        super().__init__()
-        self._lines = lines
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._lines.append(record.getMessage())

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 from unittest.mock import patch
 
 import sumwire
 import torch
-from helpers.gloo.control_cases import log_lines, text_of
+from helpers.gloo.control_cases import text_of
 from helpers.gloo.ddp_cases import open_job
+from helpers.logs import logged
 from sumwire.job.gloo import Fallback
 from sumwire.job.tuning import Through, TuningTable, save_table, tuning_path
 
@@ -31,7 +33,7 @@ def reductions(
     """A reduction of each length, with this rank's table in a cache of its own."""
     os.environ["XDG_CACHE_HOME"] = cache or "/nonexistent"
     means, residuals, error = [], [], ""
-    with log_lines() as log:
+    with logged(level=logging.WARNING) as lines:
         try:
             with open_job(rank, mapping, **options) as job:
                 for step, length in enumerate(lengths):
@@ -40,11 +42,12 @@ def reductions(
                     residuals.append(residual().tolist())
         except sumwire.SumwireError as raised:
             error = text_of(raised)
-            return {"error": error, "log": log}
+            return {"error": error}
     if table is not None:
         save_table(job.config, TuningTable.of(table))
     return {
-        "means": means, "residuals": residuals, "error": error, "log": log, "stats": job.stats.as_dict(),
+        "means": means, "residuals": residuals, "error": error, "log": [line["message"] for line in lines],
+        "stats": job.stats.as_dict(),
         "file": str(tuning_path(job.config)),
     }  # fmt: skip
 

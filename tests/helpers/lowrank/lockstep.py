@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from helpers.codec.codecs import add_elements
 from helpers.transport.udp_bridge import run_workers
 from sumwire.codec import oracles, tables
 from sumwire.codec.base import CodecRound
@@ -62,13 +63,7 @@ def exact(given: Sequence[Tensor], sequence: int, number: int) -> list[tuple[Ten
 def sum32(given: Sequence[Tensor], sequence: int, number: int) -> list[tuple[Tensor, Tensor]]:
     """Fixed point as the switch does it; a sum that leaves int32 fails."""
     codec = Sum32Codec(workers=len(given))
-
-    def add(words: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        total = sum(each.view(">i4").astype(np.int64) for each in words)
-        assert np.abs(np.asarray(total)).max(initial=0) <= 2**31 - 1, "a sum leaves int32"
-        return np.asarray(total).astype(">i4").view(np.uint8)
-
-    return _by_codec([codec.begin(x, sequence, number) for x in given], add)
+    return _by_codec([codec.begin(x, sequence, number) for x in given], add_elements)
 
 
 def thc(given: Sequence[Tensor], sequence: int, number: int) -> list[tuple[Tensor, Tensor]]:

@@ -275,16 +275,6 @@ def test_a_worker_that_drops_out_ends_the_round_by_name(tmp_path: Path, killed: 
         assert text.startswith("PeerLostError: job test: "), text
 
 
-def test_who_lacks_the_workers_own_secret_takes_no_part(tmp_path: Path) -> None:
-    with Ranks(3, tmp_path) as three:
-        mapping = {**job_mapping(3, 64), "ops": OPS, "blind": True}
-        with serving(mapping):
-            assert three.run(blind_cases.with_own_keys, mapping, [b"secret"] * 3) == [""] * 3
-            *others, guesser = three.run(blind_cases.with_own_keys, mapping, [b"secret", b"secret", b"guess"])
-    assert "keys do not fit together" in guesser
-    assert all(text.startswith("PeerLostError: ") for text in others)
-
-
 @pytest.mark.parametrize(
     ("fields", "options", "words"),
     [

@@ -117,23 +117,6 @@ def test_norms_and_other_ops_are_complete() -> None:
             assert missing == 0
 
 
-def test_workers_of_different_deliveries_are_told() -> None:
-    mapping = job_mapping(2, 64)
-    deliveries = [Delivery(loss_bound=0.01), Delivery(loss_bound=0.02)]
-
-    def work(worker: int) -> str:
-        with sumwire.Job(configs(mapping)[worker], delivery=deliveries[worker]) as job:
-            try:
-                sumwire.all_reduce(torch.ones(10), job)
-            except sumwire.OrderError as error:
-                return str(error)
-            return ""
-
-    with Bridge(mapping, golden_switch(mapping)):
-        for text in run_workers(work, 2):
-            assert "same job file and settings" in text
-
-
 def test_tags_come_from_magnitudes() -> None:
     mapping, given = job_mapping(2, 64), torch.cat([torch.full((4096,), 0.1), torch.full((4096,), 5.0)])
     asked: list[NDArray[np.float32]] = []

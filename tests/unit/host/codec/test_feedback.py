@@ -9,6 +9,7 @@ import pytest
 import torch
 from sumwire.codec.errors import FeedbackShapeError
 from sumwire.codec.feedback import ErrorFeedback, ParameterFeedback
+from sumwire.codec.oracles import sum_words
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
 
@@ -51,11 +52,7 @@ def test_many_rounds_lose_nothing() -> None:
     for sequence in range(rounds):
         one = codec.begin(feedback.compensate(0, x), sequence, 0)
         words = one.encode(one.norms())
-        values = np.array(codec.table.values)
-        bits = np.unpackbits(words, axis=-1).astype(np.int64)
-        sums = values[np.tensordot([8, 4, 2, 1], bits, axes=(0, 1))].astype(np.uint8)
-        planes = np.packbits(np.unpackbits(sums[..., None], axis=-1).transpose(0, 2, 1), axis=-1)
-        delivered += one.decode(planes, np.ones(len(words), np.int64))
+        delivered += one.decode(sum_words(codec.table, [words]), np.ones(len(words), np.int64))
         feedback.store(0, one.residual())
     left = feedback.compensate(0, torch.zeros(3000))
     assert torch.allclose(delivered + left, rounds * x, rtol=0, atol=2e-3)

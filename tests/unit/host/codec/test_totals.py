@@ -7,21 +7,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers.codec.codecs import TABLE, gaussian
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError, StageError
 from sumwire.codec.oracles import sum_words
 from sumwire.codec.sign import SignCodec, pack_signs
 from sumwire.codec.sum32 import Sum32Codec, pack_elements
-from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
-from torch import Tensor
 
 WORKERS = 3
-TABLE = solve(4, 30, 1 / 32)
-
-
-def gaussian(length: int, seed: int) -> Tensor:
-    return torch.randn(length, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("native", ["1", "0"])
