@@ -149,6 +149,6 @@ def test_after_a_fall_back_all_ranks_begin_with_no_scales(ranks: Ranks, group: b
         assert [change.kind for change in outcome["changes"]] == ["fallback", "return"]
         assert "takes no packets of this worker's run any more" in outcome["changes"][0].reason
         stats = outcome["stats"]
-        assert stats["one_trip_operations"] > 3
+        assert stats["one_trip_operations"] >= 2
         assert stats["repeated_operations"] == 0
         assert bool(stats["group_operations"]) is group
