@@ -81,17 +81,14 @@ class Timed:
     """Counts calls and their seconds. ``sent`` counts or gives the payload bytes sent so far."""
 
     def __init__(self, sent: Peers | Callable[[], int]) -> None:
-        self._sent = (lambda: sent.sent_bytes) if isinstance(sent, Peers) else sent
+        self._sent = sent
         self._operations = 0
         self._seconds = 0.0
 
     def stats(self) -> dict[str, float]:
         """As :attr:`System.stats`."""
-        return {
-            "operations": self._operations,
-            "operation_s": self._seconds,
-            "payload_bytes": float(self._sent()),
-        }
+        sent = self._sent.sent_bytes if isinstance(self._sent, Peers) else self._sent()
+        return {"operations": self._operations, "operation_s": self._seconds, "payload_bytes": float(sent)}
 
     def reduction(self, reduce: Reduce) -> Reduce:
         """Return ``reduce`` with every call counted."""
