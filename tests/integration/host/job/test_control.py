@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,31 @@ from golden import model
 from helpers.gloo import control_cases
 from helpers.gloo.ranks import Ranks
 from helpers.logs import of
-from helpers.transport.outage import Outage
 from helpers.transport.udp_bridge import SILENCE_S, Bridge, golden_switch, job_mapping
 from helpers.waiting import until
 from sumwire_protocol.events import Event
+
+
+class Outage:
+    """A switch that hears nothing from a certain datagram on, until it was asked by HELLO alone ``hellos`` times in a
+    row: then no exchange is under way any more."""
+
+    def __init__(self, begin: Callable[[int], bool], hellos: int) -> None:
+        self.begin = begin
+        self.hellos = hellos
+        self.state = "before"
+        self.heard = 0
+
+    def __call__(self, number: int, datagram: bytes) -> bool:
+        if self.state == "before" and self.begin(number):
+            self.state = "silent"
+        if self.state != "silent":
+            return False
+        self.heard = self.heard + 1 if model.decode(datagram).op == 0 else 0
+        if self.heard == self.hellos:
+            self.state = "after"
+        return True
+
 
 RANKS = 3
 
