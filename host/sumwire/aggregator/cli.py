@@ -194,8 +194,7 @@ def _described(job: JobConfig) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="sumwire-aggregator",
-        description="Do a Sumwire switch's work on this server.",
+        prog="sumwire-aggregator", description="Do a Sumwire switch's work on this server."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument(

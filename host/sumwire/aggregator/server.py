@@ -30,12 +30,7 @@ class OneCall:
     """
 
     def __init__(
-        self,
-        library: Native,
-        receiver: UdpReceiver,
-        datagrams: Datagrams,
-        aggregator: Aggregator,
-        sender: ReplySender,
+        self, library: Native, receiver: UdpReceiver, datagrams: Datagrams, aggregator: Aggregator, sender: ReplySender
     ) -> None:
         self._serve = library.aggregator_serve
         self._datagrams, self._aggregator, self._sender = datagrams, aggregator, sender

@@ -164,11 +164,7 @@ class ReplySender:
     """
 
     def __init__(
-        self,
-        udp: socket.socket,
-        places: Sequence[tuple[str, int]],
-        replies: Replies,
-        library: Native | None,
+        self, udp: socket.socket, places: Sequence[tuple[str, int]], replies: Replies, library: Native | None
     ) -> None:
         self.sent = self.unsent = 0
         self.sends_trains = True

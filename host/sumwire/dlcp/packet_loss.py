@@ -253,13 +253,7 @@ class Script:
         """Train once. Raises ProfileError for a script that fails, prints no accuracy or never drops packets."""
         with tempfile.TemporaryDirectory(prefix="sumwire-profile-") as folder:
             report = Path(folder) / "lost"
-            settings = {
-                SHARE: repr(share),
-                PATTERN: pattern,
-                OF: self.of,
-                SEED: str(seed),
-                REPORT: str(report),
-            }
+            settings = {SHARE: repr(share), PATTERN: pattern, OF: self.of, SEED: str(seed), REPORT: str(report)}
             began = time.monotonic()
             output = self._output({**os.environ, **settings})
             seconds = time.monotonic() - began

@@ -39,11 +39,7 @@ class ControllerStatus:
             command = [*program, "status", str(config), "--json", "--timeout", str(_CALL_S)]
             command += ["--p4", str(p4)] if p4 else []
             self._process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=programs.environment(),
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=programs.environment()
             )
 
     def __enter__(self) -> Self:

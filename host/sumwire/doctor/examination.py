@@ -16,10 +16,7 @@ from sumwire.errors import ConfigError, SumwireError
 
 
 def examine(
-    job_file: Path | None = None,
-    worker: int | None = None,
-    *,
-    status: ControllerStatus | None = None,
+    job_file: Path | None = None, worker: int | None = None, *, status: ControllerStatus | None = None
 ) -> Iterator[Finding]:
     """All findings, as they are made; within some 3 s.
 

@@ -131,12 +131,7 @@ class PacketFollower:
             self._questions.popitem(last=False)
 
 
-_ANSWERS: Final = {
-    p4.KIND_RESULT: RESULT,
-    p4.KIND_STALE: STALE,
-    p4.KIND_INFORM: INFORMED,
-    p4.KIND_REFUSED: REFUSED,
-}
+_ANSWERS: Final = {p4.KIND_RESULT: RESULT, p4.KIND_STALE: STALE, p4.KIND_INFORM: INFORMED, p4.KIND_REFUSED: REFUSED}
 
 
 def _chunk_of(seen: CapturedPacket) -> TracedChunk:

@@ -164,11 +164,7 @@ class Receiver:
             self._other(int(sizes[row]), records[row])
 
     def _accept(
-        self,
-        chunks: NDArray[np.int64],
-        rows: NDArray[np.uint8],
-        records: NDArray[Any],
-        sizes: NDArray[np.integer[Any]],
+        self, chunks: NDArray[np.int64], rows: NDArray[np.uint8], records: NDArray[Any], sizes: NDArray[np.integer[Any]]
     ) -> None:
         """Results of open chunks: datagrams, their headers, and the bytes in each. Those before the first bad one are
         stored; then the error about that one is raised."""

@@ -222,12 +222,7 @@ class BatchSocket:
         return marks if counts is None else np.repeat(marks, counts)
 
     def load(
-        self,
-        rows: NDArray[np.uint8],
-        *,
-        joined: int = TRAIN_ROWS,
-        tos: NDArray[np.uint8] | None = None,
-        phase: int = 0,
+        self, rows: NDArray[np.uint8], *, joined: int = TRAIN_ROWS, tos: NDArray[np.uint8] | None = None, phase: int = 0
     ) -> None:
         """Set the rows (n, bytes of one), without gaps, that :meth:`send` sends from. Their memory must stay in place.
 

@@ -13,18 +13,7 @@ from golden import model
 from golden.model import Job, udp_frame
 from helpers.packet.aggregator_rig import OTHER_JOBS, PLAIN, TREE_JOBS, job_config, state_of
 from helpers.packet.play import contribution, random_partial, random_payload
-from helpers.packet.star import (
-    AGGREGATOR,
-    EVERY,
-    FULL,
-    HOSTS,
-    JOBS,
-    PARENT,
-    QUORUM,
-    SINGLE,
-    WORKERS,
-    golden_switch,
-)
+from helpers.packet.star import AGGREGATOR, EVERY, FULL, HOSTS, JOBS, PARENT, QUORUM, SINGLE, WORKERS, golden_switch
 from numpy.typing import NDArray
 from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal
 from sumwire.aggregator.core import Aggregator

@@ -99,11 +99,7 @@ def test_a_port_in_use(tmp_path: Path, mapping: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("change", "worker", "words"),
-    [
-        ({"workers": 0}, 0, "workers = 0"),
-        ({}, 5, "must be in 0..1"),
-        ({}, None, "several addresses are this host's"),
-    ],
+    [({"workers": 0}, 0, "workers = 0"), ({}, 5, "must be in 0..1"), ({}, None, "several addresses are this host's")],
 )
 def test_a_wrong_job_file(
     tmp_path: Path, mapping: dict[str, Any], change: dict[str, Any], worker: int | None, words: str

@@ -204,8 +204,7 @@ def test_marks_on_the_way_up_reach_all_workers_and_narrow_their_windows() -> Non
 
 
 @pytest.mark.parametrize(
-    ("form", "bound", "key"),
-    [("native", 0.0, None), ("native", 0.01, KEY), ("numpy", 0.01, None), ("numpy", 0.0, KEY)],
+    ("form", "bound", "key"), [("native", 0.0, None), ("native", 0.01, KEY), ("numpy", 0.01, None), ("numpy", 0.0, KEY)]
 )
 def test_a_mark_on_the_way_down_narrows_the_window_of_who_gets_it(
     form: str, bound: float, key: bytes | None, monkeypatch: pytest.MonkeyPatch

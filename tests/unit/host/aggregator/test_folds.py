@@ -46,8 +46,7 @@ def test_every_worker_has_the_same_say(native: bool, order: tuple[int, ...]) -> 
             payloads = [b"\xff" * 1024 if worker == lone else bytes(1024) for worker in range(4)]
             stream = [
                 Datagram(
-                    HOSTS[worker].ip,
-                    contribution(EVERY, worker, lone, round_, payloads[worker], model.SIGN).encode(),
+                    HOSTS[worker].ip, contribution(EVERY, worker, lone, round_, payloads[worker], model.SIGN).encode()
                 )
                 for worker in order
             ]

@@ -109,11 +109,7 @@ def refusal_log() -> RefusalLog:
             r"job 1 \('job1'\): seat 9 from .* has seats 0, 1, 2, 3: .* sumwire-aggregator JOB.json$",
         ),
         (GOOD._replace(worker=2), p4.REJECT_ADDRESS, r"seat 2 from 10\.0\.0\.1, the job file says 10\.0\.0\.3: "),
-        (
-            GOOD,
-            p4.REJECT_UDP_PORT,
-            r"seat 0 .*, from another UDP port than the job file's 21335: end the program",
-        ),
+        (GOOD, p4.REJECT_UDP_PORT, r"seat 0 .*, from another UDP port than the job file's 21335: end the program"),
         (GOOD._replace(flags=0x52), p4.REJECT_FLAGS, r"flags 0x52 from .*, which only a lower switch sets: "),
         (GOOD._replace(slot=70), p4.REJECT_SLOT, r"slot 70 from .*, the job file has 8: .*same job file"),
         (GOOD._replace(op=model.VOTE), p4.REJECT_JOB_OP, r"op vote from .*, the job file has .*thc.*: add it to `ops`"),

@@ -52,7 +52,7 @@ def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
     assert len(got.refusals) == len({source for source, *_ in stream})
     # The schedule is one that has everything in it.
     assert set(golden.verdicts) == {
-        *("FIRST", "ADD", "LAST", "DUPLICATE", "REPEAT", "FLUSH", "STALE", "REJECT", "INFORM"),
+        *("FIRST", "ADD", "LAST", "DUPLICATE", "REPEAT", "FLUSH", "STALE", "REJECT", "INFORM")
     }
     sent = [model.decode(reply.data) for reply in got.replies]
     assert {packet.kind for packet in sent} == {model.RESULT, model.STALE, model.INFORM}
@@ -137,7 +137,7 @@ def test_malformed_datagrams_are_counted_and_do_no_harm(native: bool) -> None:
     assert verdicts.sum() == rounds * len(datagrams)
     assert rejects.sum() == verdicts[p4.VERDICT_REJECT]
     assert set(counted(rejects, NAMES["REJECT_"])) >= {
-        *("LENGTH", "VERSION", "KIND", "OP", "WORDS", "JOB", "WORKER", "ADDRESS", "SLOT", "JOB_OP", "COUNT"),
+        *("LENGTH", "VERSION", "KIND", "OP", "WORDS", "JOB", "WORKER", "ADDRESS", "SLOT", "JOB_OP", "COUNT")
     }
 
 

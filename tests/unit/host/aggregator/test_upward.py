@@ -86,8 +86,7 @@ def test_a_question_without_an_answer_puts_it_in_doubt(line: Upward) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "by", "doubts"),
-    [(p4.REJECT_TOKEN, 0, True), (p4.REJECT_ROUND, 0, False), (p4.REJECT_TOKEN, 1, False)],
+    ("reason", "by", "doubts"), [(p4.REJECT_TOKEN, 0, True), (p4.REJECT_ROUND, 0, False), (p4.REJECT_TOKEN, 1, False)]
 )
 def test_a_refused_run_puts_it_in_doubt(line: Upward, reason: int, by: int, doubts: bool) -> None:
     """``by``: the address from which the refusal comes, that many above the one of the aggregator above."""

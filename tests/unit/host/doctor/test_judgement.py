@@ -54,8 +54,7 @@ def test_all_is_well(config: JobConfig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "name", "words"),
-    [({"revision": 1}, "program", "revision 1"), ({"digest": 5}, "table", "00000005")],
+    ("other", "name", "words"), [({"revision": 1}, "program", "revision 1"), ({"digest": 5}, "table", "00000005")]
 )
 def test_a_switch_that_differs(config: JobConfig, other: dict[str, int], name: str, words: str) -> None:
     bad = _bad(config, SwitchAnswers(_state(config, **other), times_s=[0.001], long_passes=True))

@@ -96,12 +96,7 @@ def test_what_one_end_of_a_link_saw_and_the_other_did_not_was_lost() -> None:
 def test_filters_choose_packets_and_chunks() -> None:
     other = SENT._replace(slot=3, chunk=7, worker=0, job=8)
     seen = [(0, "h1", SENT), (1, "h1", other), (2, "h1", COPY)]
-    for wanted in (
-        PacketFilter(job=7),
-        PacketFilter(worker=1),
-        PacketFilter(slot=2),
-        PacketFilter(chunk=6),
-    ):
+    for wanted in (PacketFilter(job=7), PacketFilter(worker=1), PacketFilter(slot=2), PacketFilter(chunk=6)):
         assert _events(_timelines(seen, wanted)) == [["sent", "resent"]]
     assert len(_timelines(seen, PacketFilter(troubled=True)).chosen(PacketFilter(troubled=True))) == 1
     assert _events(_timelines(seen, PacketFilter(job=9))) == []

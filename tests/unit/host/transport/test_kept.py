@@ -79,11 +79,7 @@ def test_results_of_several_lengths_keep_their_own() -> None:
     kept.put(np.array([0, 1, 2]), rows, sizes)
     assert [
         len(kept.find(slot, 0, op, TOKEN) or b"") for slot, op in enumerate((model.MAX32, model.THC, model.VOTE))
-    ] == [
-        32 + 128,
-        32 + 1024,
-        32 + 256,
-    ]
+    ] == [32 + 128, 32 + 1024, 32 + 256]
 
 
 def test_rounds_wrap_after_32_bits() -> None:

@@ -69,11 +69,7 @@ def test_wrong_tags_and_lengths_are_found(native: bool, monkeypatch: pytest.Monk
     before = rows.copy()
     if native:
         lengths, segments = sizes.copy(), np.zeros(60, np.int32)
-        places = (
-            *(rows.ctypes.data, rows.strides[0]),
-            *(lengths.ctypes.data, 4),
-            *(segments.ctypes.data, 4),
-        )
+        places = (*(rows.ctypes.data, rows.strides[0]), *(lengths.ctypes.data, 4), *(segments.ctypes.data, 4))
         found = tags.check_messages(places, 60)
     else:
         found = tags.check(rows, sizes)
