@@ -13,7 +13,9 @@ Names are loaded on first use: only `apply`, `apply_all`, `apply_topology`, `rea
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from commonlib.facade import on_first_use
 
 if TYPE_CHECKING:
     from sumwire_controller.deploy.operations import apply as apply
@@ -38,40 +40,17 @@ if TYPE_CHECKING:
     from sumwire_controller.parse.files import parse_topology as parse_topology
     from sumwire_controller.rules.agreement import check_together as check_together
 
-_HOMES: Final = {
-    "Config": "model",
-    "ConfigError": "errors",
-    "ControllerError": "errors",
-    "Topology": "model",
-    "Watch": "deploy.watch",
-    "apply": "deploy.operations",
-    "apply_all": "deploy.operations",
-    "apply_topology": "deploy.operations",
-    "check_together": "rules.agreement",
-    "configs_of": "derive.topology",
-    "job_description": "derive.jobs",
-    "job_json": "derive.jobs",
-    "load_any": "parse.files",
-    "load_config": "parse.files",
-    "load_topology": "parse.files",
-    "parse_any": "parse.files",
-    "parse_config": "parse.files",
-    "parse_topology": "parse.files",
-    "read_all_status": "deploy.operations",
-    "read_status": "deploy.operations",
-    "read_topology_status": "deploy.operations",
-}
-
-if not TYPE_CHECKING:  # so that the type checker knows the names above and no others
-
-    def __getattr__(name: str) -> Any:
-        """Load a public name from its module."""
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+__getattr__, __dir__ = on_first_use(
+    globals(),
+    lambda home: import_module(f"{__name__}.{home}"),
+    {
+        "deploy.operations": "apply apply_all apply_topology read_all_status read_status read_topology_status",
+        "deploy.watch": "Watch",
+        "derive.jobs": "job_description job_json",
+        "derive.topology": "configs_of",
+        "errors": "ConfigError ControllerError",
+        "model": "Config Topology",
+        "parse.files": "load_any load_config load_topology parse_any parse_config parse_topology",
+        "rules.agreement": "check_together",
+    },
+)

@@ -19,7 +19,9 @@ gradients as they come; with a DDP model, a hook keeps DDP from averaging the gr
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from commonlib.facade import on_first_use
 
 from sumwire.systems.table import TABLE as TABLE
 
@@ -27,17 +29,8 @@ if TYPE_CHECKING:
     from sumwire.systems.factory import make as make
     from sumwire.systems.system import System as System
 
-_HOMES: Final = {"System": "system", "make": "factory"}
-
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted((*_HOMES, "TABLE"))
+__getattr__, __dir__ = on_first_use(
+    globals(),
+    lambda home: importlib.import_module(f"{__name__}.{home}"),
+    {"factory": "make", "system": "System", "table": "TABLE"},
+)
