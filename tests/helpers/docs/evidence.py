@@ -76,6 +76,8 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("why-bit-planes.md: Addition, one place at a time", "py"): _LINES,
     ("why-bit-planes.md: Addition, one place at a time", ""): _LINES,
     **{(name, "python"): f"{_BLOCKS}::test_block_runs_on_ranks" for name in SETTINGS},
+    **{(block.name, "yaml"): f"{_COMMANDS}::test_yaml_on_pages_is_valid" for block in pages.blocks("yaml")},
+    **{(block.name, "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid" for block in pages.blocks("json")},
     ("controller.md: From Python", "python"): f"{_BLOCKS}::test_controller_block_runs",
     ("softswitch.md: Command line", "python"): f"{_BLOCKS}::test_soft_switch_block_runs",
     ("see.md: scapy", "python"): f"{_SEE}::test_scapys_block",
@@ -104,11 +106,8 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     # aggregator.md
     ("aggregator.md: Use", ""): f"{_OUTPUTS}::test_the_aggregator_says_what_the_page_says",
     ("aggregator.md: Use (2)", ""): f"{_OUTPUTS}::test_the_aggregator_says_what_the_page_says",
-    ("aggregator.md: Use", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
     ("aggregator.md: Use (3)", ""): Shown("a line for another job; test_cli.py of the aggregator serves lanes"),
     ("aggregator.md: Use (4)", ""): f"{_OUTPUTS}::test_the_aggregator_says_what_the_page_says",
-    ("aggregator.md: A tree of aggregators", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
-    ("aggregator.md: A tree of aggregators (2)", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
     ("aggregator.md: A tree of aggregators", ""): _TREE,
     ("aggregator.md: A tree of aggregators (2)", ""): _TREE,
     ("watch.md: Logs", "json"): "tests/unit/commonlib/test_logs.py::test_the_page_shows_a_line_as_it_is",
@@ -116,12 +115,8 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     # other pages
     ("backend.md: PyTorch's own tests", "text"): "tests/integration/host/backend/test_torch_tests.py::test_of_torch",
     ("benchmark.md: The benchmark", ""): _HOURS,
-    ("blind.md: Use", "yaml"): f"{_COMMANDS}::test_yaml_on_pages_is_valid",
     ("controller.md: The controller", ""): _SYNOPSIS,
-    ("controller.md: Virtual queues", "yaml"): f"{_COMMANDS}::test_yaml_on_pages_is_valid",
     ("controller.md: Errors in a file", ""): f"{_OUTPUTS}::test_broken_rules_of_a_file",
-    ("controller.md: Topology", "yaml"): f"{_COMMANDS}::test_yaml_on_pages_is_valid",
-    ("controller.md: The job file", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
     ("controller.md: Jobs that have run", ""): Shown(
         "a message about runs long gone; tests/unit/controller/deploy/test_running.py holds its form"
     ),
@@ -150,7 +145,6 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
         "runs of half a minute in Mininet; test_comparison.py and test_recorded.py hold what comes of their files"
     ),
     ("lab.md: A lab of your own", ""): Shown("runs in Mininet: tests/system/test_own_lab.py has short ones of each"),
-    ("lab.md: A topology of your own", "yaml"): f"{_COMMANDS}::test_yaml_on_pages_is_valid",
     ("models.md: Models", "bash"): Shown(
         "installs, then minutes; tests/integration/lab/models/test_spin.py runs one model"
     ),
@@ -185,8 +179,6 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
         "imports of frameworks that few machines have; test_examples.py runs them"
     ),
     ("start.md: Under a framework (2)", "text"): Shown("a message about a model without DDP; it needs a framework"),
-    ("start.md: A job file by hand", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
-    ("systems.md: Systems", "python"): f"{_BLOCKS}::test_block_runs_on_ranks",
     ("troubleshooting.md: Troubleshooting", ""): _SYNOPSIS,
     ("troubleshooting.md: Ask the doctor first", ""): f"{_OUTPUTS}::test_the_doctors_commands",
     ("troubleshooting.md: Ask the doctor first", "text"): Shown(
