@@ -301,7 +301,7 @@ class Reference:
             if case.value_set is not None:
                 bits = [(value % (1 << _width(part)), _width(part)) for value, part in key]
                 if any(
-                    all(_matches(match, *pair) for match, pair in zip(member, bits, strict=True))
+                    all(matches(match, *pair) for match, pair in zip(member, bits, strict=True))
                     for member in self.value_sets[case.value_set]
                 ):
                     return case.next_state
@@ -367,7 +367,7 @@ class Reference:
         widths = [key.width for key in table.keys]
         best = None
         for identity, entry in self.tables[table.name].rows.items():
-            if all(_matches(*triple) for triple in zip(entry.key, values, widths, strict=True)):
+            if all(matches(*triple) for triple in zip(entry.key, values, widths, strict=True)):
                 prefix = sum(match.prefix_len for match in entry.key if isinstance(match, Lpm))
                 rank = prefix if table.kind is ir.MatchKind.LPM else entry.priority
                 if best is None or rank > best[0]:
@@ -558,7 +558,7 @@ def match_of(pattern: ir.Pattern, key: ir.Key) -> KeyMatch:
             return Range(pattern.value, pattern.mask)
 
 
-def _matches(match: KeyMatch, value: int, width: int) -> bool:
+def matches(match: KeyMatch, value: int, width: int) -> bool:
     match match:
         case Exact(wanted):
             return value == wanted

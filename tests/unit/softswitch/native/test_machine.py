@@ -13,6 +13,7 @@ import weakref
 from pathlib import Path
 
 import pytest
+from differential.reference import matches
 from helpers.logs import events_of
 from softswitch.errors import TableFullError
 from softswitch.events import SwitchEvent
@@ -164,23 +165,11 @@ def look_up(machine: NativeMachine | SoftSwitch, number: int, values: tuple[int,
 # ---------------------------------------------------------------- a model of tables
 
 
-def fits(match: KeyMatch, width: int, value: int) -> bool:
-    match match:
-        case Exact(wanted):
-            return value == wanted
-        case Lpm(wanted, length):
-            return value >> (width - length) == wanted >> (width - length)
-        case Ternary(wanted, mask):
-            return value & mask == wanted
-        case Range(low, high):
-            return low <= value <= high
-
-
 def expected(entries: list[Entry], number: int, values: tuple[int, ...], default: tuple[int, ...]) -> tuple[int, ...]:
     fields = SHAPES[number][1]
     best: tuple[int, Entry] | None = None
     for entry in entries:
-        if not all(fits(m, width, v) for m, (_, width), v in zip(entry.key, fields, values, strict=True)):
+        if not all(matches(m, v, width) for m, (_, width), v in zip(entry.key, fields, values, strict=True)):
             continue
         rank = entry.priority or sum(m.prefix_len for m in entry.key if isinstance(m, Lpm))
         if best is None or rank > best[0]:
