@@ -27,11 +27,14 @@ from helpers.gloo.ranks import Ranks
 from helpers.paths import ROOT
 
 VALUES = 65_536
-# Steps that build what later steps reuse, and steps that are counted. The one with the fewest calls is taken: the
-# others waited for packets more often. On a busy machine few steps do not wait.
+# Steps that build what later steps reuse, and the most that are counted. The one with the fewest calls is taken: the
+# others waited for packets more often, on a busy machine nearly all of them.
 WARM_UP_STEPS = 5
 STEPS = 40
 _PRODUCT = tuple(f"{ROOT / folder}/" for folder in ("host", "controller", "switch", "protocol", "native", "common"))
+
+# Files, calls, and changes of file.
+Bounds = tuple[int, int, int]
 
 
 @dataclass
@@ -50,6 +53,9 @@ class Counts:
     @property
     def total(self) -> int:
         return sum(self.calls.values())
+
+    def within(self, bounds: Bounds) -> bool:
+        return all(map(int.__le__, (self.files, self.total, self.changes), bounds))
 
 
 class Counting:
@@ -93,10 +99,12 @@ class Counting:
             seen.append(file)
 
 
-def _steps(rank: int, mapping: dict[str, Any]) -> Counts | None:
-    """Runs on every rank. Returns the counts of rank 0."""
+def _steps(rank: int, mapping: dict[str, Any], steps: int, enough: Bounds) -> Counts | None:
+    """Runs on every rank. Returns the counts of rank 0: of the first step within the bounds, or of the best of so
+    many."""
     import sumwire
     import torch
+    import torch.distributed as dist
     from sumwire.codec.sum32 import Sum32Codec
     from sumwire.config import parse_job
     from sumwire.training.reductions import through_job
@@ -109,24 +117,28 @@ def _steps(rank: int, mapping: dict[str, Any]) -> Counts | None:
             model = DistributedDataParallel(nn.Linear(256, VALUES // 256, bias=False))
             state = sumwire.DdpState(job, reduce=through_job(job, Sum32Codec(workers=2)))
             model.register_comm_hook(state, sumwire.ddp_hook)
-            for step in range(WARM_UP_STEPS + STEPS):
+            for step in range(WARM_UP_STEPS + steps):
                 model.zero_grad()
                 loss = model(torch.ones(1, 256)).square().mean()
                 if counting is None or step < WARM_UP_STEPS:
                     loss.backward()
                 else:
                     found.append(counting.of(loss.backward))
+                over = torch.tensor([bool(found) and found[-1].within(enough)])
+                dist.broadcast(over, 0)
+                if over:
+                    break
     finally:
         if counting is not None:
             counting.close()
     return min(found, key=lambda counts: counts.total) if found else None
 
 
-def of_bucket() -> Counts:
+def of_bucket(steps: int = STEPS, enough: Bounds = (0, 0, 0)) -> Counts:
     """One step with one bucket of 65,536 values, by SUM32 between two ranks, through an aggregator on loopback."""
     mapping = every_op_mapping(workers=2, slots=1024)
     with tempfile.TemporaryDirectory() as folder, serving(mapping), Ranks(2, Path(folder)) as ranks:
-        counts: Counts = ranks.run(_steps, mapping)[0]
+        counts: Counts = ranks.run(_steps, mapping, steps, enough)[0]
     return counts
 
 

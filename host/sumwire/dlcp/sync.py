@@ -25,7 +25,7 @@ from sumwire.dlcp.lanes import Lanes
 from sumwire.errors import UsageError
 from sumwire.job.job import Residual
 from sumwire.job.rules import NonFinite, result_check
-from sumwire.training.buckets import Bucket
+from sumwire.training.buckets import Bucket, ModelSteps
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState, Task
 from sumwire.training.early_forward import EarlyForward
@@ -84,7 +84,7 @@ class LaneState(DdpState):
         if not self._ends or not self._ends[-1]:
             raise UsageError("no parameters: nothing to reduce; give some that need gradients")
 
-    def _submit(self, bucket: GradBucket, numbers: list[int]) -> Future[Tensor]:
+    def _submit(self, model: ModelSteps, bucket: GradBucket, numbers: list[int]) -> Future[Tensor]:
         parts = self._parts(bucket, numbers)
         if bucket.index() == 0:
             # The first of a step. A step that was not completed is forgotten.
@@ -94,17 +94,20 @@ class LaneState(DdpState):
                 # means are there, so must be queued before it.
                 self.early.await_means()
         self._now.append(_BucketOperation(bucket.index(), parts, self.position(parts)))
-        future = (
-            super()._submit(bucket, numbers) if self.early is None else self._submit_early(bucket, numbers, self.early)
-        )
+        if self.early is None:
+            future = super()._submit(model, bucket, numbers)
+        else:
+            future = self._submit_early(model, bucket, numbers, self.early)
         if bucket.is_last():
             self._step, self._now = self._now, []
         return future
 
-    def _submit_early(self, bucket: GradBucket, numbers: list[int], early: EarlyForward) -> Future[Tensor]:
+    def _submit_early(
+        self, model: ModelSteps, bucket: GradBucket, numbers: list[int], early: EarlyForward
+    ) -> Future[Tensor]:
         own = bucket.buffer()
         # DDP fills its buffer anew in the next backward pass, and does not wait for the mean.
-        early.announce(bucket.parameters(), self._queue(bucket, numbers, own.clone()))
+        early.announce(bucket.parameters(), self._queue(model, bucket, numbers, own.clone()))
         future: Future[Tensor] = Future(devices=[own.device] if own.is_cuda else None)
         future.set_result(own)
         return future

@@ -103,7 +103,9 @@ class TimedHook:
     def run(self, bucket: GradBucket) -> Future[Tensor]:
         """Run the hook for one bucket."""
         future = (
-            self._run(bucket) if self._memory is None else self._buckets.submit(bucket, lambda one, _: self._run(one))
+            self._run(bucket)
+            if self._memory is None
+            else self._buckets.submit(bucket, self._parameters.numbers(bucket), lambda one, _: self._run(one))
         )
         return _refusing(future, bucket) if self._raises else future
 

@@ -152,6 +152,10 @@ class Parameters:
             self.all.append(parameter)
         return self._numbers[id(parameter)]
 
+    def numbers(self, bucket: GradBucket) -> list[int]:
+        """Return the numbers of a bucket's parameters, in its order."""
+        return [self.number(parameter) for parameter in bucket.parameters()]
+
     def check_dense(self, bucket: GradBucket) -> None:
         """Raises UsageError for a bucket with a sparse gradient."""
         if bucket.buffer().layout == torch.strided:
@@ -225,9 +229,9 @@ class Buckets:
         self._wanted: Grouping = []
         self._regrouping: _Regrouping | None = None
 
-    def submit(self, bucket: GradBucket, submit: Submit) -> Future[Tensor]:
+    def submit(self, bucket: GradBucket, numbers: list[int], submit: Submit) -> Future[Tensor]:
         """Return a future of the bucket's buffer, filled with what ``submit`` makes of it, or of the saved bucket or
-        buckets that have its gradients."""
+        buckets that have its gradients. ``numbers``: of its parameters."""
         if bucket.index() == 0:
             # The first of a step. A step that was not completed is forgotten.
             self._now = []
@@ -235,7 +239,7 @@ class Buckets:
                 _Regrouping(self._parameters, self._wanted, partial(self._note, submit)) if self._wanted else None
             )
         regrouping = self._regrouping
-        future = self._note(submit, bucket) if regrouping is None else regrouping.take(bucket)
+        future = self._note(submit, bucket, numbers) if regrouping is None else regrouping.take(bucket, numbers)
         if bucket.is_last():
             self._latest, self._now = self._now, []
             self._wanted, self._regrouping = [], None
@@ -249,10 +253,59 @@ class Buckets:
         """Regroup the next step as saved. ``places`` maps the saved numbers of parameters to those here."""
         self._wanted = [[places[number] for number in group] for group in content.rest["buckets"]]
 
-    def _note(self, submit: Submit, bucket: GradBucket) -> Future[Tensor]:
-        numbers = [self._parameters.number(p) for p in bucket.parameters()]
+    def _note(self, submit: Submit, bucket: GradBucket, numbers: list[int]) -> Future[Tensor]:
         self._now.append(numbers)
         return submit(bucket, numbers)
+
+
+@dataclass(eq=False)
+class ModelSteps:
+    """The steps of one model. ``latest``: the residuals of the latest that has begun. ``next``: the index of the bucket
+    that follows, 0 between steps."""
+
+    buckets: Buckets
+    latest: StepResiduals | None = None
+    next: int = 0
+
+
+class Models:
+    """The models that share a hook's state. Each has steps of its own: one backward pass may be through several, whose
+    buckets then come in turns.
+
+    DDP does not say which model a bucket is of. A bucket of known parameters is of their model. One of unknown
+    parameters begins a model if it is the first of a step, and else belongs to the model whose next bucket it can be.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._of: dict[int, ModelSteps] = {}
+        self.all = [ModelSteps(Buckets(parameters))]
+
+    def of(self, bucket: GradBucket, numbers: list[int]) -> ModelSteps:
+        """Return the model of a bucket. ``numbers``: of its parameters. Raises UsageError if it can be of several."""
+        model = self._of.get(numbers[0]) if numbers else None
+        if model is None:
+            model = self._found(bucket, numbers)
+        model.next = 0 if bucket.is_last() else bucket.index() + 1
+        return model
+
+    def _found(self, bucket: GradBucket, numbers: list[int]) -> ModelSteps:
+        known = [self._of[number] for number in numbers if number in self._of]
+        # Those of a model that was given are of that one.
+        if self._parameters.known or not self._of:
+            known = self.all
+        elif not known and bucket.index():
+            known = [model for model in self.all if model.next == bucket.index()]
+            if len(known) != 1:
+                raise UsageError(
+                    f"bucket {bucket.index()} of a backward pass through several models that share one DdpState: may "
+                    "be of any of them: give each its own, model.register_comm_hook(DdpState(job), ddp_hook)"
+                )
+        elif not known:
+            known = [ModelSteps(Buckets(self._parameters))]
+            self.all += known
+        self._of.update(dict.fromkeys(numbers, known[0]))
+        return known[0]
 
 
 @dataclass(eq=False)
@@ -270,9 +323,7 @@ class _Regrouping:
     `take` is called by the backward pass, results come from the threads that reduce.
     """
 
-    def __init__(
-        self, parameters: Parameters, wanted: Grouping, submit: Callable[[GradBucket], Future[Tensor]]
-    ) -> None:
+    def __init__(self, parameters: Parameters, wanted: Grouping, submit: Submit) -> None:
         self._parameters = parameters
         self._groups = [list(group) for group in wanted]
         self._submit = submit
@@ -283,9 +334,8 @@ class _Regrouping:
         self._open: set[_Open] = set()
         self._lock = threading.Lock()
 
-    def take(self, bucket: GradBucket) -> Future[Tensor]:
+    def take(self, bucket: GradBucket, numbers: list[int]) -> Future[Tensor]:
         """Take a bucket of DDP's; its future is done when all its gradients are reduced."""
-        numbers = [self._parameters.number(p) for p in bucket.parameters()]
         buffer = bucket.buffer()
         open_ = _Open(buffer, set(numbers), Future(devices=[buffer.device] if buffer.is_cuda else None))
         with self._lock:
@@ -314,7 +364,7 @@ class _Regrouping:
         flat = torch.cat([self._arrived[number][0] for number in group])
         bucket = Bucket(self._sent, last, flat, members)
         self._sent += 1
-        self._submit(cast(GradBucket, bucket)).add_done_callback(lambda future: self._spread(group, future))
+        self._submit(cast(GradBucket, bucket), group).add_done_callback(lambda future: self._spread(group, future))
 
     def _spread(self, group: list[int], future: Future[Tensor]) -> None:
         """Put the result of a saved bucket where DDP's buckets want it."""

@@ -38,7 +38,7 @@ from sumwire.codec.feedback import ParameterFeedback
 from sumwire.codec.tensors import all_finite
 from sumwire.errors import ClosedError, UsageError
 from sumwire.job.job import Job, Residual
-from sumwire.training.buckets import Buckets, Model, Parameters, StepResiduals
+from sumwire.training.buckets import Model, Models, ModelSteps, Parameters, StepResiduals
 from sumwire.training.comm_thread import CommThread, queued, wait_for
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 
@@ -82,8 +82,8 @@ class DdpState(Saved):
 
     Residuals belong to parameters, not to buckets, since DDP regroups its buckets after the first iteration. If a
     parameter has no gradient in a step, its residual waits for a step in which it has: DDP discards the result of a
-    parameter that no worker used, and a residual in it would be lost. One state serves one DistributedDataParallel
-    instance.
+    parameter that no worker used, and a residual in it would be lost. One state may serve several models, also in one
+    backward pass (:class:`sumwire.training.buckets.Models`); to be saved each needs its own.
 
     With several ranks a node, ``job`` is what :func:`sumwire.init` returns, or ``local_group`` has the ranks of this
     node and ``job`` is on its first rank alone, None on the others (:mod:`sumwire.training.hierarchical`). Residuals
@@ -120,9 +120,7 @@ class DdpState(Saved):
         self._reduction = reduce or (shared.across if shared else self.job.reduce if self.job else None)
         self.feedback = ParameterFeedback() if error_feedback and leads else None
         self._parameters = Parameters(model)
-        self._buckets = Buckets(self._parameters)
-        # The latest step that has begun.
-        self._latest: StepResiduals | None = None
+        self._models = Models(self._parameters)
         self.scaler = scaler
         # Of the residuals; None before the first step with a scaler.
         self._scale: float | None = None
@@ -133,22 +131,27 @@ class DdpState(Saved):
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket. The future holds the bucket's buffer, filled with the mean gradient.
 
-        Raises UsageError for a bucket with a parameter that is not the model's, or with a sparse gradient.
+        Raises UsageError for a bucket with a parameter that is not the model's, or with a sparse gradient, and where
+        it may be of several models.
         """
         self._parameters.check_dense(bucket)
-        return self._buckets.submit(bucket, self._submit)
+        numbers = self._parameters.numbers(bucket)
+        model = self._models.of(bucket, numbers)
+        return model.buckets.submit(bucket, numbers, partial(self._submit, model))
 
-    def _submit(self, bucket: GradBucket, numbers: list[int]) -> Future[Tensor]:
-        future = self._queue(bucket, numbers, bucket.buffer())
+    def _submit(self, model: ModelSteps, bucket: GradBucket, numbers: list[int]) -> Future[Tensor]:
+        future = self._queue(model, bucket, numbers, bucket.buffer())
         raise_from_backward(future)
         return future
 
-    def _queue(self, bucket: GradBucket, numbers: list[int], buffer: Tensor) -> Future[Tensor]:
+    def _queue(self, model: ModelSteps, bucket: GradBucket, numbers: list[int], buffer: Tensor) -> Future[Tensor]:
         """Queue a bucket whose values are in ``buffer``; the future holds that, filled with the mean gradient."""
         # Begun here, in the order of the buckets: the node's ranks sum this one while the last one is in the network.
         summed = None if self._node is None else self._sum_up(self._node, buffer)
         filled = None if buffer.is_cpu else queued(buffer.device)
-        task = Task(buffer, bucket.index(), self._parts(bucket, numbers), self._step_of(bucket), filled, summed=summed)
+        task = Task(
+            buffer, bucket.index(), self._parts(bucket, numbers), self._step_of(model, bucket), filled, summed=summed
+        )
         try:
             return self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
         except Exception:
@@ -180,24 +183,24 @@ class DdpState(Saved):
 
     def settle(self) -> None:
         """Wait until the residuals of the latest step are kept. To be called between steps."""
-        if self._latest is not None:
-            self._latest.abandon()
-            if not self._latest.settled:
+        for latest in filter(None, (model.latest for model in self._models.all)):
+            latest.abandon()
+            if not latest.settled:
                 self._thread.check_process()
-            self._latest.wait()
+            latest.wait()
 
-    def _step_of(self, bucket: GradBucket) -> StepResiduals | None:
+    def _step_of(self, model: ModelSteps, bucket: GradBucket) -> StepResiduals | None:
         """Return the step that a bucket handed over now belongs to. Bucket 0 is the first of one."""
         if self.feedback is None:
             return None
-        if self._latest is None or bucket.index() == 0:
+        if model.latest is None or bucket.index() == 0:
             if self.scaler is None:
                 self._scale = None
             else:
                 self._follow_scale(self.feedback, self.scaler.get_scale())
-            self._latest = StepResiduals(self.feedback, self._latest)
-        self._latest.hand_over(last=bucket.is_last())
-        return self._latest
+            model.latest = StepResiduals(self.feedback, model.latest)
+        model.latest.hand_over(last=bucket.is_last())
+        return model.latest
 
     def _follow_scale(self, feedback: ParameterFeedback, scale: float) -> None:
         if self._scale is not None and scale != self._scale:
@@ -304,7 +307,9 @@ class DdpState(Saved):
         feedback = Content() if self.feedback is None else self.feedback.kept()
         shapes = self._parameters.shapes
         residuals = {shapes[number][0]: flat.view(shapes[number][1]) for number, flat in feedback.residuals.items()}
-        own = Content(residuals, {"parameters": shapes, "scale": self._scale, **self._buckets.kept().rest})
+        own = Content(
+            residuals, {"parameters": shapes, "scale": self._scale, **self._models.all[0].buckets.kept().rest}
+        )
         return Content.joined({"hook": own, **{name: owner.kept() for name, owner in self._owners().items()}})
 
     def restore(self, content: Content, /) -> None:
@@ -320,7 +325,7 @@ class DdpState(Saved):
         if self.feedback is not None:
             flat = {numbers[name]: residual.reshape(-1) for name, residual in own.residuals.items()}
             self.feedback.restore(Content(flat))
-        self._buckets.restore(own, places)
+        self._models.all[0].buckets.restore(own, places)
 
     def _owners(self) -> dict[str, Kept]:
         """Return what else decides the next results, by name."""

@@ -208,7 +208,8 @@ def bad_after_fall_back(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
 
 
 def twins(rank: int, mapping: dict[str, Any], other: str, steps: int) -> dict[str, Any]:
-    """Two models with one loss, as twin critics have it: one with the hook, the other with it or a system ``other``.
+    """Two models with one loss, as twin critics have it: one with the hook, the other with it, with the same state
+    (other="state") or a system ``other``.
 
     Both use one job. Returns the NMSE of each model's gradients in each step, against DDP's own all-reduce, or of those
     of the first alone; and the second's gradients.
@@ -222,9 +223,10 @@ def twins(rank: int, mapping: dict[str, Any], other: str, steps: int) -> dict[st
     generator = torch.Generator().manual_seed(100 + rank)
     errors, gradients = [], []
     with open_job(rank, mapping) as job:
-        ours[0].register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)
-        if other == "hook":
-            ours[1].register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)
+        state = sumwire.DdpState(job)
+        ours[0].register_comm_hook(state, sumwire.ddp_hook)
+        if hooked := other in ("hook", "state"):
+            ours[1].register_comm_hook(state if other == "state" else sumwire.DdpState(job), sumwire.ddp_hook)
         else:
             system = systems.make(other, job, rank=4, min_compression=1.0)
             optimizer: Any = system.attach(ours[1], torch.optim.SGD(ours[1].parameters(), lr=0.0))
@@ -234,13 +236,13 @@ def twins(rank: int, mapping: dict[str, Any], other: str, steps: int) -> dict[st
                 first.zero_grad()
                 second.zero_grad()
                 (3 * first(x).square().mean() + second(x).add(5).square().mean()).backward()
-            if other != "hook":
+            if not hooked:
                 optimizer.step()
-            compared = zip(plain, ours, strict=True) if other == "hook" else [(plain[0], ours[0])]
+            compared = zip(plain, ours, strict=True) if hooked else [(plain[0], ours[0])]
             for want, got in ((flat_grads(one), flat_grads(two)) for one, two in compared):
                 errors.append(float((got - want).square().sum() / want.square().sum()))
             gradients.append(flat_grads(ours[1]).tolist())
-        if other != "hook":
+        if not hooked:
             system.close()
     return {"errors": errors, "gradients": gradients}
 

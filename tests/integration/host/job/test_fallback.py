@@ -146,7 +146,7 @@ def test_ddp_gradients(ranks: Ranks, unused: bool, accumulate: bool, half: bool,
         assert not outcome["thread_alive"]
 
 
-@pytest.mark.parametrize("other", ["hook", "acp-thc"])
+@pytest.mark.parametrize("other", ["hook", "state", "acp-thc"])
 def test_two_models_on_one_job(ranks: Ranks, other: str) -> None:
     """Each gets its own means, although the workers' backward passes hand the buckets over at other times."""
     mapping = job_mapping(RANKS, 64)

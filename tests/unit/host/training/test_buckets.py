@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -269,4 +270,50 @@ def test_complex_parameters_are_refused_with_feedback() -> None:
         DdpState(None, reduce=reduce).submit(bucket)
     state = DdpState(None, reduce=reduce, error_feedback=False)
     assert state.submit(bucket).wait().tolist() == [1.0] * 6
+    state.close()
+
+
+def in_turns(
+    states: Sequence[DdpState], models: Sequence[nn.Module], buckets: Sequence[tuple[int, str, int]]
+) -> list[Any]:
+    """Hand over buckets in this order: of a model, the names of its parameters, and how many buckets the model has.
+
+    Returns the results, once all are there. ``states``: of the models.
+    """
+    waits, counts = [], Counter[int]()
+    for number, names, count in buckets:
+        members = tuple(dict(models[number].named_parameters())[name] for name in names)
+        flat = torch.cat([torch.full((p.numel(),), 0.3 + number) for p in members])
+        bucket = Bucket(counts[number], counts[number] == count - 1, flat, members)
+        counts[number] += 1
+        waits.append(states[number].submit(cast(GradBucket, bucket)))
+    return [future.wait().tolist() for future in waits]
+
+
+def test_several_models_share_a_state_in_one_backward_pass() -> None:
+    """Each step of each model has its residuals, as with a state of its own, whatever the order of the buckets."""
+    models = net(), net()
+    alone = [DdpState(None, reduce=Coarse()) for _ in models]
+    shared = DdpState(None, reduce=Coarse())
+    steps = [[(0, "dcba", 1), (1, "dcba", 1)]] * 2
+    steps += [[(1, "dc", 2), (0, "d", 3), (0, "cb", 3), (1, "ba", 2), (0, "a", 3)]] * 3
+    found, expected = ([in_turns(states, models, step) for step in steps] for states in ([shared] * 2, alone))
+    assert found == expected
+    assert found[0] != found[1]
+    for state in (shared, *alone):
+        state.close()
+
+
+def test_models_that_take_turns_and_a_model_wrapped_again() -> None:
+    state, models = DdpState(None, reduce=Coarse()), (net(), net((4,)))
+    for number, names in ((0, "dcba"), (1, "a"), (0, "dcba"), (0, "dcba")):
+        assert in_turns([state] * 2, models, [(number, names, 1)])
+    assert len(state._models.all) == 2
+    state.close()
+
+
+def test_a_bucket_that_may_be_of_several_models_is_refused_at_once() -> None:
+    state, models = DdpState(None, reduce=Coarse()), (net(), net())
+    with pytest.raises(UsageError, match="give each its own"):
+        in_turns([state] * 2, models, [(0, "dc", 2), (1, "dc", 2), (0, "ba", 2)])
     state.close()
