@@ -123,14 +123,6 @@ def test_every_step_from_one_configuration_to_another(address: str) -> None:
     assert max(seen) > 1_700_000_000
 
 
-def test_renew(address: str) -> None:
-    before = apply(config(address, A, B)).generations
-    report = apply(config(address, A, B), renew=["a"])
-    assert report.generations["b"] == before["b"]
-    assert report.generations["a"] > max(before.values())
-    assert len(report.changes) == 3 + 2 * 4  # the rows of the workers go and come too
-
-
 def count_packets(wanted: Config, job_id: int, seat: int, packets: int) -> None:
     """Let a worker's counter say that it has sent packets."""
     with P4Switch(wanted.switch) as switch:
