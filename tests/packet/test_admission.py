@@ -142,6 +142,11 @@ def test_the_good_packet_the_cases_are_made_from_is_admitted(game: Game) -> None
     assert game.golden.verdicts == {"FIRST": 1}
 
 
+def test_right_packet_at_the_wrong_port(game: Game) -> None:
+    game.frame(HOSTS[1].port, bytes(frame_of(encoded(good(game)))))
+    assert game.golden.rejects == {"PORT": 1}
+
+
 def test_slot_of_the_neighbouring_job_is_out_of_reach(game: Game) -> None:
     game.contribute(WIDE, 0, 0)
     game.contribute(QUORUM, 0, 3)  # base 8 + 3 is the first slot of WIDE
