@@ -128,11 +128,9 @@ def _down(arguments: argparse.Namespace) -> int:
 def _bench(arguments: argparse.Namespace) -> int:
     line = options.BENCHES[arguments.name]
     chosen = line.chosen(arguments)
-    from sumwire_lab.bench.benchmark import BenchCommand, carry_out
-
     command = pkgutil.resolve_name(line.command)
-    if isinstance(command, type) and issubclass(command, BenchCommand):
-        told, right = carry_out(command(chosen), say, vars(arguments).get("results"), vars(arguments).get("json"))
+    if line.of_study:
+        told, right = command(chosen).carry_out(say, vars(arguments).get("results"), vars(arguments).get("json"))
     else:
         told, right = command(chosen, arguments.results, say)
     say("\n" + told)

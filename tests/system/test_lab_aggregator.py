@@ -51,26 +51,25 @@ def test_a_text_is_learnt_over_the_group_and_through_the_software_aggregator(tmp
 
 
 def test_one_all_reduce_through_the_software_aggregator_is_charged_to_it(tmp_path: Path) -> None:
-    from sumwire_lab.bench.allreduce import AllReduceCommand
-    from sumwire_lab.bench.benchmark import run_in_network
+    from sumwire_lab.bench.allreduce import bench
 
     asked = AllReduceOptions(sizes=(50_000,), bw=(200.0,), systems=("thc",), workers=2, switch="aggregator")
-    command = AllReduceCommand(asked)
-    (result,) = run_in_network(command, tmp_path, lambda line: None)
-    (row,) = result.rows
-    assert row.bound_s < row.seconds < 5
-    assert row.switch_cpu_s is not None and row.switch_cpu_s > 0, "its processes, not only the one that was started"
-    assert result.lost.switch == 0
+    (result,) = bench(asked).measure(tmp_path, lambda line: None).rows()
+    (row,) = result["rows"]
+    assert row["bound_s"] < row["seconds"] < 5
+    assert row["switch_cpu_s"] is not None and row["switch_cpu_s"] > 0, (
+        "its processes, not only the one that was started"
+    )
+    assert result["lost"]["switch"] == 0
 
 
 def test_gloo_and_the_automatic_choice_in_turn(tmp_path: Path) -> None:
-    from sumwire_lab.bench.benchmark import run_in_network
-    from sumwire_lab.bench.interleaved import InterleavedCommand
+    from sumwire_lab.bench.interleaved import bench
 
-    command = InterleavedCommand(InterleavedOptions((1000, 30_000), (100.0,), ("auto",), workers=2, repeats=3))
-    rows = run_in_network(command, tmp_path, lambda line: None)
-    assert [(row.values, row.link_mbit) for row in rows] == [(1000, 100.0), (30_000, 100.0)]
-    assert all(0 < row.seconds < 2 and 0 < row.gloo_s < 2 and row.by_group in (0, 1) for row in rows)
+    asked = InterleavedOptions((1000, 30_000), (100.0,), ("auto",), workers=2, repeats=3)
+    rows = bench(asked).measure(tmp_path, lambda line: None).rows()
+    assert [(row["values"], row["link_mbit"]) for row in rows] == [(1000, 100.0), (30_000, 100.0)]
+    assert all(0 < row["seconds"] < 2 and 0 < row["gloo_s"] < 2 and row["by_group"] in (0, 1) for row in rows)
     assert not ledgers.of_this_process(), "nothing of the benchmark is left"
     (record,) = tmp_path.glob("*/turns.json")
     assert len(json.loads(record.read_text())["results"]) == 2

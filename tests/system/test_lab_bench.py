@@ -16,40 +16,39 @@ pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
 
 def test_all_reduce_of_all_systems(tmp_path: Path) -> None:
-    from sumwire_lab.bench.allreduce import AllReduceCommand
-    from sumwire_lab.bench.benchmark import run_in_network
+    from sumwire_lab.bench.allreduce import bench
 
-    command = AllReduceCommand(AllReduceOptions(sizes=(1, 50_000), bw=(100.0,), workers=2))
-    done = run_in_network(command, tmp_path, lambda line: None)
-    assert [(r.system, [row.values for row in r.rows]) for r in done] == [
+    made = bench(AllReduceOptions(sizes=(1, 50_000), bw=(100.0,), workers=2))
+    done = made.measure(tmp_path, lambda line: None).rows()
+    assert [(r["system"], [row["values"] for row in r["rows"]]) for r in done] == [
         (system, [1, 50_000]) for system in ("gloo", "thc", "sign")
     ]
-    rows = [row for r in done for row in r.rows]
-    assert all(0 < row.seconds < 2 for row in rows)
+    rows = [row for r in done for row in r["rows"]]
+    assert all(0 < row["seconds"] < 2 for row in rows)
     # The wire cannot be beaten, but for what a burst lets through at once: 12.5 kB of the 50 kB or more here.
-    assert all(row.link_share <= 1.4 for row in rows if row.values > 1 and row.system != "sign")
-    assert all(row.host_cpu_s > 0 for row in rows)
-    assert [row.switch_cpu_s is None for row in rows] == [True, True, False, False, False, False]
+    assert all(row["link_share"] <= 1.4 for row in rows if row["values"] > 1 and row["system"] != "sign")
+    assert all(row["host_cpu_s"] > 0 for row in rows)
+    assert [row["switch_cpu_s"] is None for row in rows] == [True, True, False, False, False, False]
     # Nobody impairs anything here; the switch told it in its log when it ended.
     for r in done[1:]:
-        assert r.lost.as_dict() == {"link_queues": 0, "backlog": r.lost.backlog, "host_sockets": 0, "switch": 0}
+        lost = {"link_queues": 0, "backlog": r["lost"]["backlog"], "host_sockets": 0, "switch": 0}
+        assert r["lost"] == lost
     record = json.loads(next(tmp_path.glob("*/allreduce.json")).read_text())
     assert (record["workers"], record["switch"], len(record["results"])) == (2, "soft", 3)
     assert not (tmp_path / "latest").exists(), "latest is the newest run's"
 
 
 def test_sum32_over_links_without_a_limit(tmp_path: Path) -> None:
-    from sumwire_lab.bench.allreduce import AllReduceCommand
-    from sumwire_lab.bench.benchmark import run_in_network
+    from sumwire_lab.bench.allreduce import bench
 
-    command = AllReduceCommand(AllReduceOptions(sizes=(300,), bw=(UNLIMITED,), systems=("sum32",), workers=2))
-    (result,) = run_in_network(command, tmp_path, lambda line: None)
-    (row,) = result.rows
-    assert 0 < row.seconds < 2 and row.bound_s == 0
-    stats = json.loads(next(tmp_path.glob("*/sum32-inf/answer0.json")).read_text())["stats"]
+    made = bench(AllReduceOptions(sizes=(300,), bw=(UNLIMITED,), systems=("sum32",), workers=2))
+    (result,) = made.measure(tmp_path, lambda line: None).rows()
+    (row,) = result["rows"]
+    assert 0 < row["seconds"] < 2 and row["bound_s"] == 0
+    stats = json.loads(next(tmp_path.glob("*/cases/*/answer0.json")).read_text())["stats"]
     # A packet of SUM32 and of MAX32 has 24 + 1024 bytes, a contribution of THC half as many, HELLO next to none.
     assert stats["bytes_sent"] > 1000 * stats["packets_sent"] > 0
-    assert result.lost.switch == 0
+    assert result["lost"]["switch"] == 0
 
 
 def test_a_grid_is_measured_once(tmp_path: Path) -> None:
@@ -75,16 +74,15 @@ def test_a_grid_is_measured_once(tmp_path: Path) -> None:
 
 def test_packets_per_second_of_the_soft_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sumwire_lab.bench import switch
-    from sumwire_lab.bench.benchmark import run_in_network
     from sumwire_lab.network import switches
 
     engines = ["python", *(["native"] if switches.choose_engine("auto") == "native" else [])]
     monkeypatch.setattr(switch, "SECONDS", 0.5)
     monkeypatch.setattr(switch, "REPEATS", 1)
-    command = switch.SwitchCommand(SwitchBenchOptions(switches=tuple(engines)))
-    rows = run_in_network(command, tmp_path, lambda line: None)
-    entry = command.record(rows)["ops"]["thc"]
-    assert json.loads(next(tmp_path.glob("*/switch.json")).read_text()) == command.record(rows)
+    made = switch.bench(SwitchBenchOptions(switches=tuple(engines)))
+    rows = made.measure(tmp_path, lambda line: None).rows()
+    entry = made.record(rows)["ops"]["thc"]
+    assert json.loads(next(tmp_path.glob("*/switch.json")).read_text()) == made.record(rows)
     for one in entry["runs"]:
         # A busy machine may lose packets, but no packet is summed that was not sent, and no result lacks a worker.
         assert 0 < 4 * one["results"] <= one["summed"] <= one["sent"]

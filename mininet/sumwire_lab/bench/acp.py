@@ -4,65 +4,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, Final
 
-from sumwire_lab.bench.benchmark import BenchCommand, BenchContext, TextColumn
+from sumwire_lab.bench.benchmark import Bench, Row
 from sumwire_lab.options.bench_options import AcpBenchOptions, AcpCase
 from sumwire_lab.run.training_run import run
+from sumwire_lab.study.study import Column, Context, Study
+
+_CASE: Final = ("part", "system", "mode", "buffer_mb", "rank")
+COLUMNS: Final = (
+    Column("step_s", "a step, the median over steps and workers", "s", form=".3f"),
+    Column("comm_s", "its communication", "s", form=".3f"),
+    Column("tx_bytes", "that a worker sends", "bytes", form=".0f"),
+)
 
 
-@dataclass(frozen=True)
-class AcpRow:
-    """Seconds of a step, the median over steps and workers, and of its communication; bytes that a worker sends."""
-
-    part: str
-    system: str
-    mode: str
-    buffer_mb: float
-    rank: int
-    step_s: float
-    comm_s: float
-    tx_bytes: float
-
-
-class AcpCommand(BenchCommand[AcpBenchOptions, AcpCase, AcpRow]):
+def bench(options: AcpBenchOptions) -> Bench:
     """Every case is a training of its own, on equal links."""
+    trainings = {case_of(one): one for one in options.cases()}
 
-    name: ClassVar = "bench-acp"
-    columns: ClassVar[Sequence[TextColumn[AcpRow]]] = (
-        TextColumn("part", lambda row: row.part),
-        TextColumn("system", lambda row: row.system),
-        TextColumn("mode", lambda row: row.mode),
-        TextColumn("MB", lambda row: f"{row.buffer_mb:g}"),
-        TextColumn("rank", lambda row: str(row.rank)),
-        TextColumn("step, s", lambda row: f"{row.step_s:.3f}"),
-        TextColumn("comm., s", lambda row: f"{row.comm_s:.3f}"),
-        TextColumn("sent, MB", lambda row: f"{row.tx_bytes / 1e6:.3f}"),
-    )
+    def measure(case: Row, context: Context) -> dict[str, Any]:
+        chosen = trainings[tuple(case.values())]
+        summary, _ = run(chosen.options, context.folder, context.say)
+        return row_of(summary["systems"][chosen.system])
 
-    def plan(self) -> list[AcpCase]:
-        """See BenchCommand."""
-        return list(self.options.cases())
-
-    def measure(self, case: AcpCase, context: BenchContext) -> list[AcpRow]:
-        """See Benchmark."""
-        summary, _ = run(case.options, context.folder, context.say)
-        return [row_of(case, summary["systems"][case.system])]
+    cases = [dict(zip(_CASE, one, strict=True)) for one in trainings]
+    study = Study("bench-acp", "what overlap and fusion bring", cases, measure, COLUMNS, lines=_CASE, stops=True)
+    return Bench(study, lambda rows: {"options": options, "rows": rows})
 
 
-def row_of(case: AcpCase, entry: dict[str, Any]) -> AcpRow:
+def case_of(training: AcpCase) -> tuple[Any, ...]:
+    """The values of its case."""
+    train = training.options.train
+    return training.part, training.system, training.mode, train.buffer_mb, train.rank
+
+
+def row_of(entry: Row) -> dict[str, Any]:
     """The row of a training, from its entry in the run's summary."""
-    train = case.options.train
-    assert train.buffer_mb is not None
-    return AcpRow(
-        part=case.part,
-        system=case.system,
-        mode=case.mode,
-        buffer_mb=train.buffer_mb,
-        rank=train.rank,
-        step_s=entry["step_s_p50"],
-        comm_s=entry["comm_s_per_step_median"],
-        tx_bytes=entry["tx_bytes_per_step"],
-    )
+    kept = {"step_s": "step_s_p50", "comm_s": "comm_s_per_step_median", "tx_bytes": "tx_bytes_per_step"}
+    return {name: entry[key] for name, key in kept.items()}

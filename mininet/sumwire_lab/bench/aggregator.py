@@ -14,9 +14,7 @@ import os
 import socket
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 from sumwire.aggregator.processes import ProcessPool, signals_held
@@ -27,8 +25,9 @@ from sumwire.wire.packets import HEADER_BYTES, OP_WORDS, WORD_BYTES, headers, wr
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
 
-from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
+from sumwire_lab.bench.benchmark import Bench, Row, Rows
 from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS, AggregatorOptions
+from sumwire_lab.study.study import Column, Study
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds
 
 # Addresses of this process alone: others may measure at the same time.
@@ -129,81 +128,68 @@ class LoadingWorkers:
 _PRIORITY_SHIFT: Final = 5
 
 
-@dataclass(frozen=True)
-class AggregatorCase:
-    """One aggregator; all runs with it."""
-
-    op: str
-    processes: int
-
-    @property
-    def label(self) -> str:
-        return f"{self.op}, {self.processes} processes"
+COLUMNS: Final = (
+    Column("contributions", kind=int),
+    Column("results", "that came", kind=int),
+    Column("wall_s", "wall clock", "s"),
+    Column("cpu_s", "CPU time of the aggregator", "s"),
+)
 
 
-@dataclass(frozen=True)
-class AggregatorRun:
-    """One run: contributions, results that came, seconds of wall clock and of the aggregator's CPU time."""
+def bench(options: AggregatorOptions) -> Bench:
+    """One aggregator, with a row for each of its runs. Fails if a contribution costs more than the limit."""
 
-    contributions: int
-    results: int
-    wall_s: float
-    cpu_s: float
+    def record(rows: Rows) -> dict[str, Any]:
+        runs = [{column.name: row[column.name] for column in COLUMNS} for row in rows]
+        return {"op": options.op, "cpu_us": median_us(rows), "runs": runs}
 
-    @property
-    def cpu_us(self) -> float:
-        """CPU microseconds per contribution."""
-        return self.cpu_s / self.contributions * 1e6
+    case = {"op": options.op, "processes": options.processes}
+    study = Study(
+        "bench-aggregator",
+        "what a packet costs the software aggregator",
+        [case],
+        lambda _: measured(options),
+        COLUMNS,
+        stops=True,
+    )
+    return Bench(study, record, text, lambda rows: median_us(rows) <= options.limit_us, needs_network=False)
 
 
-class AggregatorBench(BenchCommand[AggregatorOptions, AggregatorCase, AggregatorRun]):
-    """One row per run."""
+def measured(options: AggregatorOptions) -> list[dict[str, Any]]:
+    """A row for each run. A run that is not counted comes first."""
+    job = parse_job(job_mapping(options.workers), 0)
+    rows = []
+    with signals_held(), ProcessPool((job,), AGGREGATOR, p4.SUMWIRE_PORT, options.processes) as pool:
+        load = LoadingWorkers(job, CODES[options.op], tos=options.priority << _PRIORITY_SHIFT)
+        clocks = [cpu_clock(pid) for pid in pool.pids]
+        try:
+            load.run(options.seconds / 4, options.rate, options.piece)
+            for _ in range(options.runs):
+                before, began = cpu_seconds(clocks), time.monotonic()
+                sent, results = load.run(options.seconds, options.rate, options.piece)
+                cpu, wall = cpu_seconds(clocks) - before, time.monotonic() - began
+                rows.append({"contributions": sent, "results": results, "wall_s": wall, "cpu_s": cpu})
+        finally:
+            load.close()
+    return rows
 
-    name: ClassVar = "bench-aggregator"
-    needs_network = False
 
-    def plan(self) -> list[AggregatorCase]:
-        """See BenchCommand."""
-        return [AggregatorCase(self.options.op, self.options.processes)]
+def text(rows: Rows) -> str:
+    """One line per run, then the median."""
+    form = "numpy" if os.environ.get(SWITCH) == "0" else "native where there is a compiler"
+    lines = [
+        f"{row['op']}, {form}: {row['contributions'] / row['wall_s']:,.0f} contributions/s, "
+        f"{row['results'] / row['contributions']:.1%} of results came, {_cpu_us(row):.2f} us of CPU each, "
+        f"{row['cpu_s'] / row['wall_s']:.0%} of a core"
+        for row in rows
+    ]
+    return "\n".join([*lines, f"median: {median_us(rows):.2f} us of CPU a contribution"])
 
-    def measure(self, case: AggregatorCase, context: BenchContext) -> list[AggregatorRun]:
-        """See Benchmark. A run that is not counted comes first."""
-        options = self.options
-        job = parse_job(job_mapping(options.workers), 0)
-        rows = []
-        with signals_held(), ProcessPool((job,), AGGREGATOR, p4.SUMWIRE_PORT, case.processes) as pool:
-            load = LoadingWorkers(job, CODES[case.op], tos=options.priority << _PRIORITY_SHIFT)
-            clocks = [cpu_clock(pid) for pid in pool.pids]
-            try:
-                load.run(options.seconds / 4, options.rate, options.piece)
-                for _ in range(options.runs):
-                    before, began = cpu_seconds(clocks), time.monotonic()
-                    sent, results = load.run(options.seconds, options.rate, options.piece)
-                    cpu, wall = cpu_seconds(clocks) - before, time.monotonic() - began
-                    rows.append(AggregatorRun(sent, results, wall, cpu))
-            finally:
-                load.close()
-        return rows
 
-    def record(self, rows: Sequence[AggregatorRun]) -> dict[str, Any]:
-        """See BenchCommand."""
-        return {"op": self.options.op, "cpu_us": self._median(rows), "runs": [asdict(row) for row in rows]}
+def median_us(rows: Rows) -> float:
+    """CPU microseconds per contribution."""
+    return statistics.median(map(_cpu_us, rows))
 
-    def text(self, rows: Sequence[AggregatorRun]) -> str:
-        """One line per run, then the median."""
-        form = "numpy" if os.environ.get(SWITCH) == "0" else "native where there is a compiler"
-        lines = [
-            f"{self.options.op}, {form}: {row.contributions / row.wall_s:,.0f} contributions/s, "
-            f"{row.results / row.contributions:.1%} of results came, {row.cpu_us:.2f} us of CPU each, "
-            f"{row.cpu_s / row.wall_s:.0%} of a core"
-            for row in rows
-        ]
-        return "\n".join([*lines, f"median: {self._median(rows):.2f} us of CPU a contribution"])
 
-    def holds(self, rows: Sequence[AggregatorRun]) -> bool:
-        """Whether a contribution costs at most the limit."""
-        return self._median(rows) <= self.options.limit_us
-
-    @staticmethod
-    def _median(rows: Sequence[AggregatorRun]) -> float:
-        return statistics.median(row.cpu_us for row in rows)
+def _cpu_us(row: Row) -> float:
+    return float(row["cpu_s"] / row["contributions"] * 1e6)

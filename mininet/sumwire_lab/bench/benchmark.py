@@ -1,103 +1,30 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary of every benchmark: what it measures, and how its rows become text, records and parts of the page.
+"""What benchmarks share. Each is a study: its cases are measured by :mod:`sumwire_lab.study.study`.
 
-A benchmark measures cases. A case is one measurement that was planned; it gives rows, frozen dataclasses of numbers
-and words that go into JSON as they are. A command has a `bench-...` command of its own: it prints its rows as text
-and writes them as one record. A suite is a part of the page of `make bench`, which presents its rows as tables,
-charts and sentences.
+A command of `sumwire-lab bench` is a :class:`Bench`: it prints its rows as text and writes them as one record. A
+:class:`Suite` is a part of the page of `make bench`, which presents its rows as tables, charts and sentences.
 """
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any
 
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.plain import to_json
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
-from sumwire_lab.study.figures import aligned
+from sumwire_lab.study.study import Study, StudyResults, run
 from sumwire_lab.system import leftovers
 
-
-class Labelled(Protocol):
-    """One measurement of a plan."""
-
-    @property
-    def label(self) -> str:
-        """A few words, different from those of the plan's other cases."""
-        ...
-
-
-CaseT = TypeVar("CaseT", bound=Labelled)
-RowT = TypeVar("RowT")
-OptionsT = TypeVar("OptionsT")
-
-
-@dataclass(frozen=True)
-class BenchContext:
-    """What every case of a run shares: the page's options, a folder to write to, and how to report progress."""
-
-    options: BenchOptions
-    folder: Path
-    say: Say
-
-
-class Benchmark(ABC, Generic[CaseT, RowT]):
-    """Measures cases, one at a time."""
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def measure(self, case: CaseT, context: BenchContext) -> list[RowT]:
-        """The rows of one case. Raises LabError."""
-
-
-@dataclass(frozen=True)
-class TextColumn(Generic[RowT]):
-    """A column of a benchmark's table: its head, and a row's cell."""
-
-    head: str
-    cell: Callable[[RowT], str]
-
-
-class BenchCommand(Benchmark[CaseT, RowT], Generic[OptionsT, CaseT, RowT]):
-    """A benchmark with a command of its own. Unless a class says otherwise, its record has options and rows, and its
-    text is a table of its columns."""
-
-    needs_network: bool = True
-    columns: ClassVar[Sequence[TextColumn[Any]]] = ()
-
-    def __init__(self, options: OptionsT) -> None:
-        self.options = options
-
-    @abstractmethod
-    def plan(self) -> list[CaseT]:
-        """The cases, in the order in which they are measured. Raises LabError if this machine cannot run them."""
-
-    def record(self, rows: Sequence[RowT]) -> dict[str, Any]:
-        """All rows as one JSON object."""
-        return {"options": to_json(self.options), "rows": to_json(rows)}
-
-    def text(self, rows: Sequence[RowT]) -> str:
-        """All rows as a table for a terminal."""
-        return table_text(self.columns, rows)
-
-    def holds(self, rows: Sequence[RowT]) -> bool:
-        """Whether the rows meet the benchmark's targets, if it has any."""
-        return True
-
-
-def table_text(columns: Sequence[TextColumn[RowT]], rows: Iterable[RowT]) -> str:
-    """A head, and a line for each row."""
-    lines = [[column.head for column in columns], *([column.cell(row) for column in columns] for row in rows)]
-    return "\n".join(aligned(lines))
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
 
 
 @contextmanager
@@ -113,45 +40,59 @@ def network_experiment(results: Path) -> Iterator[Path]:
         yield folder
 
 
+def in_network(study: Study, results: Path, say: Say) -> StudyResults:
+    """Measure a study that needs a network, in a new folder of `results`. Raises LabError."""
+    with network_experiment(results) as folder:
+        return run(study, results, say, again=True, folder=folder)
+
+
 def write_record(record: Any, folder: Path, name: str) -> None:
     """Write NAME.json."""
     (folder / f"{name}.json").write_text(json.dumps(to_json(record), indent=1) + "\n")
 
 
-def run_in_network(command: BenchCommand[Any, CaseT, RowT], results: Path, say: Say) -> list[RowT]:
-    """Measure all cases with a network. NAME.json goes into a new folder of `results`. Raises LabError."""
-    cases = command.plan()
-    with network_experiment(results) as folder:
-        rows = _measure(command, cases, BenchContext(BenchOptions(), folder, say))
-    write_record(command.record(rows), folder, command.name)
-    return rows
+@dataclass(frozen=True)
+class Bench:
+    """A benchmark with a command of its own: its study, and what is made of the rows.
 
-
-def run_here(command: BenchCommand[Any, CaseT, RowT], say: Say, record: Path | None = None) -> list[RowT]:
-    """Measure all cases without a network. They need no root and write no file but `record`."""
-    rows = _measure(command, command.plan(), BenchContext(BenchOptions(), Path(), say))
-    if record is not None:
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps(command.record(rows), indent=2) + "\n")
-    return rows
-
-
-def _measure(command: BenchCommand[Any, CaseT, RowT], cases: Sequence[CaseT], context: BenchContext) -> list[RowT]:
-    return [row for case in cases for row in command.measure(case, context)]
-
-
-def carry_out(
-    command: BenchCommand[Any, CaseT, RowT], say: Say, results: Path | None, record: Path | None
-) -> tuple[str, bool]:
-    """Measure all cases where the benchmark belongs: its text, and whether its rows meet their targets.
-
-    `results`: for a benchmark in a network; `record`: for one without. Raises LabError.
+    ``record``: the content of NAME.json. ``text``: what a terminal shows. ``holds``: whether the rows meet the targets,
+    if there are any. ``needs_network``: it runs as root, and NAME.json goes into a folder of its own.
     """
-    if command.needs_network and results is not None:
-        rows = run_in_network(command, results, say)
-    else:
-        rows = run_here(command, say, record)
-    return command.text(rows), command.holds(rows)
+
+    study: Study
+    record: Callable[[Rows], Any]
+    text: Callable[[Rows], str] | None = None
+    holds: Callable[[Rows], bool] = lambda rows: True
+    needs_network: bool = True
+
+    def measure(self, results: Path, say: Say) -> StudyResults:
+        """Measure all cases with a network. NAME.json goes into a new folder of `results`. Raises LabError."""
+        with network_experiment(results) as folder:
+            done = run(self.study, results, say, again=True, folder=folder)
+        write_record(self.record(done.rows()), folder, self.study.name)
+        return done
+
+    def measure_here(self, say: Say, record: Path | None = None) -> StudyResults:
+        """Measure all cases without a network. They need no root and write no file but `record`."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = run(self.study, Path(folder), say, again=True)
+        if record is not None:
+            record.parent.mkdir(parents=True, exist_ok=True)
+            record.write_text(json.dumps(to_json(self.record(done.rows())), indent=2) + "\n")
+        return done
+
+    def carry_out(self, say: Say, results: Path | None, record: Path | None) -> tuple[str, bool]:
+        """Measure all cases where the benchmark belongs: its text, and whether its rows meet their targets.
+
+        `results`: for a benchmark in a network; `record`: for one without. Raises LabError.
+        """
+        in_network = self.needs_network and results is not None
+        done = self.measure(results, say) if in_network and results else self.measure_here(say, record)
+        return self.shown(done), self.holds(done.rows())
+
+    def shown(self, done: StudyResults) -> str:
+        """The text of what was measured."""
+        return done.table() if self.text is None else self.text(done.rows())
 
 
 @dataclass(frozen=True)
@@ -195,45 +136,18 @@ class Presentation:
     behind: tuple[str, ...] = ()
 
 
-class Suite(Benchmark[CaseT, RowT]):
-    """One part of the page. Planning and presenting are pure; only `measure` runs anything."""
-
-    title: ClassVar[str]
-    question: ClassVar[str]
-    """What a reader learns from it."""
-    how: ClassVar[str]
-    """How it is measured, in sentences."""
-
-    @abstractmethod
-    def plan(self, options: BenchOptions) -> list[CaseT]:
-        """The cases, in the order in which they are measured."""
-
-    @abstractmethod
-    def present(self, rows: Sequence[RowT]) -> Presentation:
-        """Tables and charts of at least one row. Rows of some cases may be missing."""
-
-    def left_out(self, options: BenchOptions) -> list[str]:
-        """What the plan leaves out on purpose, with the reason."""
-        return []
-
-
 @dataclass(frozen=True)
-class CaseFailure:
-    """A case that raised an error."""
+class Suite:
+    """One part of the page. ``question``: what a reader learns from it; ``how``: how it is measured, in sentences.
 
-    label: str
-    why: str
+    ``present``: tables and charts of at least one row; rows of some cases may be missing. ``left_out``: what the study
+    leaves out on purpose, with the reason.
+    """
 
-
-@dataclass
-class SuiteOutcome:
-    """The result of one suite."""
-
-    suite: Suite[Any, Any]
-    planned: int = 0
-    rows: list[Any] = field(default_factory=list)
-    failures: list[CaseFailure] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    finished: bool = False
-    """Whether every case was tried."""
+    name: str
+    title: str
+    question: str
+    how: str
+    study: Callable[[BenchOptions], Study]
+    present: Callable[[Rows], Presentation]
+    left_out: Callable[[BenchOptions], list[str]] = lambda options: []

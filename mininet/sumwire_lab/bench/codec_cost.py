@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 from sumwire.lowrank.fusion import Item
 from sumwire.lowrank.matrices import MatrixState
 from torch import Tensor
 
-from sumwire_lab.bench.benchmark import BenchContext, Chart, PageTable, Presentation, Series, Suite
+from sumwire_lab.bench.benchmark import Chart, PageTable, Presentation, Row, Rows, Series, Suite
 from sumwire_lab.bench.codec_error import ACP_RANK, CODECS, TOP_SHARE, make_codec
 from sumwire_lab.bench.codec_time import CPU, TORCH, time_rounds
 from sumwire_lab.options.bench_options import BenchOptions
+from sumwire_lab.study.study import Study
 
 VALUES: Final = (100_000, 1_000_000, 10_000_000)
 QUICK_VALUES: Final = (100_000, 1_000_000)
@@ -35,8 +36,17 @@ _NUMPY: Final = ("sum32",)
 _T = TypeVar("_T")
 
 
+HOW: Final = (
+    "One worker's whole round in one thread, without a network: error feedback if the system has it, encode, "
+    "decode, and what is kept for later rounds. The form native is compiled C; torch gives bit-equal results "
+    "in PyTorch, numpy in numpy. The columns encode and decode are medians in wall-clock time. CPU time is that "
+    "of the one thread, which other load on the machine affects less. acp is one square matrix at rank 4, top-k "
+    "keeps 1 %, fp16 converts to float16 and back. All times are divided by the millions of values."
+)
+
+
 @dataclass(frozen=True)
-class CodecCostCase:
+class CodecCost:
     """One codec and size on one device, in all forms that it has."""
 
     codec: str
@@ -44,60 +54,48 @@ class CodecCostCase:
     device: str
     rounds: int
 
-    @property
-    def label(self) -> str:
-        return f"{self.codec}, {self.values:,} values, {self.device}"
 
-
-@dataclass(frozen=True)
-class CodecCostRow:
-    """Medians in milliseconds per million values. `cpu_ms`: CPU time of the thread for encode and decode together."""
-
-    codec: str
-    form: str
-    """native (compiled C), torch or numpy."""
-    device: str
-    values: int
-    encode_ms: float
-    decode_ms: float
-    cpu_ms: float
-
-
-class CodecCostSuite(Suite[CodecCostCase, CodecCostRow]):
+def study(options: BenchOptions) -> Study:
     """One worker's round in one thread, without a network."""
+    sizes, rounds = (QUICK_VALUES, QUICK_ROUNDS) if options.quick else (VALUES, ROUNDS)
+    names = (*CODECS, *OTHERS)
+    cases = [CodecCost(name, size, device, rounds) for device in devices() for name in names for size in sizes]
+    return Study("codec-cost", "what compression costs", cases, measure)
 
-    name: ClassVar = "codec-cost"
-    title: ClassVar = "What compression costs"
-    question: ClassVar = "How long does a host compute to compress a gradient and to restore the sum?"
-    how: ClassVar = (
-        "One worker's whole round in one thread, without a network: error feedback if the system has it, encode, "
-        "decode, and what is kept for later rounds. The form native is compiled C; torch gives bit-equal results "
-        "in PyTorch, numpy in numpy. The columns encode and decode are medians in wall-clock time. CPU time is that "
-        "of the one thread, which other load on the machine affects less. acp is one square matrix at rank 4, top-k "
-        "keeps 1 %, fp16 converts to float16 and back. All times are divided by the millions of values."
+
+def measure(case: CodecCost) -> list[dict[str, Any]]:
+    """A row for each form, native (compiled C), torch or numpy, with medians in milliseconds per million values.
+    `cpu_ms`: CPU time of the thread for encode and decode together."""
+    with _one_thread():
+        if case.codec in CODECS:
+            return _codec_rows(case)
+        return [_row(case, TORCH, OTHERS[case.codec](case))]
+
+
+def left_out(_: BenchOptions) -> list[str]:
+    """A GPU that is not there."""
+    return [] if torch.cuda.is_available() else ["GPU: this machine has none that PyTorch can use."]
+
+
+def present(rows: Rows) -> Presentation:
+    """A table and a chart for each device."""
+    found = list(dict.fromkeys(row["device"] for row in rows))
+    return Presentation(
+        tables=tuple(_table(device, rows) for device in found),
+        charts=tuple(_chart(device, rows) for device in found),
+        behind=tuple(sentence for device in found for sentence in _behind(device, rows)),
     )
 
-    def plan(self, options: BenchOptions) -> list[CodecCostCase]:
-        sizes, rounds = (QUICK_VALUES, QUICK_ROUNDS) if options.quick else (VALUES, ROUNDS)
-        names = (*CODECS, *OTHERS)
-        return [CodecCostCase(name, size, device, rounds) for device in devices() for name in names for size in sizes]
 
-    def left_out(self, options: BenchOptions) -> list[str]:
-        return [] if torch.cuda.is_available() else ["GPU: this machine has none that PyTorch can use."]
-
-    def measure(self, case: CodecCostCase, context: BenchContext) -> list[CodecCostRow]:
-        with _one_thread():
-            if case.codec in CODECS:
-                return _codec_rows(case)
-            return [_row(case, TORCH, OTHERS[case.codec](case))]
-
-    def present(self, rows: Sequence[CodecCostRow]) -> Presentation:
-        found = list(dict.fromkeys(row.device for row in rows))
-        return Presentation(
-            tables=tuple(_table(device, rows) for device in found),
-            charts=tuple(_chart(device, rows) for device in found),
-            behind=tuple(sentence for device in found for sentence in _behind(device, rows)),
-        )
+CODEC_COST: Final = Suite(
+    "codec-cost",
+    "What compression costs",
+    "How long does a host compute to compress a gradient and to restore the sum?",
+    HOW,
+    study,
+    present,
+    left_out,
+)
 
 
 def devices() -> tuple[str, ...]:
@@ -118,7 +116,7 @@ def _one_thread() -> Iterator[None]:
 Spent = Mapping[str, float]
 
 
-def _codec_rows(case: CodecCostCase) -> list[CodecCostRow]:
+def _codec_rows(case: CodecCost) -> list[dict[str, Any]]:
     codec = make_codec(case.codec, 0, 1)
     timed = time_rounds(codec, case.values, case.rounds, _WARM_UP, case.device)
     if case.codec in _NUMPY:
@@ -131,14 +129,15 @@ def _stages(spent: Spent) -> Spent:
     return {"encode": encode, "decode": decode, CPU: spent[CPU]}
 
 
-def _row(case: CodecCostCase, form: str, rounds: Sequence[Spent]) -> CodecCostRow:
+def _row(case: CodecCost, form: str, rounds: Sequence[Spent]) -> dict[str, Any]:
     encode, decode, cpu = (
         median(one[what] for one in rounds) * 1e6 / case.values for what in ("encode", "decode", CPU)
     )
-    return CodecCostRow(case.codec, form, case.device, case.values, encode, decode, cpu)
+    about = {"codec": case.codec, "form": form, "device": case.device, "values": case.values}
+    return {**about, "encode_ms": encode, "decode_ms": decode, "cpu_ms": cpu}
 
 
-def _timed(case: CodecCostCase, encode: Callable[[int], _T], decode: Callable[[_T], object]) -> list[Spent]:
+def _timed(case: CodecCost, encode: Callable[[int], _T], decode: Callable[[_T], object]) -> list[Spent]:
     """Milliseconds of each round after the warm-up. `encode` gets the round's number."""
     rounds: list[Spent] = []
     for number in range(_WARM_UP + case.rounds):
@@ -164,11 +163,11 @@ def _clocks(device: str) -> tuple[float, float]:
     return time.perf_counter(), time.thread_time()
 
 
-def _gradient(case: CodecCostCase) -> Tensor:
+def _gradient(case: CodecCost) -> Tensor:
     return torch.randn(case.values, generator=torch.Generator().manual_seed(7)).to(case.device)
 
 
-def _acp(case: CodecCostCase) -> list[Spent]:
+def _acp(case: CodecCost) -> list[Spent]:
     """ACP-SGD with the largest square matrix that has at most so many values."""
     side = int(case.values**0.5)
     gradient = _gradient(case)[: side * side].view(side, side)
@@ -182,12 +181,12 @@ def _acp(case: CodecCostCase) -> list[Spent]:
     return _timed(case, lambda step: state.compress(gradient, step), decode)
 
 
-def _fp16(case: CodecCostCase) -> list[Spent]:
+def _fp16(case: CodecCost) -> list[Spent]:
     gradient = _gradient(case)
     return _timed(case, lambda _: gradient.half(), lambda sent: sent.float())
 
 
-def _top(case: CodecCostCase) -> list[Spent]:
+def _top(case: CodecCost) -> list[Spent]:
     """Top-k with error feedback, as in `sumwire.systems.baselines`."""
     gradient, memory = _gradient(case), torch.zeros(case.values, device=case.device)
     result = torch.empty_like(memory)
@@ -206,33 +205,33 @@ def _top(case: CodecCostCase) -> list[Spent]:
     return _timed(case, encode, decode)
 
 
-OTHERS: Final[Mapping[str, Callable[[CodecCostCase], list[Spent]]]] = {"acp": _acp, "fp16": _fp16, "top-k": _top}
+OTHERS: Final[Mapping[str, Callable[[CodecCost], list[Spent]]]] = {"acp": _acp, "fp16": _fp16, "top-k": _top}
 """Systems without a codec of the library."""
 
 
-def _table(device: str, rows: Sequence[CodecCostRow]) -> PageTable:
-    here = [row for row in rows if row.device == device]
-    largest = max(row.values for row in here)
+def _table(device: str, rows: Rows) -> PageTable:
+    here = [row for row in rows if row["device"] == device]
+    largest = max(row["values"] for row in here)
     head = ("codec", "form", "encode, ms", "decode, ms", "both, ms of CPU time")
     cells = tuple(
-        (row.codec, row.form, f"{row.encode_ms:.2f}", f"{row.decode_ms:.2f}", f"{row.cpu_ms:.2f}")
+        (row["codec"], row["form"], f"{row['encode_ms']:.2f}", f"{row['decode_ms']:.2f}", f"{row['cpu_ms']:.2f}")
         for row in here
-        if row.values == largest
+        if row["values"] == largest
     )
     return PageTable(f"Milliseconds a million values, tensors of {largest:,} values, {device}", head, cells)
 
 
-def _cost(row: CodecCostRow) -> float:
+def _cost(row: Row) -> float:
     """CPU time, which other load on the machine affects least; for a GPU the wall-clock time."""
-    return row.cpu_ms if row.device == "cpu" else row.encode_ms + row.decode_ms
+    return row["cpu_ms"] if row["device"] == "cpu" else row["encode_ms"] + row["decode_ms"]
 
 
-def _chart(device: str, rows: Sequence[CodecCostRow]) -> Chart:
+def _chart(device: str, rows: Rows) -> Chart:
     """Cost over size, for the form of each codec that is in use (the first one)."""
     lines: dict[str, dict[int, float]] = {}
     for row in rows:
-        if row.device == device:
-            lines.setdefault(row.codec, {}).setdefault(row.values, _cost(row))
+        if row["device"] == device:
+            lines.setdefault(row["codec"], {}).setdefault(row["values"], _cost(row))
     series = tuple(
         Series(name, tuple((float(values), cost) for values, cost in sorted(line.items())))
         for name, line in lines.items()
@@ -242,14 +241,14 @@ def _chart(device: str, rows: Sequence[CodecCostRow]) -> Chart:
     return Chart(title, "values in the tensor", y_label, series, log_x=True, log_y=True)
 
 
-def _behind(device: str, rows: Sequence[CodecCostRow]) -> list[str]:
+def _behind(device: str, rows: Rows) -> list[str]:
     """Sentences on codecs that cost more than fp16 or top-k at the largest size."""
-    here = [row for row in rows if row.device == device]
-    largest = max(row.values for row in here)
+    here = [row for row in rows if row["device"] == device]
+    largest = max(row["values"] for row in here)
     cost: dict[str, float] = {}
     for row in here:
-        if row.values == largest:
-            cost.setdefault(row.codec, _cost(row))
+        if row["values"] == largest:
+            cost.setdefault(row["codec"], _cost(row))
     sentences = []
     for other in (name for name in _OTHERS if name in cost):
         dearer = [f"{name} ({cost[name]:.1f})" for name in cost if name not in _OTHERS and cost[name] > cost[other]]

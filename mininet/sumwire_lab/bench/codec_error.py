@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
-from typing import ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -31,10 +30,11 @@ from sumwire_protocol.ops import SUM32, VOTE
 from sumwire_protocol.tables import AUTO, UNIFORM
 from torch import Tensor, nn
 
-from sumwire_lab.bench.benchmark import BenchContext, Chart, PageTable, Presentation, Series, Suite
+from sumwire_lab.bench.benchmark import Chart, PageTable, Presentation, Row, Rows, Series, Suite
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, TASKS, parse
 from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.study.study import Study
 from sumwire_lab.training import digits_data, workload
 from sumwire_lab.training.trainer import make_optimizer
 
@@ -150,72 +150,60 @@ DIRECTIONS: Final = ("ssdm", "vote", "sign")
 _OTHERS: Final = ("fp16", "top-k")
 
 
-@dataclass(frozen=True)
-class CodecErrorCase:
-    """One model and one number of workers; all codecs."""
-
-    task: str
-    workers: int
-    steps: tuple[int, ...]
-    seed: int
-
-    @property
-    def label(self) -> str:
-        return f"{self.task}, {self.workers} workers"
+HOW: Final = (
+    "Each model is trained in one process, and the gradients of all workers are recorded at some steps. Each "
+    "codec then compresses and sums them as hosts and switch would, without a network and without error "
+    "feedback. NMSE is the squared distance to the true mean over the squared length of the mean: 0 is exact,"
+    " 1 is as bad as sending nothing, and published THC has 0.02. Codecs that send only signs (vote, ssdm, "
+    "sign) keep no length; their results are scaled to the best length first. top-k sends the largest 1 % of "
+    "each worker's values. acp has rank 4, and factors that have settled on this gradient. Error feedback "
+    "would send the rest in later steps, so a large error here need not mean bad training; see the time to "
+    "accuracy."
+)
 
 
-@dataclass(frozen=True)
-class CodecErrorRow:
-    """`nmse`: mean over the recorded steps of |result - mean|^2 / |mean|^2."""
-
-    task: str
-    workers: int
-    codec: str
-    nmse: float
-    best_length: bool
-    """Whether the result was scaled to the best length first, because the codec keeps only a direction."""
+def study(options: BenchOptions) -> Study:
+    """Error of every codec, named after its system. A case has one model and one number of workers."""
+    counts, steps = (QUICK_WORKERS, QUICK_STEPS) if options.quick else (WORKERS, STEPS)
+    cases = [
+        {"task": task, "workers": workers, "steps": steps, "seed": options.seed} for task in TASKS for workers in counts
+    ]
+    return Study("codec-error", "what compression loses", cases, measure)
 
 
-class CodecErrorSuite(Suite[CodecErrorCase, CodecErrorRow]):
-    """Error of every codec, named after its system."""
+def measure(case: Row) -> list[dict[str, Any]]:
+    """A row for each codec. `nmse`: mean over the recorded steps of |result - mean|^2 / |mean|^2. `best_length`:
+    whether the result was scaled to the best length first, because the codec keeps only a direction."""
+    recorder = GradientRecorder(case["task"], case["workers"], case["seed"])
+    found = estimators(recorder.shapes)
+    errors: dict[str, list[float]] = {name: [] for name in found}
+    for gradients in recorder.gradients(case["steps"]):
+        for name, estimate in found.items():
+            errors[name].append(error(name, estimate, gradients))
+    about = {"task": case["task"], "workers": case["workers"]}
+    return [
+        {**about, "codec": name, "nmse": fmean(of), "best_length": name in DIRECTIONS} for name, of in errors.items()
+    ]
 
-    name: ClassVar = "codec-error"
-    title: ClassVar = "What compression loses"
-    question: ClassVar = "How far is the summed gradient from the true mean, and does it get better with more workers?"
-    how: ClassVar = (
-        "Each model is trained in one process, and the gradients of all workers are recorded at some steps. Each "
-        "codec then compresses and sums them as hosts and switch would, without a network and without error "
-        "feedback. NMSE is the squared distance to the true mean over the squared length of the mean: 0 is exact,"
-        " 1 is as bad as sending nothing, and published THC has 0.02. Codecs that send only signs (vote, ssdm, "
-        "sign) keep no length; their results are scaled to the best length first. top-k sends the largest 1 % of "
-        "each worker's values. acp has rank 4, and factors that have settled on this gradient. Error feedback "
-        "would send the rest in later steps, so a large error here need not mean bad training; see the time to "
-        "accuracy."
+
+def present(rows: Rows) -> Presentation:
+    """A table and a chart for each model."""
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    return Presentation(
+        tables=tuple(_table(task, rows) for task in tasks),
+        charts=tuple(_chart(task, rows) for task in tasks),
+        behind=tuple(sentence for task in tasks for sentence in _behind(task, rows)),
     )
 
-    def plan(self, options: BenchOptions) -> list[CodecErrorCase]:
-        counts, steps = (QUICK_WORKERS, QUICK_STEPS) if options.quick else (WORKERS, STEPS)
-        return [CodecErrorCase(task, workers, steps, options.seed) for task in TASKS for workers in counts]
 
-    def measure(self, case: CodecErrorCase, context: BenchContext) -> list[CodecErrorRow]:
-        recorder = GradientRecorder(case.task, case.workers, case.seed)
-        found = estimators(recorder.shapes)
-        errors: dict[str, list[float]] = {name: [] for name in found}
-        for gradients in recorder.gradients(case.steps):
-            for name, estimate in found.items():
-                errors[name].append(error(name, estimate, gradients))
-        return [
-            CodecErrorRow(case.task, case.workers, name, fmean(of), name in DIRECTIONS) for name, of in errors.items()
-        ]
-
-    def present(self, rows: Sequence[CodecErrorRow]) -> Presentation:
-        tasks = list(dict.fromkeys(row.task for row in rows))
-        return Presentation(
-            tables=tuple(_table(task, rows) for task in tasks),
-            charts=tuple(_chart(task, rows) for task in tasks),
-            behind=tuple(sentence for task in tasks for sentence in _behind(task, rows)),
-        )
-
+CODEC_ERROR: Final = Suite(
+    "codec-error",
+    "What compression loses",
+    "How far is the summed gradient from the true mean, and does it get better with more workers?",
+    HOW,
+    study,
+    present,
+)
 
 Estimate = Callable[[Tensor], Tensor]
 
@@ -282,25 +270,25 @@ def error(name: str, estimate: Estimate, gradients: Tensor) -> float:
     return nmse(fitted(result, truth) if name in DIRECTIONS else result, truth)
 
 
-def _of(task: str, rows: Sequence[CodecErrorRow]) -> dict[str, dict[int, float]]:
+def _of(task: str, rows: Rows) -> dict[str, dict[int, float]]:
     """NMSE by codec and number of workers."""
     found: dict[str, dict[int, float]] = {}
     for row in rows:
-        if row.task == task:
-            found.setdefault(row.codec, {})[row.workers] = row.nmse
+        if row["task"] == task:
+            found.setdefault(row["codec"], {})[row["workers"]] = row["nmse"]
     return found
 
 
-def _table(task: str, rows: Sequence[CodecErrorRow]) -> PageTable:
+def _table(task: str, rows: Rows) -> PageTable:
     by_codec = _of(task, rows)
-    counts = sorted({row.workers for row in rows if row.task == task})
+    counts = sorted({row["workers"] for row in rows if row["task"] == task})
     cells = (
         (name, *(f"{of[workers]:.3g}" if workers in of else "-" for workers in counts)) for name, of in by_codec.items()
     )
     return PageTable(f"NMSE, {task}", ("codec", *(f"{workers} workers" for workers in counts)), tuple(cells))
 
 
-def _chart(task: str, rows: Sequence[CodecErrorRow]) -> Chart:
+def _chart(task: str, rows: Rows) -> Chart:
     by_codec = _of(task, rows)
     small = [name for name, of in by_codec.items() if max(of.values()) < DRAWN_MIN]
     series = tuple(
@@ -313,7 +301,7 @@ def _chart(task: str, rows: Sequence[CodecErrorRow]) -> Chart:
     return Chart(title, "workers", "NMSE (no unit)", series, log_y=True, note=note)
 
 
-def _behind(task: str, rows: Sequence[CodecErrorRow]) -> list[str]:
+def _behind(task: str, rows: Rows) -> list[str]:
     """Sentences on codecs of Sumwire with a larger error than float16 or top-k for any number of workers."""
     by_codec = _of(task, rows)
     own = [name for name in by_codec if name in CODECS or name == "acp"]

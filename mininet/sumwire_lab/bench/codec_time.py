@@ -12,10 +12,9 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
@@ -32,9 +31,10 @@ from sumwire.codec.thc_wide import wide_codec
 from sumwire.native import SWITCH
 from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
 
-from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
+from sumwire_lab.bench.benchmark import Bench, Row, Rows
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.bench_options import CodecBenchOptions
+from sumwire_lab.study.study import Study
 
 STAGES: Final = ("feedback add", "begin", "encode", "decode", "residual")
 CPU: Final = "cpu"
@@ -115,118 +115,62 @@ def _of_one_worker(codec: GradientCodec, words: NDArray[np.uint8]) -> NDArray[np
 THC_TARGETS_MS: Final = {NATIVE: 2.0, TORCH: 40.0}
 
 
-@dataclass(frozen=True)
-class CodecCase:
-    """One codec at one size; all forms that this machine has."""
+def bench(options: CodecBenchOptions) -> Bench:
+    """One codec at one size, with a row for each form: native first if it is there, then torch. Raises OptionError
+    without the device."""
+    block = (BLOCK_VALUES if options.block is None else options.block) or None
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise OptionError("device=cuda: torch finds none here: take a torch with CUDA and a GPU, or leave it out")
+    case = {"codec": options.codec, "values": options.values, "device": options.device}
 
-    codec: str
-    values: int
-    device: str
-
-    @property
-    def label(self) -> str:
-        return f"{self.codec}, {self.values:,} values, {self.device}"
-
-
-@dataclass(frozen=True)
-class CodecTime:
-    """Minimum and median by stage and of whole rounds of one form, and the verdict against the target.
-
-    Below a million values the target is that of a million, because fixed costs weigh more there.
-    """
-
-    form: str
-    rounds: int
-    stages: Mapping[str, Mapping[str, float]]
-    min_ms: float
-    median_ms: float
-    cpu_median_ms: float
-    target_ms: float | None
-    holds: bool
-
-    @classmethod
-    def of(cls, timed: Timed, form: str, case: CodecCase) -> CodecTime:
-        """Out of the rounds of one form. Targets are for tensors of a processor."""
-        totals = [sum(one[stage] for stage in STAGES) for one in timed]
-        cpu = statistics.median(one[CPU] for one in timed)
-        targets = THC_TARGETS_MS if (case.codec, case.device) == ("thc", "cpu") else {}
-        target = targets[form] * max(1.0, case.values / 1e6) if targets else None
-        by_stage = {stage: [one[stage] for one in timed] for stage in STAGES}
-        return cls(
-            form=form,
-            rounds=len(timed),
-            stages={
-                stage: {"min_ms": min(times), "median_ms": statistics.median(times)}
-                for stage, times in by_stage.items()
-            },
-            min_ms=min(totals),
-            median_ms=statistics.median(totals),
-            cpu_median_ms=cpu,
-            target_ms=target,
-            holds=target is None or cpu <= target,
-        )
-
-
-class CodecCommand(BenchCommand[CodecBenchOptions, CodecCase, CodecTime]):
-    """One row per form: native first if it is there, then torch."""
-
-    name: ClassVar = "bench-codec"
-    needs_network = False
-
-    def __init__(self, options: CodecBenchOptions) -> None:
-        super().__init__(options)
-        self._block = (BLOCK_VALUES if options.block is None else options.block) or None
-        self._pinned = False
-
-    def plan(self) -> list[CodecCase]:
-        """See BenchCommand."""
-        return [CodecCase(self.options.codec, self.options.values, self.options.device)]
-
-    def measure(self, case: CodecCase, context: BenchContext) -> list[CodecTime]:
-        """See Benchmark. This process stays on one core and one thread afterwards. Raises OptionError without the
-        device."""
-        if case.device == "cuda" and not torch.cuda.is_available():
-            raise OptionError("device=cuda: torch finds none here: take a torch with CUDA and a GPU, or leave it out")
-        self._pinned = _pin_to_one_core()
+    def measure(_: Row) -> list[dict[str, Any]]:
+        """This process stays on one core and one thread afterwards."""
+        pinned = _pin_to_one_core()
         torch.set_num_threads(1)
-        codec = make_codec(case.codec, self._block)
-        timed = time_rounds(codec, case.values, self.options.rounds, self.options.warmup, case.device)
-        return [CodecTime.of(rounds, form, case) for form, rounds in timed.items()]
+        codec = make_codec(options.codec, block)
+        timed = time_rounds(codec, options.values, options.rounds, options.warmup, options.device)
+        about = {"block": block, "threads": 1, "pinned_to_one_core": pinned, "torch": torch.__version__}
+        return [{**about, **summary(rounds, form, options)} for form, rounds in timed.items()]
 
-    def record(self, rows: Sequence[CodecTime]) -> dict[str, Any]:
+    def record(rows: Rows) -> dict[str, Any]:
         """The row of the form in use, and all rows in `forms`."""
-        return {
-            "codec": self.options.codec,
-            "values": self.options.values,
-            "device": self.options.device,
-            "block": self._block,
-            "threads": torch.get_num_threads(),
-            "pinned_to_one_core": self._pinned,
-            "torch": torch.__version__,
-            **asdict(rows[0]),
-            "forms": {row.form: asdict(row) for row in rows},
-        }
+        return {**rows[0], "forms": {row["form"]: {name: row[name] for name in SUMMARY} for row in rows}}
 
-    def text(self, rows: Sequence[CodecTime]) -> str:
-        """The forms side by side."""
-        heads = "".join(f"{row.form + ' min ms':>16}{'median ms':>12}" for row in rows)
-        lines = [f"{'stage':<14}{heads}"]
-        for stage in STAGES:
-            lines.append(_line(stage, [(row.stages[stage]["min_ms"], row.stages[stage]["median_ms"]) for row in rows]))
-        lines.append(_line("total", [(row.min_ms, row.median_ms) for row in rows]))
-        for row in rows:
-            verdict = "" if row.target_ms is None else f", target {row.target_ms:.1f} ms: "
-            verdict += "" if row.target_ms is None else "holds" if row.holds else "does not hold"
-            values = self.options.values
-            lines.append(f"{values} values on one core, {row.form}: {row.cpu_median_ms:.2f} ms of CPU time{verdict}")
-        if len(rows) > 1:
-            native, other = ((row.cpu_median_ms if self.options.device == "cpu" else row.median_ms) for row in rows)
-            lines.append(f"torch / native: {other / native:.1f}")
-        return "\n".join(lines)
+    study = Study("bench-codec", "how long a codec takes on one core", [case], measure, stops=True)
+    return Bench(study, record, text, lambda rows: all(row["holds"] for row in rows), needs_network=False)
 
-    def holds(self, rows: Sequence[CodecTime]) -> bool:
-        """Whether every form meets its target."""
-        return all(row.holds for row in rows)
+
+SUMMARY: Final = ("form", "rounds", "stages", "min_ms", "median_ms", "cpu_median_ms", "target_ms", "holds")
+
+
+def summary(timed: Timed, form: str, options: CodecBenchOptions) -> dict[str, Any]:
+    """Minimum and median by stage and of whole rounds of one form, and the verdict against the target, which is for
+    tensors of a processor. Below a million values it is that of a million, because fixed costs weigh more there."""
+    totals = [sum(one[stage] for stage in STAGES) for one in timed]
+    cpu = statistics.median(one[CPU] for one in timed)
+    targets = THC_TARGETS_MS if (options.codec, options.device) == ("thc", "cpu") else {}
+    target = targets[form] * max(1.0, options.values / 1e6) if targets else None
+    by_stage = {stage: [one[stage] for one in timed] for stage in STAGES}
+    stages = {name: {"min_ms": min(of), "median_ms": statistics.median(of)} for name, of in by_stage.items()}
+    whole = (min(totals), statistics.median(totals), cpu, target, target is None or cpu <= target)
+    return dict(zip(SUMMARY, (form, len(timed), stages, *whole), strict=True))
+
+
+def text(rows: Rows) -> str:
+    """The forms side by side."""
+    heads = "".join(f"{row['form'] + ' min ms':>16}{'median ms':>12}" for row in rows)
+    lines = [f"{'stage':<14}{heads}"]
+    lines += [_line(stage, [row["stages"][stage] for row in rows]) for stage in STAGES]
+    lines.append(_line("total", rows))
+    for row in rows:
+        verdict = "" if row["target_ms"] is None else f", target {row['target_ms']:.1f} ms: "
+        verdict += "" if row["target_ms"] is None else "holds" if row["holds"] else "does not hold"
+        cpu = f"{row['cpu_median_ms']:.2f} ms of CPU time"
+        lines.append(f"{row['values']} values on one core, {row['form']}: {cpu}{verdict}")
+    if len(rows) > 1:
+        native, other = (row["cpu_median_ms" if row["device"] == "cpu" else "median_ms"] for row in rows)
+        lines.append(f"torch / native: {other / native:.1f}")
+    return "\n".join(lines)
 
 
 def make_codec(name: str, block: int | None) -> GradientCodec:
@@ -244,8 +188,8 @@ def make_codec(name: str, block: int | None) -> GradientCodec:
     return ThcCodec(solve(DEFAULT_BITS, PUBLISHED_GRANULARITY, DEFAULT_P), job=1, worker=0, block=block)
 
 
-def _line(name: str, times: Sequence[tuple[float, float]]) -> str:
-    return f"{name:<14}" + "".join(f"{least:>16.2f}{middle:>12.2f}" for least, middle in times)
+def _line(name: str, times: Rows) -> str:
+    return f"{name:<14}" + "".join(f"{one['min_ms']:>16.2f}{one['median_ms']:>12.2f}" for one in times)
 
 
 def _pin_to_one_core() -> bool:

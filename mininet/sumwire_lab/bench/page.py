@@ -7,12 +7,14 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sumwire.systems import TABLE
 
-from sumwire_lab.bench.benchmark import Chart, PageTable, Presentation, Series, SuiteOutcome
+from sumwire_lab.bench.benchmark import Chart, PageTable, Presentation, Row, Series, Suite
+from sumwire_lab.study.records import label_of
+from sumwire_lab.study.study import StudyResults
 
 INTRODUCTION: Final = (
     "When several machines (workers) train one neural network together, each computes a gradient from its own part of "
@@ -133,6 +135,32 @@ svg { max-width: 100%; height: auto; } figure { margin: 1.5rem 0; } figcaption, 
 """
 
 
+@dataclass
+class SuiteOutcome:
+    """The result of one suite. ``failures``: of each case that raised an error a label, and why. ``finished``: whether
+    every case was tried."""
+
+    suite: Suite
+    planned: int = 0
+    rows: list[Row] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    finished: bool = False
+
+    def take(self, done: StudyResults, seconds: float) -> None:
+        """What the suite's study has by now."""
+        self.rows = [row for record in done.records for row in record.rows]
+        self.failures = [(label_of(one.case), (one.error or "").splitlines()[-1]) for one in done.failed]
+        self.seconds = seconds
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        failures = [{"label": label, "why": why} for label, why in self.failures]
+        whole = {"planned": self.planned, "finished": self.finished, "seconds": self.seconds}
+        return {**whole, "left_out": self.left_out, "failures": failures, "rows": self.rows}
+
+
 @dataclass(frozen=True)
 class Shown:
     """An outcome and its presentation."""
@@ -206,7 +234,7 @@ def _suite(one: Shown) -> str:
         *(_figure(chart, drawn) for chart, drawn in zip(one.presentation.charts, one.drawn, strict=True)),
         *(_table(table) for table in one.presentation.tables),
         _sentences(one.presentation.behind, "behind", "Here Sumwire loses:"),
-        _sentences([f"{failure.label}: {failure.why}" for failure in outcome.failures], "bad", "Failed:"),
+        _sentences([f"{label}: {why}" for label, why in outcome.failures], "bad", "Failed:"),
         _sentences(outcome.left_out, "how", "Left out:"),
     ]
     if not outcome.rows and not outcome.failures:

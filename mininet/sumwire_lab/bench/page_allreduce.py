@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from sumwire.systems.cost import Gradient
 
-from sumwire_lab.bench.benchmark import BenchContext, Chart, PageTable, Presentation, Series, Suite
+from sumwire_lab.bench.benchmark import Chart, PageTable, Presentation, Row, Rows, Series, Suite
 from sumwire_lab.bench.exchange_worker import exchanges
-from sumwire_lab.bench.timing import Timing, all_reduce_bytes, retransmissions, sides, timing, wire_bytes
+from sumwire_lab.bench.timing import all_reduce_bytes, retransmissions, sides, timing, wire_bytes
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, BENCHED, parse
 from sumwire_lab.options.run_options import AGGREGATOR, LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
-from sumwire_lab.study.experiment import interruptible
+from sumwire_lab.study.study import Context, Study
 from sumwire_lab.system import leftovers
 
 VALUE_BYTES: Final = 4
@@ -52,107 +52,85 @@ class AllReduceCase:
     workers: int = WORKERS
     topology: str = "star"
 
-    @property
-    def label(self) -> str:
-        return f"{self.system}, {self.workers} workers, {self.topology}, {self.link_mbit:g} Mbit/s"
+
+ALL_REDUCE_HOW: Final = (
+    "Each worker has a gradient: one matrix, as nearly square as its size allows. All workers start after a "
+    "barrier, and end when they have applied the aggregate. The time therefore covers compression, exchange, "
+    "decompression and the optimizer. It is that of the slowest worker, the median of three repeats. Links "
+    "are veth pairs, limited to the stated rate in both directions. The dashed bound is the time that a link "
+    "needs for the bytes in its busier direction, headers included, acknowledgements not. No implementation "
+    "of the same system can be faster, however fast the host. In the ring of gloo a value is sent 2 (n-1)/n "
+    "times; with Sumwire it is sent once and received once. The switch is software on the same machine, and "
+    f"its processor time is part of the result. Low-rank systems have rank {RANK}; topk sends {SHARE:.0%} of "
+    "the values."
+)
 
 
-@dataclass(frozen=True)
-class AllReduceRow(Timing):
-    """One size of a case."""
-
-    workers: int
-    topology: str
-    retransmissions: int
-    """In the whole session, all sizes together."""
-    offloads: bool
-    """Whether the hosts kept their segmentation offloads."""
-
-
-class AllReduceSuite(Suite[AllReduceCase, AllReduceRow]):
+def all_reduce_cases(options: BenchOptions) -> list[AllReduceCase]:
     """All-reduce over size, system and link rate."""
+    sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (SIZES, RATES)
+    systems = QUICK_SYSTEMS if options.quick else SYSTEMS
+    cases = [AllReduceCase(rate, system, feasible(sizes, rate)) for rate in rates for system in systems]
+    return [case for case in cases if case.sizes]
 
-    name: ClassVar = "allreduce"
-    title: ClassVar = "Time of one all-reduce"
-    question: ClassVar = "How long do four workers take to sum one gradient, small or large, on slow or fast links?"
-    how: ClassVar = (
-        "Each worker has a gradient: one matrix, as nearly square as its size allows. All workers start after a "
-        "barrier, and end when they have applied the aggregate. The time therefore covers compression, exchange, "
-        "decompression and the optimizer. It is that of the slowest worker, the median of three repeats. Links "
-        "are veth pairs, limited to the stated rate in both directions. The dashed bound is the time that a link "
-        "needs for the bytes in its busier direction, headers included, acknowledgements not. No implementation "
-        "of the same system can be faster, however fast the host. In the ring of gloo a value is sent 2 (n-1)/n "
-        "times; with Sumwire it is sent once and received once. The switch is software on the same machine, and "
-        f"its processor time is part of the result. Low-rank systems have rank {RANK}; topk sends {SHARE:.0%} of "
-        "the values."
+
+def sizes_left_out(options: BenchOptions) -> list[str]:
+    """Those of which gloo's bound is too long."""
+    sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (SIZES, RATES)
+    return [
+        f"{megabytes(size)} at {rate:g} Mbit/s: gloo's bound alone is over {BOUND_MAX_S:g} s."
+        for rate in rates
+        for size in sorted(set(sizes) - set(feasible(sizes, rate)))
+    ]
+
+
+def present_all_reduce(rows: Rows) -> Presentation:
+    """A table and a chart for each rate."""
+    rates = sorted({row["link_mbit"] for row in rows})
+    return Presentation(
+        tables=tuple(_table(rate, rows) for rate in rates),
+        charts=tuple(_chart(rate, rows) for rate in rates),
+        behind=tuple(sentence for rate in rates for sentence in [*_slower(rate, rows), *_idle(rate, rows)]),
     )
 
-    def plan(self, options: BenchOptions) -> list[AllReduceCase]:
-        sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (SIZES, RATES)
-        systems = QUICK_SYSTEMS if options.quick else SYSTEMS
-        cases = [AllReduceCase(rate, system, feasible(sizes, rate)) for rate in rates for system in systems]
-        return [case for case in cases if case.sizes]
 
-    def left_out(self, options: BenchOptions) -> list[str]:
-        sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (SIZES, RATES)
+def _study(name: str, cases: Sequence[AllReduceCase], options: BenchOptions) -> Study:
+    """All sizes of a case are measured one after the other in one session."""
+
+    def measure(case: AllReduceCase, context: Context) -> list[dict[str, Any]]:
+        require_tools()
+        leftovers.clean()
+        chosen = parse(case.system)
+        run = RunOptions(
+            workers=case.workers,
+            link=LinkOptions(case.link_mbit),
+            systems=(case.system,),
+            topology=case.topology,
+            switch=options.switch,
+            engine=options.engine,
+        )
+        kind = switches.choose_for(run) if chosen.switched else None
+        jobs = partial(control_plane.training_job, recipe=chosen.recipe)
+        told = {"exchange": "steps", "system": case.system, "sizes": case.sizes, "rank": RANK, "share": SHARE}
+        with open_session(run, kind, context.folder, jobs) as session:
+            measured = exchanges(session, told)
+            offloads = session.network.offloads
         return [
-            f"{megabytes(size)} at {rate:g} Mbit/s: gloo's bound alone is over {BOUND_MAX_S:g} s."
-            for rate in rates
-            for size in sorted(set(sizes) - set(feasible(sizes, rate)))
+            row(case, size, [worker["sizes"][k] for worker in measured], retransmissions(measured), offloads=offloads)
+            for k, size in enumerate(case.sizes)
         ]
 
-    def measure(self, case: AllReduceCase, context: BenchContext) -> list[AllReduceRow]:
-        return measure_all_reduce(case, context)
-
-    def present(self, rows: Sequence[AllReduceRow]) -> Presentation:
-        rates = sorted({row.link_mbit for row in rows})
-        return Presentation(
-            tables=tuple(_table(rate, rows) for rate in rates),
-            charts=tuple(_chart(rate, rows) for rate in rates),
-            behind=tuple(sentence for rate in rates for sentence in [*_slower(rate, rows), *_idle(rate, rows)]),
-        )
-
-
-def measure_all_reduce(case: AllReduceCase, context: BenchContext) -> list[AllReduceRow]:
-    """Measure all sizes of a case, one after the other in one session."""
-    require_tools()
-    leftovers.clean()
-    chosen = parse(case.system)
-    options = RunOptions(
-        workers=case.workers,
-        link=LinkOptions(case.link_mbit),
-        systems=(case.system,),
-        topology=case.topology,
-        switch=context.options.switch,
-        engine=context.options.engine,
-    )
-    kind = switches.choose_for(options) if chosen.switched else None
-    folder = context.folder / "exchanges" / case.label.replace(", ", "-").replace("/", "-").replace(" ", "-")
-    jobs = partial(control_plane.training_job, recipe=chosen.recipe)
-    with interruptible(), open_session(options, kind, folder, jobs) as session:
-        measured = exchanges(
-            session,
-            {"exchange": "steps", "system": case.system, "sizes": case.sizes, "rank": RANK, "share": SHARE},
-        )
-        offloads = session.network.offloads
-    return [
-        row(case, size, [worker["sizes"][k] for worker in measured], retransmissions(measured), offloads=offloads)
-        for k, size in enumerate(case.sizes)
-    ]
+    return Study(name, "seconds of one all-reduce", cases, measure)
 
 
 def row(
     case: AllReduceCase, size: int, measured: Sequence[Mapping[str, Any]], sent_again: int, *, offloads: bool
-) -> AllReduceRow:
-    """A row out of what each worker measured of one size."""
+) -> dict[str, Any]:
+    """A row out of what each worker measured of one size. `retransmissions`: in the whole session, all sizes together.
+    `offloads`: whether the hosts kept their segmentation offloads."""
     on_wire = wire_bytes(case.system, Gradient(*sides(size), RANK, SHARE), case.workers)
-    return AllReduceRow(
-        **timing(case.link_mbit, size, case.system, on_wire, measured),
-        workers=case.workers,
-        topology=case.topology,
-        retransmissions=sent_again,
-        offloads=offloads,
-    )
+    about = {"workers": case.workers, "topology": case.topology, "retransmissions": sent_again, "offloads": offloads}
+    return {**timing(case.link_mbit, size, case.system, on_wire, measured), **about}
 
 
 def feasible(sizes: Iterable[int], link_mbit: float) -> tuple[int, ...]:
@@ -167,27 +145,27 @@ def megabytes(values: int) -> str:
     return f"{size / 1e6:g} MB" if size >= 1e6 else f"{size / 1e3:g} KB"
 
 
-Times = Mapping[str, Mapping[int, AllReduceRow]]
+Times = Mapping[str, Mapping[int, Row]]
 
 
-def _of(rate: float, rows: Sequence[AllReduceRow]) -> Times:
+def _of(rate: float, rows: Rows) -> Times:
     """Rows at one link rate, by system and number of values."""
-    found: dict[str, dict[int, AllReduceRow]] = {}
+    found: dict[str, dict[int, Row]] = {}
     for row in rows:
-        if row.link_mbit == rate:
-            found.setdefault(row.system, {})[row.values] = row
+        if row["link_mbit"] == rate:
+            found.setdefault(row["system"], {})[row["values"]] = row
     return found
 
 
-def _table(rate: float, rows: Sequence[AllReduceRow]) -> PageTable:
+def _table(rate: float, rows: Rows) -> PageTable:
     times = _of(rate, rows)
     gloo = times.get(BASELINE, {})
     cells = []
-    for row in sorted((row for of in times.values() for row in of.values()), key=lambda one: one.values):
-        ratio = f"{gloo[row.values].seconds / row.seconds:.2f}" if row.values in gloo else "-"
-        measured = (f"{row.seconds:.4f}", f"{row.bound_s:.4f}", f"{row.link_share:.0%}")
-        offloads = "on" if row.offloads else "off"
-        cells.append((megabytes(row.values), row.system, *measured, f"{row.host_cpu_s:.4f}", ratio, offloads))
+    for row in sorted((row for of in times.values() for row in of.values()), key=lambda one: one["values"]):
+        ratio = f"{gloo[row['values']]['seconds'] / row['seconds']:.2f}" if row["values"] in gloo else "-"
+        measured = (f"{row['seconds']:.4f}", f"{row['bound_s']:.4f}", f"{row['link_share']:.0%}")
+        offloads = "on" if row["offloads"] else "off"
+        cells.append((megabytes(row["values"]), row["system"], *measured, f"{row['host_cpu_s']:.4f}", ratio, offloads))
     head = (
         *("tensor", "system", "seconds", "bound, s", "link used", "CPU s of a host, a million values", "gloo / it"),
         "hosts' offloads",
@@ -195,27 +173,27 @@ def _table(rate: float, rows: Sequence[AllReduceRow]) -> PageTable:
     return PageTable(f"{rate:g} Mbit/s", head, tuple(cells))
 
 
-def _chart(rate: float, rows: Sequence[AllReduceRow]) -> Chart:
+def _chart(rate: float, rows: Rows) -> Chart:
     series = []
     for system, of in _of(rate, rows).items():
         ordered = [of[values] for values in sorted(of)]
-        series.append(Series(system, tuple((VALUE_BYTES * row.values, row.seconds) for row in ordered)))
-        bound = tuple((VALUE_BYTES * row.values, row.bound_s) for row in ordered)
+        series.append(Series(system, tuple((VALUE_BYTES * row["values"], row["seconds"]) for row in ordered)))
+        bound = tuple((VALUE_BYTES * row["values"], row["bound_s"]) for row in ordered)
         series.append(Series(f"{system}, bound", bound, bound=True))
     title = f"One all-reduce, {rate:g} Mbit/s"
     return Chart(title, "size of the tensor, bytes", "time, s", tuple(series), log_x=True, log_y=True)
 
 
-def _slower(rate: float, rows: Sequence[AllReduceRow]) -> list[str]:
+def _slower(rate: float, rows: Rows) -> list[str]:
     """Sentences on sizes for which a system takes longer than gloo."""
     times = _of(rate, rows)
     gloo = times.get(BASELINE, {})
     sentences = []
     for system, of in times.items():
         ratios = {
-            values: row.seconds / gloo[values].seconds
+            values: row["seconds"] / gloo[values]["seconds"]
             for values, row in sorted(of.items())
-            if system != BASELINE and values in gloo and row.seconds > gloo[values].seconds
+            if system != BASELINE and values in gloo and row["seconds"] > gloo[values]["seconds"]
         }
         if ratios:
             sizes = ", ".join(map(megabytes, ratios))
@@ -225,7 +203,7 @@ def _slower(rate: float, rows: Sequence[AllReduceRow]) -> list[str]:
     return sentences
 
 
-def _idle(rate: float, rows: Sequence[AllReduceRow]) -> list[str]:
+def _idle(rate: float, rows: Rows) -> list[str]:
     """Sentences on systems that use less of their links than gloo at the largest size: they are limited by
     processors."""
     times = _of(rate, rows)
@@ -235,7 +213,7 @@ def _idle(rate: float, rows: Sequence[AllReduceRow]) -> list[str]:
         if system == BASELINE or not both:
             continue
         largest = max(both)
-        mine, theirs = of[largest].link_share, times[BASELINE][largest].link_share
+        mine, theirs = of[largest]["link_share"], times[BASELINE][largest]["link_share"]
         if mine < theirs:
             sentences.append(
                 f"At {rate:g} Mbit/s and {megabytes(largest)} {system} keeps its link {mine:.0%} busy, "
@@ -256,62 +234,59 @@ QUICK_TREE_WORKERS: Final = 4
 LINK_MBIT: Final = 100.0
 VALUES: Final = 1_000_000
 QUICK_VALUES: Final = 100_000
+SCALING_HOW: Final = (
+    "One all-reduce of one size, measured as above, at 100 Mbit/s. The first series has 2 to 16 workers at "
+    "one switch. The second has a fixed number of workers at one switch, below a spine with two leaves, and "
+    "in a tree of three levels (seven switches). With a switch that sums, a worker's link carries the same "
+    "bytes for any number of workers; in a ring it carries up to twice the tensor. All workers and switches "
+    "share the processors of one machine, so many workers take longer here than they would on machines of "
+    "their own. With more workers THC's table becomes coarser, because sums have 8 bits."
+)
 
 
-class ScalingSuite(Suite[AllReduceCase, AllReduceRow]):
-    """Cases and rows of the suite AllReduce, for one size."""
+def scaling_cases(options: BenchOptions) -> list[AllReduceCase]:
+    """One size, over numbers of workers and levels of switches."""
+    values = QUICK_VALUES if options.quick else VALUES
+    counts = QUICK_SCALED_WORKERS if options.quick else SCALED_WORKERS
+    tree_workers = QUICK_TREE_WORKERS if options.quick else TREE_WORKERS
+    topologies = _topologies(options)
+    shapes = [(workers, "star") for workers in counts] + [(tree_workers, topology) for topology in topologies]
+    systems = QUICK_SCALED_SYSTEMS if options.quick else SCALED_SYSTEMS
+    # The star of the second series is one of the first.
+    return [
+        AllReduceCase(LINK_MBIT, system, (values,), workers, topology)
+        for workers, topology in dict.fromkeys(shapes)
+        for system in systems
+    ]
 
-    name: ClassVar = "scaling"
-    title: ClassVar = "More workers, more switches"
-    question: ClassVar = "Does the time grow with the number of workers, and with levels of switches between them?"
-    how: ClassVar = (
-        "One all-reduce of one size, measured as above, at 100 Mbit/s. The first series has 2 to 16 workers at "
-        "one switch. The second has a fixed number of workers at one switch, below a spine with two leaves, and "
-        "in a tree of three levels (seven switches). With a switch that sums, a worker's link carries the same "
-        "bytes for any number of workers; in a ring it carries up to twice the tensor. All workers and switches "
-        "share the processors of one machine, so many workers take longer here than they would on machines of "
-        "their own. With more workers THC's table becomes coarser, because sums have 8 bits."
-    )
 
-    def plan(self, options: BenchOptions) -> list[AllReduceCase]:
-        values = QUICK_VALUES if options.quick else VALUES
-        counts = QUICK_SCALED_WORKERS if options.quick else SCALED_WORKERS
-        tree_workers = QUICK_TREE_WORKERS if options.quick else TREE_WORKERS
-        topologies = _topologies(options)
-        shapes = [(workers, "star") for workers in counts] + [(tree_workers, topology) for topology in topologies]
-        systems = QUICK_SCALED_SYSTEMS if options.quick else SCALED_SYSTEMS
-        # The star of the second series is one of the first.
-        return [
-            AllReduceCase(LINK_MBIT, system, (values,), workers, topology)
-            for workers, topology in dict.fromkeys(shapes)
-            for system in systems
-        ]
+def levels_left_out(options: BenchOptions) -> list[str]:
+    """Those of a software aggregator."""
+    levels = "Levels of switches: a software aggregator is the only one."
+    return [levels] if options.switch == AGGREGATOR else []
 
-    def left_out(self, options: BenchOptions) -> list[str]:
-        if options.switch != AGGREGATOR:
-            return []
-        return ["Levels of switches: a software aggregator is the only one."]
 
-    def measure(self, case: AllReduceCase, context: BenchContext) -> list[AllReduceRow]:
-        return measure_all_reduce(case, context)
-
-    def present(self, rows: Sequence[AllReduceRow]) -> Presentation:
-        trees = [row for row in rows if row.workers in {one.workers for one in rows if one.topology != "star"}]
-        by_workers = _series([(row.system, row.workers, row.seconds) for row in rows if row.topology == "star"])
-        by_levels = _series([(row.system, LEVELS[row.topology], row.seconds) for row in trees])
-        values = rows[0].values
-        size = f"{megabytes(values)}, {LINK_MBIT:g} Mbit/s"
-        charts = [Chart(f"One all-reduce over the number of workers, {size}", "workers", "time, s", by_workers)]
-        if trees:
-            title = f"One all-reduce over levels of switches, {trees[0].workers} workers, {size}"
-            charts.append(Chart(title, "levels of switches", "time, s", by_levels))
-        return Presentation((_scaling_table(rows),), tuple(charts), (*_slower_than_gloo(rows), *_growing(rows)))
+def present_scaling(rows: Rows) -> Presentation:
+    """A chart over workers, one over levels, and all rows."""
+    trees = [row for row in rows if row["workers"] in {one["workers"] for one in rows if one["topology"] != "star"}]
+    by_workers = _series(_in_stars(rows))
+    by_levels = _series([(row["system"], LEVELS[row["topology"]], row["seconds"]) for row in trees])
+    size = f"{megabytes(rows[0]['values'])}, {LINK_MBIT:g} Mbit/s"
+    charts = [Chart(f"One all-reduce over the number of workers, {size}", "workers", "time, s", by_workers)]
+    if trees:
+        title = f"One all-reduce over levels of switches, {trees[0]['workers']} workers, {size}"
+        charts.append(Chart(title, "levels of switches", "time, s", by_levels))
+    return Presentation((_scaling_table(rows),), tuple(charts), (*_slower_than_gloo(rows), *_growing(rows)))
 
 
 def _topologies(options: BenchOptions) -> tuple[str, ...]:
     if options.switch == AGGREGATOR:
         return ("star",)
     return QUICK_TOPOLOGIES if options.quick else tuple(LEVELS)
+
+
+def _in_stars(rows: Rows) -> list[tuple[str, int, float]]:
+    return [(row["system"], row["workers"], row["seconds"]) for row in rows if row["topology"] == "star"]
 
 
 def _series(points: Sequence[tuple[str, int, float]]) -> tuple[Series, ...]:
@@ -321,36 +296,37 @@ def _series(points: Sequence[tuple[str, int, float]]) -> tuple[Series, ...]:
     return tuple(Series(system, tuple(sorted(line))) for system, line in lines.items())
 
 
-def _gloo(rows: Sequence[AllReduceRow]) -> dict[tuple[int, str], float]:
-    return {(row.workers, row.topology): row.seconds for row in rows if row.system == BASELINE}
+def _gloo(rows: Rows) -> dict[tuple[int, str], float]:
+    return {(row["workers"], row["topology"]): row["seconds"] for row in rows if row["system"] == BASELINE}
 
 
-def _scaling_table(rows: Sequence[AllReduceRow]) -> PageTable:
+def _scaling_table(rows: Rows) -> PageTable:
     gloo = _gloo(rows)
     cells = []
     for row in rows:
-        theirs = gloo.get((row.workers, row.topology))
-        ratio = "-" if theirs is None else f"{theirs / row.seconds:.2f}"
-        measured = (f"{row.seconds:.4f}", f"{row.bound_s:.4f}", str(row.retransmissions), ratio)
-        cells.append((row.topology, str(row.workers), row.system, *measured))
+        theirs = gloo.get((row["workers"], row["topology"]))
+        ratio = "-" if theirs is None else f"{theirs / row['seconds']:.2f}"
+        measured = (f"{row['seconds']:.4f}", f"{row['bound_s']:.4f}", str(row["retransmissions"]), ratio)
+        cells.append((row["topology"], str(row["workers"]), row["system"], *measured))
     head = ("topology", "workers", "system", "seconds", "bound, s", "sent again, packets", "gloo / it")
     return PageTable("Every measurement", head, tuple(cells))
 
 
-def _slower_than_gloo(rows: Sequence[AllReduceRow]) -> list[str]:
+def _slower_than_gloo(rows: Rows) -> list[str]:
     """Sentences on cases in which gloo is faster."""
     gloo = _gloo(rows)
     return [
-        f"{row.workers} workers, {row.topology}: {row.system} takes {row.seconds:.3f} s, gloo {theirs:.3f} s."
+        f"{row['workers']} workers, {row['topology']}: {row['system']} takes {row['seconds']:.3f} s, "
+        f"gloo {theirs:.3f} s."
         for row in rows
-        if (theirs := gloo.get((row.workers, row.topology))) is not None and row.seconds > theirs
+        if (theirs := gloo.get((row["workers"], row["topology"]))) is not None and row["seconds"] > theirs
     ]
 
 
-def _growing(rows: Sequence[AllReduceRow]) -> list[str]:
+def _growing(rows: Rows) -> list[str]:
     """Sentences on systems whose time grows more than gloo's from the fewest to the most workers."""
     growth = {}
-    for series in _series([(row.system, row.workers, row.seconds) for row in rows if row.topology == "star"]):
+    for series in _series(_in_stars(rows)):
         (fewest, first), (most, last) = series.points[0], series.points[-1]
         growth[series.name] = (fewest, most, last / first)
     if BASELINE not in growth:
@@ -362,3 +338,23 @@ def _growing(rows: Sequence[AllReduceRow]) -> list[str]:
         for name, (low, high, factor) in growth.items()
         if name != BASELINE and (low, high) == (fewest, most) and factor > theirs
     ]
+
+
+ALL_REDUCE: Final = Suite(
+    "allreduce",
+    "Time of one all-reduce",
+    "How long do four workers take to sum one gradient, small or large, on slow or fast links?",
+    ALL_REDUCE_HOW,
+    lambda options: _study("allreduce", all_reduce_cases(options), options),
+    present_all_reduce,
+    sizes_left_out,
+)
+SCALING: Final = Suite(
+    "scaling",
+    "More workers, more switches",
+    "Does the time grow with the number of workers, and with levels of switches between them?",
+    SCALING_HOW,
+    lambda options: _study("scaling", scaling_cases(options), options),
+    present_scaling,
+    levels_left_out,
+)

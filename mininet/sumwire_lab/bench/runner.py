@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the suites one after the other, and writes what was measured to disk after every case."""
+"""`bench page`: runs the suites one after the other, and writes what was measured to disk after every case."""
 
 from __future__ import annotations
 
@@ -13,34 +13,25 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.bench import page
-from sumwire_lab.bench.accuracy import Accuracy
-from sumwire_lab.bench.benchmark import BenchContext, CaseFailure, Suite, SuiteOutcome
-from sumwire_lab.bench.codec_cost import CodecCostSuite
-from sumwire_lab.bench.codec_error import CodecErrorSuite
-from sumwire_lab.bench.page_allreduce import AllReduceSuite, ScalingSuite
-from sumwire_lab.bench.sizes import SizesSuite
-from sumwire_lab.options.bench_options import SUITES, BenchOptions
+from sumwire_lab.bench.accuracy import ACCURACY
+from sumwire_lab.bench.benchmark import Suite
+from sumwire_lab.bench.codec_cost import CODEC_COST
+from sumwire_lab.bench.codec_error import CODEC_ERROR
+from sumwire_lab.bench.page import SuiteOutcome
+from sumwire_lab.bench.page_allreduce import ALL_REDUCE, SCALING
+from sumwire_lab.bench.sizes import SIZES
+from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.study import records
 from sumwire_lab.study.experiment import Say, interruptible, new_folder
 from sumwire_lab.study.figures import aligned
+from sumwire_lab.study.study import StudyResults, run
 
 RECORD: Final = "bench.json"
 PAGE: Final = "report.html"
-_PLAN_LABEL: Final = "the suite's plan"
-
-
-def suites(names: Sequence[str] = SUITES) -> list[Suite[Any, Any]]:
-    """The suites of these names, in their order."""
-    known: list[Suite[Any, Any]] = [
-        AllReduceSuite(),
-        Accuracy(),
-        ScalingSuite(),
-        CodecCostSuite(),
-        CodecErrorSuite(),
-        SizesSuite(),
-    ]
-    by_name = {suite.name: suite for suite in known}
-    return [by_name[name] for name in names]
+KNOWN: Final[Mapping[str, Suite]] = {
+    suite.name: suite for suite in (ALL_REDUCE, ACCURACY, SCALING, CODEC_COST, CODEC_ERROR, SIZES)
+}
+"""The suites, in the page's order."""
 
 
 def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[SuiteOutcome], Path]:
@@ -52,52 +43,14 @@ def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[SuiteOut
     folder = new_folder(results, latest=False)
     say(f"results in {folder}")
     book = PageBook(options, folder)
-    context = BenchContext(options, folder, say)
     try:
         with interruptible():
-            for number, suite in enumerate(suites(options.suites), start=1):
-                say(f"== {number} of {len(options.suites)}: {suite.title}")
-                run_suite(suite, context, book)
+            for number, name in enumerate(options.suites, start=1):
+                say(f"== {number} of {len(options.suites)}: {KNOWN[name].title}")
+                book.measure(KNOWN[name], say)
     finally:
         book.write_page()
     return book.outcomes, folder
-
-
-def run_suite(suite: Suite[Any, Any], context: BenchContext, book: PageBook) -> None:
-    """Measure one suite's cases. If a case raises an error, the outcome keeps it as a failure."""
-    outcome = SuiteOutcome(suite)
-    book.outcomes.append(outcome)
-    try:
-        cases = suite.plan(context.options)
-        outcome.left_out = suite.left_out(context.options)
-    except Exception as error:  # noqa: BLE001 - one suite's mistake must not lose the others
-        outcome.failures.append(failure(_PLAN_LABEL, error))
-        return
-    outcome.planned = len(cases)
-    began = time.monotonic()
-    for number, case in enumerate(cases):
-        context.say(
-            f"{suite.name} {number + 1}/{len(cases)}{_left(time.monotonic() - began, number, len(cases))}: {case.label}"
-        )
-        try:
-            outcome.rows.extend(suite.measure(case, context))
-        except Exception as error:  # noqa: BLE001 - a case that fails is reported, the others go on
-            outcome.failures.append(failure(case.label, error))
-            context.say(f"failed: {error}")
-        outcome.seconds = time.monotonic() - began
-        book.write_record()
-    outcome.finished = True
-    book.write_page()
-
-
-def failure(label: str, error: Exception) -> CaseFailure:
-    """A failure with the error's type and message."""
-    return CaseFailure(label, f"{type(error).__name__}: {error}")
-
-
-def _left(spent_s: float, done: int, planned: int) -> str:
-    """Estimate of the remaining time, if the other cases take as long as those before; empty at the start."""
-    return f", some {spent_s / done * (planned - done):.0f} s left" if done else ""
 
 
 class PageBook:
@@ -107,16 +60,36 @@ class PageBook:
         self.outcomes: list[SuiteOutcome] = []
         # By suite, with its number of rows. Drawing charts takes time, and most suites have not changed.
         self._shown: dict[str, tuple[int, page.Shown]] = {}
-        self._folder = folder
+        self._folder, self._options = folder, options
         self._about: dict[str, Any] = {
             "begun": datetime.now().isoformat(timespec="seconds"),
             "options": asdict(options),
             "machine": records.described(),
         }
 
+    def measure(self, suite: Suite, say: Say) -> None:
+        """Measure one suite's cases. An error of a case is kept as a failure, and so is one of the suite itself."""
+        outcome = SuiteOutcome(suite)
+        self.outcomes.append(outcome)
+        began = time.monotonic()
+
+        def take(done: StudyResults) -> None:
+            outcome.take(done, time.monotonic() - began)
+            self.write_record()
+
+        try:
+            study = suite.study(self._options)
+            outcome.planned, outcome.left_out = len(study.cases), suite.left_out(self._options)
+            run(study, self._folder, say, again=True, after_each=take, folder=self._folder / suite.name)
+        except Exception as error:  # noqa: BLE001 - one suite's mistake must not lose the others
+            outcome.failures.append(("the suite's plan", f"{type(error).__name__}: {error}"))
+            return
+        outcome.finished = True
+        self.write_page()
+
     def write_record(self) -> None:
         """Write bench.json: rows, failures and what was left out, by suite."""
-        record = {**self._about, "suites": {one.suite.name: as_dict(one) for one in self.outcomes}}
+        record = {**self._about, "suites": {one.suite.name: one.as_dict() for one in self.outcomes}}
         partial = self._folder / f".{RECORD}"
         partial.write_text(json.dumps(record, indent=1) + "\n")
         partial.replace(self._folder / RECORD)
@@ -138,18 +111,6 @@ class PageBook:
         return shown
 
 
-def as_dict(outcome: SuiteOutcome) -> Mapping[str, Any]:
-    """An outcome for JSON."""
-    return {
-        "planned": outcome.planned,
-        "finished": outcome.finished,
-        "seconds": outcome.seconds,
-        "left_out": outcome.left_out,
-        "failures": [asdict(one) for one in outcome.failures],
-        "rows": [asdict(row) for row in outcome.rows],
-    }
-
-
 def tables_text(outcomes: Sequence[SuiteOutcome]) -> str:
     """The page's tables and failures as text for a terminal."""
     lines = []
@@ -157,7 +118,7 @@ def tables_text(outcomes: Sequence[SuiteOutcome]) -> str:
         lines.append(f"== {outcome.suite.title}")
         for table in page.presented(outcome).tables:
             lines += [table.title, *aligned((table.head, *table.rows)), ""]
-        lines += [f"failed: {one.label}: {one.why}" for one in outcome.failures]
+        lines += [f"failed: {label}: {why}" for label, why in outcome.failures]
     return "\n".join(lines)
 
 

@@ -4,89 +4,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, Final
 
 from sumwire.lowrank import shapes
 
-from sumwire_lab.bench.benchmark import BenchContext, PageTable, Presentation, Suite
-from sumwire_lab.options.bench_options import BenchOptions
+from sumwire_lab.bench.benchmark import PageTable, Presentation, Row, Rows, Suite
+from sumwire_lab.study.study import Study
+
+HOW: Final = (
+    "Computed from the shapes of the models' parameters, which are part of the library. ACP-SGD sends each "
+    "matrix as one of two thin factors, P and Q in turn, and 1-D tensors uncompressed in every step. Buffers "
+    "are filled up to a threshold: 25 MB of uncompressed gradient, scaled down by the compression ratio. 1 MB"
+    " is 2^20 bytes."
+)
 
 
-@dataclass(frozen=True)
-class SizesCase:
-    """One model with its usual rank."""
-
-    model: str
-    rank: int
-
-    @property
-    def label(self) -> str:
-        return f"{self.model}, rank {self.rank}"
-
-
-@dataclass(frozen=True)
-class SizesRow:
-    """Bytes of float32, and numbers of buffers that a step's tensors are packed into."""
-
-    model: str
-    rank: int
-    parameters: int
-    tensors: int
-    matrices: int
-    dense_bytes: int
-    p_bytes: int
-    q_bytes: int
-    p_threshold_bytes: float
-    q_threshold_bytes: float
-    p_buffers: int
-    q_buffers: int
-    dense_buffers: int
-    ratio: float
-    """Uncompressed bytes over the mean of a P and a Q step."""
+def measure(case: Row) -> dict[str, Any]:
+    """Bytes of float32, and numbers of buffers that a step's tensors are packed into. `ratio`: uncompressed bytes over
+    the mean of a P and a Q step. Computed; nothing is timed or downloaded."""
+    found = shapes.sizes(case["model"], case["rank"])
+    return {
+        **case,
+        "parameters": found.parameters,
+        "tensors": found.tensors,
+        "matrices": found.matrices,
+        "dense_bytes": found.dense_bytes,
+        "p_bytes": found.p_bytes,
+        "q_bytes": found.q_bytes,
+        "p_threshold_bytes": found.p_threshold,
+        "q_threshold_bytes": found.q_threshold,
+        "p_buffers": found.p_groups,
+        "q_buffers": found.q_groups,
+        "dense_buffers": found.dense_groups,
+        "ratio": found.ratio,
+    }
 
 
-class SizesSuite(Suite[SizesCase, SizesRow]):
-    """Computed; nothing is timed or downloaded."""
+def present(rows: Rows) -> Presentation:
+    """One table."""
+    return Presentation(tables=(PageTable("Bytes and buffers of one step", _HEAD, tuple(map(_cells, rows))),))
 
-    name: ClassVar = "sizes"
-    title: ClassVar = "Compressed sizes of large models"
-    question: ClassVar = "How many bytes does a worker send a step for models that would not fit this machine?"
-    how: ClassVar = (
-        "Computed from the shapes of the models' parameters, which are part of the library. ACP-SGD sends each "
-        "matrix as one of two thin factors, P and Q in turn, and 1-D tensors uncompressed in every step. Buffers "
-        "are filled up to a threshold: 25 MB of uncompressed gradient, scaled down by the compression ratio. 1 MB"
-        " is 2^20 bytes."
-    )
 
-    def plan(self, options: BenchOptions) -> list[SizesCase]:
-        return [SizesCase(model, rank) for model, rank in shapes.RANKS.items()]
-
-    def measure(self, case: SizesCase, context: BenchContext) -> list[SizesRow]:
-        found = shapes.sizes(case.model, case.rank)
-        return [
-            SizesRow(
-                model=case.model,
-                rank=case.rank,
-                parameters=found.parameters,
-                tensors=found.tensors,
-                matrices=found.matrices,
-                dense_bytes=found.dense_bytes,
-                p_bytes=found.p_bytes,
-                q_bytes=found.q_bytes,
-                p_threshold_bytes=found.p_threshold,
-                q_threshold_bytes=found.q_threshold,
-                p_buffers=found.p_groups,
-                q_buffers=found.q_groups,
-                dense_buffers=found.dense_groups,
-                ratio=found.ratio,
-            )
-        ]
-
-    def present(self, rows: Sequence[SizesRow]) -> Presentation:
-        return Presentation(tables=(PageTable("Bytes and buffers of one step", _HEAD, tuple(map(_cells, rows))),))
-
+CASES: Final = [{"model": model, "rank": rank} for model, rank in shapes.RANKS.items()]
+SIZES: Final = Suite(
+    "sizes",
+    "Compressed sizes of large models",
+    "How many bytes does a worker send a step for models that would not fit this machine?",
+    HOW,
+    lambda _: Study("sizes", "bytes and buffers of a step", CASES, measure),
+    present,
+)
 
 _HEAD: Final = (
     *("model", "rank", "parameters, million", "tensors, matrices", "gradient, MB", "P step, MB", "Q step, MB"),
@@ -94,18 +61,18 @@ _HEAD: Final = (
 )
 
 
-def _cells(row: SizesRow) -> tuple[str, ...]:
+def _cells(row: Row) -> tuple[str, ...]:
     return (
-        row.model,
-        str(row.rank),
-        f"{row.parameters / 1e6:.2f}",
-        f"{row.tensors}, {row.matrices}",
-        _megabytes(row.dense_bytes, 2),
-        _megabytes(row.p_bytes, 3),
-        _megabytes(row.q_bytes, 3),
-        f"{row.ratio:.1f}",
-        f"{row.p_buffers}, {row.q_buffers}",
-        str(row.dense_buffers),
+        row["model"],
+        str(row["rank"]),
+        f"{row['parameters'] / 1e6:.2f}",
+        f"{row['tensors']}, {row['matrices']}",
+        _megabytes(row["dense_bytes"], 2),
+        _megabytes(row["p_bytes"], 3),
+        _megabytes(row["q_bytes"], 3),
+        f"{row['ratio']:.1f}",
+        f"{row['p_buffers']}, {row['q_buffers']}",
+        str(row["dense_buffers"]),
     )
 
 

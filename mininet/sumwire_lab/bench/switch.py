@@ -13,16 +13,14 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from nativelib import programs
 from sumwire_protocol import constants as p4
 
-from sumwire_lab.bench.benchmark import BenchCommand, BenchContext
+from sumwire_lab.bench.benchmark import Bench, Row, Rows
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.load.malformed import Endpoints
@@ -33,6 +31,7 @@ from sumwire_lab.network.switches import fitted
 from sumwire_lab.network.topology import no_ipv6_command
 from sumwire_lab.options.bench_options import PACKET_OPS, SwitchBenchOptions
 from sumwire_lab.options.run_options import LinkOptions
+from sumwire_lab.study.study import Context, Study
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, killed_after, wait_all
 
@@ -58,34 +57,6 @@ SUMMED: Final = ("first", "add", "last")
 _DEADLINE_SECONDS: Final = 60.0
 
 
-@dataclass(frozen=True)
-class GeneratorCase:
-    """One run of the generator: against a contender, or alone."""
-
-    op: str
-    contender: str
-    repeat: int
-
-    @property
-    def label(self) -> str:
-        return f"{self.op}, {self.contender}, {self.repeat + 1}"
-
-
-@dataclass(frozen=True)
-class GeneratorRow:
-    """One run of the generator. Alone it has no results, and `packets_per_second` are those that it sent."""
-
-    contender: str
-    op: str
-    packets_per_second: float
-    cpu_us: float
-    """CPU microseconds of the switch per packet, including its time in the kernel."""
-    sent: int
-    summed: int
-    results: int
-    resent: int
-
-
 def present() -> list[str]:
     """The contenders that this machine has."""
     native = switches.choose_engine("auto") == "native"
@@ -93,77 +64,71 @@ def present() -> list[str]:
     return [*(["native", TRAINS] if native else []), "python", *(["bmv2"] if bmv2 else [])]
 
 
-class SwitchCommand(BenchCommand[SwitchBenchOptions, GeneratorCase, GeneratorRow]):
-    """Each op on each contender in turn, several times, after the generator alone."""
+def bench(options: SwitchBenchOptions) -> Bench:
+    """Each op on each contender in turn, several times, after the generator alone. Raises OptionError for an unknown
+    contender, MissingToolError for one that this machine lacks."""
+    contenders = options.switches or tuple(present())
+    for name in contenders:
+        if name not in CONTENDERS:
+            raise OptionError(f"switches={name}: known are {', '.join(CONTENDERS)}")
+        kind, engine = CONTENDERS[name]
+        if switches.choose(kind) == "soft":
+            switches.choose_engine(engine)
+    alone = [GENERATOR, *([GENERATOR_TRAINS] if TRAINS in contenders else [])]
+    runs = [*((name, 0) for name in alone), *((name, k) for k in range(REPEATS) for name in contenders)]
+    cases = [{"op": op, "contender": name, "repeat": k} for op in options.ops for name, k in runs]
 
-    name: ClassVar = "switch"
+    def record(rows: Rows) -> dict[str, Any]:
+        of = {op: [row for row in rows if row["op"] == op] for op in options.ops}
+        return {"workers": WORKERS, "ops": {op: entry_of(mine, contenders) for op, mine in of.items()}}
 
-    @cached_property
-    def _contenders(self) -> Sequence[str]:
-        return self.options.switches or present()
+    study = Study("switch", "packets per second into each switch", cases, measure, stops=True)
+    return Bench(study, record, lambda rows: text(record(rows)))
 
-    def plan(self) -> list[GeneratorCase]:
-        """See BenchCommand. Raises OptionError for an unknown contender, MissingToolError for one that this machine
-        lacks."""
-        for name in self._contenders:
-            if name not in CONTENDERS:
-                raise OptionError(f"switches={name}: known are {', '.join(CONTENDERS)}")
-            kind, engine = CONTENDERS[name]
-            if switches.choose(kind) == "soft":
-                switches.choose_engine(engine)
-        return [case for op in self.options.ops for case in self._cases(op)]
 
-    def _cases(self, op: str) -> list[GeneratorCase]:
-        repeats = [GeneratorCase(op, name, repeat) for repeat in range(REPEATS) for name in self._contenders]
-        alone = [GENERATOR, *([GENERATOR_TRAINS] if TRAINS in self._contenders else [])]
-        return [*(GeneratorCase(op, name, 0) for name in alone), *repeats]
+def measure(case: Row, context: Context) -> dict[str, Any]:
+    """One run of the generator: against a contender, or alone. Alone it has no results, and `packets_per_second` are
+    those that it sent. `cpu_us`: CPU microseconds of the switch per packet, including its time in the kernel."""
+    contender, op = case["contender"], case["op"]
+    if contender in (GENERATOR, GENERATOR_TRAINS):
+        row = _generator_alone(contender, op, context.folder)
+        context.say(f"{op}: {contender} alone {row['packets_per_second']:,.0f} packets/s")
+    else:
+        row = _measure(contender, op, context.folder)
+        rate = f"{row['packets_per_second']:,.0f} packets/s in, {row['cpu_us']:.2f} us of CPU time each"
+        context.say(f"{op}: {contender} {rate}")
+    return row
 
-    def measure(self, case: GeneratorCase, context: BenchContext) -> list[GeneratorRow]:
-        """See Benchmark."""
-        folder = context.folder / case.op
-        if case.contender in (GENERATOR, GENERATOR_TRAINS):
-            row = _generator_alone(case.contender, case.op, folder / case.contender)
-            context.say(f"{case.op}: {case.contender} alone {row.packets_per_second:,.0f} packets/s")
-        else:
-            row = _measure(case.contender, case.op, folder / f"{case.contender}-{case.repeat}")
-            rate = f"{row.packets_per_second:,.0f} packets/s in, {row.cpu_us:.2f} us of CPU time each"
-            context.say(f"{case.op}: {case.contender} {rate}")
-        return [row]
 
-    def record(self, rows: Sequence[GeneratorRow]) -> dict[str, Any]:
-        """Workers, and by op: medians by contender, the generator's rates, and the native engine over the others."""
-        return {
-            "workers": WORKERS,
-            "ops": {op: self._entry([row for row in rows if row.op == op]) for op in self.options.ops},
-        }
+def entry_of(rows: Rows, contenders: Sequence[str]) -> dict[str, Any]:
+    """Of one op: medians by contender, the generator's rates, and the native engine over the others."""
+    alone = {row["contender"]: row["packets_per_second"] for row in rows if row["contender"] not in CONTENDERS}
+    runs = [row for row in rows if row["contender"] in CONTENDERS]
+    of = {name: [row for row in runs if row["contender"] == name] for name in contenders}
+    rates = {name: median(row["packets_per_second"] for row in mine) for name, mine in of.items()}
+    return {
+        "packets_per_second": rates,
+        "cpu_us": {name: median(row["cpu_us"] for row in mine) for name, mine in of.items()},
+        "ratios": ratios(rates),
+        "generator_alone": alone[GENERATOR],
+        "generator_alone_trains": alone.get(GENERATOR_TRAINS),
+        "runs": runs,
+    }
 
-    def _entry(self, rows: Sequence[GeneratorRow]) -> dict[str, Any]:
-        alone = {row.contender: row.packets_per_second for row in rows if row.contender not in CONTENDERS}
-        runs = [row for row in rows if row.contender in CONTENDERS]
-        of = {name: [row for row in runs if row.contender == name] for name in self._contenders}
-        rates = {name: median(row.packets_per_second for row in mine) for name, mine in of.items()}
-        return {
-            "packets_per_second": rates,
-            "cpu_us": {name: median(row.cpu_us for row in mine) for name, mine in of.items()},
-            "ratios": ratios(rates),
-            "generator_alone": alone[GENERATOR],
-            "generator_alone_trains": alone.get(GENERATOR_TRAINS),
-            "runs": [asdict(row) for row in runs],
-        }
 
-    def text(self, rows: Sequence[GeneratorRow]) -> str:
-        """Packets/s by op and contender (medians) with the ratios, and CPU time per packet."""
-        lines = []
-        for op, entry in self.record(rows)["ops"].items():
-            rates = {**entry["packets_per_second"], "generator alone": entry["generator_alone"]}
-            if entry["generator_alone_trains"] is not None:
-                rates["generator alone, trains"] = entry["generator_alone_trains"]
-            cells = [f"{name} {rate:,.0f}" for name, rate in rates.items()]
-            cells += [f"{name} {ratio:.2f}" for name, ratio in entry["ratios"].items()]
-            lines.append(f"{op}: packets/s {', '.join(cells)}")
-            times = ", ".join(f"{name} {us:.2f}" for name, us in entry["cpu_us"].items())
-            lines.append(f"{op}: CPU us a packet in the switch {times}")
-        return "\n".join(lines)
+def text(record: Row) -> str:
+    """Packets/s by op and contender (medians) with the ratios, and CPU time per packet."""
+    lines = []
+    for op, entry in record["ops"].items():
+        rates = {**entry["packets_per_second"], "generator alone": entry["generator_alone"]}
+        if entry["generator_alone_trains"] is not None:
+            rates["generator alone, trains"] = entry["generator_alone_trains"]
+        cells = [f"{name} {rate:,.0f}" for name, rate in rates.items()]
+        cells += [f"{name} {ratio:.2f}" for name, ratio in entry["ratios"].items()]
+        lines.append(f"{op}: packets/s {', '.join(cells)}")
+        times = ", ".join(f"{name} {us:.2f}" for name, us in entry["cpu_us"].items())
+        lines.append(f"{op}: CPU us a packet in the switch {times}")
+    return "\n".join(lines)
 
 
 def ratios(rates: Mapping[str, float]) -> dict[str, float]:
@@ -199,7 +164,7 @@ def _command(command: list[str]) -> None:
         raise LabError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
 
 
-def _measure(contender: str, op: str, folder: Path) -> GeneratorRow:
+def _measure(contender: str, op: str, folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True)
     kind, engine = CONTENDERS[contender]
     with ExitStack() as stack:
@@ -219,11 +184,11 @@ def _measure(contender: str, op: str, folder: Path) -> GeneratorRow:
         cpu_s = cpu_seconds(clocks) - began
         verdicts = control_plane.counters(folder)["verdicts"]
     summed = sum(verdicts[name] for name in SUMMED)
-    rate, counted = summed / count["seconds"], {name: count[name] for name in ("sent", "results", "resent")}
-    return GeneratorRow(contender, op, rate, cpu_s / summed * 1e6, summed=summed, **counted)
+    rates = {"packets_per_second": summed / count["seconds"], "cpu_us": cpu_s / summed * 1e6}
+    return {**rates, "sent": count["sent"], "summed": summed, "results": count["results"], "resent": count["resent"]}
 
 
-def _generator_alone(contender: str, op: str, folder: Path) -> GeneratorRow:
+def _generator_alone(contender: str, op: str, folder: Path) -> dict[str, Any]:
     """Packets/s without a switch. What is measured later must stay clearly below, or the generator is the limit."""
     folder.mkdir(parents=True)
     with ExitStack() as stack:
@@ -231,8 +196,8 @@ def _generator_alone(contender: str, op: str, folder: Path) -> GeneratorRow:
         stack.callback(ledger.remove)
         fabric, ends = stack.enter_context(_pairs(ledger, contender))
         count = _generate(_load_spec(contender, op, fabric, ends, folder), folder, ledger=ledger, serving={})
-    rate = float(count["sent"] / count["seconds"])
-    return GeneratorRow(contender, op, rate, 0.0, sent=count["sent"], summed=0, results=0, resent=0)
+    rates = {"packets_per_second": count["sent"] / count["seconds"], "cpu_us": 0.0}
+    return {**rates, "sent": count["sent"], "summed": 0, "results": 0, "resent": 0}
 
 
 def jobs_for(contender: str, fabric: Fabric) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -24,10 +24,11 @@ from sumwire_protocol import tables
 from sumwire_protocol.ops import THC
 from torch import Tensor
 
-from sumwire_lab.bench.benchmark import BenchCommand, BenchContext, TextColumn
+from sumwire_lab.bench.benchmark import Bench, Row
 from sumwire_lab.options.bench_options import GLOBAL, MINMAX, ThcOptions, Variant
 from sumwire_lab.options.recipes import MOMENTUM
 from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.study.study import Column, Study
 from sumwire_lab.training import digits_data, workload
 from sumwire_lab.training.digits_data import Samples
 from sumwire_lab.training.workload import learning_rate_factor
@@ -303,74 +304,42 @@ EXACT: Final = "exact mean"
 BASELINES: Final = (TERNGRAD, TOP_K, DGC)
 
 
-@dataclass(frozen=True)
-class VariantCase:
-    """One variant with one number of workers, all seeds."""
-
-    variant: str
-    workers: int
-
-    @property
-    def label(self) -> str:
-        return f"{self.variant}, {self.workers} workers"
+COLUMNS: Final = (
+    Column("nmse", "mean over the seeds", form=".4f"),
+    Column("accuracy", "mean over the seeds", form=".2%"),
+    Column("accuracy_from", "the least of the seeds", form=".1%"),
+    Column("accuracy_to", "the largest of the seeds", form=".1%"),
+    Column("bits", "mean over the seeds", form=".3f"),
+)
 
 
-@dataclass(frozen=True)
-class VariantRow:
-    """Means over the seeds, and the least and the largest accuracy."""
+def bench(options: ThcOptions) -> Bench:
+    """The exact mean first, then the baselines, then each variant whose sums fit. A case has all seeds."""
+    samples = digits_data.load()
 
-    variant: str
-    workers: int
-    nmse: float | None
-    accuracy: float
-    accuracy_from: float
-    accuracy_to: float
-    bits: float
-
-
-class ThcCommand(BenchCommand[ThcOptions, VariantCase, VariantRow]):
-    """The exact mean first, then the baselines, then each variant whose sums fit."""
-
-    name: ClassVar = "bench-thc"
-    needs_network = False
-    columns: ClassVar[Sequence[TextColumn[VariantRow]]] = (
-        TextColumn("variant", lambda row: row.variant),
-        TextColumn("workers", lambda row: str(row.workers)),
-        TextColumn("NMSE", lambda row: "" if row.nmse is None else f"{row.nmse:.4f}"),
-        TextColumn("accuracy", lambda row: f"{row.accuracy:.2%}"),
-        TextColumn("of seeds", lambda row: f"{row.accuracy_from:.1%} .. {row.accuracy_to:.1%}"),
-        TextColumn("bits", lambda row: f"{row.bits:.3f}"),
-    )
-
-    def __init__(self, options: ThcOptions) -> None:
-        super().__init__(options)
-        self._samples = digits_data.load()
-
-    def plan(self) -> list[VariantCase]:
-        """See BenchCommand."""
-        fitting = [
-            VariantCase(name, workers)
-            for workers in self.options.workers
-            for name, variant in self.options.variants.items()
-            if variant.fits(workers)
-        ]
-        plain = (EXACT, *(BASELINES if self.options.baselines else ()))
-        return [*(VariantCase(name, workers) for workers in self.options.workers for name in plain), *fitting]
-
-    def measure(self, case: VariantCase, context: BenchContext) -> list[VariantRow]:
-        """See Benchmark."""
-        given = self.options.variants.get(case.variant, None if case.variant == EXACT else case.variant)
-        done = [train_variant(given, case.workers, seed, self.options, self._samples) for seed in self.options.seeds]
+    def measure(case: Row) -> dict[str, Any]:
+        name = case["variant"]
+        given = options.variants.get(name, None if name == EXACT else name)
+        done = [train_variant(given, case["workers"], seed, options, samples) for seed in options.seeds]
         errors = [one.nmse for one in done if one.nmse is not None]
         accuracies = [one.accuracy for one in done]
-        row = VariantRow(
-            variant=case.variant,
-            workers=case.workers,
-            nmse=None if not errors else statistics.mean(errors),
-            accuracy=statistics.mean(accuracies),
-            accuracy_from=min(accuracies),
-            accuracy_to=max(accuracies),
-            bits=statistics.mean(one.bits for one in done),
-        )
-        context.say("  ".join(column.cell(row) for column in self.columns))
-        return [row]
+        return {
+            "nmse": None if not errors else statistics.mean(errors),
+            "accuracy": statistics.mean(accuracies),
+            "accuracy_from": min(accuracies),
+            "accuracy_to": max(accuracies),
+            "bits": statistics.mean(one.bits for one in done),
+        }
+
+    plain = (EXACT, *(BASELINES if options.baselines else ()))
+    cases = [{"variant": name, "workers": workers} for workers in options.workers for name in plain]
+    cases += [
+        {"variant": name, "workers": workers}
+        for workers in options.workers
+        for name, variant in options.variants.items()
+        if variant.fits(workers)
+    ]
+    study = Study(
+        "bench-thc", "what each part of THC brings", cases, measure, COLUMNS, lines=("variant", "workers"), stops=True
+    )
+    return Bench(study, lambda rows: {"options": options, "rows": rows}, needs_network=False)

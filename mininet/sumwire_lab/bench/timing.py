@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Final
 
@@ -19,27 +18,16 @@ from sumwire.systems.cost import Gradient
 from sumwire_lab.options.recipes import parse
 
 
-@dataclass(frozen=True)
-class Timing:
-    """One all-reduce of one size by one system at one link rate."""
-
-    link_mbit: float
-    values: int
-    system: str
-    seconds: float
-    """The slowest worker's time, median of the repeats."""
-    bound_s: float
-    """What a link of this rate needs for the bytes of its busier direction, headers included."""
-    link_share: float
-    """Utilisation of the link: `bound_s` over `seconds`."""
-    host_cpu_s: float
-    """CPU seconds of a host per million values, mean of the workers."""
-
-
 def timing(
     link_mbit: float, values: int, system: str, octets: float, measured: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The fields of a Timing. `measured`: each worker's record of this size (see `worker.timed`)."""
+    """One all-reduce of one size by one system at one link rate. `measured`: each worker's record of this size (see
+    `exchange_worker.timed`).
+
+    `seconds`: the slowest worker's, median of the repeats. `bound_s`: what a link of this rate needs for the bytes of
+    its busier direction, headers included; `link_share`: of `seconds`. `host_cpu_s`: CPU seconds of a host per million
+    values, mean of the workers.
+    """
     bound = 8 * octets / (link_mbit * 1e6)
     seconds = median(max(repeat) for repeat in repeats_of(measured))
     return {

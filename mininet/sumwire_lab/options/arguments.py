@@ -96,7 +96,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class BenchCommandLine:
-    """A benchmark's command: what it measures, its options, and the class (`module:class`) or function that runs it.
+    """A benchmark's command: what it measures, its options, and the function (`module:function`) that makes or runs it.
 
     `alone`: it needs neither root nor a network, and writes a summary where `--json` says instead of a folder.
     """
@@ -105,6 +105,11 @@ class BenchCommandLine:
     options: tuple[type, ...]
     command: str
     alone: bool = False
+
+    @property
+    def of_study(self) -> bool:
+        """Whether the function makes a `Bench`. The other ones take a folder and run everything themselves."""
+        return self.command.endswith(":bench")
 
     def add(self, parser: argparse.ArgumentParser) -> None:
         """Add its flags."""
@@ -124,44 +129,42 @@ _BENCH: Final = "sumwire_lab.bench."
 BENCHES: Final[Mapping[str, BenchCommandLine]] = {
     "page": BenchCommandLine("compare all systems, on one page", (BenchOptions,), f"{_BENCH}runner:command"),
     "allreduce": BenchCommandLine(
-        "seconds of one all-reduce, gloo against Sumwire", (AllReduceOptions,), f"{_BENCH}allreduce:AllReduceCommand"
+        "seconds of one all-reduce, gloo against Sumwire", (AllReduceOptions,), f"{_BENCH}allreduce:bench"
     ),
     "interleaved": BenchCommandLine(
         "the same, gloo and Sumwire in turn; no root on loopback",
         (InterleavedOptions,),
-        f"{_BENCH}interleaved:InterleavedCommand",
+        f"{_BENCH}interleaved:bench",
     ),
     "where": BenchCommandLine(
         "at which sizes and link rates Sumwire is faster than gloo", (WhereOptions,), f"{_BENCH}where.measure:command"
     ),
-    "switch": BenchCommandLine(
-        "packets per second into each switch", (SwitchBenchOptions,), f"{_BENCH}switch:SwitchCommand"
-    ),
+    "switch": BenchCommandLine("packets per second into each switch", (SwitchBenchOptions,), f"{_BENCH}switch:bench"),
     "codec": BenchCommandLine(
         "time of a codec's encode and decode on one core; no root",
         (CodecBenchOptions,),
-        f"{_BENCH}codec_time:CodecCommand",
+        f"{_BENCH}codec_time:bench",
         alone=True,
     ),
     "aggregator": BenchCommandLine(
         "CPU time of a contribution in the software aggregator; no root",
         (AggregatorOptions,),
-        f"{_BENCH}aggregator:AggregatorBench",
+        f"{_BENCH}aggregator:bench",
         alone=True,
     ),
     "rates": BenchCommandLine(
-        "time to accuracy at several link rates, as one picture", (RatesOptions,), f"{_BENCH}accuracy:RatesCommand"
+        "time to accuracy at several link rates, as one picture", (RatesOptions,), f"{_BENCH}accuracy:bench"
     ),
     "thc": BenchCommandLine(
         "what each part of THC brings: error and accuracy by variant and workers; no root",
         (Ablation, ThcOptions, Variant),
-        f"{_BENCH}thc_variants:ThcCommand",
+        f"{_BENCH}thc_variants:bench",
         alone=True,
     ),
     "acp": BenchCommandLine(
         "what overlap and fusion bring by system, and buffer size and rank to ACP-SGD",
         (AcpBenchOptions,),
-        f"{_BENCH}acp:AcpCommand",
+        f"{_BENCH}acp:bench",
     ),
 }
 """The benchmarks by name."""

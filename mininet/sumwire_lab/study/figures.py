@@ -29,10 +29,11 @@ class Interval:
     high: float
     n: int
 
-    def __str__(self) -> str:
+    def shown(self, form: str) -> str:
+        """The median, and the interval if it is wider, each in this form."""
         if self.n == 1 or self.low == self.high:
-            return f"{self.median:.4g}"
-        return f"{self.median:.4g} [{self.low:.4g}, {self.high:.4g}]"
+            return f"{self.median:{form}}"
+        return f"{self.median:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
 
 def interval(values: Iterable[float]) -> Interval:
@@ -68,14 +69,14 @@ def numbers(rows: Iterable[Row], column: str) -> list[float]:
     return [float(value) for value in values if isinstance(value, int | float) and not math.isnan(value)]
 
 
-def table(rows: Sequence[Row], by: Sequence[str], columns: Sequence[tuple[str, str]]) -> str:
+def table(rows: Sequence[Row], by: Sequence[str], columns: Sequence[tuple[str, str, str]]) -> str:
     """A line for each group of rows: what they have in common, then each column's median and interval.
 
-    ``columns``: their names, and their heads.
+    ``columns``: their names, heads, and the forms of their numbers.
     """
-    lines = [(*by, *(head for _, head in columns))]
+    lines = [(*by, *(head for _, head, _ in columns))]
     for group, members in grouped(rows, by).items():
-        lines.append((*map(_cell, group), *(_summary(members, name) for name, _ in columns)))
+        lines.append((*map(_cell, group), *(_summary(members, name, form) for name, _, form in columns)))
     return "\n".join(aligned(lines))
 
 
@@ -83,10 +84,10 @@ def _cell(value: Any) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _summary(rows: Sequence[Row], column: str) -> str:
+def _summary(rows: Sequence[Row], column: str, form: str) -> str:
     found = numbers(rows, column)
     if found:
-        return str(interval(found))
+        return interval(found).shown(form)
     words = list(dict.fromkeys(_cell(_hashable(row.get(column))) for row in rows))
     return " / ".join(words)
 

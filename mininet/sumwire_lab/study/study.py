@@ -57,12 +57,13 @@ _ALONE: Final = ("--net", "--pid", "--mount-proc", "--fork", "--kill-child=SIGKI
 @dataclass(frozen=True)
 class Column:
     """One value of a row. ``kind``: float, int, str, bool, or object for anything of JSON. None is always allowed, for
-    what could not be measured."""
+    what could not be measured. ``form``: of its numbers in a table."""
 
     name: str
     meaning: str = ""
     unit: str = ""
     kind: type = float
+    form: str = ".4g"
 
     @property
     def head(self) -> str:
@@ -115,6 +116,8 @@ class Study:
     seed, so that what disturbs the machine for a while disturbs all alike. Use more only where no time is measured."""
     seed: str = "seed"
     """The option that repeats a case: medians are taken over its values."""
+    lines: Sequence[str] = ()
+    """Options and columns of which a table has a line for each combination; default: the options that differ."""
     deadline_s: float | Callable[[Any], float] = 3600.0
     """Of one case in a child, or a function that tells it of a case."""
     stops: bool = False
@@ -146,7 +149,9 @@ class Study:
         return [self.cases[k] for k in sorted(range(len(self.cases)), key=lambda k: order[k])]
 
     def options(self) -> list[str]:
-        """Names of the options in which cases differ, but the seed."""
+        """What a table has lines for: if the study does not say it, the options in which cases differ, but the seed."""
+        if self.lines:
+            return list(self.lines)
         cases = [records.flat(to_json(case)) for case in self.cases]
         names = list(dict.fromkeys(name for case in cases for name in case))
         differing = [name for name in names if any(case.get(name) != cases[0].get(name) for case in cases)]
@@ -196,9 +201,10 @@ class StudyResults:
 
     def table(self) -> str:
         """A line for each case: medians over its seeds with intervals. Then the cases that failed."""
-        heads = [(column.name, column.head) for column in self.study.columns]
+        by = self.study.options()
+        shown = [(one.name, one.head, one.form) for one in self.study.columns if one.name not in by]
         rows = self.rows()
-        lines = [figures.table(rows, self.study.options(), heads)] if rows else []
+        lines = [figures.table(rows, by, shown)] if rows else []
         lines += [f"failed: {label_of(one.case)}: {(one.error or '').splitlines()[-1]}" for one in self.failed]
         return "\n".join(lines)
 

@@ -20,8 +20,8 @@ from sumwire.lowrank import shapes
 from sumwire.lowrank.shapes import MEGABYTE, Sizes
 
 from sumwire_lab.bench import accuracy
-from sumwire_lab.bench.accuracy import Accuracy, TrainingCase, TrainingRow
-from sumwire_lab.bench.benchmark import BenchContext
+from sumwire_lab.bench.accuracy import TrainingCase
+from sumwire_lab.bench.benchmark import Rows, in_network
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, TASKS, TEXT, parse
@@ -150,10 +150,10 @@ def aggregator_checks(summary: Mapping[str, Any], label: str) -> list[Check]:
     ]
 
 
-def accuracy_ratio_checks(task: str, rows: Sequence[TrainingRow]) -> list[Check]:
+def accuracy_ratio_checks(task: str, rows: Rows) -> list[Check]:
     """Time to accuracy: the best baseline's over that of Sumwire's best system."""
     label = f"time to accuracy, {task}"
-    times = {row.system: row.time_to_target_s for row in rows if row.task == task}
+    times = {row["system"]: row["time_to_target_s"] for row in rows if row["task"] == task}
     found = accuracy.speed_up(task, rows)
     baselines = [name for name in accuracy.PUBLISHED if name in times]
     name = f"{label}: best of {', '.join(baselines)} / best of Sumwire"
@@ -236,15 +236,9 @@ def _aggregator(v: Verification) -> list[Check]:
 
 def _accuracy(task: str, v: Verification) -> list[Check]:
     """Measured as in the benchmark. A system that fails is reported and has no time."""
-    suite, context = Accuracy(), BenchContext(BenchOptions(), v.results, v.say)
-    trained: list[TrainingRow] = []
-    for system in ACCURACY_SYSTEMS:
-        case = TrainingCase(task, system, LINK.mbit, seed=1, quick=False)
-        try:
-            trained += suite.measure(case, context)
-        except LabError as error:
-            v.say(f"{case.label}: {error}")
-    return accuracy_ratio_checks(task, trained)
+    cases = [TrainingCase(task, system, LINK.mbit, seed=1, quick=False) for system in ACCURACY_SYSTEMS]
+    trained = in_network(accuracy.study(f"accuracy-{task}", cases, BenchOptions()), v.results, v.say)
+    return accuracy_ratio_checks(task, [row for one in trained.records for row in one.rows])
 
 
 EXPERIMENTS: Final[Experiments] = {

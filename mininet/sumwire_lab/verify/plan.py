@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sumwire_lab.bench.benchmark import Bench, Rows
 from sumwire_lab.network.switches import BMV2
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.training_run import run
@@ -38,6 +39,11 @@ class Verification:
     def summary(self, options: RunOptions) -> dict[str, Any]:
         """What a run's summary.json has. Raises LabError."""
         return run(options, self.results, self.say)[0]
+
+    def rows(self, bench: Bench) -> Rows:
+        """What a benchmark measures, where it belongs. Raises LabError."""
+        done = bench.measure(self.results, self.say) if bench.needs_network else bench.measure_here(self.say)
+        return done.rows()
 
     def entry(self, options: RunOptions) -> dict[str, Any]:
         """The summary's entry of the run's first system."""

@@ -6,15 +6,14 @@ checks that are computed from what they measure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from sumwire_lab.bench.allreduce import AllReduceCommand, PlainRow, SizeRow
-from sumwire_lab.bench.benchmark import run_here, run_in_network
-from sumwire_lab.bench.interleaved import InterleavedCommand, InterleavedRow
-from sumwire_lab.bench.switch import TRAINS, SwitchCommand
+from sumwire_lab.bench import allreduce, interleaved, switch
+from sumwire_lab.bench.benchmark import Row, Rows
+from sumwire_lab.bench.switch import TRAINS
 from sumwire_lab.options.bench_options import AllReduceOptions, InterleavedOptions, SwitchBenchOptions
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import RunOptions, TrainOptions
@@ -100,19 +99,19 @@ def _bmv2_rate(measured: Mapping[str, float]) -> Check:
     return reported(label, round(measured["bmv2"]))
 
 
-def all_reduce_checks(setting: SpeedTargets, results: Sequence[PlainRow]) -> list[Check]:
+def all_reduce_checks(setting: SpeedTargets, results: Rows) -> list[Check]:
     """One setting: speed-up over gloo, utilisation of the link, CPU time, offloads, packets lost."""
-    by_system = {result.system: result for result in results}
+    by_system = {result["system"]: result for result in results}
     rows = {name: _row(result, setting) for name, result in by_system.items()}
     label = f"all-reduce, {setting.name}"
     done = [
-        at_least(f"{label}: gloo / {name.upper()}", rows[BASELINE].seconds / rows[name].seconds, least)
+        at_least(f"{label}: gloo / {name.upper()}", rows[BASELINE]["seconds"] / rows[name]["seconds"], least)
         for name, least in setting.ratios.items()
     ]
     for name, least in setting.link_share.items():
-        done.append(at_least(f"{label}: share of the downlink used, {name.upper()}", rows[name].link_share, least))
+        done.append(at_least(f"{label}: share of the downlink used, {name.upper()}", rows[name]["link_share"], least))
     for name, most in setting.cpu.items():
-        over = rows[name].host_cpu_s / rows[BASELINE].host_cpu_s
+        over = rows[name]["host_cpu_s"] / rows[BASELINE]["host_cpu_s"]
         done.append(at_most(f"{label}: CPU time of a host per value, {name.upper()} / gloo", over, most))
     done.append(_offloads(label, by_system))
     done.append(reported(f"{label}: CPU seconds per million values, each host", _costs(rows, "host_cpu_s")))
@@ -121,28 +120,28 @@ def all_reduce_checks(setting: SpeedTargets, results: Sequence[PlainRow]) -> lis
     return [*done, *(_lost(f"{label}: {name.upper()}", result) for name, result in switched.items())]
 
 
-def _offloads(label: str, results: Mapping[str, PlainRow]) -> Check:
-    kept = {name: result.offloads for name, result in results.items()}
+def _offloads(label: str, results: Mapping[str, Row]) -> Check:
+    kept = {name: result["offloads"] for name, result in results.items()}
     return equal(f"{label}: hosts kept their segmentation offloads", kept, dict.fromkeys(kept, True), "all")
 
 
-def small_tensor_checks(link_mbit: float, results: Sequence[InterleavedRow]) -> list[Check]:
+def small_tensor_checks(link_mbit: float, results: Rows) -> list[Check]:
     """gloo over the automatic choice at one link rate, by size."""
     label = f"tensors of %s values, {link_mbit:g} Mbit/s: gloo / automatic choice"
     faster_from, faster = FASTER_FROM.get(link_mbit, (0, AUTO_MIN))
     rows = [
-        at_least(label % f"{row.values:,}", row.speed_up, faster if row.values >= faster_from else AUTO_MIN)
+        at_least(label % f"{row['values']:,}", row["speed_up"], faster if row["values"] >= faster_from else AUTO_MIN)
         for row in results
     ]
-    by_group = {f"{row.values:,}": row.by_group for row in results}
+    by_group = {f"{row['values']:,}": row["by_group"] for row in results}
     return [*rows, reported(f"tensors at {link_mbit:g} Mbit/s that went by the process group, share", by_group)]
 
 
-def loopback_checks(results: Sequence[InterleavedRow]) -> list[Check]:
+def loopback_checks(results: Rows) -> list[Check]:
     """Ranks on one machine: gloo over THC through the aggregator, and over the automatic choice."""
-    ratios = {row.system: row.speed_up for row in results}
+    ratios = {row["system"]: row["speed_up"] for row in results}
     label = f"four ranks on one machine, {LOOPBACK_VALUES:,} values, software aggregator: gloo /"
-    by_group = {row.system: row.by_group for row in results}
+    by_group = {row["system"]: row["by_group"] for row in results}
     return [
         at_least(f"{label} THC", ratios["thc"], THC_LOOPBACK_MIN),
         at_least(f"{label} automatic choice", ratios["auto"], AUTO_MIN),
@@ -165,20 +164,20 @@ def bmv2_run_checks(summary: dict[str, Any]) -> list[Check]:
     return [at_least(BMV2_RUN, comm, BMV2_RUN_MIN)]
 
 
-def _row(result: PlainRow, setting: SpeedTargets) -> SizeRow:
-    (row,) = (row for row in result.rows if row.values == setting.values)
-    return row
+def _row(result: Row, setting: SpeedTargets) -> Row:
+    (row,) = (row for row in result["rows"] if row["values"] == setting.values)
+    return dict(row)
 
 
-def _costs(rows: Mapping[str, SizeRow], field: str) -> dict[str, float]:
+def _costs(rows: Mapping[str, Row], field: str) -> dict[str, float]:
     """Return the cost by system. Systems with unknown cost are omitted."""
-    costs = {name: getattr(row, field) for name, row in rows.items()}
+    costs = {name: row[field] for name, row in rows.items()}
     return {name: round(cost, 5) for name, cost in costs.items() if cost is not None}
 
 
-def _lost(label: str, result: PlainRow) -> Check:
+def _lost(label: str, result: Row) -> Check:
     """Packets lost inside switch and hosts, by place. Undecided if a place does not report its losses."""
-    lost = result.lost.as_dict()
+    lost = result["lost"]
     label, target = f"{label}: packets lost inside switch, host and links' queues", "0"
     unknown = [place for place, count in lost.items() if count is None]
     known = all(count == 0 for count in lost.values() if count is not None)
@@ -207,23 +206,23 @@ BMV2_STEPS: Final = 30
 
 
 def _rates(v: Verification) -> list[Check]:
-    command = SwitchCommand(SwitchBenchOptions())
-    return rate_checks(command.record(run_in_network(command, v.results, v.say))["ops"]["thc"])
+    bench = switch.bench(SwitchBenchOptions())
+    return rate_checks(bench.record(v.rows(bench))["ops"]["thc"])
 
 
 def _all_reduce(setting: SpeedTargets, v: Verification) -> list[Check]:
-    command = AllReduceCommand(AllReduceOptions(sizes=(setting.values,), bw=(setting.link_mbit,), repeats=REPEATS))
-    return all_reduce_checks(setting, run_in_network(command, v.results, v.say))
+    options = AllReduceOptions(sizes=(setting.values,), bw=(setting.link_mbit,), repeats=REPEATS)
+    return all_reduce_checks(setting, v.rows(allreduce.bench(options)))
 
 
 def _small(link_mbit: float, v: Verification) -> list[Check]:
-    command = InterleavedCommand(InterleavedOptions(SMALL_SIZES, (link_mbit,), ("auto",), repeats=SMALL_REPEATS))
-    return small_tensor_checks(link_mbit, run_in_network(command, v.results, v.say))
+    options = InterleavedOptions(SMALL_SIZES, (link_mbit,), ("auto",), repeats=SMALL_REPEATS)
+    return small_tensor_checks(link_mbit, v.rows(interleaved.bench(options)))
 
 
 def _loopback(v: Verification) -> list[Check]:
-    command = InterleavedCommand(InterleavedOptions((LOOPBACK_VALUES,), repeats=LOOPBACK_REPEATS))
-    return loopback_checks(run_here(command, v.say))
+    options = InterleavedOptions((LOOPBACK_VALUES,), repeats=LOOPBACK_REPEATS)
+    return loopback_checks(v.rows(interleaved.bench(options)))
 
 
 def _run(v: Verification) -> list[Check]:

@@ -14,8 +14,6 @@ from typing import Any, Final
 from sumwire.codec.oracles import oracle_rows
 
 from sumwire_lab.bench import switch
-from sumwire_lab.bench.benchmark import run_in_network
-from sumwire_lab.bench.switch import SwitchCommand
 from sumwire_lab.network import switches
 from sumwire_lab.options.bench_options import SwitchBenchOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
@@ -119,11 +117,9 @@ def _digits_on_bmv2(v: Verification) -> list[Check]:
 
 def _switch_rate(v: Verification) -> list[Check]:
     engine = switches.choose_engine("auto")
-    command = SwitchCommand(
-        SwitchBenchOptions(switches=tuple(name for name in switch.present() if name in (engine, "bmv2")))
-    )
-    measured = command.record(run_in_network(command, v.results, v.say))
-    rates = measured["ops"]["thc"]["packets_per_second"]
+    there = tuple(name for name in switch.present() if name in (engine, "bmv2"))
+    bench = switch.bench(SwitchBenchOptions(switches=there))
+    rates = bench.record(v.rows(bench))["ops"]["thc"]["packets_per_second"]
     label = f"soft switch ({engine} engine), THC packets in over veth, against bmv2"
     return [shared.switch_rate(label, rates, engine, "bmv2", SWITCH_RATIO_MIN)]
 

@@ -5,44 +5,38 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sumwire_lab.bench import page
-from sumwire_lab.bench.accuracy import PICTURE, Accuracy, RatesCommand, TrainingCase, TrainingRow, rates_chart
-from sumwire_lab.bench.benchmark import BenchContext
+from sumwire_lab.bench.accuracy import PICTURE, TrainingCase, bench, rates_chart
 from sumwire_lab.options import arguments
-from sumwire_lab.options.bench_options import BenchOptions, RatesOptions
+from sumwire_lab.options.bench_options import RatesOptions, SwitchOptions
 from sumwire_lab.options.fields import from_arguments
+from sumwire_lab.study.study import run
 
 
-def row(case: TrainingCase) -> TrainingRow:
+def measured(case: TrainingCase, options: SwitchOptions, folder: Path, say: object) -> dict[str, Any]:
     """Faster with rate; `slow` never gets there at 10 Mbit/s."""
     seconds = None if case.system == "slow" and case.link_mbit == 10 else 100 / case.link_mbit + case.seed
-    return TrainingRow(
-        case.task, case.system, case.link_mbit, 0.95, 0.97, seconds, 0.1, 0.2, 1e3, 10, 100, True, 0, ((1.0, 0.97),)
-    )
+    about = {"task": case.task, "system": case.system, "link_mbit": case.link_mbit, "target": 0.95}
+    return {**about, "time_to_target_s": seconds}
 
 
 def test_medians_over_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    command = RatesCommand(RatesOptions(systems=("thc", "slow"), bw=(10.0, 100.0), quick=True))
-    asked: list[BenchOptions] = []
-
-    def measure(self: Accuracy, case: TrainingCase, context: BenchContext) -> list[TrainingRow]:
-        asked.append(context.options)
-        return [row(case)]
-
-    monkeypatch.setattr(Accuracy, "measure", measure)
+    monkeypatch.setattr(TrainingCase, "measure", measured)
     monkeypatch.setattr(page, "svg", lambda drawn: f"<svg>{len(drawn.series)} systems")
-    context = BenchContext(BenchOptions(), tmp_path, lambda _: None)
-    rows = [one for case in command.plan() for one in command.measure(case, context)]
-    assert len(rows) == 12 and asked[0].quick
-    assert [line.split() for line in command.text(rows).splitlines()[1:]] == [
+    made = bench(RatesOptions(systems=("thc", "slow"), bw=(10.0, 100.0), quick=True))
+    done = run(made.study, tmp_path, lambda _: None)
+    rows = done.rows()
+    assert len(rows) == 12 and all(row["quick"] for row in rows)
+    assert [line.split() for line in made.shown(done).splitlines()[1:]] == [
         ["thc", "12.0", "3.0"],
         ["slow", "never", "3.0"],
     ]
     assert [one.points for one in rates_chart(rows).series] == [((10.0, 12.0), (100.0, 3.0)), ((100.0, 3.0),)]
-    assert (tmp_path / PICTURE).read_text() == "<svg>2 systems"
-    assert len(command.record(rows)["rows"]) == 12
+    assert (tmp_path / "bench-rates" / PICTURE).read_text() == "<svg>2 systems"
+    assert len(made.record(rows)["rows"]) == 12
 
 
 def test_options() -> None:

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import torch
 from sumwire_lab.bench import exchange_worker
-from sumwire_lab.bench.allreduce import AllReduceCommand, PlainRow, size_row
+from sumwire_lab.bench.allreduce import bench, size_row, text
 from sumwire_lab.bench.exchange_worker import PlainAllReduce
 from sumwire_lab.bench.timing import all_reduce_bytes
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.bench_options import AllReduceOptions
 from sumwire_lab.options.run_options import UNLIMITED
 from sumwire_lab.system import counters, processes
-from sumwire_lab.system.counters import Counted, Losses
+from sumwire_lab.system.counters import Counted
 from sumwire_lab.training import worker as train
 
 
@@ -46,21 +46,27 @@ def worker(*seconds: float, cpu: float = 0.0, switch: float = 0.0) -> dict[str, 
 def test_a_row_takes_the_slowest_worker_and_the_median_repeat() -> None:
     # Slowest of each repeat: 3, 2, 7. CPU of three repeats of 2000 values each.
     one = size_row(10, 2000, "thc", [worker(1, 2, 7, cpu=0.6, switch=0.3), worker(3, 1, 5, cpu=0.3)])
-    assert one.seconds == 3
-    assert one.bound_s == pytest.approx(2 * 1098 * 8 / 1e7)
-    assert one.link_share == pytest.approx(2 * 1098 * 8 / 1e7 / 3)
-    assert one.host_cpu_s == pytest.approx(0.45 / 0.006)
-    assert one.switch_cpu_s == pytest.approx(0.3 / 0.006)
-    assert size_row(10, 2000, "gloo", [worker(1), worker(2)], switched=False).switch_cpu_s is None
+    bound_s = 2 * 1098 * 8 / 1e7
+    assert one == {
+        "link_mbit": 10, "values": 2000, "system": "thc", "seconds": 3, "bound_s": pytest.approx(bound_s),
+        "link_share": pytest.approx(bound_s / 3), "host_cpu_s": pytest.approx(0.45 / 0.006),
+        "switch_cpu_s": pytest.approx(0.3 / 0.006),
+    }  # fmt: skip
+    assert size_row(10, 2000, "gloo", [worker(1), worker(2)], switched=False)["switch_cpu_s"] is None
+
+
+def case_row(system: str, rate: float, one: dict[str, Any], switch: int | None) -> dict[str, Any]:
+    lost = {"link_queues": 0, "backlog": 0, "host_sockets": 0, "switch": switch}
+    found = {"rows": [one], "lost": lost, "retransmissions": 5, "offloads": system == "gloo"}
+    return {"system": system, "link_mbit": rate, **found}
 
 
 def test_the_table_compares_with_gloo() -> None:
-    def row(system: str, seconds: float, switch: int | None) -> PlainRow:
+    def row(system: str, seconds: float, switch: int | None) -> dict[str, Any]:
         one = size_row(10, 1024, system, [worker(seconds)] * 4, switched=switch is not None)
-        return PlainRow(system, 10, (one,), Losses(0, 0, 0, switch), retransmissions=5, offloads=system == "gloo")
+        return case_row(system, 10, one, switch)
 
-    command = AllReduceCommand(AllReduceOptions())
-    lines = command.text([row("gloo", 0.02, None), row("thc", 0.001, 3)]).splitlines()
+    lines = text([row("gloo", 0.02, None), row("thc", 0.001, 3)]).splitlines()
     assert lines[1].split()[-1] == "-", "nothing to compare, and no process to charge"
     assert lines[2].split()[-1] == "20.00"
     assert lines[2].split()[5] == "87.8%"
@@ -70,28 +76,21 @@ def test_the_table_compares_with_gloo() -> None:
     assert lines[4].endswith("switch 3")
 
 
-def test_the_record_has_the_promised_keys() -> None:
-    one = size_row(10, 1024, "thc", [worker(0.001)] * 4)
-    record = AllReduceCommand(AllReduceOptions()).record(
-        [PlainRow("thc", 10, (one,), Losses(0, 0, 0, 3), 5, offloads=False)]
-    )
+def test_the_record_has_the_promised_keys_and_null_for_links_without_a_limit() -> None:
+    one = size_row(UNLIMITED, 1024, "sum32", [worker(0.001)] * 4)
+    assert (one["bound_s"], one["link_share"]) == (0.0, 0.0)
+    row, made = case_row("sum32", UNLIMITED, one, 3), bench(AllReduceOptions())
+    record = json.loads(json.dumps(made.record([row]), allow_nan=False))
     assert list(record) == ["workers", "switch", "engine", "results"]
     (entry,) = record["results"]
     assert list(entry) == ["system", "link_mbit", "rows", "lost", "retransmissions", "offloads"]
     assert list(entry["rows"][0]) == [
         *("link_mbit", "values", "system", "seconds", "bound_s", "link_share", "host_cpu_s", "switch_cpu_s"),
     ]
-    assert list(entry["lost"]) == ["link_queues", "backlog", "host_sockets", "switch"]
-
-
-def test_links_without_a_limit_are_null_in_the_record() -> None:
-    one = size_row(UNLIMITED, 1024, "sum32", [worker(0.001)] * 4)
-    assert (one.bound_s, one.link_share) == (0.0, 0.0)
-    row = PlainRow("sum32", UNLIMITED, (one,), Losses(0, 0, 0, 3), 5, offloads=True)
-    command = AllReduceCommand(AllReduceOptions())
-    (entry,) = json.loads(json.dumps(command.record([row]), allow_nan=False))["results"]
     assert entry["link_mbit"] is None and entry["rows"][0]["link_mbit"] is None
-    assert command.text([row]).splitlines()[-1].startswith("unlimited, sum32:")
+    assert text([row]).splitlines()[-1].startswith("unlimited, sum32:")
+    cases = [(case["system"], case["link_mbit"]) for case in made.study.cases]
+    assert cases[:3] == [("gloo", 10.0), ("thc", 10.0), ("sign", 10.0)] and len(cases) == 6
 
 
 def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

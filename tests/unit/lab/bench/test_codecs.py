@@ -4,22 +4,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from sumwire_lab.bench import codec_cost, codec_error
-from sumwire_lab.bench.benchmark import BenchContext
-from sumwire_lab.bench.codec_cost import CodecCostSuite
+from sumwire_lab.bench.codec_cost import CODEC_COST
 from sumwire_lab.bench.codec_error import (
+    CODEC_ERROR,
     CODECS,
-    CodecErrorSuite,
+    GradientRecorder,
     estimators,
     fitted,
     low_rank,
     round_trip,
     top_share_mean,
 )
-from sumwire_lab.bench.sizes import SizesSuite
+from sumwire_lab.bench.sizes import SIZES
 from sumwire_lab.options.bench_options import BenchOptions
 
 
@@ -100,13 +102,13 @@ def test_every_codec_and_the_others_are_compared() -> None:
     assert set(estimators([(4, 4)])) == {*CODECS, "fp16", "top-k", "acp"}
 
 
-def row(codec: str, workers: int, nmse: float) -> codec_error.CodecErrorRow:
-    return codec_error.CodecErrorRow("m", workers, codec, nmse, False)
+def row(codec: str, workers: int, nmse: float) -> dict[str, Any]:
+    return {"task": "m", "workers": workers, "codec": codec, "nmse": nmse, "best_length": False}
 
 
 def test_error_page() -> None:
     rows = [row("thc", 2, 0.02), row("thc", 4, 0.01), row("top-k", 2, 0.3), row("top-k", 4, 0.4), row("vote", 4, 0.9)]
-    shown = CodecErrorSuite().present([*rows, row("sum32", 4, 1e-15)])
+    shown = CODEC_ERROR.present([*rows, row("sum32", 4, 1e-15)])
     assert shown.tables[0].head == ("codec", "2 workers", "4 workers")
     assert shown.tables[0].rows == (
         ("thc", "0.02", "0.01"),
@@ -120,8 +122,9 @@ def test_error_page() -> None:
     assert shown.behind == ("m: for any number of workers, vote lose more of a gradient than top-k.",)
 
 
-def cost(codec: str, form: str, values: int, ms: float) -> codec_cost.CodecCostRow:
-    return codec_cost.CodecCostRow(codec, form, "cpu", values, ms, ms, ms)
+def cost(codec: str, form: str, values: int, ms: float) -> dict[str, Any]:
+    about = {"codec": codec, "form": form, "device": "cpu", "values": values}
+    return {**about, "encode_ms": ms, "decode_ms": ms, "cpu_ms": ms}
 
 
 def test_cost_page_speaks_of_the_form_in_use_and_the_largest_size() -> None:
@@ -131,7 +134,7 @@ def test_cost_page_speaks_of_the_form_in_use_and_the_largest_size() -> None:
         *(cost("fp16", "torch", values, 1.0) for values in (1000, 10**6)),
         *(cost("top-k", "torch", values, 12.0) for values in (1000, 10**6)),
     ]
-    shown = CodecCostSuite().present(rows)
+    shown = CODEC_COST.present(rows)
     assert len(shown.tables[0].rows) == 4
     assert shown.charts[0].series[0].points == ((1000.0, 100.0), (1e6, 6.0))
     assert shown.behind == (
@@ -140,34 +143,31 @@ def test_cost_page_speaks_of_the_form_in_use_and_the_largest_size() -> None:
 
 
 def test_costs_are_per_million_values() -> None:
-    case = codec_cost.CodecCostCase("fp16", 2_000_000, "cpu", 1)
+    case = codec_cost.CodecCost("fp16", 2_000_000, "cpu", 1)
     spent = [{"encode": 4.0, "decode": 2.0, "cpu": 5.0}, {"encode": 8.0, "decode": 2.0, "cpu": 9.0}]
-    assert codec_cost._row(case, "torch", spent) == codec_cost.CodecCostRow(
-        "fp16", "torch", "cpu", 2_000_000, 3.0, 1.0, 3.5
-    )
+    assert codec_cost._row(case, "torch", spent) == {
+        **cost("fp16", "torch", 2_000_000, 3.0),
+        "decode_ms": 1.0,
+        "cpu_ms": 3.5,
+    }
 
 
 def test_quick_plans_are_parts_of_the_full_ones() -> None:
-    for suite in (CodecCostSuite(), CodecErrorSuite(), SizesSuite()):
-        full, quick = suite.plan(BenchOptions()), suite.plan(BenchOptions(quick=True))
+    for suite in (CODEC_COST, CODEC_ERROR, SIZES):
+        full, quick = suite.study(BenchOptions()).cases, suite.study(BenchOptions(quick=True)).cases
         assert 0 < len(quick) <= len(full)
-        assert len({case.label for case in full}) == len(full)
 
 
 @pytest.mark.parametrize("name", [*CODECS, *codec_cost.OTHERS])
-def test_every_codecs_cost_can_be_measured(name: str, tmp_path: object) -> None:
-    case = codec_cost.CodecCostCase(name, 10_000, "cpu", 1)
-    context = BenchContext(BenchOptions(quick=True), tmp_path, lambda line: None)  # type: ignore[arg-type]
+def test_every_codecs_cost_can_be_measured(name: str) -> None:
     threads = torch.get_num_threads()
-    for one in CodecCostSuite().measure(case, context):
-        assert (one.codec, one.values) == (name, 10_000)
-        assert one.encode_ms > 0 and one.decode_ms > 0 and one.cpu_ms > 0
+    for one in codec_cost.measure(codec_cost.CodecCost(name, 10_000, "cpu", 1)):
+        assert (one["codec"], one["values"]) == (name, 10_000)
+        assert min(one["encode_ms"], one["decode_ms"], one["cpu_ms"]) > 0
     assert torch.get_num_threads() == threads
 
 
 def test_recorded_gradients_differ_between_workers_and_come_in_order() -> None:
-    from sumwire_lab.bench.codec_error import GradientRecorder
-
     recorder = GradientRecorder("digits", 2)
     first, second = recorder.gradients((0, 2))
     values = sum(int(np.prod(shape)) for shape in recorder.shapes)

@@ -14,8 +14,9 @@ import torch
 from sumwire_lab import cli
 from sumwire_lab.bench import exchange_worker
 from sumwire_lab.bench.exchange_worker import InTurn, PlainAllReduce, TimedExchange
-from sumwire_lab.bench.interleaved import InterleavedCase, InterleavedCommand, InterleavedRow, turn_rows
+from sumwire_lab.bench.interleaved import bench, turn_rows
 from sumwire_lab.options.bench_options import InterleavedOptions
+from sumwire_lab.study.figures import table
 
 
 class Nothing(TimedExchange):
@@ -109,22 +110,25 @@ def test_rows_take_the_slowest_worker_and_the_median_of_each_side() -> None:
 
     # gloo: 3, 9, 6; the other one: 2, 4, 1.
     measured = [worker(3, 1, 9, 4, 2, 1), worker(1, 2, 8, 1, 6, 1)]
-    (row,) = turn_rows(InterleavedCase("auto", None), [1000], measured)
-    assert row == InterleavedRow("auto", None, 1000, gloo_s=6, seconds=2, by_group=0.5)
-    assert row.speed_up == 3
+    (row,) = turn_rows(None, [1000], measured)
+    times = {"gloo_s": 6, "seconds": 2, "speed_up": 3, "by_group": 0.5}
+    assert row == {"links": "loopback", "values": 1000, **times}
 
 
 def test_the_table_and_the_record() -> None:
-    command = InterleavedCommand(InterleavedOptions((1000,), (None, 100.0), repeats=7, workers=2))
-    assert [case.label for case in command.plan()] == [
-        *("thc, loopback", "auto, loopback", "thc, 100 Mbit/s", "auto, 100 Mbit/s")
+    made = bench(InterleavedOptions((1000,), (None, 100.0), repeats=7, workers=2))
+    assert made.needs_network and not bench(InterleavedOptions()).needs_network
+    assert [(case["system"], case["link_mbit"]) for case in made.study.cases] == [
+        *(("thc", None), ("auto", None), ("thc", 100.0), ("auto", 100.0))
     ]
-    row = InterleavedRow("auto", None, 1000, gloo_s=0.03, seconds=0.02, by_group=1.0)
-    shown = command.text([row]).splitlines()[1].split()
-    assert shown == ["loopback", "1000", "auto", "0.0300", "0.0200", "1.50", "100%"]
-    unlimited = InterleavedRow("thc", float("inf"), 1000, gloo_s=0.03, seconds=0.02, by_group=0.0)
-    results = command.record([row, unlimited])["results"]
-    assert [(one["links"], one["by_group"]) for one in results] == [("loopback", 1.0), ("unlimited", 0.0)]
+    times = {"gloo_s": 0.03, "seconds": 0.02, "speed_up": 1.5, "by_group": 1.0}
+    rows = [{"system": "auto", "link_mbit": None, "links": "loopback", "values": 1000, **times}]
+    results = made.record(rows)["results"]
+    assert results == [{"system": "auto", "links": "loopback", "values": 1000, **times}]
+    shown = [(one.name, one.head, one.form) for one in made.study.columns]
+    assert table(rows, made.study.options(), shown).splitlines()[1].split() == [
+        *("loopback", "1000", "auto", "0.0300", "0.0200", "1.50", "100%")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,71 +7,55 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from sumwire_lab.bench import page, runner
-from sumwire_lab.bench.benchmark import BenchContext, Chart, PageTable, Presentation, Series, Suite
+from sumwire_lab.bench.benchmark import Chart, PageTable, Presentation, Series, Suite
 from sumwire_lab.bench.codec_error import CODECS
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options.bench_options import SUITES, BenchOptions, parse_suites
 from sumwire_lab.options.recipes import SYSTEMS
+from sumwire_lab.study import records
+from sumwire_lab.study.study import Study, grid
 
 
-@dataclass(frozen=True)
-class Case:
-    label: str
+def suite(name: str, cases: Sequence[str], raises: dict[str, BaseException]) -> Suite:
+    def measure(case: dict[str, str]) -> dict[str, Any]:
+        if case["name"] in raises:
+            raise raises[case["name"]]
+        return {"name": case["name"], "seconds": 0.5}
 
+    def study(_: BenchOptions) -> Study:
+        if "plan" in raises:
+            raise raises["plan"]
+        return Study(name, "", grid(name=cases), measure)
 
-@dataclass(frozen=True)
-class Row:
-    name: str
-    seconds: float
-
-
-class Fake(Suite[Case, Row]):
-    name: ClassVar = "sizes"
-    title: ClassVar = "A <title>"
-    question: ClassVar = "What is it?"
-    how: ClassVar = "By looking."
-
-    def __init__(self, name: str, cases: Sequence[str], raises: dict[str, BaseException]) -> None:
-        self.name = name  # type: ignore[misc]
-        self.cases = cases
-        self.raises = raises
-
-    def plan(self, options: BenchOptions) -> list[Case]:
-        if "plan" in self.raises:
-            raise self.raises["plan"]
-        return [Case(label) for label in self.cases]
-
-    def measure(self, case: Case, context: BenchContext) -> list[Row]:
-        if case.label in self.raises:
-            raise self.raises[case.label]
-        return [Row(case.label, 0.5)]
-
-    def present(self, rows: Sequence[Row]) -> Presentation:
-        series = Series("gloo", tuple((float(k), row.seconds) for k, row in enumerate(rows, start=1)))
-        table = PageTable("Rows", ("name", "s"), tuple((row.name, str(row.seconds)) for row in rows))
+    def present(rows: Sequence[Any]) -> Presentation:
+        series = Series("gloo", tuple((float(k), row["seconds"]) for k, row in enumerate(rows, start=1)))
+        table = PageTable("Rows", ("name", "s"), tuple((row["name"], str(row["seconds"])) for row in rows))
         chart = Chart("A chart", "size, bytes", "time, s", (series,), log_x=True, note="A note.")
-        return Presentation((table,), (chart,), (f"{self.name}: slower & dearer",))
+        return Presentation((table,), (chart,), (f"{name}: slower & dearer",))
+
+    return Suite(name, "A <title>", "What is it?", "By looking.", study, present)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *suites: Fake) -> tuple[list[Any], Path]:
-    monkeypatch.setattr(runner, "suites", lambda names: list(suites))
-    return runner.bench(BenchOptions(suites=tuple(suite.name for suite in suites)), tmp_path, lambda line: None)
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *suites: Suite) -> tuple[list[Any], Path]:
+    monkeypatch.setattr(runner, "KNOWN", {one.name: one for one in suites})
+    monkeypatch.setattr(records, "commit", lambda: "none")
+    return runner.bench(BenchOptions(suites=tuple(one.name for one in suites)), tmp_path, lambda line: None)
 
 
 def test_failures_stay_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    first = Fake("sizes", ["a", "b", "c"], {"b": LabError("no <switch>")})
-    second = Fake("scaling", ["a"], {"plan": ValueError("planless")})
-    third = Fake("allreduce", ["d"], {})
+    first = suite("sizes", ["a", "b", "c"], {"b": LabError("no <switch>")})
+    second = suite("scaling", ["a"], {"plan": ValueError("planless")})
+    third = suite("allreduce", ["d"], {})
     outcomes, folder = run(monkeypatch, tmp_path, first, second, third)
-    assert [[row.name for row in one.rows] for one in outcomes] == [["a", "c"], [], ["d"]]
-    assert [[(f.label, f.why) for f in one.failures] for one in outcomes] == [
-        [("b", "LabError: no <switch>")],
+    assert [[row["name"] for row in one.rows] for one in outcomes] == [["a", "c"], [], ["d"]]
+    assert [one.failures for one in outcomes] == [
+        [("name=b", "no <switch>")],
         [("the suite's plan", "ValueError: planless")],
         [],
     ]
@@ -79,13 +63,13 @@ def test_failures_stay_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert record["suites"]["sizes"]["rows"] == [{"name": "a", "seconds": 0.5}, {"name": "c", "seconds": 0.5}]
     assert record["suites"]["sizes"]["planned"] == 3
     text = (folder / "report.html").read_text()
-    assert "b: LabError: no &lt;switch&gt;" in text and "planless" in text and "not complete" in text
-    assert "b: LabError: no <switch>" in runner.tables_text(outcomes)
+    assert "name=b: no &lt;switch&gt;" in text and "planless" in text and "not complete" in text
+    assert "name=b: no <switch>" in runner.tables_text(outcomes)
 
 
 def test_ctrl_c_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(monkeypatch, tmp_path, Fake("sizes", ["a", "b"], {"b": KeyboardInterrupt()}), Fake("scaling", ["c"], {}))
+        run(monkeypatch, tmp_path, suite("sizes", ["a", "b"], {"b": KeyboardInterrupt()}), suite("scaling", ["c"], {}))
     (folder,) = tmp_path.iterdir()
     record = json.loads((folder / "bench.json").read_text())
     assert [row["name"] for row in record["suites"]["sizes"]["rows"]] == ["a"]
@@ -95,7 +79,7 @@ def test_ctrl_c_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_page_stands_alone_and_says_what_it_must(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _, folder = run(monkeypatch, tmp_path, Fake("sizes", ["a", "b"], {}), Fake("scaling", ["c"], {}))
+    _, folder = run(monkeypatch, tmp_path, suite("sizes", ["a", "b"], {}), suite("scaling", ["c"], {}))
     text = (folder / "report.html").read_text()
     # Nothing is fetched: links stay in the page, and nothing has a source.
     assert not re.search(r"""\ssrc=|<link|@import|href=["']http""", text)
@@ -124,8 +108,8 @@ def test_every_name_on_the_page_is_explained() -> None:
 
 
 def test_no_losses_are_said_to_be_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Fake, "present", lambda self, rows: Presentation())
-    _, folder = run(monkeypatch, tmp_path, Fake("sizes", ["a"], {}))
+    silent = replace(suite("sizes", ["a"], {}), present=lambda rows: Presentation())
+    _, folder = run(monkeypatch, tmp_path, silent)
     assert "Nowhere, in what was measured in this run." in (folder / "report.html").read_text()
 
 
@@ -141,8 +125,7 @@ def test_options() -> None:
 
 
 def test_every_suite_can_be_chosen() -> None:
-    assert tuple(suite.name for suite in runner.suites()) == SUITES
-    assert [suite.name for suite in runner.suites(("sizes",))] == ["sizes"]
+    assert tuple(runner.KNOWN) == SUITES
 
 
 def test_quick_run_of_the_suites_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,31 +4,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from sumwire_lab.bench import accuracy, page_allreduce
-from sumwire_lab.bench.accuracy import Accuracy, speed_up, thinned
-from sumwire_lab.bench.page_allreduce import AllReduceSuite, ScalingSuite, feasible, megabytes
+from sumwire_lab.bench.accuracy import ACCURACY, cases, speed_up, thinned
+from sumwire_lab.bench.page_allreduce import ALL_REDUCE, SCALING, all_reduce_cases, feasible, megabytes, scaling_cases
 from sumwire_lab.options.bench_options import BenchOptions
 
 
-def row(
-    system: str, values: int, seconds: float, rate: float = 100.0, share: float = 0.8
-) -> page_allreduce.AllReduceRow:
-    return page_allreduce.AllReduceRow(
-        rate, values, system, seconds, share * seconds, share, 0.02, 4, "star", 0, system == "gloo"
-    )
+def row(system: str, values: int, seconds: float, rate: float = 100.0, share: float = 0.8) -> dict[str, Any]:
+    times = {"seconds": seconds, "bound_s": share * seconds, "link_share": share, "host_cpu_s": 0.02}
+    about = {"workers": 4, "topology": "star", "retransmissions": 0, "offloads": system == "gloo"}
+    return {"link_mbit": rate, "values": values, "system": system, **times, **about}
 
 
 def test_sizes_from_4_kb_to_100_mb_where_the_link_allows() -> None:
-    cases = AllReduceSuite().plan(BenchOptions())
-    assert {case.link_mbit for case in cases} == {10.0, 100.0, 1000.0}
-    fast = next(case for case in cases if case.link_mbit == 1000.0)
+    found = all_reduce_cases(BenchOptions())
+    assert {case.link_mbit for case in found} == {10.0, 100.0, 1000.0}
+    fast = next(case for case in found if case.link_mbit == 1000.0)
     assert (megabytes(fast.sizes[0]), megabytes(fast.sizes[-1])) == ("4 KB", "100 MB")
     # 1.5 x 100 MB at 10 Mbit/s take two minutes.
     assert 25_000_000 not in feasible(page_allreduce.SIZES, 10.0)
-    (gone,) = AllReduceSuite().left_out(BenchOptions())
+    (gone,) = ALL_REDUCE.left_out(BenchOptions())
     assert gone.startswith("100 MB at 10 Mbit/s")
-    assert len(AllReduceSuite().plan(BenchOptions(quick=True))[0].sizes) == 3
+    assert len(all_reduce_cases(BenchOptions(quick=True))[0].sizes) == 3
 
 
 def test_where_an_all_reduce_loses() -> None:
@@ -36,7 +36,7 @@ def test_where_an_all_reduce_loses() -> None:
         *(row("gloo", values, seconds) for values, seconds in ((1000, 0.001), (10_000, 0.006), (10**6, 0.6))),
         *(row("thc", values, seconds, share=0.5) for values, seconds in ((1000, 0.005), (10_000, 0.009), (10**6, 0.1))),
     ]
-    shown = AllReduceSuite().present(rows)
+    shown = ALL_REDUCE.present(rows)
     slower, idle = shown.behind
     assert slower == "At 100 Mbit/s thc is slower than gloo for 4 KB, 40 KB (up to 5.0 times)."
     assert idle.startswith("At 100 Mbit/s and 4 MB thc keeps its link 50% busy, gloo 80%")
@@ -47,28 +47,26 @@ def test_where_an_all_reduce_loses() -> None:
 
 
 def test_rates_have_a_chart_each() -> None:
-    shown = AllReduceSuite().present([row("gloo", 1000, 0.1, 10.0), row("thc", 1000, 0.05, 100.0)])
+    shown = ALL_REDUCE.present([row("gloo", 1000, 0.1, 10.0), row("thc", 1000, 0.05, 100.0)])
     assert [chart.title for chart in shown.charts] == ["One all-reduce, 10 Mbit/s", "One all-reduce, 100 Mbit/s"]
     assert shown.behind == ()
 
 
 def test_scaling_plan() -> None:
-    cases = ScalingSuite().plan(BenchOptions())
-    gloo = [(case.workers, case.topology) for case in cases if case.system == "gloo"]
+    found = scaling_cases(BenchOptions())
+    gloo = [(case.workers, case.topology) for case in found if case.system == "gloo"]
     assert gloo == [(2, "star"), (4, "star"), (8, "star"), (16, "star"), (8, "leaf-spine"), (8, "three-level")]
-    assert len({case.label for case in cases}) == len(cases)
+    assert len(SCALING.study(BenchOptions()).cases) == len(set(found)) == len(found)
 
 
 def test_an_aggregator_has_no_levels() -> None:
     options = BenchOptions(switch="aggregator")
-    assert {case.topology for case in ScalingSuite().plan(options)} == {"star"}
-    assert ScalingSuite().left_out(options) and not ScalingSuite().left_out(BenchOptions())
+    assert {case.topology for case in scaling_cases(options)} == {"star"}
+    assert SCALING.left_out(options) and not SCALING.left_out(BenchOptions())
 
 
-def scaled(system: str, workers: int, seconds: float, topology: str = "star") -> page_allreduce.AllReduceRow:
-    return page_allreduce.AllReduceRow(
-        100.0, 10**6, system, seconds, 0.1, 0.1 / seconds, 0.02, workers, topology, 3, True
-    )
+def scaled(system: str, workers: int, seconds: float, topology: str = "star") -> dict[str, Any]:
+    return {**row(system, 10**6, seconds, share=0.1 / seconds), "workers": workers, "topology": topology}
 
 
 def test_scaling_page() -> None:
@@ -78,7 +76,7 @@ def test_scaling_page() -> None:
         scaled("gloo", 8, 0.9, "leaf-spine"),
         scaled("thc", 8, 1.8, "leaf-spine"),
     ]
-    shown = ScalingSuite().present(rows)
+    shown = SCALING.present(rows)
     workers, levels = shown.charts
     assert workers.series[1].points == ((2.0, 0.1), (8.0, 0.3))
     assert levels.series[1].points == ((1.0, 0.3), (2.0, 1.8))
@@ -88,9 +86,10 @@ def test_scaling_page() -> None:
     )
 
 
-def trained(system: str, time_s: float | None, final: float = 0.98) -> accuracy.TrainingRow:
-    curve = ((1.0, 0.5), (2.0, final))
-    return accuracy.TrainingRow("m", system, 10.0, 0.95, final, time_s, 0.2, 0.3, 1e6, 100, 300_000, True, 0, curve)
+def trained(system: str, time_s: float | None, final: float = 0.98) -> dict[str, Any]:
+    times = {"time_to_target_s": time_s, "comm_s_per_step": 0.2, "step_s": 0.3, "curve": ((1.0, 0.5), (2.0, final))}
+    counts = {"wire_bytes_per_step": 1e6, "steps": 100, "parameters": 300_000, "replicas_equal": True, "fallbacks": 0}
+    return {"task": "m", "system": system, "link_mbit": 10.0, "target": 0.95, "accuracy": final, **times, **counts}
 
 
 def test_speed_up_is_of_the_best_on_both_sides() -> None:
@@ -103,7 +102,7 @@ def test_speed_up_is_of_the_best_on_both_sides() -> None:
 
 
 def test_accuracy_page() -> None:
-    shown = Accuracy().present([trained("gloo", 10.0), trained("thc", 12.0, 0.97), trained("vote", None, 0.6)])
+    shown = ACCURACY.present([trained("gloo", 10.0), trained("thc", 12.0, 0.97), trained("vote", None, 0.6)])
     assert shown.behind == (
         "m: thc needs 12.0 s to the target, gloo 10.0 s.",
         "m: thc ends 1.00 points below gloo's accuracy.",
@@ -124,7 +123,7 @@ def test_long_curves_are_thinned_but_keep_their_end() -> None:
 
 
 def test_accuracy_plans_all_systems_of_three_models_and_few_when_quick() -> None:
-    full, quick = Accuracy().plan(BenchOptions()), Accuracy().plan(BenchOptions(quick=True))
+    full, quick = cases(BenchOptions()), cases(BenchOptions(quick=True))
     assert len({case.task for case in full}) == 3
     assert {"gloo", "fp16", "powersgd", "topk", "thc", "acp", "marsit"} <= {case.system for case in full}
     assert {case.task for case in quick} == {"digits"}

@@ -11,14 +11,13 @@ import pytest
 import torch
 from sumwire.codec.oracles import loopback
 from sumwire.codec.tables import for_workers
-from sumwire_lab.bench.benchmark import run_here
 from sumwire_lab.bench.thc_variants import (
     EXACT,
     Dgc,
     SparseTopK,
     TernGradBaseline,
-    ThcCommand,
     ThcSums,
+    bench,
     largest,
     without,
 )
@@ -108,11 +107,18 @@ def test_late_workers_and_lost_chunks() -> None:
 def test_a_short_run() -> None:
     options = ThcOptions({"thc": THC, "wide": replace(THC, granularity=128)}, (2,), (1,), epochs=1, hidden=16)
     said: list[str] = []
-    rows = run_here(ThcCommand(options), said.append)
-    assert [(row.variant, row.workers) for row in rows] == [(EXACT, 2), ("thc", 2)], "128 * 2 is no byte"
-    assert rows[0].nmse is None and rows[1].nmse is not None and 0 < rows[1].nmse < 0.05
-    assert rows[0].accuracy == pytest.approx(rows[1].accuracy, abs=0.2)
-    assert "2 workers" not in ThcCommand(options).text(rows) and len(said) == 2
+    made = bench(options)
+    done = made.measure_here(said.append)
+    exact, thc = done.rows()
+    assert [(row["variant"], row["workers"]) for row in (exact, thc)] == [(EXACT, 2), ("thc", 2)], "128 * 2 is no byte"
+    assert exact["nmse"] is None and 0 < thc["nmse"] < 0.05
+    assert exact["accuracy"] == pytest.approx(thc["accuracy"], abs=0.2)
+    assert [line.split()[:2] for line in made.shown(done).splitlines()] == [
+        ["variant", "workers"],
+        ["exact", "mean"],
+        ["thc", "2"],
+    ]
+    assert len(said) == 2
 
 
 def test_terngrad_has_no_bias_and_three_values() -> None:

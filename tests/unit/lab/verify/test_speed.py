@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sumwire_lab.bench.allreduce import AllReduceCommand, PlainRow, SizeRow
-from sumwire_lab.bench.interleaved import InterleavedCommand, InterleavedRow
+from sumwire_lab.bench.benchmark import Bench
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.system.counters import Losses
@@ -26,7 +26,7 @@ FAST: dict[str, Any] = {
     "generator_alone": 600_000.0,
     "generator_alone_trains": 2e6,
 }
-CLEAN = Losses(0, 0, 0, 0)
+CLEAN = asdict(Losses(0, 0, 0, 0))
 
 
 def verdicts(rows: list[Any]) -> list[bool | None]:
@@ -52,18 +52,18 @@ def result(
     system: str,
     seconds: float,
     share: float = 0.9,
-    lost: Losses = CLEAN,
+    lost: dict[str, int | None] = CLEAN,
     values: int = 2_500_000,
     cpu: float = 0.03,
     offloads: bool = True,
-) -> PlainRow:
+) -> dict[str, Any]:
     switch = None if system == "gloo" else 0.012345678
-    one = SizeRow(100.0, values, system, seconds, 0.1, share, cpu, switch)
-    return PlainRow(system, 100.0, (one,), lost, 0, offloads=offloads)
+    one = {"values": values, "seconds": seconds, "link_share": share, "host_cpu_s": cpu, "switch_cpu_s": switch}
+    return {"system": system, "link_mbit": 100.0, "rows": [one], "lost": lost, "offloads": offloads}
 
 
 SETTING = SETTINGS[0]
-RESULTS = [result("gloo", 1.65, lost=Losses(9, 0, 0, None)), result("thc", 0.3), result("sign", 0.043)]
+RESULTS = [result("gloo", 1.65, lost=asdict(Losses(9, 0, 0, None))), result("thc", 0.3), result("sign", 0.043)]
 
 
 def test_rows_of_an_all_reduce() -> None:
@@ -96,7 +96,7 @@ def test_a_comparison_under_unequal_offloads_does_not_hold(unequal: int) -> None
 @pytest.mark.parametrize(
     ("lost", "holds"),
     [
-        (CLEAN, True),
+        (Losses(0, 0, 0, 0), True),
         (Losses(1, 0, 0, 0), False),
         (Losses(0, 1, 0, 0), False),
         (Losses(0, 0, 1, 0), False),
@@ -106,7 +106,7 @@ def test_a_comparison_under_unequal_offloads_does_not_hold(unequal: int) -> None
     ],
 )
 def test_a_lost_packet_anywhere_does_not_hold(lost: Losses, holds: bool | None) -> None:
-    rows = speed.all_reduce_checks(SETTING, [RESULTS[0], result("thc", 0.3, lost=lost), RESULTS[2]])
+    rows = speed.all_reduce_checks(SETTING, [RESULTS[0], result("thc", 0.3, lost=asdict(lost)), RESULTS[2]])
     assert rows[-2].holds is holds
     assert "THC" in rows[-2].check
     assert rows[-1].holds is True
@@ -120,8 +120,9 @@ def test_the_settings_are_those_of_the_targets() -> None:
     ]
 
 
-def small(ratio: float, rate: float | None = 100.0, sizes: Sequence[int] = SMALL_SIZES) -> list[InterleavedRow]:
-    return [InterleavedRow("auto", rate, size, gloo_s=ratio, seconds=1.0, by_group=0.0) for size in sizes]
+def small(ratio: float, rate: float | None = 100.0, sizes: Sequence[int] = SMALL_SIZES) -> list[dict[str, Any]]:
+    about = {"system": "auto", "link_mbit": rate, "speed_up": ratio, "by_group": 0.0}
+    return [{**about, "values": size} for size in sizes]
 
 
 def test_rows_of_small_tensors() -> None:
@@ -137,9 +138,8 @@ def test_rows_of_small_tensors() -> None:
 def test_rows_of_one_machine() -> None:
     def of(thc: float, auto: float) -> list[bool | None]:
         both = zip(("thc", "auto"), (thc, auto), strict=True)
-        return verdicts(
-            speed.loopback_checks([InterleavedRow(name, None, 5_000_000, ratio, 1.0, 0.0) for name, ratio in both])
-        )
+        rows = [{"system": name, "speed_up": ratio, "by_group": 0.0} for name, ratio in both]
+        return verdicts(speed.loopback_checks(rows))
 
     assert of(0.7, 0.95) == [True, True, True]
     assert of(0.69, 0.95) == [False, True, True]
@@ -200,25 +200,23 @@ def test_rows_of_the_run() -> None:
 def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     """All succeed, with the numbers above."""
 
-    def measured(command: Any, *_: Any) -> list[Any]:
-        if isinstance(command, InterleavedCommand):
-            return [
-                InterleavedRow(case.system, case.link_mbit, size, 2.0, 1.0, 0.0)
-                for case in command.plan()
-                for size in command.options.sizes
-            ]
-        if not isinstance(command, AllReduceCommand):
+    def measured(_: Verification, bench: Bench) -> list[Any]:
+        if bench.study.name == "turns":
+            systems = [case["system"] for case in bench.study.cases]
+            return [row | {"system": name} for name in systems for row in small(2.0)]
+        if bench.study.name != "allreduce":
             return []
-        times = (("gloo", 1.65), ("thc", 0.3), ("sign", 0.04))
-        return [result(name, s, values=command.options.sizes[0]) for name, s in times]
+        times, of = (("gloo", 1.65), ("thc", 0.3), ("sign", 0.04)), {one.link_mbit: one.values for one in SETTINGS}
+        return [result(name, s, values=of[bench.study.cases[0]["link_mbit"]]) for name, s in times]
 
     entry = {"accuracy": 0.98, "comm_s_per_step": 0.03, "time_to_target_s": 1.0, "replicas_equal": True}
     systems = {"gloo": {**entry, "comm_s_per_step": 0.17, "time_to_target_s": 5.0}, "thc": entry}
     summary = {"switch": "soft", "engine": "native", "link_mbit": 100.0, "systems": systems}
     monkeypatch.setattr(plan.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(speed.SwitchCommand, "record", lambda *_: {"ops": {"thc": FAST}})
-    monkeypatch.setattr(speed, "run_in_network", measured)
-    monkeypatch.setattr(speed, "run_here", measured)
+    made = speed.switch.bench(speed.SwitchBenchOptions(switches=("python",)))
+    rated = replace(made, record=lambda _: {"ops": {"thc": FAST}})
+    monkeypatch.setattr(speed.switch, "bench", lambda _: rated)
+    monkeypatch.setattr(Verification, "rows", measured)
     monkeypatch.setattr(speed, "codec_record", lambda _: {"form": "native", "cpu_median_ms": 1.9})
     monkeypatch.setattr(speed, "aggregator_us", lambda _: 0.5)
     monkeypatch.setattr(plan, "run", lambda options, results, say: (summary, results))
@@ -235,17 +233,18 @@ def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> Non
 
 
 def test_medians_are_of_many_repeats(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[type, set[int]] = {AllReduceCommand: set(), InterleavedCommand: set()}
-    measured = speed.run_in_network
+    asked: dict[str, set[int]] = {}
+    for name, module in (("allreduce", speed.allreduce), ("turns", speed.interleaved)):
+        make, found = module.bench, asked.setdefault(name, set())
 
-    def run_in_network(command: Any, *others: Any) -> Any:
-        if type(command) in asked:
-            asked[type(command)].add(command.options.repeats)
-        return measured(command, *others)
+        def noted(options: Any, make: Any = make, found: set[int] = found) -> Bench:
+            found.add(options.repeats)
+            made: Bench = make(options)
+            return made
 
-    monkeypatch.setattr(speed, "run_in_network", run_in_network)
+        monkeypatch.setattr(module, "bench", noted)
     verify("speed", tmp_path, lambda line: None)
-    assert asked == {AllReduceCommand: {9}, InterleavedCommand: {200}}
+    assert asked == {"allreduce": {9}, "turns": {200, 100}}
 
 
 def test_bmv2s_run_is_undecided_without_it(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

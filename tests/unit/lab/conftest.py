@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Verify commands in this process alone."""
+"""Studies in this process alone."""
 
 from __future__ import annotations
 
