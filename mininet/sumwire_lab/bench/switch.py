@@ -9,7 +9,6 @@ generator.
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,11 +16,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from nativelib import programs
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.bench.benchmark import Bench, Row, Rows
 from sumwire_lab.errors import LabError, OptionError
+from sumwire_lab.load import generator
 from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.load.malformed import Endpoints
 from sumwire_lab.network import control_plane, switches
@@ -32,6 +31,7 @@ from sumwire_lab.network.topology import no_ipv6_command
 from sumwire_lab.options.bench_options import PACKET_OPS, SwitchBenchOptions
 from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.study.study import Context, Study
+from sumwire_lab.study.workers import WorkerCall, answer_in, command_of, name_of, started
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, killed_after, wait_all
 
@@ -179,7 +179,7 @@ def _measure(contender: str, op: str, folder: Path) -> dict[str, Any]:
         assert switch.process is not None
         clocks = [cpu_clock(switch.process.pid)]
         began = cpu_seconds(clocks)
-        spec = _load_spec(contender, op, fabric, ends, folder)
+        spec = _load_spec(contender, op, fabric, ends)
         count = _generate(spec, folder, ledger=ledger, serving={"switch": switch.process})
         cpu_s = cpu_seconds(clocks) - began
         verdicts = control_plane.counters(folder)["verdicts"]
@@ -195,7 +195,7 @@ def _generator_alone(contender: str, op: str, folder: Path) -> dict[str, Any]:
         ledger = Ledger.create()
         stack.callback(ledger.remove)
         fabric, ends = stack.enter_context(_pairs(ledger, contender))
-        count = _generate(_load_spec(contender, op, fabric, ends, folder), folder, ledger=ledger, serving={})
+        count = _generate(_load_spec(contender, op, fabric, ends), folder, ledger=ledger, serving={})
     rates = {"packets_per_second": count["sent"] / count["seconds"], "cpu_us": 0.0}
     return {**rates, "sent": count["sent"], "summed": 0, "results": 0, "resent": 0}
 
@@ -206,7 +206,7 @@ def jobs_for(contender: str, fabric: Fabric) -> list[dict[str, Any]]:
     return fitted(control_plane.training_job(fabric), kind)
 
 
-def _load_spec(contender: str, op: str, fabric: Fabric, interfaces: list[str], folder: Path) -> LoadSpec:
+def _load_spec(contender: str, op: str, fabric: Fabric, interfaces: list[str]) -> LoadSpec:
     switch = fabric.switches[0]
     code, words = PACKET_OPS[op]
     trains = contender in _BY_TRAINS
@@ -223,7 +223,6 @@ def _load_spec(contender: str, op: str, fabric: Fabric, interfaces: list[str], f
         batch=TRAIN_PACKETS if trains else BATCH_SLOTS,
         seconds=SECONDS,
         listen=contender in CONTENDERS,
-        result=str(folder / "generator.json"),
         train=min(TRAIN_PACKETS, room) if trains else 1,
     )
 
@@ -231,14 +230,11 @@ def _load_spec(contender: str, op: str, fabric: Fabric, interfaces: list[str], f
 def _generate(
     spec: LoadSpec, folder: Path, *, ledger: Ledger, serving: dict[str, subprocess.Popen[bytes]]
 ) -> dict[str, Any]:
-    path = folder / "generator.spec.json"
-    spec.save(path)
     logs = {GENERATOR: folder / "generator.log", "switch": folder / "switch.log"}
-    command = programs.module("sumwire_lab.load.generator", str(path))
+    command = command_of(WorkerCall(name_of(generator.generate), spec, str(folder / GENERATOR)))
     with killed_after() as working:
-        with logs[GENERATOR].open("wb") as out:
-            working[GENERATOR] = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        working[GENERATOR] = started(command, logs[GENERATOR])
         ledger.add_process(working[GENERATOR].pid)
         wait_all(working, serving, logs, _DEADLINE_SECONDS, lambda: None)
-    count: dict[str, Any] = json.loads(Path(spec.result).read_text())
+    count: dict[str, Any] = answer_in(folder / GENERATOR)
     return count

@@ -5,29 +5,24 @@
 The 3rd and the 6th are ended by kill -9 of all ranks in mid-step. During the 8th the frames of the 7th arrive again,
 on every link and in both directions: late, in another order, and several times over.
 
-The workers (`python -m sumwire_lab.faults.repeated_runs SPEC.json RANK`) add known values, and compare every sum with
+The workers add known values, and compare every sum with
 what they make. Sums are computed from the values that all workers send, and from the job's table, without the
 library's codecs.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from datetime import timedelta
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import sumwire
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire_protocol.ops import THC
@@ -37,34 +32,21 @@ from sumwire_lab.faults.cases import FaultCase
 from sumwire_lab.faults.programs import HostProgram, wait_ended
 from sumwire_lab.faults.testbed import FaultTestbed, open_testbed
 from sumwire_lab.load import expected_words
-from sumwire_lab.system.processes import end_with_parent, leave
+from sumwire_lab.study.workers import Rank, answer_in
 
 CHUNKS: Final = 24
 """Chunks of every THC operation; other operations have as many values as fill a few chunks."""
 _VALUES: Final = 3000
 _ELEMENT_MAX: Final = 1 << 24
-_GROUP_TIMEOUT: Final = timedelta(seconds=120)
 
 
 @dataclass(frozen=True)
-class SumsWorkerSpec:
-    """`rounds`: how often every operation is done; None: until the program is killed. `master`: where ranks of a
-    process group meet; empty for a job without one."""
+class SumsTask:
+    """`rounds`: how often every operation is done; None: until the program is killed. `group`: in a process group."""
 
-    job_file: str
-    workers: int
-    folder: str
     seed: int
     rounds: int | None
-    master: str = ""
-    interfaces: tuple[str, ...] = ()
-
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)))
-
-    @classmethod
-    def load(cls, path: Path) -> SumsWorkerSpec:
-        return cls(**json.loads(path.read_text()))
+    group: bool = False
 
 
 class RawThc(GradientCodec):
@@ -126,34 +108,23 @@ def wrong(job: sumwire.Job, worker: int, number: int, seed: int) -> list[str]:
     return [name for name, is_right in right.items() if not is_right]
 
 
-def add(spec: SumsWorkerSpec, worker: int) -> dict[str, Any]:
-    """Do all rounds. Returns the wrong operations by round, and the job's counts."""
+def add(task: SumsTask, rank: Rank) -> dict[str, Any]:
+    """The worker. Do all rounds; returns the wrong operations by round, and the job's counts."""
     found: dict[int, list[str]] = {}
     number = 0
+    torch.set_num_threads(1)
     with (
-        sumwire.Job(sumwire.load_job(spec.job_file, worker=worker), fallback="never") as job,
-        Path(spec.folder, f"count{worker}").open("wb", buffering=0) as count,
+        rank.group() if task.group else nullcontext(),
+        rank.job(fallback="never") as job,
+        (rank.folder / f"count{rank.number}").open("wb", buffering=0) as count,
     ):
-        while spec.rounds is None or number < spec.rounds:
-            if bad := wrong(job, worker, number, spec.seed):
+        while task.rounds is None or number < task.rounds:
+            if bad := wrong(job, rank.number, number, task.seed):
                 found[number] = bad
             number += 1
             # One byte per round, so that the experiment can see how far this worker is.
             count.write(b".")
         return {"rounds": number, "wrong": found, "stats": job.stats.as_dict()}
-
-
-def main(arguments: list[str]) -> None:
-    end_with_parent()
-    spec, worker = SumsWorkerSpec.load(Path(arguments[0])), int(arguments[1])
-    torch.set_num_threads(1)
-    if spec.master:
-        os.environ["GLOO_SOCKET_IFNAME"] = spec.interfaces[worker]
-        where = f"tcp://{spec.master}"
-        dist.init_process_group("gloo", init_method=where, rank=worker, world_size=spec.workers, timeout=_GROUP_TIMEOUT)
-    record = add(spec, worker)
-    Path(spec.folder, f"sums{worker}.json").write_text(json.dumps(record))
-    leave()
 
 
 RUNS_ROW: Final = "runs"
@@ -164,7 +135,6 @@ _LIMIT_S: Final = 480.0
 _RUN_S: Final = 240.0
 _REPLAY: Final = "sumwire_lab.faults.frames"
 _FRAMES_PER_SECOND: Final = 200.0
-_SUMS_WORKER: Final = "sumwire_lab.faults.repeated_runs"
 _LOOK_SECONDS: Final = 0.005
 # Rounds before a run is killed.
 _KILLED_AFTER: Final = 5
@@ -207,48 +177,20 @@ def repeat(testbed: FaultTestbed, runs: RunSeries) -> dict[str, Any]:
     """`runs`: the workers' records of the runs that were not killed, by number."""
     records: dict[str, list[dict[str, Any]]] = {}
     for number in range(1, runs.count + 1):
-        spec = _spec(testbed, number, runs.rounds_of(number))
+        task = SumsTask(number, runs.rounds_of(number), group=testbed.case.variant == GROUP)
+        folder = testbed.folder / f"run{number}"
         with _frames(testbed, recorded=number == runs.recorded, disturbed=number == runs.disturbed):
-            workers = _start(testbed, spec, number)
+            workers = testbed.call(folder.name, add, task)
             if number in runs.killed:
-                _kill_in_mid_step(workers, spec, testbed.case.seed + number)
+                _kill_in_mid_step(workers, folder / "count0", testbed.case.seed + number)
             else:
                 wait_ended(workers, _RUN_S)
-                records[str(number)] = _records(spec)
+                records[str(number)] = [answer_in(folder, rank) for rank in range(testbed.workers)]
     return {"runs": records}
 
 
-def _spec(testbed: FaultTestbed, number: int, rounds: int | None) -> SumsWorkerSpec:
-    folder = testbed.folder / f"run{number}"
-    folder.mkdir()
-    group = testbed.case.variant == GROUP
-    return SumsWorkerSpec(
-        job_file=str(testbed.session.job_file),
-        workers=testbed.workers,
-        folder=str(folder),
-        seed=number,
-        rounds=rounds,
-        master=testbed.group.master if group else "",
-        interfaces=tuple(testbed.group.interfaces),
-    )
-
-
-def _start(testbed: FaultTestbed, spec: SumsWorkerSpec, number: int) -> list[HostProgram]:
-    path = Path(spec.folder, "spec.json")
-    spec.save(path)
-    return [
-        testbed.start(f"run{number}/worker{rank}", rank, _SUMS_WORKER, str(path), str(rank))
-        for rank in range(spec.workers)
-    ]
-
-
-def _records(spec: SumsWorkerSpec) -> list[dict[str, Any]]:
-    return [json.loads(Path(spec.folder, f"sums{rank}.json").read_text()) for rank in range(spec.workers)]
-
-
-def _kill_in_mid_step(workers: list[HostProgram], spec: SumsWorkerSpec, seed: int) -> None:
-    """Kill all at once, at a random moment after the first rounds."""
-    first = Path(spec.folder, "count0")
+def _kill_in_mid_step(workers: list[HostProgram], first: Path, seed: int) -> None:
+    """Kill all at once, at a random moment after the first rounds. `first`: how far the first one is."""
     end = time.monotonic() + _RUN_S
     while not (first.exists() and first.stat().st_size >= _KILLED_AFTER):
         ended = [worker for worker in workers if worker.exit_code is not None]
@@ -290,7 +232,3 @@ def _frames(testbed: FaultTestbed, *, recorded: bool, disturbed: bool) -> Iterat
     for replay in replays:
         replay.kill()
         replay.join()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from nativelib import programs
 
+from sumwire_lab.faults import training_worker
 from sumwire_lab.faults.cases import FaultCase
 from sumwire_lab.faults.programs import wait_ended
 from sumwire_lab.faults.testbed import WORKERS, FaultTestbed, RunningTraining, account, open_testbed
@@ -26,6 +27,7 @@ from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.study.workers import CHILD
 from sumwire_lab.system.processes import killed_after, wait_all
 
 TORCHRUN_ROW: Final = "torchrun"
@@ -54,10 +56,11 @@ def carry_out_restart(case: FaultCase, folder: Path) -> dict[str, Any]:
     """The account of the training, and how often each rank was started."""
     draw = random.Random(case.name)
     with open_testbed(case, folder) as testbed:
-        given = {"steps": RESTARTED_STEPS, "pace_s": _PACE_S, "train": RESTARTED, "save_every": SAVE_EVERY}
-        spec = testbed.spec("train", "thc", **given)
-        training = RunningTraining(spec, [])
-        victim, step = draw.randrange(spec.workers), draw.randrange(5, RESTARTED_STEPS - 20)
+        spec = RankTrainingSpec(
+            "thc", True, steps=RESTARTED_STEPS, pace_s=_PACE_S, train=RESTARTED, save_every=SAVE_EVERY
+        )
+        training = RunningTraining(spec, testbed.folder / "train", testbed.workers, [])
+        victim, step = draw.randrange(testbed.workers), draw.randrange(5, RESTARTED_STEPS - 20)
         killed: list[int] = []
 
         def tick() -> None:
@@ -66,7 +69,7 @@ def carry_out_restart(case: FaultCase, folder: Path) -> dict[str, Any]:
                 killed.append(step)
 
         _torchrun(testbed, spec, tick)
-        starts = [sum(line["kind"] == "start" for line in training.lines(rank)) for rank in range(spec.workers)]
+        starts = [sum(line["kind"] == "start" for line in training.lines(rank)) for rank in range(testbed.workers)]
         return {"killed": killed, "victim": victim, "starts": starts, **account(training)}
 
 
@@ -76,13 +79,12 @@ def _pid(training: RunningTraining, rank: int) -> int:
 
 def _torchrun(testbed: FaultTestbed, spec: RankTrainingSpec, tick: Any) -> None:
     """Run an agent on every host until all have ended."""
-    path = Path(spec.folder) / "spec.json"
-    spec.save(path)
+    path = testbed.saved("train", training_worker.train, spec)
     agents: dict[str, subprocess.Popen[bytes]]
     with killed_after() as agents:
         for rank, host in enumerate(testbed.session.fabric.hosts):
             command = programs.starter("torch.distributed.run", *_options(testbed, rank))
-            command += ["-m", "sumwire_lab.faults.training_worker", str(path)]
+            command += ["-m", CHILD, str(path)]
             agents[f"agent{rank}"] = testbed.session.start(f"agent{rank}", host, command, **_VARIABLES)
         wait_all(agents, testbed.session.serving(), testbed.session.logs(agents), _RESTART_TRAIN_S, tick)
 
@@ -145,10 +147,9 @@ def halves(testbed: FaultTestbed, system: str, steps: int) -> dict[str, Any]:
 
 
 def _train_part(testbed: FaultTestbed, name: str, system: str, steps: int, given: dict[str, Any]) -> dict[str, Any]:
-    training = testbed.train(testbed.spec(name, system, steps=steps, **given))
-    spec = training.spec
+    training = testbed.train(name, RankTrainingSpec(system, steps=steps, **given))
     wait_ended(training.programs, _HALF_TRAIN_S)
-    starts = [training.lines(rank)[0] for rank in range(spec.workers)]
+    starts = [training.lines(rank)[0] for rank in range(testbed.workers)]
     return {**account(training), "starts": starts}
 
 
@@ -184,9 +185,8 @@ def train_overflowing(
 ) -> dict[str, Any]:
     """The account of one training, and its overflows."""
     overflow = Overflow(list(at), list(ranks))
-    training = testbed.train(
-        testbed.spec(f"overflow-{system}", system, steps=steps, overflow=overflow, train=OVERFLOWING)
-    )
+    spec = RankTrainingSpec(system, steps=steps, overflow=overflow, train=OVERFLOWING)
+    training = testbed.train(f"overflow-{system}", spec)
     wait_ended(training.programs, _OVERFLOW_TRAIN_S)
     return {**account(training), "overflows": _overflows(training, at)}
 
@@ -195,7 +195,7 @@ def _overflows(training: RunningTraining, at: Sequence[int]) -> list[dict[str, A
     """Return one entry for each rank and overflow: whether the step left the parameters unchanged, and the factor by
     which the scale changed."""
     found = []
-    for rank in range(training.spec.workers):
+    for rank in range(training.workers):
         after = {line["step"]: line for line in training.lines(rank) if line["kind"] == "step"}
         for step in at:
             before, then = after[step], after[step + 1]

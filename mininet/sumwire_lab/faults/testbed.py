@@ -23,6 +23,7 @@ from typing import Any, Final
 import sumwire_controller
 
 from sumwire_lab.errors import DeadlineError, LabError, ProcessDiedError
+from sumwire_lab.faults import training_worker
 from sumwire_lab.faults.cases import FaultCase
 from sumwire_lab.faults.programs import HostProgram, Programs, programs_in
 from sumwire_lab.faults.training_worker import RankTrainingSpec
@@ -31,6 +32,7 @@ from sumwire_lab.network.fabric import Fabric, HostPlan
 from sumwire_lab.network.topology import MininetNetwork, no_ipv6_command
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.session import Session, open_session
+from sumwire_lab.study.workers import CHILD, Worker, WorkerCall, name_of, saved
 from sumwire_lab.system.processes import family, last_lines
 
 
@@ -96,7 +98,6 @@ def _set(network: MininetNetwork, host: HostPlan, state: str, at_host: bool) -> 
 
 
 _ADDRESS: Final = "10.1.0.{}"
-_MASTER_PORT: Final = 29500
 
 
 class GroupNetwork:
@@ -119,11 +120,6 @@ class GroupNetwork:
             session.network.run(host, ["ip", "address", "add", f"{address}/24", "dev", interface])
             session.network.run(host, ["ip", "link", "set", interface, "up"])
 
-    @property
-    def master(self) -> str:
-        """Where the ranks meet: at the first host."""
-        return f"{self.addresses[0]}:{_MASTER_PORT}"
-
 
 def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
@@ -131,7 +127,6 @@ def _ip(*words: str) -> None:
 
 WORKERS: Final = 3
 LINK: Final = LinkOptions(100.0)
-_TRAINEE: Final = "sumwire_lab.faults.training_worker"
 PACE_S: Final = 0.1
 _ENDLESS: Final = 100_000
 _LOOK_SECONDS: Final = 0.02
@@ -160,34 +155,35 @@ class FaultTestbed:
         host = self.session.fabric.hosts[rank]
         return self.programs.start(name, self.session.network.pid(host), module, arguments)
 
-    def spec(self, name: str, system: str, **fields: Any) -> RankTrainingSpec:
-        """A training in a folder of its own, below the case's."""
-        folder = self.folder / name
-        folder.mkdir(exist_ok=True)
-        given: dict[str, Any] = {
-            "system": system,
-            "workers": self.workers,
-            "folder": str(folder),
-            "interfaces": self.group.interfaces,
-            "master": self.group.master,
-            "job_file": str(self.session.job_file),
-        }
-        return RankTrainingSpec(**{**given, **fields})
+    def saved(self, name: str, function: Worker, argument: Any, job_file: Path | None = None) -> Path:
+        """The file of a call in a folder of its own, below the case's. ``job_file``: default: the session's."""
+        call = WorkerCall(
+            name_of(function),
+            argument,
+            str(self.folder / name),
+            tuple(self.group.interfaces),
+            self.group.addresses[0],
+            str(job_file or self.session.job_file),
+        )
+        return saved(call)
+
+    def call(
+        self, name: str, function: Worker, argument: Any, *, ranks: Sequence[int] = (), job_file: Path | None = None
+    ) -> list[HostProgram]:
+        """Call a worker on the hosts of these ranks; default: on all. What it returns is in the folder NAME."""
+        path = str(self.saved(name, function, argument, job_file))
+        return [
+            self.start(f"{name}/worker{rank}", rank, CHILD, path, str(rank)) for rank in ranks or range(self.workers)
+        ]
 
     def train_on(self, system: str) -> RunningTraining:
         """Start a training that goes on until `Training.end_soon`, at a pace that leaves the processor to others."""
-        return self.train(self.spec("train", system, pace_s=PACE_S, steps=_ENDLESS, until=str(self.folder / "until")))
+        until = str(self.folder / "until")
+        return self.train("train", RankTrainingSpec(system, pace_s=PACE_S, steps=_ENDLESS, until=until))
 
-    def train(self, spec: RankTrainingSpec, name: str = "") -> RunningTraining:
-        """Start a training on all hosts."""
-        folder = Path(spec.folder)
-        path = folder / f"spec{name}.json"
-        spec.save(path)
-        programs = [
-            self.start(f"{folder.name}/worker{rank}{name}", rank, _TRAINEE, str(path), str(rank))
-            for rank in range(spec.workers)
-        ]
-        return RunningTraining(spec, programs)
+    def train(self, name: str, spec: RankTrainingSpec) -> RunningTraining:
+        """Start a training on all hosts, in a folder of its own."""
+        return RunningTraining(spec, self.folder / name, self.workers, self.call(name, training_worker.train, spec))
 
 
 @dataclass
@@ -195,14 +191,16 @@ class RunningTraining:
     """A training that runs, and what its ranks have written."""
 
     spec: RankTrainingSpec
+    folder: Path
+    workers: int
     programs: list[HostProgram]
 
     def lines(self, rank: int) -> list[dict[str, Any]]:
-        return lines_of(Path(self.spec.folder) / f"rank{rank}.jsonl")
+        return lines_of(self.folder / f"rank{rank}.jsonl")
 
     def steps(self) -> list[int]:
         """Steps that each rank has behind it."""
-        return [_last_step(self.lines(rank)) for rank in range(self.spec.workers)]
+        return [_last_step(self.lines(rank)) for rank in range(self.workers)]
 
     def wait_steps(self, step: int, seconds: float) -> None:
         """Return when every rank has done so many steps. Raises what `wait_until` raises."""
@@ -258,7 +256,7 @@ def open_testbed(
 def account(training: RunningTraining) -> dict[str, Any]:
     """`unequal`: steps after which the replicas differ. `compared`: steps that were compared. `changes`: by rank, every
     change between network and fall-back, with its step and wall clock. `ends`: by rank, the last line."""
-    ranks = [training.lines(rank) for rank in range(training.spec.workers)]
+    ranks = [training.lines(rank) for rank in range(training.workers)]
     digests: dict[int, set[str]] = {}
     for lines in ranks:
         for line in lines:

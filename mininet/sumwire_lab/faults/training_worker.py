@@ -1,10 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A small training of one rank that writes what an experiment needs to judge it: one JSON line per step.
-
-Run as `python -m sumwire_lab.faults.training_worker SPEC.json RANK`, or without a rank below `torchrun`, which tells
-it.
-"""
+"""A small training of one rank that writes what an experiment needs to judge it: one JSON line per step."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ import hashlib
 import json
 import os
 import select
-import sys
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -27,10 +23,9 @@ from sumwire import systems
 from sumwire.dlcp.lanes import Lanes
 from torch.nn.parallel import DistributedDataParallel
 
-from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import Chosen, parse
 from sumwire_lab.options.run_options import TrainOptions
-from sumwire_lab.system.processes import end_with_parent, leave
+from sumwire_lab.study.workers import Rank
 from sumwire_lab.training import digits_data, workload
 from sumwire_lab.training.trainer import make_optimizer, system_options
 
@@ -55,14 +50,8 @@ class RankTrainingSpec:
     """What one training does. All ranks are given the same."""
 
     system: str
-    workers: int
-    folder: str
-    """Where `rank0.jsonl`, `rank1.jsonl`, ... go."""
-    interfaces: list[str]
-    """Interface of the process group on the host of each rank."""
-    master: str = ""
-    """Address and port at which the ranks meet; empty below torchrun."""
-    job_file: str | None = None
+    torchrun: bool = False
+    """Whether torchrun tells the ranks where they meet."""
     steps: int = 100
     pace_s: float = 0.0
     """Least time of a step."""
@@ -77,23 +66,13 @@ class RankTrainingSpec:
     save_every: int | None = None
     """Rank 0 writes model and optimizer after every so many steps, for a training that is restarted."""
 
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), indent=1))
-
-    @classmethod
-    def load(cls, path: Path) -> RankTrainingSpec:
-        raw = json.loads(path.read_text())
-        raw["train"] = TrainOptions(**raw["train"])
-        raw["overflow"] = None if raw["overflow"] is None else Overflow(**raw["overflow"])
-        return cls(**raw)
-
 
 class RankTraining:
     """One rank's training."""
 
-    def __init__(self, spec: RankTrainingSpec, rank: int, out: TextIO) -> None:
+    def __init__(self, spec: RankTrainingSpec, place: Rank, out: TextIO) -> None:
         self.spec = spec
-        self.rank = rank
+        self.place, self.rank = place, place.number
         self._out = out
         self._samples = workload.samples(spec.train)
         self._network = workload.network(spec.train)
@@ -109,12 +88,10 @@ class RankTraining:
 
     def _join(self, chosen: Chosen) -> systems.System:
         spec = self.spec
-        given = system_options(chosen, spec.train, spec.workers, self._factor)
+        given = system_options(chosen, spec.train, self.place.ranks, self._factor)
         if not chosen.switched:
             return systems.make(chosen.recipe.system, transport=chosen.transport, **given)
-        if spec.job_file is None:
-            raise LabError(f"system {chosen.name} needs a job file")
-        config = sumwire.load_job(spec.job_file, worker=self.rank)
+        config = self.place.config()
         if chosen.recipe.laned:
             lanes = Lanes(config)
             self._jobs = tuple(lanes.jobs)
@@ -171,7 +148,7 @@ class RankTraining:
     def _step(self, step: int) -> float:
         samples, options = self._samples, self.spec.train
         chosen = digits_data.batch_indices(
-            len(samples.train_y), options.seed, step, rank=self.rank, workers=self.spec.workers, batch=options.batch
+            len(samples.train_y), options.seed, step, rank=self.rank, workers=self.place.ranks, batch=options.batch
         )
         overflow = self.spec.overflow
         self._optimizer.zero_grad()
@@ -217,7 +194,7 @@ class RankTraining:
             torch.save({**state, "step": step}, Path(spec.checkpoint) / f"rank{self.rank}.pt")
         if spec.save_every is not None and step % spec.save_every == 0 and self.rank == 0:
             kept = {"model": self._network.state_dict(), "optimizer": self._inner.state_dict()}
-            path = Path(spec.folder) / "last.pt"
+            path = self.place.folder / "last.pt"
             torch.save({**kept, "schedule": self._schedule.state_dict(), "step": step}, path.with_suffix(".partial"))
             path.with_suffix(".partial").replace(path)
 
@@ -230,7 +207,7 @@ class RankTraining:
                 one.load_state_dict(state[name])
             return int(state["step"])
         # All ranks must have read the file before rank 0 may write the next one.
-        found = Path(spec.folder) / "last.pt"
+        found = self.place.folder / "last.pt"
         state = torch.load(found, weights_only=True) if spec.save_every is not None and found.exists() else None
         if spec.save_every is not None:
             dist.barrier()
@@ -254,24 +231,18 @@ def _leaves(name: str, value: Any) -> Iterable[tuple[str, Any]]:
         yield name, value
 
 
-def main(arguments: list[str]) -> None:
-    spec = RankTrainingSpec.load(Path(arguments[0]))
-    below_torchrun = len(arguments) == 1
-    rank = int(os.environ["RANK"]) if below_torchrun else int(arguments[1])
-    end_with_parent()
+def train(spec: RankTrainingSpec, rank: Rank) -> None:
+    """The worker. Its lines are in `rankRANK.jsonl`."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    os.environ["GLOO_SOCKET_IFNAME"] = spec.interfaces[rank]
-    if below_torchrun:
-        dist.init_process_group("gloo", timeout=GROUP_TIMEOUT)
-    else:
-        master = f"tcp://{spec.master}"
-        dist.init_process_group("gloo", init_method=master, rank=rank, world_size=spec.workers, timeout=GROUP_TIMEOUT)
-    with (Path(spec.folder) / f"rank{rank}.jsonl").open("a") as out:
+    group = _below_torchrun(rank) if spec.torchrun else rank.group(GROUP_TIMEOUT)
+    with group, (rank.folder / f"rank{rank.number}.jsonl").open("a") as out:
         RankTraining(spec, rank, out).run()
+
+
+@contextmanager
+def _below_torchrun(rank: Rank) -> Iterator[None]:
+    os.environ["GLOO_SOCKET_IFNAME"] = rank.interface
+    dist.init_process_group("gloo", timeout=GROUP_TIMEOUT)
+    yield
     dist.destroy_process_group()
-    leave()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

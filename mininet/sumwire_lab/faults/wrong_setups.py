@@ -22,11 +22,13 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol import program
 
 from sumwire_lab.errors import DeadlineError, MissingToolError, ProcessDiedError
+from sumwire_lab.faults import repeated_runs, setup_workers
 from sumwire_lab.faults.cases import FaultCase
-from sumwire_lab.faults.repeated_runs import SumsWorkerSpec
+from sumwire_lab.faults.repeated_runs import SumsTask
 from sumwire_lab.faults.testbed import FaultTestbed, open_testbed
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.options.run_options import AGGREGATOR
+from sumwire_lab.study.workers import answer_in
 
 SETUPS_ROW: Final = "setups"
 WORKERS: Final = 2
@@ -41,8 +43,7 @@ SMALL_MTU: Final = 600
 _LIMIT_S: Final = 120.0
 # Longer than any target, so that a late error is seen, and said to be late.
 _ATTEMPT_S: Final = 45.0
-_SUMS_WORKER: Final = "sumwire_lab.faults.repeated_runs"
-_WORKER: Final = "sumwire_lab.faults.setup_workers"
+_SUMS: Final = "sums"
 _LOOK_SECONDS: Final = 0.02
 
 Attempt = dict[str, Any]
@@ -87,13 +88,8 @@ def attempt(testbed: FaultTestbed, mistake: Mistake) -> Attempt:
     """Both workers try; what worker 0 says. With a wrong program, what the controller says."""
     if mistake.p4 is not None:
         return _applied(testbed, mistake.p4)
-    path = mistake.job_file or testbed.session.job_file
-    more = [] if mistake.revision is None else [str(mistake.revision)]
-    results = [testbed.folder / f"attempt{rank}.json" for rank in range(WORKERS)]
-    for rank, result in enumerate(results):
-        result.unlink(missing_ok=True)
-        testbed.start(f"operations{rank}", rank, _WORKER, "operations", str(path), str(rank), str(result), *more)
-    return told(results[0])
+    testbed.call("operations", setup_workers.operations, mistake.revision, job_file=mistake.job_file)
+    return told(testbed.folder / "operations")
 
 
 def _wait_until(there: Callable[[], bool], otherwise: str) -> None:
@@ -105,10 +101,10 @@ def _wait_until(there: Callable[[], bool], otherwise: str) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def told(result: Path) -> dict[str, Any]:
-    """What a program on a host has written, once it is there. Raises DeadlineError."""
-    _wait_until(result.exists, f"no word from the worker after {_ATTEMPT_S:g} s")
-    said: dict[str, Any] = json.loads(result.read_text())
+def told(folder: Path, rank: int = 0) -> dict[str, Any]:
+    """What a worker has returned, once it is there. Raises DeadlineError."""
+    _wait_until((folder / f"answer{rank}.json").exists, f"no word from the worker after {_ATTEMPT_S:g} s")
+    said: dict[str, Any] = answer_in(folder, rank)
     return said
 
 
@@ -251,22 +247,10 @@ def _small_mtu(testbed: FaultTestbed) -> Mistake:
 
 def _second_run(testbed: FaultTestbed) -> Mistake:
     """While a run is under way, another one is started on the same hosts."""
-    spec = SumsWorkerSpec(
-        str(testbed.session.job_file),
-        testbed.workers,
-        str(testbed.folder),
-        seed=1,
-        rounds=None,
-        master="",
-        interfaces=(),
-    )
-    path = testbed.folder / "sums-worker.json"
-    spec.save(path)
-    count = testbed.folder / "count0"
+    count = testbed.folder / _SUMS / "count0"
     # That of an earlier run in this testbed says nothing of this one.
     count.unlink(missing_ok=True)
-    for rank in range(WORKERS):
-        testbed.start(f"sums-worker{rank}", rank, _SUMS_WORKER, str(path), str(rank))
+    testbed.call(_SUMS, repeated_runs.add, SumsTask(1, None))
     _wait_until(lambda: count.exists() and count.stat().st_size > 0, "the first run does not begin")
     return Mistake()
 
@@ -336,7 +320,7 @@ def carry_out_doctor(case: FaultCase, folder: Path) -> dict[str, Any]:
 
 def _goes_on(testbed: FaultTestbed) -> bool:
     """Whether the run that is under way does more rounds of sums."""
-    count = testbed.folder / "count0"
+    count = testbed.folder / _SUMS / "count0"
     before, end = count.stat().st_size, time.monotonic() + _COMMAND_S
     while count.stat().st_size <= before + _ROUNDS:
         if time.monotonic() > end:
@@ -347,12 +331,9 @@ def _goes_on(testbed: FaultTestbed) -> bool:
 
 def examined(testbed: FaultTestbed, rank: int, mistake: Mistake) -> dict[str, Any]:
     """The doctor's findings on a worker's host."""
-    path = mistake.job_file or testbed.session.job_file
-    more = [] if mistake.revision is None else [str(mistake.revision)]
-    result = testbed.folder / f"examined{rank}.json"
-    result.unlink(missing_ok=True)
-    testbed.start(f"doctor{rank}", rank, _WORKER, "doctor", str(path), str(rank), str(result), *more)
-    return told(result)
+    name = f"doctor{rank}"
+    testbed.call(name, setup_workers.examined, mistake.revision, ranks=[rank], job_file=mistake.job_file)
+    return told(testbed.folder / name, rank)
 
 
 def _controller(testbed: FaultTestbed, p4: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load generator: the packets of several workers at one switch, as fast as it takes them.
 
-Run as `python -m sumwire_lab.load.generator SPEC.json`. One process plays all workers, so that on a small machine the
+One process plays all workers, so that on a small machine the
 switch, not the generator, gets the processors. Frames are made beforehand; numpy writes the rounds of a whole batch of
 slots, and one system call sends a worker's frames of the batch, or a train of them. The generator counts the results
 that reach worker 0 and keeps at most `window` slots open. Offered more than it can take, a switch would drop
@@ -11,14 +11,11 @@ contributions, and the benchmark would measure rejects and retransmissions inste
 
 from __future__ import annotations
 
-import json
 import select
 import socket
 import struct
-import sys
 import time
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -31,7 +28,6 @@ from sumwire_lab.errors import OptionError
 from sumwire_lab.load import malformed
 from sumwire_lab.load.malformed import Endpoints
 from sumwire_lab.network.control_plane import JOB_ID
-from sumwire_lab.system.processes import end_with_parent
 
 HEADS_BYTES: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES
 _RECEIVE_FRAMES: Final = 64
@@ -201,7 +197,6 @@ class LoadSpec:
     """Slots that are sent together: frames of each worker in one system call, or in trains."""
     seconds: float
     listen: bool
-    result: str
     train: int = 1
     """Packets of a train; 1: frames go one by one."""
 
@@ -212,15 +207,6 @@ class LoadSpec:
             raise OptionError(f"window={self.window}: must be {self.batch} (a batch) to {self.slots} (all slots)")
         if not 1 <= self.train <= self.batch:
             raise OptionError(f"train={self.train}: must be 1 to {self.batch} (a batch)")
-
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)))
-
-    @classmethod
-    def load(cls, path: Path) -> LoadSpec:
-        raw = json.loads(path.read_text())
-        raw["ends"] = [Endpoints(**ends) for ends in raw["ends"]]
-        return cls(**raw)
 
 
 @dataclass
@@ -375,16 +361,10 @@ class Generator:
         return any_came
 
 
-def main(arguments: list[str]) -> None:
-    end_with_parent()
-    spec = LoadSpec.load(Path(arguments[0]))
+def generate(spec: LoadSpec) -> LoadCount:
+    """The process: the whole load."""
     generator = Generator(spec)
     try:
-        count = generator.run()
+        return generator.run()
     finally:
         generator.close()
-    Path(spec.result).write_text(json.dumps(asdict(count)))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import random
 import socket
 import struct
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sumwire.wire.packets import WORD_BYTES, Header
@@ -23,7 +20,6 @@ from sumwire_protocol.ops import BY_CODE, THC
 
 from sumwire_lab.network.control_plane import JOB_ID, NARROW_ID, ODD_ID, SLOTS
 from sumwire_lab.network.switches import BMV2_SLOTS
-from sumwire_lab.system.processes import end_with_parent
 
 _ETHERNET: Final = struct.Struct("!6s6sH")
 _IPV4: Final = struct.Struct("!BBHHHBBH4s4s")
@@ -299,23 +295,13 @@ def packets(sender: ForgedSender, count: int, seed: int) -> Iterator[tuple[int, 
 
 @dataclass(frozen=True)
 class MalformedSpec:
-    """What one host sends. `result`: file for the number of packets sent by reason."""
+    """What one host sends."""
 
     interface: str
     sender: ForgedSender
     count: int
     per_second: float
     seed: int
-    result: str
-
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)))
-
-    @classmethod
-    def load(cls, path: Path) -> MalformedSpec:
-        raw = json.loads(path.read_text())
-        sender = raw.pop("sender")
-        return cls(sender=ForgedSender(Endpoints(**sender.pop("ends")), **sender), **raw)
 
 
 def send_all(spec: MalformedSpec) -> dict[int, int]:
@@ -353,13 +339,3 @@ def _send(link: socket.socket, data: bytes) -> None:
                 raise
             # poll() does not report when a packet socket's queue has room again.
             time.sleep(_FULL_SECONDS)
-
-
-def main(arguments: list[str]) -> None:
-    end_with_parent()
-    spec = MalformedSpec.load(Path(arguments[0]))
-    Path(spec.result).write_text(json.dumps(send_all(spec)))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

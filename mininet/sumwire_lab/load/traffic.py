@@ -2,28 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Background traffic of one host: paced TCP flows to the next host, and bursts that all hosts send to one (incast).
 
-Run as `python -m sumwire_lab.load.traffic SPEC.json`, one process per host. It prints `ready:` once its flows are
-connected, sends until SIGTERM, and then writes how much its host has received in how many seconds.
+One process per host calls :func:`work`. It prints `ready:` once its flows are connected, sends until SIGTERM, and then
+returns how much its host has received in how many seconds.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import selectors
 import signal
 import socket
 import struct
-import sys
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
+from sumwire_lab.study.workers import Rank
 from sumwire_lab.system.barrier import Participant
-from sumwire_lab.system.processes import end_with_parent
 
 PORT: Final = 29600
 READY: Final = "ready:"
@@ -45,7 +41,6 @@ class TrafficSpec:
     """The host's own address."""
     barrier: str
     """Socket at which the processes of all hosts wait for each other before they connect."""
-    result: str
     peer: str | None = None
     """Address that its flows go to; None: no flows."""
     flow_bytes_per_s: int = 0
@@ -53,13 +48,6 @@ class TrafficSpec:
     victim: str | None = None
     """Address that its bursts go to; None: no bursts."""
     burst_bytes: int = 0
-
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)))
-
-    @classmethod
-    def load(cls, path: Path) -> TrafficSpec:
-        return cls(**json.loads(path.read_text()))
 
 
 class TrafficSink:
@@ -144,26 +132,12 @@ def start(spec: TrafficSpec) -> TrafficSink:
     return sink
 
 
-def main(arguments: list[str]) -> None:
-    end_with_parent()
+def work(spec: TrafficSpec, rank: Rank) -> dict[str, float]:
+    """The process. Its threads, which are in the middle of a call, end with it."""
     ended = threading.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        ended.set()
-
-    signal.signal(signal.SIGTERM, end)
-    spec = TrafficSpec.load(Path(arguments[0]))
+    signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
     sink = start(spec)
     began, before = time.monotonic(), sink.received
-    sys.stdout.write(f"{READY} traffic of {spec.address}\n")
-    sys.stdout.flush()
+    rank.say(f"{READY} traffic of {spec.address}")
     ended.wait()
-    record = {"received_bytes": sink.received - before, "seconds": time.monotonic() - began}
-    Path(spec.result).write_text(json.dumps(record))
-    sys.stdout.flush()
-    # Ends the threads too, which are in the middle of a call.
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    return {"received_bytes": sink.received - before, "seconds": time.monotonic() - began}

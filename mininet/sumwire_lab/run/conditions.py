@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from commonlib.events import ProgramEvent
-from nativelib import programs
 from sumwire_protocol.metrics import REJECT_NAMES
 
-from sumwire_lab.load import traffic
+from sumwire_lab.load import malformed, traffic
 from sumwire_lab.load.malformed import Endpoints, ForgedSender, MalformedSpec
 from sumwire_lab.load.traffic import TrafficSpec
 from sumwire_lab.network import control_plane
@@ -43,7 +42,8 @@ class Applied:
     def __init__(self) -> None:
         self.losses: list[RandomLoss] = []
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.results: list[Path] = []
+        self.traffic: list[Path] = []
+        """Answers of the traffic processes that have ended."""
 
     def lost(self) -> int:
         """Packets dropped by random loss so far, on all links."""
@@ -57,7 +57,7 @@ class Applied:
 
     def received_mbit(self) -> list[float]:
         """Mbit/s of other traffic (TCP payload) that reached each host. Call it after `stop_traffic`."""
-        records = [json.loads(path.read_text()) for path in self.results if path.exists()]
+        records = [json.loads(path.read_text()) for path in self.traffic if path.exists()]
         return [8e-6 * one["received_bytes"] / one["seconds"] for one in records if one["seconds"] > 0]
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Applied:
         if self.losses:
             told["lost_at_random"] = self.lost()
         self.stop_traffic()
-        if self.results:
+        if self.traffic:
             told["traffic_received_mbit"] = self.received_mbit()
         return told
 
@@ -100,13 +100,11 @@ def random_losses(network: MininetNetwork, conditions: Conditions) -> Iterator[R
 
 
 def _start_traffic(session: Session, conditions: Conditions, barrier: Path, applied: Applied) -> None:
-    for number, spec in enumerate(traffic_specs(session.fabric, conditions, barrier, session.folder), start=1):
+    for number, spec in enumerate(traffic_specs(session.fabric, conditions, barrier), start=1):
         name = f"{_TRAFFIC}{number}"
-        path = session.folder / f"{name}.spec.json"
-        spec.save(path)
-        applied.results.append(Path(spec.result))
-        command = programs.module("sumwire_lab.load.traffic", str(path))
-        applied.processes[name] = session.start(name, session.fabric.limited_hosts[number - 1], command)
+        host = session.fabric.limited_hosts[number - 1]
+        applied.processes[name] = session.work(name, host, traffic.work, spec)
+        applied.traffic.append(session.folder / name / "answer0.json")
     for name, process in applied.processes.items():
         wait_said(process, traffic.READY, session.log(name))
 
@@ -118,7 +116,7 @@ def _flow(fabric: Fabric, conditions: Conditions, host: HostPlan) -> int:
     return int(everybody / len(fabric.hosts) if fabric.server_behind else everybody)
 
 
-def traffic_specs(fabric: Fabric, conditions: Conditions, barrier: Path, folder: Path) -> list[TrafficSpec]:
+def traffic_specs(fabric: Fabric, conditions: Conditions, barrier: Path) -> list[TrafficSpec]:
     """One spec per host, in the hosts' order. Flows form a ring over all hosts, so that they load every link in both
     directions. With a server behind the switch they all go to it, and load its link alone."""
     hosts = fabric.hosts
@@ -130,7 +128,6 @@ def traffic_specs(fabric: Fabric, conditions: Conditions, barrier: Path, folder:
         return TrafficSpec(
             address=host.ip,
             barrier=str(barrier),
-            result=str(folder / f"{_TRAFFIC}{k + 1}.json"),
             peer=(victim or hosts[(k + 1) % len(hosts)].ip) if sends else None,
             flow_bytes_per_s=flow,
             victim=hosts[0].ip if conditions.incast_kb and k else None,
@@ -152,7 +149,6 @@ class MalformedSenders:
         self._count = 0 if session.job_file is None else options.malformed
         self._seed = options.train.seed
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._results: list[Path] = []
 
     def start(self) -> None:
         """Start the senders. Call it when the training is under way."""
@@ -160,13 +156,8 @@ class MalformedSenders:
             return
         hosts = self._session.fabric.hosts
         for rank, host in enumerate(hosts):
-            name = f"malformed{rank}"
-            spec = self._spec(host, rank, len(hosts))
-            path = self._session.folder / f"{name}.spec.json"
-            spec.save(path)
-            self._results.append(Path(spec.result))
-            command = programs.module("sumwire_lab.load.malformed", str(path))
-            self._processes[name] = self._session.start(name, host, command)
+            name, spec = f"malformed{rank}", self._spec(host, rank, len(hosts))
+            self._processes[name] = self._session.work(name, host, malformed.send_all, spec)
 
     def finish(self, deadline_s: float) -> dict[str, Any]:
         """Wait for the senders. Returns what the system's summary gets: packets sent and counted, by reject reason."""
@@ -176,8 +167,8 @@ class MalformedSenders:
         session = self._session
         wait_all(self._processes, session.serving(), session.logs(self._processes), deadline_s, lambda: None)
         sent: dict[str, int] = {}
-        for path in self._results:
-            for reason, count in json.loads(path.read_text()).items():
+        for process in self._processes:
+            for reason, count in session.answer(process).items():
                 name = REJECT_NAMES[int(reason)]
                 sent[name] = sent.get(name, 0) + count
         counted = control_plane.counters(self._session.folder)["rejects"]
@@ -192,7 +183,6 @@ class MalformedSenders:
             count=self._count // hosts + (rank < self._count % hosts),
             per_second=PACKETS_PER_SECOND / hosts,
             seed=self._seed * hosts + rank,
-            result=str(self._session.folder / f"malformed{rank}.sent.json"),
         )
 
 

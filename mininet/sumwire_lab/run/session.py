@@ -20,12 +20,12 @@ from sumwire_lab.network.offloads import kept
 from sumwire_lab.network.switches import fitted
 from sumwire_lab.network.topology import MininetNetwork
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
-from sumwire_lab.study.workers import AGGREGATOR_READY, Worker, WorkerCall, call_ranks, name_of
+from sumwire_lab.study.workers import AGGREGATOR_READY, Worker, WorkerCall, answer_in, call_ranks, command_of, name_of
 from sumwire_lab.system import counters
 from sumwire_lab.system.counters import Counted
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.metrics_sockets import LAST_S, MetricsSockets
-from sumwire_lab.system.processes import killed_after, stop_process, wait_all, wait_said
+from sumwire_lab.system.processes import stop_process, wait_said
 
 
 @dataclass
@@ -71,6 +71,14 @@ class Session:
             told |= {"SUMWIRE_METRICS": f"fd:{fd}", "SUMWIRE_METRICS_LAST_S": f"{LAST_S:g}"}
             told |= {} if self.link_mbit is None else {"SUMWIRE_LINK_MBIT": f"{self.link_mbit:g}"}
             return self._start(name, host, command, told, [fd])
+
+    def work(self, name: str, host: HostPlan, function: Worker, argument: Any) -> subprocess.Popen[bytes]:
+        """Call a function in a process on a host, which logs to `NAME.log`; :meth:`answer` has what it returns."""
+        return self.start(name, host, command_of(WorkerCall(name_of(function), argument, str(self.folder / name))))
+
+    def answer(self, name: str) -> Any:
+        """What a function has returned whose process has ended."""
+        return answer_in(self.folder / name)
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
@@ -142,25 +150,6 @@ class Session:
             logs=self.logs,
             tick=tick,
         )
-
-    def run_workers(
-        self,
-        module: str,
-        spec: Path,
-        deadline_s: float,
-        tick: Callable[[], None] = lambda: None,
-        serving: Mapping[str, subprocess.Popen[bytes]] | None = None,
-    ) -> None:
-        """Run `python -m MODULE SPEC RANK` on every host at once, and return when all have ended with 0.
-
-        `serving` are the processes that must go on meanwhile; default: those of the session. Raises what `wait_all`
-        raises. No worker outlives the call.
-        """
-        with killed_after() as working:
-            for rank, host in enumerate(self.fabric.hosts):
-                name = f"worker{rank}"
-                working[name] = self._start_worker(name, host, programs.module(module, str(spec), str(rank)))
-            wait_all(working, self.serving() if serving is None else serving, self.logs(working), deadline_s, tick)
 
 
 def _processes(

@@ -35,6 +35,7 @@ from sumwire_lab.study.records import machine
 from sumwire_lab.study.study import Study
 from sumwire_lab.system import counters, leftovers
 from sumwire_lab.system.barrier import Barrier
+from sumwire_lab.training import worker
 from sumwire_lab.training.worker import WorkerSpec
 
 _LOG: Final = logging.getLogger("sumwire_lab")
@@ -169,7 +170,7 @@ def _one(
         result = train(
             session, system, options, deadline_s=deadline_s, say=say, on_first_step=first_step, on_tick=on_tick
         )
-        steps = [worker.steps for worker in result.workers]
+        steps = [one.steps for one in result.workers]
         used = links.finish(links.seconds_of(steps[0]), applied, links.bytes_of(steps))
         extra = senders.finish(deadline_s) | applied.as_dict() | {"links": used}
         if recipe.laned:
@@ -180,7 +181,7 @@ def _one(
             extra["blind"] = True
     seconds = time.monotonic() - began
     _LOG.info("%s has trained, %.1f s", system, seconds, extra=Event.RUN_ENDED(system=system, seconds=seconds))
-    sockets = sum(worker.host_sockets for worker in result.workers)
+    sockets = sum(one.host_sockets for one in result.workers)
     lost = counters.gather(counted, backlog_before=backlog, sockets=sockets)
     return replace(result, extra={**extra, "lost": lost.as_dict()})
 
@@ -206,7 +207,6 @@ def _jobs(recipe: Recipe, options: RunOptions) -> Callable[[Fabric], list[dict[s
 
 BARRIER: Final = "steps"
 """Name of the socket at which the workers wait for each other."""
-_WORKER: Final = "sumwire_lab.training.worker"
 
 
 def train(
@@ -226,18 +226,11 @@ def train(
     recipe = parse(system).recipe
     spec = WorkerSpec(
         system=system,
-        workers=len(fabric.hosts),
         train=options.train,
-        master=fabric.hosts[0].ip,
-        interfaces=[host.host_interface for host in fabric.hosts],
-        results=[str(follower.path) for follower in followers],
-        job_file=None if session.job_file is None else str(session.job_file),
         barrier=str(session.ledger.socket(BARRIER)) if options.needs_barrier else None,
         laned=options.laned if recipe.laned or recipe.bounded else None,
-        slowness=[options.conditions.slowness(rank) for rank in range(len(fabric.hosts))],
+        slowness=tuple(options.conditions.slowness(rank) for rank in range(len(fabric.hosts))),
     )
-    spec_path = folder / "spec.json"
-    spec.save(spec_path)
     progress = TrainingProgress(system, followers, say, on_first_step)
 
     def tick() -> None:
@@ -247,8 +240,8 @@ def train(
     began = time.monotonic()
     with ExitStack() as stack:
         if spec.barrier is not None:
-            stack.enter_context(Barrier(Path(spec.barrier), spec.workers))
-        session.run_workers(_WORKER, spec_path, deadline_s, tick)
+            stack.enter_context(Barrier(Path(spec.barrier), len(fabric.hosts)))
+        session.call(worker.train, spec, deadline_s, tick=tick)
     progress.tick()
     if session.trace is not None:
         join_traces(folder)

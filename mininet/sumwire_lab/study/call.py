@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The child's end of :mod:`sumwire_lab.study.workers`: `python -P -m sumwire_lab.study.call CALL.json RANK`."""
+"""The child's end of :mod:`sumwire_lab.study.workers`: `python -P -m sumwire_lab.study.call CALL.json [RANK]`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
     if os.environ.get(logs.VARIABLE) == logs.Form.JSON:
         logs.uncaught_to_stderr()
     call = from_json(WorkerCall, json.loads(Path(arguments[0]).read_text()))
-    rank: Rank = at_place(call, int(arguments[1]))
+    rank: Rank = at_place(call, int(arguments[1] if len(arguments) > 1 else os.environ["RANK"]))
     function = function_of(call.function)
     parameters = list(inspect.signature(function).parameters)
     hint = typing.get_type_hints(function).get(parameters[0], Any)

@@ -424,7 +424,6 @@ def _in_children(study: Study, cases: Sequence[Any], folder: Path, progress: Pro
 def _started(study: Study, case: Any, folder: Path) -> _Running:
     call = workers.WorkerCall(workers.name_of(study.worker), to_json(case), str(folder))
     command = workers.command_of(call)
-    (folder / "answer0.json").unlink(missing_ok=True)
     watch = _Stopwatch()
     prefix = [programs.program("unshare"), *_ALONE] if study.place == "alone" else []
     process = workers.started([*prefix, *command], folder / "worker.log", start_new_session=True)

@@ -39,7 +39,8 @@ GROUP_TIMEOUT: Final = timedelta(seconds=WAIT_SECONDS)
 AGGREGATOR: Final = "aggregator"
 AGGREGATOR_READY: Final = "ready:"
 """Beginning of the line that the software aggregator prints once it listens."""
-_CHILD: Final = "sumwire_lab.study.call"
+CHILD: Final = "sumwire_lab.study.call"
+"""The module of a child: its arguments are the file of the call, and a rank, else that of torchrun."""
 _SLOTS: Final = 512
 
 Worker = Callable[..., Any]
@@ -89,6 +90,9 @@ class Rank:
 
         torch.set_num_threads(1)
         os.environ["GLOO_SOCKET_IFNAME"] = self.interface
+        if self.master is not None:
+            # For what looks for the way to the first rank by it.
+            os.environ["MASTER_ADDR"] = self.master
         # Ranks of one machine meet in a file: a port found free may be another program's when the group opens it.
         method = f"file://{self.folder}/store" if self.master is None else f"tcp://{self.master}:{MASTER_PORT}"
         dist.init_process_group("gloo", init_method=method, rank=self.number, world_size=self.ranks, timeout=timeout)
@@ -131,13 +135,20 @@ def name_of(function: Worker) -> str:
     return f"{module if own else Path(function.__code__.co_filename).resolve()}:{name}"
 
 
-def command_of(call: WorkerCall, rank: int = 0) -> list[str]:
-    """The command of one child. The first call for a folder writes its `call.json`."""
+def saved(call: WorkerCall) -> Path:
+    """Write the call's file, and remove the answers of an earlier one in its folder."""
     path = Path(call.folder) / "call.json"
-    if rank == 0:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(to_json(call)))
-    return programs.module(_CHILD, str(path), str(rank))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(to_json(call)))
+    for answer in path.parent.glob("answer*.json"):
+        answer.unlink()
+    return path
+
+
+def command_of(call: WorkerCall, rank: int = 0) -> list[str]:
+    """The command of one child. That of rank 0, which must be the first, saves the call."""
+    path = saved(call) if rank == 0 else Path(call.folder) / "call.json"
+    return programs.module(CHILD, str(path), str(rank))
 
 
 def answer_in(folder: Path, rank: int = 0) -> Any:

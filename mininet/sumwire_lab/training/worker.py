@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One worker of a training run: a process in a host's namespace, writing one JSON line per step.
 
-Run as `python -m sumwire_lab.training.worker SPEC.json RANK`; the spec is written by the run (`WorkerSpec`).
-
 The time of a step covers the forward pass, the backward pass with its communication, and the optimizer. Observing is
 not timed: the test's score, the true mean for the NMSE, writing the log. All workers compute the score, so that none
 gets ahead of the others meanwhile.
@@ -13,35 +11,27 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import sys
 import time
-from dataclasses import asdict, dataclass, field
-from datetime import timedelta
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, TextIO
 
 import torch
 import torch.distributed as dist
-from commonlib import logs
 from sumwire.trace import span
 from torch.optim import Optimizer
 
-from sumwire_lab.options.plain import from_json, to_json
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import TASKS, parse
 from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.study.workers import Rank
 from sumwire_lab.system import counters
-from sumwire_lab.system.barrier import WAIT_SECONDS, Participant
+from sumwire_lab.system.barrier import Participant
 from sumwire_lab.system.counters import LinkBytes, link_bytes
-from sumwire_lab.system.processes import end_with_parent, leave
 from sumwire_lab.training import digits_data, workload
 from sumwire_lab.training.timing import PacketBytes, aggregate_error, job_counts, on_wire
 from sumwire_lab.training.trainer import Trainer, delivery, make_lanes_trainer, make_optimizer, make_trainer
 
-MASTER_PORT: Final = 29500
-# Longer than any step. A dead worker is noticed earlier: the run then ends all workers.
-GROUP_TIMEOUT: Final = timedelta(seconds=WAIT_SECONDS)
 # First steps that all workers make together even with a smaller quorum: DDP lays out its buckets in them.
 TOGETHER: Final = 3
 # Cost of forward and backward pass over that of the forward pass: the backward pass has twice the matrix products.
@@ -50,29 +40,16 @@ FORWARD_AND_BACKWARD: Final = 3
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What a worker process is given. `job_file`: the controller's, for systems that use the switch."""
+    """What a worker is given."""
 
     system: str
-    workers: int
     train: TrainOptions
-    master: str
-    interfaces: list[str]
-    results: list[str]
-    """File for the JSON lines of each rank."""
-    job_file: str | None = None
     barrier: str | None = None
     """Socket of the barrier at which workers wait for each other; None: the process group's barrier is used."""
-    slowness: list[float] = field(default_factory=list)
+    slowness: tuple[float, ...] = ()
     """Factor by which the computation of each rank is slowed down. Empty: 1 for all."""
     laned: LanedOptions | None = None
     """For a system with priority lanes, a quorum or a loss bound."""
-
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps(to_json(self), indent=1))
-
-    @classmethod
-    def load(cls, path: Path) -> WorkerSpec:
-        return cast(WorkerSpec, from_json(cls, json.loads(path.read_text())))
 
 
 def total_steps(options: TrainOptions, samples: int, workers: int) -> int:
@@ -91,29 +68,28 @@ def sampled_steps(steps: int, samples: int) -> frozenset[int]:
 class TrainingWorker:
     """The training of one worker."""
 
-    def __init__(self, spec: WorkerSpec, rank: int, out: TextIO) -> None:
+    def __init__(self, spec: WorkerSpec, rank: Rank, out: TextIO) -> None:
         self.spec = spec
         self.rank = rank
         self.options = spec.train
         self._out = out
-        self._interface = spec.interfaces[rank]
         self._samples = workload.samples(spec.train)
-        self._steps = total_steps(spec.train, len(self._samples.train_y), spec.workers)
-        self._barrier = None if spec.barrier is None else Participant(Path(spec.barrier), GROUP_TIMEOUT.total_seconds())
-        self._slowness = spec.slowness[rank] if spec.slowness else 1.0
+        self._steps = total_steps(spec.train, len(self._samples.train_y), rank.ranks)
+        self._barrier = None if spec.barrier is None else Participant(Path(spec.barrier))
+        self._slowness = spec.slowness[rank.number] if spec.slowness else 1.0
         self._chosen = parse(spec.system)
         self._network = workload.network(spec.train)
         optimizer = make_optimizer(self._chosen, self._network, spec.train)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._factor)
         self._trainer = self._join(optimizer)
         # Unless the quorum is smaller, every step needs every worker, and all begin it together.
-        self._lockstep = spec.laned is None or spec.laned.lockstep(spec.workers)
+        self._lockstep = spec.laned is None or spec.laned.lockstep(rank.ranks)
 
     def _join(self, optimizer: Optimizer) -> Trainer:
-        job_file = None if self.spec.job_file is None else Path(self.spec.job_file)
+        job_file, rank = self.rank.job_file, self.rank.number
         if self.spec.laned is not None and job_file is not None and self._chosen.recipe.laned:
             return make_lanes_trainer(
-                self._network, optimizer, self.spec.laned, self.spec.train, job_file=job_file, rank=self.rank
+                self._network, optimizer, self.spec.laned, self.spec.train, job_file=job_file, rank=rank
             )
         return make_trainer(
             self._chosen,
@@ -121,7 +97,7 @@ class TrainingWorker:
             optimizer,
             self.spec.train,
             job_file=job_file,
-            rank=self.rank,
+            rank=rank,
             factor=self._factor,
             delivery=None if self.spec.laned is None else delivery(self.spec.laned),
         )
@@ -136,7 +112,7 @@ class TrainingWorker:
     def run(self) -> None:
         """The whole training. The last line that it writes has the fingerprint of the parameters."""
         parameters = sum(p.numel() for p in self._network.parameters())
-        self.write("start", rank=self.rank, steps=self._steps, parameters=parameters)
+        self.write("start", rank=self.rank.number, steps=self._steps, parameters=parameters)
         sampled = self._sampled()
         settle()
         clock, lost = 0.0, counters.host_sockets()
@@ -178,7 +154,12 @@ class TrainingWorker:
         """One step; returns the training's clock after it."""
         samples, options = self._samples, self.options
         chosen = digits_data.batch_indices(
-            len(samples.train_y), options.seed, step, rank=self.rank, workers=self.spec.workers, batch=options.batch
+            len(samples.train_y),
+            options.seed,
+            step,
+            rank=self.rank.number,
+            workers=self.rank.ranks,
+            batch=options.batch,
         )
         trainer = self._trainer
         trainer.begin_step(keep=sample)
@@ -199,14 +180,14 @@ class TrainingWorker:
         carried = self._carried_since(before)
         nmse = None
         if sample and trainer.hook is not None:
-            nmse = aggregate_error(trainer.hook.gradients, trainer.hook.results, self.spec.workers)
+            nmse = aggregate_error(trainer.hook.gradients, trainer.hook.results, self.rank.ranks)
         codec_s = None if coded is None else (trainer.codec_seconds() or 0.0) - coded
         when = {"at_s": began, "forward_s": forward - began, "backward_s": backward - began, "codec_s": codec_s}
         self._write_step(step, float(loss.detach()), clock + seconds, seconds, carried, nmse=nmse, **when)
         return clock + seconds
 
     def _used(self) -> tuple[LinkBytes, dict[str, int]]:
-        return link_bytes(self._interface), job_counts(self._trainer.stats())
+        return link_bytes(self.rank.interface), job_counts(self._trainer.stats())
 
     def _carried_since(self, before: tuple[LinkBytes, dict[str, int]]) -> tuple[PacketBytes, PacketBytes]:
         link, counts = self._used()
@@ -259,25 +240,10 @@ class TrainingWorker:
         return asdict(workload.score(self._network, self._samples))
 
 
-def main(arguments: list[str]) -> None:
-    end_with_parent()
-    if os.environ.get(logs.VARIABLE) == logs.Form.JSON:
-        logs.uncaught_to_stderr()
-    spec, rank = WorkerSpec.load(Path(arguments[0])), int(arguments[1])
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = spec.interfaces[rank]
-    os.environ["MASTER_ADDR"] = spec.master
-    dist.init_process_group(
-        "gloo",
-        init_method=f"tcp://{spec.master}:{MASTER_PORT}",
-        rank=rank,
-        world_size=spec.workers,
-        timeout=GROUP_TIMEOUT,
-    )
-    with Path(spec.results[rank]).open("w") as out:
+def train(spec: WorkerSpec, rank: Rank) -> None:
+    """The worker. Its JSON lines are in `workerRANK.jsonl`."""
+    with rank.group(), (rank.folder / f"worker{rank.number}.jsonl").open("w") as out:
         TrainingWorker(spec, rank, out).run()
-    dist.destroy_process_group()
-    leave()
 
 
 def settle() -> None:
@@ -288,7 +254,3 @@ def settle() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -14,7 +14,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from sumwire.wire.packets import Header, pack
 from sumwire_lab.load import malformed
-from sumwire_lab.load.malformed import KINDS, Endpoints, ForgedSender, MalformedSpec, opener, packets
+from sumwire_lab.load.malformed import KINDS, Endpoints, ForgedSender, opener, packets
 from sumwire_protocol import constants as p4
 
 MAC = "02:53:57:00:00:64"
@@ -86,15 +86,6 @@ def test_a_flood_takes_all_kinds_in_turn() -> None:
 
 def test_a_lone_worker_sends_no_foreign_number() -> None:
     assert p4.REJECT_PORT not in {reason for reason, _ in packets(ForgedSender(ends(0), 0, 1), 100, seed=1)}
-
-
-def test_a_flood_specification_survives_its_file(tmp_path: object) -> None:
-    from pathlib import Path
-
-    spec = MalformedSpec("sw12af-h1", ForgedSender(ends(1), 1, 4), 10, 5.0, 3, "sent.json")
-    path = Path(str(tmp_path)) / "spec.json"
-    spec.save(path)
-    assert MalformedSpec.load(path) == spec
 
 
 def test_the_round_is_where_the_generator_patches_it() -> None:

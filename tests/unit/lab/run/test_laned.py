@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +19,10 @@ from sumwire_lab.options.arguments import parser
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.priority_lanes import SLOTS, DegradeOptions, LanedOptions
 from sumwire_lab.options.recipes import DIGITS, RECIPES
-from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions, run_options
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, run_options
 from sumwire_lab.run import report
 from sumwire_lab.run.page import render
 from sumwire_lab.run.results import StepRecord, SystemResult, WorkerRecord, run_summary, system_summary, tensor_times
-from sumwire_lab.training.worker import WorkerSpec
 
 DLCP = ("gloo", "dlcp")
 WRONG: list[tuple[Callable[[], object], str]] = [
@@ -161,16 +158,6 @@ def test_a_queue_cuts_where_it_is_told_to() -> None:
 def test_decisions_are_summed_by_class() -> None:
     decisions = {(1, 3, "drop"): 5, (2, 3, "drop"): 2, (1, 0, "mark"): 9, (1, 1, "pass"): 100}
     assert list(queues.by_class(decisions).items()) == [("3 drop", 7), ("0 mark", 9)]
-
-
-def test_workers_get_the_options(tmp_path: Path) -> None:
-    laned = LanedOptions(quorum=3, degrade=DegradeOptions("drop", 0.1))
-    spec = WorkerSpec("dlcp", 4, TrainOptions(), "10.0.0.1", ["a"], ["b"], laned=laned, slowness=[1.0, 3.0])
-    spec.save(tmp_path / "spec.json")
-    assert WorkerSpec.load(tmp_path / "spec.json") == spec
-    plain = replace(spec, laned=None)
-    plain.save(tmp_path / "spec.json")
-    assert WorkerSpec.load(tmp_path / "spec.json") == plain
 
 
 def test_only_a_quorum_below_all_ends_the_lockstep() -> None:

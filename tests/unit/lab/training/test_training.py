@@ -4,11 +4,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 from typing import Any
 
 import pytest
 import torch
+from sumwire_lab.faults.training_worker import Overflow, RankTrainingSpec
+from sumwire_lab.load.generator import LoadSpec
+from sumwire_lab.load.malformed import Endpoints, ForgedSender, MalformedSpec
+from sumwire_lab.load.traffic import TrafficSpec
+from sumwire_lab.options.plain import from_json, to_json
+from sumwire_lab.options.priority_lanes import DegradeOptions, LanedOptions
 from sumwire_lab.options.recipes import SYSTEMS, TASKS, parse
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.system.counters import LinkBytes, parse_counters
@@ -225,10 +231,23 @@ def test_steps_of_a_training() -> None:
     assert total_steps(TrainOptions(epochs=1, batch=64, max_steps=7), 1347, 4) == 5
 
 
-def test_a_specification_survives_its_file(tmp_path: Path) -> None:
-    spec = WorkerSpec("thc", 2, TrainOptions(seed=4), "10.0.0.1", ["a", "b"], ["x", "y"], "job.json")
-    spec.save(tmp_path / "spec.json")
-    assert WorkerSpec.load(tmp_path / "spec.json") == spec
+LANED = LanedOptions(quorum=3, degrade=DegradeOptions("drop", 0.1))
+ENDS = Endpoints("00:00:00:00:00:01", "02:53:57:00:00:64", "10.0.0.1", "10.0.0.100")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        WorkerSpec("thc", TrainOptions(seed=4)),
+        WorkerSpec("dlcp", TrainOptions(), "barrier", (1.0, 3.0), LANED),
+        RankTrainingSpec("thc", overflow=Overflow([3], [0, 1]), until="until"),
+        MalformedSpec("sw12af-h1", ForgedSender(ENDS, 1, 4), 10, 5.0, 3),
+        TrafficSpec("10.0.0.1", "barrier", "10.0.0.2", 1000),
+        LoadSpec(["a"], [ENDS], 1, 4, slots=6, window=6, batch=3, seconds=1.0, listen=True),
+    ],
+)
+def test_what_workers_are_told_survives_its_file(told: Any) -> None:
+    assert from_json(type(told), json.loads(json.dumps(to_json(told)))) == told
 
 
 def test_a_wrapped_optimizers_communication_ends_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
