@@ -25,7 +25,7 @@ from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.load.malformed import Endpoints
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, plan
-from sumwire_lab.network.offloads import off_command
+from sumwire_lab.network.shaping import off_command
 from sumwire_lab.network.switches import fitted
 from sumwire_lab.network.topology import no_ipv6_command
 from sumwire_lab.options.bench_options import PACKET_OPS, SwitchBenchOptions

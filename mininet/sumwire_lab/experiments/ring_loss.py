@@ -25,9 +25,7 @@ from typing import Any, Final
 from nativelib import programs
 
 from sumwire_lab.errors import ProcessDiedError
-from sumwire_lab.network.offloads import off_command
-from sumwire_lab.network.random_loss import RandomLoss
-from sumwire_lab.network.shaping import shaping_commands
+from sumwire_lab.network.shaping import RandomLoss, off_command, shaping_commands
 from sumwire_lab.options.run_options import LinkOptions
 
 GLOO: Final = "gloo"

@@ -18,8 +18,7 @@ from commonlib.events import ProgramEvent
 
 from sumwire_lab.errors import LabError, MissingToolError
 from sumwire_lab.network.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
-from sumwire_lab.network.offloads import off_command
-from sumwire_lab.network.shaping import drops_by_priority, shaping_commands
+from sumwire_lab.network.shaping import drops_by_priority, off_command, shaping_commands
 from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.system import counters
 from sumwire_lab.system.leftovers import Ledger

@@ -22,7 +22,7 @@ from sumwire_lab.load.malformed import Endpoints, ForgedSender, MalformedSpec
 from sumwire_lab.load.traffic import TrafficSpec
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import Fabric, HostPlan
-from sumwire_lab.network.random_loss import RandomLoss
+from sumwire_lab.network.shaping import RandomLoss
 from sumwire_lab.network.topology import MininetNetwork
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.run_options import RunOptions

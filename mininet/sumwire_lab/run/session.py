@@ -16,7 +16,7 @@ from nativelib import programs
 
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, HostPlan, plan
-from sumwire_lab.network.offloads import kept
+from sumwire_lab.network.shaping import kept
 from sumwire_lab.network.switches import fitted
 from sumwire_lab.network.topology import MininetNetwork
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions

@@ -29,8 +29,7 @@ from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOption
 from sumwire_lab.run.results import RecordFollower, StepRecord
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
-from sumwire_lab.verify.plan import Experiments, Verification
-from sumwire_lab.verify.processes import ROOT
+from sumwire_lab.verify.plan import ROOT, Experiments, Verification
 
 # The paper's averages over its models.
 OVER_SSGD_MIN: Final = 4.06

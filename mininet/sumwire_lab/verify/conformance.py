@@ -19,8 +19,17 @@ from nativelib import programs
 from sumwire_lab.errors import LabError
 from sumwire_lab.network.switches import BMV2
 from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, holds, reported
-from sumwire_lab.verify.plan import Experiments, Verification, has_bmv2, needs_bmv2
-from sumwire_lab.verify.processes import ROOT, command_check, fuzzed_programs, run_module, run_words
+from sumwire_lab.verify.plan import (
+    ROOT,
+    Experiments,
+    Verification,
+    command_check,
+    fuzzed_programs,
+    has_bmv2,
+    needs_bmv2,
+    run_module,
+    run_words,
+)
 
 CHECKOUT: Final = "P4C"  # the variable that names the folder of the checkout
 COMPILER: Final = "p4c-bm2-ss"

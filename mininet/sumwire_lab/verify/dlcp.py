@@ -27,8 +27,7 @@ from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import DegradeOptions, LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
-from sumwire_lab.verify.plan import Experiments, Verification, needs_bmv2
-from sumwire_lab.verify.shared import ACCURACY_GAP_MAX, ROUNDING
+from sumwire_lab.verify.plan import ACCURACY_GAP_MAX, ROUNDING, Experiments, Verification, needs_bmv2
 
 FIRST_SHARE_MIN: Final = 0.95
 CONTENTION_MIN: Final = 1.5

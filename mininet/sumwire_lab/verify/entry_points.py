@@ -16,8 +16,7 @@ from typing import Any, Final
 from sumwire_lab.experiments import added_lines, outer_steps, sharded
 from sumwire_lab.experiments.sharded import GLOO, MBIT, RANKS, ROUNDED, SUMWIRE, Sharded
 from sumwire_lab.study.check import Check, absent, at_most, equal, holds, reported
-from sumwire_lab.verify.plan import Experiment, Experiments, Verification
-from sumwire_lab.verify.processes import measured_by, shown_by
+from sumwire_lab.verify.plan import Experiment, Experiments, Verification, measured_by, shown_by
 
 LINES_MAX: Final = 3
 POINTS_MAX: Final = 0.5

@@ -24,8 +24,7 @@ from sumwire_lab.options.verify_options import present
 from sumwire_lab.study.check import Check, absent, holds
 from sumwire_lab.study.experiment import new_folder
 from sumwire_lab.study.study import place_of
-from sumwire_lab.verify.plan import Experiments, Verification
-from sumwire_lab.verify.shared import ACCURACY_GAP_MAX, ROUNDING, WHY_ABSENT
+from sumwire_lab.verify.plan import ACCURACY_GAP_MAX, ROUNDING, WHY_ABSENT, Experiments, Verification
 
 RETURN_S_MAX: Final = 10.0
 SETUP_S_MAX: Final = 5.0

@@ -28,9 +28,7 @@ from sumwire_lab.run import training_run
 from sumwire_lab.study.check import Check, absent, at_most, holds
 from sumwire_lab.study.experiment import Say, new_folder
 from sumwire_lab.verify.fault_injection import SETUP_S_MAX, words_of
-from sumwire_lab.verify.plan import Experiments, Verification
-from sumwire_lab.verify.processes import run_module, run_tests, shown_by, tests_check
-from sumwire_lab.verify.shared import WHY_ABSENT
+from sumwire_lab.verify.plan import WHY_ABSENT, Experiments, Verification, run_module, run_tests, shown_by, tests_check
 
 _RIGHT: Final = (wrong_setups.RIGHT, wrong_setups.RIGHT_TREE)
 # By set-up: the line of the doctor's that must be the first one that is wrong.

@@ -18,8 +18,7 @@ from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.study.check import Check, at_least, at_most, equal, reported
 from sumwire_lab.verify.dlcp import FIRST_SHARE_MIN, replicas_check
-from sumwire_lab.verify.plan import Experiment, Experiments, Verification, needs_bmv2
-from sumwire_lab.verify.processes import simulated
+from sumwire_lab.verify.plan import Experiment, Experiments, Verification, needs_bmv2, simulated
 
 SERVER_MIN: Final = 1.5
 MECHANISM_MIN: Final = 1.05

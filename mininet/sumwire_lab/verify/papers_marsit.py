@@ -13,9 +13,7 @@ from sumwire.codec.sign import MOMENTUM
 from sumwire_lab.experiments import closed_forms, digits_accuracy
 from sumwire_lab.experiments.digits_accuracy import EPOCHS, Digits
 from sumwire_lab.study.check import Check, at_most, holds, reported
-from sumwire_lab.verify.plan import Experiments, Verification
-from sumwire_lab.verify.processes import ROOT
-from sumwire_lab.verify.shared import ROUNDING
+from sumwire_lab.verify.plan import ROOT, ROUNDING, Experiments, Verification
 
 README_MIN: Final = 0.96
 GAP_MAX: Final = 0.015

@@ -15,8 +15,10 @@ from sumwire_lab.experiments.authentication import run_keyed
 from sumwire_lab.experiments.hostile_hosts import run_beside, run_forged
 from sumwire_lab.experiments.secure_aggregation import run_blind
 from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
-from sumwire_lab.verify.plan import Experiment, Experiments, Verification
-from sumwire_lab.verify.processes import (
+from sumwire_lab.verify.plan import (
+    Experiment,
+    Experiments,
+    Verification,
     command_check,
     fuzzed_programs,
     recorded,

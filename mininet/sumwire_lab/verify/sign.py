@@ -19,9 +19,7 @@ from sumwire_lab.experiments.sign_bias import run_bias
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run.results import ratio
 from sumwire_lab.study.check import Check, absent, at_least, at_most, holds
-from sumwire_lab.verify.plan import Experiment, Experiments, Verification, needs_bmv2
-from sumwire_lab.verify.processes import packet_tests, run_tests
-from sumwire_lab.verify.shared import ROUNDING
+from sumwire_lab.verify.plan import ROUNDING, Experiment, Experiments, Verification, needs_bmv2, packet_tests, run_tests
 
 IDENTITY_MAX: Final = 1e-10
 COMM_RATIO_MIN: Final = 30.0

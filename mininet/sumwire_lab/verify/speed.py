@@ -19,10 +19,16 @@ from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import RunOptions, TrainOptions
 from sumwire_lab.run.results import ratio
 from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, holds, reported
-from sumwire_lab.verify import shared
-from sumwire_lab.verify.plan import Experiments, Verification, needs_bmv2
-from sumwire_lab.verify.processes import aggregator_us, codec_record
-from sumwire_lab.verify.shared import WHY_ABSENT, switch_rate
+from sumwire_lab.verify import plan
+from sumwire_lab.verify.plan import (
+    WHY_ABSENT,
+    Experiments,
+    Verification,
+    aggregator_us,
+    codec_record,
+    needs_bmv2,
+    switch_rate,
+)
 
 OVER_BMV2_MIN: Final = 8.0
 OVER_PYTHON_MIN: Final = 6.0
@@ -231,8 +237,8 @@ def _run(v: Verification) -> list[Check]:
     systems = summary["systems"]
     return [
         *engine_checks(summary),
-        *shared.speed(summary, "make run"),
-        shared.accuracy("make run", systems["thc"], systems["gloo"]),
+        *plan.speed(summary, "make run"),
+        plan.accuracy("make run", systems["thc"], systems["gloo"]),
     ]
 
 
@@ -247,7 +253,7 @@ EXPERIMENTS: Final[Experiments] = {
     **{f"small tensors, {rate:g} Mbit/s": partial(_small, rate) for rate in SMALL_RATES},
     "four ranks on one machine": _loopback,
     "software aggregator": lambda v: aggregator_checks(aggregator_us(v.results)),
-    "codec": lambda v: [shared.codec(codec_record(v.results))],
+    "codec": lambda v: [plan.codec(codec_record(v.results))],
     "make run": _run,
     "make run SWITCH=bmv2": _run_bmv2,
 }

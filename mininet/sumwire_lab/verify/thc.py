@@ -18,10 +18,8 @@ from sumwire_lab.network import switches
 from sumwire_lab.options.bench_options import SwitchBenchOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.study.check import Check, equal, holds
-from sumwire_lab.verify import shared
-from sumwire_lab.verify.plan import Experiments, Verification, needs_bmv2
-from sumwire_lab.verify.processes import codec_record, packet_tests
-from sumwire_lab.verify.shared import accuracy
+from sumwire_lab.verify import plan
+from sumwire_lab.verify.plan import Experiments, Verification, accuracy, codec_record, needs_bmv2, packet_tests
 
 ORACLE_TOLERANCE: Final = 0.03
 SWITCH_RATIO_MIN: Final = 1.0
@@ -87,7 +85,7 @@ def _plain(v: Verification) -> dict[str, Any]:
 
 def _digits(v: Verification) -> list[Check]:
     label, systems = "digits, soft switch", _plain(v)["systems"]
-    return [*shared.speed(_plain(v), label), shared.accuracy(label, systems["thc"], systems["gloo"])]
+    return [*plan.speed(_plain(v), label), plan.accuracy(label, systems["thc"], systems["gloo"])]
 
 
 def _impaired(v: Verification) -> list[Check]:
@@ -109,8 +107,8 @@ def _digits_on_bmv2(v: Verification) -> list[Check]:
     soft = v.entry(replace(options, switch="soft", systems=("thc",)))
     same = thc["fingerprints"] == soft["fingerprints"]
     return [
-        *shared.speed(summary, label),
-        shared.accuracy(label, thc, gloo),
+        *plan.speed(summary, label),
+        plan.accuracy(label, thc, gloo),
         equal(f"{label}: parameters bit-equal to those after the soft switch's run", same, True),
     ]
 
@@ -121,12 +119,12 @@ def _switch_rate(v: Verification) -> list[Check]:
     bench = switch.bench(SwitchBenchOptions(switches=there))
     rates = bench.record(v.rows(bench))["ops"]["thc"]["packets_per_second"]
     label = f"soft switch ({engine} engine), THC packets in over veth, against bmv2"
-    return [shared.switch_rate(label, rates, engine, "bmv2", SWITCH_RATIO_MIN)]
+    return [plan.switch_rate(label, rates, engine, "bmv2", SWITCH_RATIO_MIN)]
 
 
 EXPERIMENTS: Final[Experiments] = {
     "THC oracles": lambda _: oracle_checks(oracle_rows()),
-    "codec": lambda v: [shared.codec(codec_record(v.results))],
+    "codec": lambda v: [plan.codec(codec_record(v.results))],
     "digits, soft switch": _digits,
     "impaired run": _impaired,
     "malformed packets": _malformed,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
-from sumwire_lab.run.page import wording
+from sumwire_lab.run.page import opening
 from sumwire_lab.run.results import StepRecord, SystemResult, measured, warm_up_of
 
 _INCHES: Final = (6.0, 3.5)
@@ -65,17 +65,17 @@ def curves(results: Sequence[SystemResult], target: float) -> list[Curve]:
     over_time = "training time, s"
     made = [
         Curve(
-            "accuracy", "Test accuracy over time, %", over_time, tested, wording.seconds, score, 100 * target,
+            "accuracy", "Test accuracy over time, %", over_time, tested, opening.seconds, score, 100 * target,
             percent=True,
         ),
         Curve(
-            "loss", "Training loss over time, workers' mean, nats", over_time, losses, wording.seconds, "{:.4f}".format
+            "loss", "Training loss over time, workers' mean, nats", over_time, losses, opening.seconds, "{:.4f}".format
         ),
         Curve(
-            "bytes", "Test accuracy over bytes sent by a worker, %", "sent so far", sent, wording.size, score,
+            "bytes", "Test accuracy over bytes sent by a worker, %", "sent so far", sent, opening.size, score,
             100 * target, log_x=True, percent=True,
         ),
-        Curve("step", "Time of each step, s", "step", times, "step {:.0f}".format, wording.seconds, counted=True),
+        Curve("step", "Time of each step, s", "step", times, "step {:.0f}".format, opening.seconds, counted=True),
     ]  # fmt: skip
     return [curve for curve in made if any(curve.points.values())]
 
@@ -140,7 +140,7 @@ def _bytes_axis(axes: Any) -> None:
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high > _DECADES * low else (1.0, 2.0, 5.0)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.size(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: opening.size(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
@@ -247,7 +247,7 @@ def _lane(worker: int, step: StepRecord, begin: float, axis: float) -> WorkerTim
     handed = min(max((start for start, _, _ in under_way), default=backward), backward)
 
     def span(kind: str, start: float, end: float, what: str) -> Span:
-        tip = f"worker {worker}, {what}: {wording.seconds(end - start)}"
+        tip = f"worker {worker}, {what}: {opening.seconds(end - start)}"
         return Span(kind, 100 * (offset + start) / axis, 100 * (end - start) / axis, tip)
 
     computes = [
@@ -262,7 +262,7 @@ def _lane(worker: int, step: StepRecord, begin: float, axis: float) -> WorkerTim
 
 def communication(step: StepRecord) -> list[tuple[float, float, str]]:
     """What is communicated in a step: begin, from the step's; seconds; and words. In the order of the begins."""
-    codec = "" if step.codec_s is None else f"; encoding and decoding of the step: {wording.seconds(step.codec_s)}"
+    codec = "" if step.codec_s is None else f"; encoding and decoding of the step: {opening.seconds(step.codec_s)}"
     timed = [one for one in step.tensors if "at_s" in one]
     if timed and step.at_s is not None:
         return sorted((float(one["at_s"]) - step.at_s, float(one["seconds"]), _words(one) + codec) for one in timed)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sumwire_lab.run.page import wording
+from sumwire_lab.run.page import opening
 
 WIDTH: Final = 480
 _LEFT, _RIGHT = 40, 290
@@ -129,7 +129,7 @@ def _link(link: Mapping[str, Any], places: Mapping[str, tuple[float, float]], or
         for way, shift in (("up", -3.5), ("down", 3.5))
     )
     lost = link["up_lost"] + link["down_lost"]
-    words = f"↑ {wording.share(link['up_load'])}  ↓ {wording.share(link['down_load'])}"
+    words = f"↑ {opening.share(link['up_load'])}  ↓ {opening.share(link['down_load'])}"
     # A switch's words are on the side where its uplink does not come from; a second uplink's on the other one.
     below = (y2 > y1) == ((order or 0) % 2 == 0)
     x, y = (x2 + 24, y2) if order is None else (x2 + _SWITCH / 2, y2 + (_WORDS if below else -_WORDS))
@@ -144,6 +144,6 @@ def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
 def _tip(link: Mapping[str, Any]) -> str:
     told = [f"{link['lower']} – {link['upper']}, {link['mbit']:g} Mbit/s"]
     for way, arrow in (("up", "↑"), ("down", "↓")):
-        load, lost = wording.share(link[f"{way}_load"]), link[f"{way}_lost"]
-        told.append(f"{arrow} {wording.size(link[f'{way}_bytes'])}, {load} of its rate, {lost} packets lost")
+        load, lost = opening.share(link[f"{way}_load"]), link[f"{way}_lost"]
+        told.append(f"{arrow} {opening.size(link[f'{way}_bytes'])}, {load} of its rate, {lost} packets lost")
     return "\n".join(told)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The top of the page: the answer in one sentence, and a card with bars for each of its numbers."""
+"""Numbers as a reader sees them on a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,62 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sumwire_lab.options.recipes import BASELINE
-from sumwire_lab.run.page import wording
+
+NONE: Final = "–"
+_UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def seconds(value: float | None) -> str:
+    """Seconds, or milliseconds below a tenth of a second."""
+    if value is None:
+        return NONE
+    if value < 0.1:
+        return f"{1000 * value:.1f} ms"
+    # Three digits.
+    return f"{value:.3f} s" if value < 1 else f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+
+
+def times(value: float | None) -> str:
+    """A ratio."""
+    if value is None:
+        return NONE
+    return f"{value:.0f}×" if value >= 20 else f"{value:.1f}×" if value >= 10 else f"{value:.2f}×"
+
+
+def share(value: float | None) -> str:
+    """A share as a percentage."""
+    return NONE if value is None else f"{100 * value:.1f} %" if value < 0.1 else f"{100 * value:.0f} %"
+
+
+def accuracy(value: float | None) -> str:
+    """A test accuracy."""
+    return NONE if value is None else f"{100 * value:.2f} %"
+
+
+def size(value: float | None) -> str:
+    """Bytes."""
+    if value is None:
+        return NONE
+    unit, name = next(((unit, name) for unit, name in _UNITS if value >= unit), (1.0, "B"))
+    return f"{value / unit:.3g} {name}" if value < 1000 * unit else f"{value / unit:.0f} {name}"
+
+
+def condition(name: str, value: Any) -> str:
+    """A condition of the run, by its key and value in summary.json."""
+    where, _, amount = str(value).partition(":")
+    forms: dict[str, Callable[[], str]] = {
+        "loss": lambda: f"{100 * value:g} % loss on every link",
+        "gray": lambda: f"{100 * float(amount):g} % loss on the link of h{where}",
+        "background": lambda: f"TCP flows ask for {100 * value:g} % of a link",
+        "incast_kb": lambda: f"incast of {value} kB twice a second",
+        "slow": lambda: f"h{where} computes {float(amount):g} times as long",
+    }
+    return forms[name]() if name in forms else f"{name}: {value}"
+
+
+def points(value: float | None) -> str:
+    """A difference in percentage points."""
+    return NONE if value is None else f"{value:+.2f}"
 
 
 @dataclass(frozen=True)
@@ -65,26 +120,26 @@ def cards(summary: Mapping[str, Any], system: str, colours: Mapping[str, int]) -
     path = f"answer.{system}."
     return [
         Card(
-            f"{path}communication", found["communication"], wording.times(found["communication"]),
+            f"{path}communication", found["communication"], times(found["communication"]),
             _label(found["communication"], "less communication time per step", f"{BASELINE}'s communication speed"),
-            _bars(summary, system, colours, "comm_s_per_step", wording.seconds, reach=reach),
+            _bars(summary, system, colours, "comm_s_per_step", seconds, reach=reach),
             _allowed(bound, found["communication"]),
         ),
         Card(
-            f"{path}time_to_accuracy", found["time_to_accuracy"], wording.times(found["time_to_accuracy"]),
+            f"{path}time_to_accuracy", found["time_to_accuracy"], times(found["time_to_accuracy"]),
             _label(found["time_to_accuracy"], f"sooner to {target:.0%} test accuracy", f"{BASELINE}'s speed to it"),
-            _bars(summary, system, colours, "time_to_target_s", wording.seconds),
+            _bars(summary, system, colours, "time_to_target_s", seconds),
             "" if found["time_to_accuracy"] is not None else "At least one of them did not reach it.",
         ),
         Card(
-            f"{path}accuracy_points", found["accuracy_points"], wording.points(found["accuracy_points"]),
+            f"{path}accuracy_points", found["accuracy_points"], points(found["accuracy_points"]),
             f"points of test accuracy compared with {BASELINE}",
-            _bars(summary, system, colours, "accuracy", wording.accuracy),
+            _bars(summary, system, colours, "accuracy", accuracy),
         ),
         Card(
-            f"{path}bytes", found["bytes"], wording.times(found["bytes"]),
+            f"{path}bytes", found["bytes"], times(found["bytes"]),
             _label(found["bytes"], "fewer bytes on a worker's link", f"{BASELINE}'s bytes over its own"),
-            _bars(summary, system, colours, "wire_bytes_per_step", wording.size),
+            _bars(summary, system, colours, "wire_bytes_per_step", size),
             "Per step, both directions, headers included.",
         ),
     ]  # fmt: skip
@@ -114,7 +169,7 @@ def _allowed(bound: float | None, reached: float | None) -> str:
     if bound is None:
         return ""
     beyond = f" Beyond it, {BASELINE} leaves its links idle." if reached is not None and reached > bound else ""
-    return f"The bytes on a link allow {wording.times(bound)}: the mark.{beyond}"
+    return f"The bytes on a link allow {times(bound)}: the mark.{beyond}"
 
 
 def _label(ratio: float | None, better: str, worse: str) -> str:
@@ -126,7 +181,7 @@ def _compared(ratio: float, better: str, worse: str) -> str:
 
 
 def _plain(ratio: float) -> str:
-    return wording.times(ratio).removesuffix("×")
+    return times(ratio).removesuffix("×")
 
 
 def _beside(points: float) -> str:
@@ -172,7 +227,7 @@ def _of(
         if found["communication"] and found["bound"] and found["communication"] < _OF_BOUND * found["bound"]:
             reached = found["communication"] / found["bound"]
             codec = entry.get("codec_s_per_step")
-            why = "" if codec is None else f"; encoding and decoding take {wording.seconds(codec)} of a step"
+            why = "" if codec is None else f"; encoding and decoding take {seconds(codec)} of a step"
             yield f"communication reaches {reached:.0%} of the speed-up that its bytes allow{why}"
     if entry.get("nmse"):
         yield f"a mean gradient is not exact: its squared error is {entry['nmse']:.2%} of its squared norm (NMSE)"
@@ -190,12 +245,12 @@ def _against(entry: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[str]
     for key, form in _WORSE.items():
         mine, theirs = entry.get(key), base.get(key)
         if mine is not None and theirs is not None and mine > (1 + _NOTABLE) * theirs:
-            yield form.format(mine=wording.seconds(mine), base=wording.seconds(theirs))
+            yield form.format(mine=seconds(mine), base=seconds(theirs))
     if entry.get("time_to_target_s") is None and base.get("time_to_target_s") is not None:
         yield "it does not reach the target accuracy, and gloo does"
     mine, theirs = entry.get("accuracy"), base.get("accuracy")
     if mine is not None and theirs is not None and 100 * (theirs - mine) > _POINTS:
-        yield f"it ends at {wording.accuracy(mine)} test accuracy, gloo at {wording.accuracy(theirs)}"
+        yield f"it ends at {accuracy(mine)} test accuracy, gloo at {accuracy(theirs)}"
     steps, others = entry.get("steps_to_target"), base.get("steps_to_target")
     if steps and others and steps > (1 + _NOTABLE) * others:
         yield f"it needs {steps} steps to the target accuracy, gloo {others}"

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from sumwire_lab.options.recipes import BASELINE, TASKS
 from sumwire_lab.run import report
-from sumwire_lab.run.page import charts, network, opening, wording
+from sumwire_lab.run.page import charts, network, opening
 from sumwire_lab.run.report import Comparison, Line
 from sumwire_lab.run.results import SystemResult
 
@@ -128,7 +128,7 @@ def setting(summary: dict[str, Any]) -> list[str]:
     if summary["impair"]:
         parts.append(f"impaired: {summary['impair']}")
     conditions = summary.get("conditions") or {}
-    parts += [wording.condition(name, value) for name, value in conditions.items() if value]
+    parts += [opening.condition(name, value) for name, value in conditions.items() if value]
     return parts
 
 

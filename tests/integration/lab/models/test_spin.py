@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from sumwire_lab import cli
 from sumwire_lab.errors import LabError, MissingToolError
-from sumwire_lab.models import spin, suite
-from sumwire_lab.models.spin import Search, Searches
-from sumwire_lab.models.suite import SearchTask
+from sumwire_lab.models import suite
+from sumwire_lab.models.suite import Search, Searches, SearchTask
 
 WHOLE = SearchTask("slot", "", "any losses and copies", ("WORKERS=3", "FOREVER"), Search.STATES)
 REPEAT = SearchTask("slot", "REPEAT", "", ("WITHOUT_REPEAT",), Search.SHORTEST)
@@ -46,9 +45,9 @@ def test_a_deviation_ends_with_failure(
 def test_a_machine_without_spin_is_told_the_package(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(spin.shutil, "which", lambda program: None)
+    monkeypatch.setattr(suite.shutil, "which", lambda program: None)
     with pytest.raises(MissingToolError, match="apt-get install spin gcc"):
-        spin.check_tools()
+        suite.check_tools()
     assert cli.main(["models"]) == cli.EXIT_FAILED
     assert "apt-get install spin gcc" in capsys.readouterr().err
 

@@ -10,8 +10,7 @@ import pytest
 from sumwire_lab.errors import OptionError
 from sumwire_lab.models import suite
 from sumwire_lab.models.catalogue import MODELS, PromelaModel
-from sumwire_lab.models.spin import FOLDER, Search, SearchResult
-from sumwire_lab.models.suite import SearchOutcome, SearchTask
+from sumwire_lab.models.suite import FOLDER, Search, SearchOutcome, SearchResult, SearchTask
 
 NOTHING = SearchResult("", (), 10, 5, 1.0, 0.1)
 WRONG = SearchResult("no slot is stuck", ("send 0 0", "arrive 0 0"), 10, 5, 1.0, 0.1)

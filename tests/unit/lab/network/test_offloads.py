@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from sumwire_lab.network.offloads import kept, off_command
+from sumwire_lab.network.shaping import kept, off_command
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 

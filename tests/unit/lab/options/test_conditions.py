@@ -11,7 +11,7 @@ import pytest
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.load.traffic import FLOWS
 from sumwire_lab.network.fabric import plan
-from sumwire_lab.network.random_loss import RandomLoss
+from sumwire_lab.network.shaping import RandomLoss
 from sumwire_lab.options.arguments import parser
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, run_options

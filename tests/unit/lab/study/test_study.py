@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from sumwire_lab.errors import LabError, OptionError
-from sumwire_lab.study import figures, records, verdicts
+from sumwire_lab.study import figures, records
 from sumwire_lab.study.check import at_most, equal
 from sumwire_lab.study.figures import Figure, interval
 from sumwire_lab.study.study import Column, Context, Study, grid, load, run
+from sumwire_lab.verify import commands
 
 NOISE = {1: 0.0, 2: 1.0, 3: 5.0}
 
@@ -260,7 +261,7 @@ def test_a_verification_writes_its_checks_after_each_experiment(tmp_path: Path) 
 
     experiments = {"right": lambda: [equal("a", 1, 1)], "broken": broken, "stopped": stopped}
     with pytest.raises(KeyboardInterrupt):
-        verdicts.carry_out("x", experiments, tmp_path, told([]))
+        commands.carry_out("x", experiments, tmp_path, told([]))
     rows = json.loads((tmp_path / "verify-x.json").read_text())
     assert rows == [
         {"check": "a", "value": 1, "target": "1", "holds": True},
@@ -268,7 +269,7 @@ def test_a_verification_writes_its_checks_after_each_experiment(tmp_path: Path) 
          "why": "no network"},
     ]  # fmt: skip
     experiments |= {"stopped": lambda: [equal("c", 1, 2)], "right": stopped}
-    done = verdicts.carry_out("x", experiments, tmp_path, told([]))
+    done = commands.carry_out("x", experiments, tmp_path, told([]))
     assert [check.holds for check in done] == [True, False, False], "the first one is not measured again"
 
 

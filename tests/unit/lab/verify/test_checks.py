@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, failed, holds, reported, table
-from sumwire_lab.verify import shared, thc
+from sumwire_lab.verify import plan, thc
 
 
 def system(**changes: Any) -> dict[str, Any]:
@@ -27,12 +27,12 @@ def system(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("comm", "time", "verdicts"), [(5.0, 40.0, [True, True]), (4.9, 39.0, [False, False])])
 def test_speed(comm: float, time: float, verdicts: list[bool]) -> None:
     summary = {"systems": {"gloo": system(comm_s_per_step=comm, time_to_target_s=time), "thc": system()}}
-    assert [check.holds for check in shared.speed(summary, "x")] == verdicts
+    assert [check.holds for check in plan.speed(summary, "x")] == verdicts
 
 
 def test_a_target_never_reached_does_not_hold() -> None:
     summary = {"systems": {"gloo": system(), "thc": system(time_to_target_s=None)}}
-    assert [check.holds for check in shared.speed(summary, "x")] == [False, False]
+    assert [check.holds for check in plan.speed(summary, "x")] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_target_never_reached_does_not_hold() -> None:
     ],
 )
 def test_accuracy(thc: dict[str, Any], gloo: dict[str, Any], holds: bool) -> None:
-    assert shared.accuracy("x", thc, gloo).holds is holds
+    assert plan.accuracy("x", thc, gloo).holds is holds
 
 
 def test_an_impaired_run_must_have_lost_something_and_not_fallen_back() -> None:
@@ -81,25 +81,25 @@ def test_oracles_hold_within_three_percent() -> None:
 
 
 def test_the_switch_rate_is_undecided_without_bmv2() -> None:
-    alone = shared.switch_rate("x", {"native": 40_000.0}, "native", "bmv2", 8)
+    alone = plan.switch_rate("x", {"native": 40_000.0}, "native", "bmv2", 8)
     assert alone.holds is None
     assert "simple_switch_grpc" in alone.why
     assert alone.as_dict()["holds"] is None
-    assert "clang" in shared.switch_rate("x", {"python": 1.0, "bmv2": 1.0}, "native", "bmv2", 8).why
+    assert "clang" in plan.switch_rate("x", {"python": 1.0, "bmv2": 1.0}, "native", "bmv2", 8).why
     rates = {"native": 80_000.0, "python": 10_001.0, "bmv2": 10_000.0}
-    assert shared.switch_rate("x", rates, "native", "bmv2", 8).holds is True
-    assert shared.switch_rate("x", rates, "native", "python", 8).holds is False
+    assert plan.switch_rate("x", rates, "native", "bmv2", 8).holds is True
+    assert plan.switch_rate("x", rates, "native", "python", 8).holds is False
 
 
 def test_codec() -> None:
     """Each form has a target of its own; a machine without a compiler has the slower one."""
 
     def of(form: str, *times: float) -> list[bool | None]:
-        return [shared.codec({"form": form, "cpu_median_ms": ms}).holds for ms in times]
+        return [plan.codec({"form": form, "cpu_median_ms": ms}).holds for ms in times]
 
     assert of("native", 2.0, 2.01) == [True, False]
     assert of("torch", 40.0, 40.1) == [True, False]
-    assert "torch form" in shared.codec({"form": "torch", "cpu_median_ms": 3.0}).check
+    assert "torch form" in plan.codec({"form": "torch", "cpu_median_ms": 3.0}).check
 
 
 def test_records_have_the_promised_keys() -> None:

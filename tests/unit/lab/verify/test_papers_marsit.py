@@ -9,7 +9,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import closed_forms, digits_accuracy
 from sumwire_lab.experiments.digits_accuracy import Digits
 from sumwire_lab.verify import papers_marsit
-from sumwire_lab.verify.processes import ROOT
+from sumwire_lab.verify.plan import ROOT
 
 
 def test_readme_trains_as_printed_and_the_published_step_does_not() -> None:

@@ -11,24 +11,24 @@ from typing import Any
 
 import pytest
 from sumwire_lab.options.verify_options import VerifyOptions
-from sumwire_lab.verify import processes, security
+from sumwire_lab.verify import plan, security
 from sumwire_lab.verify.commands import verify
-from sumwire_lab.verify.processes import Ended
+from sumwire_lab.verify.plan import Ended
 
 QUICK = VerifyOptions("trust", quick=True)
 
 
 def test_a_row_of_tests_needs_one_that_ran_and_none_that_failed() -> None:
     def verdict(*outcomes: str) -> bool | None:
-        return processes.tests_check("x", "y", {f"test{k}": one for k, one in enumerate(outcomes)}).holds
+        return plan.tests_check("x", "y", {f"test{k}": one for k, one in enumerate(outcomes)}).holds
 
     assert verdict("passed", "skipped") is True
     assert (verdict("passed", "failed"), verdict("skipped"), verdict()) == (False, False, False)
-    assert processes.tests_check("x", "y", {"t": "failed"}).why == "t"
+    assert plan.tests_check("x", "y", {"t": "failed"}).why == "t"
 
 
 def test_a_row_of_a_command() -> None:
-    assert [processes.command_check("x", "y", Ended(status, "said")).holds for status in (0, 1, 139)] == [
+    assert [plan.command_check("x", "y", Ended(status, "said")).holds for status in (0, 1, 139)] == [
         True,
         False,
         False,
@@ -132,7 +132,7 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     network = {"forged": 1, "wanted": 1, "wrong": 0, "ended": 0}
     beside = {"alone_s": 1.0, "beside_s": 1.0, "link_share": 1.0}
-    for where in (security, processes):
+    for where in (security, plan):
         monkeypatch.setattr(where, "run_module", module)
         monkeypatch.setattr(where, "run_tests", tests)
     monkeypatch.setattr(security, "run_words", lambda _: Ended(0, " ".join(f"rule{k}" for k in range(20))))

@@ -15,7 +15,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import closed_forms
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.study.check import Check
-from sumwire_lab.verify import plan, processes, security, sign
+from sumwire_lab.verify import plan, security, sign
 from sumwire_lab.verify.commands import verify
 
 
@@ -132,7 +132,7 @@ JUNIT = """<testsuites><testsuite>
 
 
 def test_outcomes_of_tests() -> None:
-    found = processes.outcomes(JUNIT)
+    found = plan.outcomes(JUNIT)
     assert found.said == {"tests.a::test_ring[3]": "AssertionError: 3 is not 2"}
     row = security.tests_check("x", "y", found)
     assert (row.holds, row.why) == (False, "tests.a::test_ring[3]: AssertionError: 3 is not 2")

@@ -16,7 +16,7 @@ from sumwire_lab.bench.benchmark import Bench
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.system.counters import Losses
-from sumwire_lab.verify import plan, processes, speed
+from sumwire_lab.verify import plan, speed
 from sumwire_lab.verify.commands import verify
 from sumwire_lab.verify.plan import Verification
 from sumwire_lab.verify.speed import SETTINGS, SMALL_SIZES
@@ -162,9 +162,9 @@ def test_the_codecs_and_the_aggregators_numbers_are_those_of_their_benchmarks(
         Path(command[-1]).write_text('{"cpu_us": 0.5}')
         return SimpleNamespace(returncode=1, stdout="")
 
-    monkeypatch.setattr(processes.subprocess, "run", run)
-    assert processes.aggregator_us(tmp_path) == 0.5, "its own target is another matter"
-    assert processes.codec_record(tmp_path) == {"cpu_us": 0.5}
+    monkeypatch.setattr(plan.subprocess, "run", run)
+    assert plan.aggregator_us(tmp_path) == 0.5, "its own target is another matter"
+    assert plan.codec_record(tmp_path) == {"cpu_us": 0.5}
     assert ["aggregator" in asked[0], "codec" in asked[1]] == [True, True]
 
 
@@ -172,9 +172,9 @@ def test_a_benchmark_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch
     """The number of an earlier run is none of this one."""
     (tmp_path / "bench-aggregator.json").write_text('{"cpu_us": 0.1}')
     ended = SimpleNamespace(returncode=1, stdout="port taken\n")
-    monkeypatch.setattr(processes.subprocess, "run", lambda *_, **__: ended)
+    monkeypatch.setattr(plan.subprocess, "run", lambda *_, **__: ended)
     with pytest.raises(LabError, match=r"sumwire_lab bench aggregator .* ended with 1: port taken"):
-        processes.aggregator_us(tmp_path)
+        plan.aggregator_us(tmp_path)
 
 
 def test_rows_of_a_run_with_bmv2() -> None:

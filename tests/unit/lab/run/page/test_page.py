@@ -16,7 +16,7 @@ import pytest
 from helpers.lab import runs
 from matplotlib.figure import Figure
 from sumwire_lab.run import report
-from sumwire_lab.run.page import charts, network, opening, render, wording
+from sumwire_lab.run.page import charts, network, opening, render
 from sumwire_lab.run.results import SystemResult, answers
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -249,11 +249,11 @@ def test_curves_of_long_runs_are_thinned() -> None:
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
-        (wording.seconds(0.0123), "12.3 ms"), (wording.seconds(1.5), "1.50 s"), (wording.seconds(61.25), "61.2 s"),
-        (wording.seconds(0.635), "0.635 s"), (wording.seconds(None), "–"), (wording.times(5.389), "5.39×"),
-        (wording.times(14.16), "14.2×"),
-        (wording.times(51.1), "51×"), (wording.share(0.0512), "5.1 %"), (wording.share(0.834), "83 %"),
-        (wording.size(13398041), "13.4 MB"), (wording.size(12), "12 B"), (wording.points(-0.889), "-0.89"),
+        (opening.seconds(0.0123), "12.3 ms"), (opening.seconds(1.5), "1.50 s"), (opening.seconds(61.25), "61.2 s"),
+        (opening.seconds(0.635), "0.635 s"), (opening.seconds(None), "–"), (opening.times(5.389), "5.39×"),
+        (opening.times(14.16), "14.2×"),
+        (opening.times(51.1), "51×"), (opening.share(0.0512), "5.1 %"), (opening.share(0.834), "83 %"),
+        (opening.size(13398041), "13.4 MB"), (opening.size(12), "12 B"), (opening.points(-0.889), "-0.89"),
     ],
 )  # fmt: skip
 def test_numbers_as_shown(shown: str, expected: str) -> None:
