@@ -223,7 +223,7 @@ def _table(device: str, rows: Rows) -> PageTable:
 
 def _cost(row: Row) -> float:
     """CPU time, which other load on the machine affects least; for a GPU the wall-clock time."""
-    return row["cpu_ms"] if row["device"] == "cpu" else row["encode_ms"] + row["decode_ms"]
+    return float(row["cpu_ms"] if row["device"] == "cpu" else row["encode_ms"] + row["decode_ms"])
 
 
 def _chart(device: str, rows: Rows) -> Chart:
