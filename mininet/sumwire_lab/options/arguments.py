@@ -127,7 +127,7 @@ class BenchCommandLine:
 
 _BENCH: Final = "sumwire_lab.bench."
 BENCHES: Final[Mapping[str, BenchCommandLine]] = {
-    "page": BenchCommandLine("compare all systems, on one page", (BenchOptions,), f"{_BENCH}page:command"),
+    "page": BenchCommandLine("compare all systems, on one page", (BenchOptions,), f"{_BENCH}runner:command"),
     "allreduce": BenchCommandLine(
         "seconds of one all-reduce, gloo against Sumwire", (AllReduceOptions,), f"{_BENCH}allreduce:bench"
     ),

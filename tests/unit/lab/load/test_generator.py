@@ -42,12 +42,12 @@ def spec(op: int, words: int) -> LoadSpec:
 
 def switch() -> golden.GoldenSwitch:
     hosts = tuple(
-        golden.Host(k + 1, bytes.fromhex(ends(k).src_mac.replace(":")), socket.inet_aton(ends(k).src_ip))
+        golden.Host(k + 1, bytes.fromhex(ends(k).src_mac.replace(":", "")), socket.inet_aton(ends(k).src_ip))
         for k in range(4)
     )
     table = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
     job = golden.Job(1, hosts, 0, 256, 4, table, ops=frozenset(golden.WORDS_UP))
-    aggregator = golden.Host(0, bytes.fromhex(MAC.replace(":")), socket.inet_aton("10.0.0.100"))
+    aggregator = golden.Host(0, bytes.fromhex(MAC.replace(":", "")), socket.inet_aton("10.0.0.100"))
     return golden.GoldenSwitch(aggregator, hosts, (job,))
 
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,35 +20,6 @@ def test_three_lines_are_added_to_a_plain_script() -> None:
     changed = added_lines.with_sumwire(plain)
     assert added_lines.lines_added(plain, changed) == 3
     assert added_lines.lines_added("a\nb\n", "a\nc\n") == 2
-
-
-def test_rows_of_lines() -> None:
-    good = {"lines": 3, "gloo": [0.97, 0.96, 0.98], "sumwire": [0.965, 0.96, 0.98]}
-    assert [check.holds for check in entry_points.line_checks(good)] == [True, True]
-    assert [check.holds for check in entry_points.line_checks(good | {"lines": 4})] == [False, True]
-    assert [check.holds for check in entry_points.line_checks(good | {"sumwire": [0.95, 0.96, 0.98]})] == [True, False]
-    assert [check.holds for check in entry_points.line_checks(good | {"sumwire": [0.99, 0.96, 0.98]})] == [True, False]
-
-
-def test_rows_of_nodes() -> None:
-    record = {"nodes": 8, "ranks": 8, "node": 1000.0, "flat": 8000.0}
-    assert entry_points.node_check(record).holds
-    assert not entry_points.node_check(record | {"node": 1030.0}).holds
-    assert not entry_points.node_check(record | {"node": 8000.0}).holds
-
-
-def test_rows_of_a_tree() -> None:
-    """Each leaf sends the root one sum for all of its workers."""
-
-    def record(received: int, same: bool = True) -> dict[str, Any]:
-        flat, tree = ({way: {"received": taken} for way in ("exact", "thc")} for taken in (8000, received))
-        return {
-            "workers": 8, "leaves": 2, "values": 9, "same": {"exact": same, "thc": True}, "flat": flat, "tree": tree,
-        }  # fmt: skip
-
-    assert [check.holds for check in entry_points.tree_checks(record(2030))] == [True] * 6
-    assert [check.holds for check in entry_points.tree_checks(record(8000))][:2] == [True, False]
-    assert [check.holds for check in entry_points.tree_checks(record(2000, same=False))][:2] == [False, True]
 
 
 def test_rows_of_sharded_training() -> None:
@@ -78,12 +48,6 @@ def test_rows_of_shards_on_all_ranks(rounded: float, equal: bool, held: list[boo
     assert checks[0].value["ratio"] == 1.5
     assert checks[1].value["gloo / gloo with 8 bits"] == 1.43
     assert checks[1].value["gloo with 8 bits / sumwire with 8 bits"] == round(4.2 / rounded, 2)
-
-
-def test_rows_of_losses_with_rounded_parameters() -> None:
-    found = {"gloo": [2.0, 2.2], "4bit": [2.0, 2.0], "4bit, parameters 8bit": [2.0, 2.03]}
-    assert entry_points.sharded_loss_check(found).holds
-    assert not entry_points.sharded_loss_check({**found, "4bit, parameters 8bit": [2.0, 2.05]}).holds
 
 
 def test_rows_of_outer_steps() -> None:

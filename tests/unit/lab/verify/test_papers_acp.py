@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from sumwire.lowrank.fusion import make_plan
 from sumwire_lab.errors import OptionError
-from sumwire_lab.experiments import acp_modelled, digits_accuracy
+from sumwire_lab.experiments import acp_modelled
 from sumwire_lab.experiments.acp_modelled import (
     ACP,
     LATE,
@@ -128,38 +127,6 @@ def test_systems_share_buffers_and_begin_alike(system: str) -> None:
     starts = {"Sign-SGD": 0.5, "Power-SGD": 1.5}[system]
     assert taken[acp_modelled.NAIVE] == pytest.approx(1000 * starts * tensors, abs=100)
     assert taken[acp_modelled.FUSION_MODE] < taken[acp_modelled.WFBP] / 2
-
-
-def test_row_of_systems() -> None:
-    found = {(one, mode): 1.0 for one in acp_modelled.SYSTEMS for mode in acp_modelled.MODES}
-    found[acp_modelled.POWER, acp_modelled.FUSION_MODE] = 1.2
-    assert [check.holds for check in papers_acp.system_checks(found)] == [False, True, True]
-    found[ACP, acp_modelled.FUSION_MODE] = 0.9
-    assert papers_acp.system_checks(found)[0].holds
-
-
-def test_row_of_the_search() -> None:
-    sweep = acp_modelled.Sweep({1: 2.0, 4: 1.0, 48: 3.0}, chosen=4, chosen_s=1.05)
-    assert [check.holds for check in papers_acp.swept_checks(sweep)] == [True, True]
-    assert [check.holds for check in papers_acp.swept_checks(replace(sweep, chosen_s=1.2))] == [False, True]
-
-
-def test_row_of_the_digits() -> None:
-    found = {digits_accuracy.SSGD: [0.98, 0.99], **{name: [0.98, 0.98] for name in digits_accuracy.VARIANTS}}
-    found |= {digits_accuracy.NO_FEEDBACK: [0.96, 0.96], digits_accuracy.NO_REUSE: [0.99, 0.99]}
-    assert [check.holds for check in papers_acp.trained_checks(found)] == [True, True, False, True]
-
-
-def test_row_over_the_group() -> None:
-    found = {
-        papers_acp.USUAL: 1.0,
-        papers_acp.LATE: 1.1,
-        papers_acp.UNFUSED: 1.2,
-        papers_acp.SMALL: 0.5,
-        papers_acp.POWERSGD: 0.65,
-    }
-    assert [check.holds for check in papers_acp.group_checks(found)] == [False, True, True, True]
-    assert set(found) == set(papers_acp.COMPARED)
 
 
 def test_cases_of_the_benchmark() -> None:

@@ -22,16 +22,6 @@ def test_readme_trains_as_printed_and_the_published_step_does_not() -> None:
         digits_accuracy.as_printed("")
 
 
-@pytest.mark.parametrize(("lowest", "verdict"), [(0.965, True), (0.95, False)])
-def test_gap_to_ssgd(lowest: float, verdict: bool) -> None:
-    assert papers_marsit.period_check("SGD", {"S-SGD": 0.98, "K = 1": 0.98, "K = never": lowest}).holds is verdict
-
-
-def test_readme_needs_every_seed() -> None:
-    assert papers_marsit.readme_check([0.97, 0.96]).holds
-    assert not papers_marsit.readme_check([0.99, 0.95]).holds
-
-
 @pytest.mark.parametrize("workers", [2, 4])
 def test_matching_rates(workers: int) -> None:
     found = closed_forms.matching_rates(workers, values=1 << 14)

@@ -51,11 +51,6 @@ def test_rows_of_the_digits() -> None:
     assert verdicts(vote=entry(fallbacks=1)) == [True, True, True, False]
 
 
-def test_identity_row() -> None:
-    assert sign.identity_check(1e-13).holds
-    assert not sign.identity_check(1e-9).holds
-
-
 @pytest.mark.parametrize(("momentum", "every"), closed_forms.CASES)
 def test_marsit_keeps_the_identity(momentum: float, every: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(closed_forms, "ROUNDS", 25)

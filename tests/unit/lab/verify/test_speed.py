@@ -135,23 +135,6 @@ def test_rows_of_small_tensors() -> None:
     assert SMALL_SIZES == (1_000, 3_000, 10_000, 30_000, 100_000)
 
 
-def test_rows_of_one_machine() -> None:
-    def of(thc: float, auto: float) -> list[bool | None]:
-        both = zip(("thc", "auto"), (thc, auto), strict=True)
-        rows = [{"system": name, "speed_up": ratio, "by_group": 0.0} for name, ratio in both]
-        return verdicts(speed.loopback_checks(rows))
-
-    assert of(0.7, 0.95) == [True, True, True]
-    assert of(0.69, 0.95) == [False, True, True]
-    assert of(0.7, 0.94) == [True, False, True]
-
-
-def test_rows_of_the_software_aggregator() -> None:
-    assert verdicts(speed.aggregator_checks(0.6)) == [True, True]
-    assert verdicts(speed.aggregator_checks(0.61)) == [False, True]
-    assert "2.4 us" in speed.aggregator_checks(0.6)[0].check
-
-
 def test_the_codecs_and_the_aggregators_numbers_are_those_of_their_benchmarks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,25 +158,6 @@ def test_a_benchmark_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch
     monkeypatch.setattr(plan.subprocess, "run", lambda *_, **__: ended)
     with pytest.raises(LabError, match=r"sumwire_lab bench aggregator .* ended with 1: port taken"):
         plan.aggregator_us(tmp_path)
-
-
-def test_rows_of_a_run_with_bmv2() -> None:
-    def of(comm_s: float) -> list[bool | None]:
-        systems = {"gloo": {"comm_s_per_step": 0.56}, "thc": {"comm_s_per_step": comm_s}}
-        return verdicts(speed.bmv2_run_checks({"systems": systems}))
-
-    assert of(0.2) == [True]
-    assert of(0.201) == [False]
-    assert verdicts(speed.bmv2_run_checks({"systems": {}})) == [False], "not measured"
-
-
-def test_rows_of_the_run() -> None:
-    def of(switch: str, engine: str | None, mbit: float) -> list[bool | None]:
-        return verdicts(speed.engine_checks({"switch": switch, "engine": engine, "link_mbit": mbit}))
-
-    assert of("soft", "native", 100.0) == [True, True]
-    assert of("soft", "python", 100.0) == [None, True]
-    assert of("bmv2", None, 10.0) == [False, False]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.bench import page
+from sumwire_lab.bench import page, runner
 from sumwire_lab.bench.benchmark import Chart, PageTable, Presentation, Series, Suite
 from sumwire_lab.bench.codec_error import CODECS
 from sumwire_lab.errors import LabError, OptionError
@@ -43,9 +43,9 @@ def suite(name: str, cases: Sequence[str], raises: dict[str, BaseException]) -> 
 
 
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *suites: Suite) -> tuple[list[Any], Path]:
-    monkeypatch.setattr(page, "KNOWN", {one.name: one for one in suites})
+    monkeypatch.setattr(runner, "KNOWN", {one.name: one for one in suites})
     monkeypatch.setattr(records, "commit", lambda: "none")
-    return page.bench(BenchOptions(suites=tuple(one.name for one in suites)), tmp_path, lambda line: None)
+    return runner.bench(BenchOptions(suites=tuple(one.name for one in suites)), tmp_path, lambda line: None)
 
 
 def test_failures_stay_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_failures_stay_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert record["suites"]["sizes"]["planned"] == 3
     text = (folder / "report.html").read_text()
     assert "name=b: no &lt;switch&gt;" in text and "planless" in text and "not complete" in text
-    assert "name=b: no <switch>" in page.tables_text(outcomes)
+    assert "name=b: no <switch>" in runner.tables_text(outcomes)
 
 
 def test_ctrl_c_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_options() -> None:
 
 
 def test_every_suite_can_be_chosen() -> None:
-    assert tuple(page.KNOWN) == SUITES
+    assert tuple(runner.KNOWN) == SUITES
 
 
 def test_quick_run_of_the_suites_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_quick_run_of_the_suites_without_a_network(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(codec_error, "QUICK_STEPS", (1,))
     monkeypatch.setattr(codec_error, "TASKS", ("digits",))
     options = BenchOptions(quick=True, suites=("codec-cost", "codec-error", "sizes"))
-    outcomes, folder = page.bench(options, tmp_path, lambda line: None)
+    outcomes, folder = runner.bench(options, tmp_path, lambda line: None)
     assert [one.failures for one in outcomes] == [[], [], []]
     assert all(one.finished and one.rows for one in outcomes)
     text = (folder / "report.html").read_text()
