@@ -219,7 +219,7 @@ _SECOND_LOOK: Final = 1 / 3
 """The second attempt may take this fraction of the patience."""
 
 
-class Pulse:
+class LivenessProbe:
     """Asks one switch.
 
     :param patience_s: how long an answer may take, in seconds.

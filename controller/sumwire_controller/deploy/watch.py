@@ -19,7 +19,7 @@ from sumwire_protocol import metrics as names
 from sumwire_protocol.events import Event
 from sumwire_protocol.metrics import QueueLabels
 
-from sumwire_controller.deploy.channel import Pulse, credentials_of
+from sumwire_controller.deploy.channel import LivenessProbe, credentials_of
 from sumwire_controller.deploy.operations import read_status
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import EntryChange, Write
@@ -273,11 +273,11 @@ class Watch:
     # -- a thread for each root --------------------------------------------------------------------------
 
     def _ask(self, root: IPv4Address, switch: Switch, first: threading.Barrier) -> None:
-        pulse = Pulse(switch, self._patience_s)
+        probe = LivenessProbe(switch, self._patience_s)
         last_answer, alive = time.monotonic(), True
         waits: threading.Barrier | None = first
         while not self._stop.is_set():
-            answers = pulse.answers()
+            answers = probe.answers()
             now = time.monotonic()
             if answers and not alive:
                 self._board.came_back(root)
@@ -291,7 +291,7 @@ class Watch:
                 waits.wait()
                 waits = None
             self._stop.wait(self._interval_s)
-        pulse.close()
+        probe.close()
 
     # -- a thread for each switch below ------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from sumwire_protocol import constants as p4
 from sumwire.aggregator import reference
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.kernels import kernels
+from sumwire.aggregator.parent_link import ParentLink
 from sumwire.aggregator.refusals import Rejecter
 from sumwire.aggregator.state import State
-from sumwire.aggregator.upward import Upward
 from sumwire.errors import UsageError
 from sumwire.wire.messages import address_of
 
@@ -42,7 +42,7 @@ class Aggregator:
         self._loaded: Batch | None = None
         self._addresses = np.zeros(0, np.uintp)
         self._rejecter, self._refused = Rejecter(state), int(state.verdicts[p4.VERDICT_REJECT])
-        self.upward = Upward(state.parts, state.shared)
+        self.upward = ParentLink(state.parts, state.shared)
 
     @property
     def is_native(self) -> bool:

@@ -29,10 +29,10 @@ from sumwire_protocol.events import Event
 from sumwire.aggregator import sharing
 from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.kernels import kernels
+from sumwire.aggregator.parent_link import ParentLink, wait_for_above
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sharing import HandOver
 from sumwire.aggregator.state import Shared, State
-from sumwire.aggregator.upward import Upward, wait_for_above
 from sumwire.config import JobConfig
 from sumwire.errors import SumwireError, UsageError
 from sumwire.wire.batch import enlarge_buffers
@@ -164,7 +164,7 @@ class ProcessPool:
         ]
 
     def __enter__(self) -> Self:
-        wait_for_above(Upward(self._lanes, self.shared), self._sockets, self._is_stopped_within)
+        wait_for_above(ParentLink(self._lanes, self.shared), self._sockets, self._is_stopped_within)
         for process in self._processes:
             process.start()
         for udp in self._sockets:

@@ -232,9 +232,9 @@ class GroupSession(JobSession):
             control.end()
             raise
         control.start()
-        self._patience = GroupTimeouts(control, config.name)
+        self._timeout_policy = GroupTimeouts(control, config.name)
         try:
-            self._transport = self._open(self._patience)
+            self._transport = self._open(self._timeout_policy)
         except SumwireError as error:
             # The other ranks learn why this one has no socket, instead of waiting for it.
             control.fail(error)
@@ -253,7 +253,7 @@ class GroupSession(JobSession):
 
         def through_switch() -> Tensor:
             if not control.joined:
-                run = self._join(self._transport, self._patience)
+                run = self._join(self._transport, self._timeout_policy)
                 if self._keys is not None:
                     self._transport.masks = self._keys.for_run(run.first_round, run.nonces)
                 control.note_joined()

@@ -63,7 +63,7 @@ from sumwire.config import JobConfig
 from sumwire.errors import DeadlineError, MismatchError, OrderError, StaleRunError, SwitchLostError
 from sumwire.job.operations import ELEMENT, ELEMENTS
 from sumwire.transport.buffers import Results
-from sumwire.transport.options import DeadlinePassedError, ExchangeOptions, Patience
+from sumwire.transport.options import DeadlinePassedError, ExchangeOptions, TimeoutPolicy
 from sumwire.transport.switch_answers import (
     APPLY_BOTH,
     ForgottenRunError,
@@ -266,14 +266,16 @@ class JoinedRun:
     generation: int = 0
 
 
-def join(transport: Transport, config: JobConfig, settings: Mapping[str, object], *, patience: Patience) -> JoinedRun:
+def join(
+    transport: Transport, config: JobConfig, settings: Mapping[str, object], *, timeout_policy: TimeoutPolicy
+) -> JoinedRun:
     """Join the run of the other workers, or begin it, and greet them. The transport then continues in the run's rounds.
 
     ``settings``: JSON values that must be equal on all workers. An exchange under way is dropped. Raises MismatchError
-    if the switch and the job file differ, OrderError if the workers' settings do, RefusedError, and what ``patience``
-    raises: by itself SwitchLostError, and DeadlineError with the missing workers.
+    if the switch and the job file differ, OrderError if the workers' settings do, RefusedError, and what
+    ``timeout_policy`` raises: by itself SwitchLostError, and DeadlineError with the missing workers.
     """
-    return _Joining(transport, config, settings, patience).run()
+    return _Joining(transport, config, settings, timeout_policy).run()
 
 
 def _place(config: JobConfig) -> dict[str, Any]:
@@ -286,11 +288,11 @@ class _StuckError(Exception):
 
 class _Joining:
     def __init__(
-        self, transport: Transport, config: JobConfig, settings: Mapping[str, object], patience: Patience
+        self, transport: Transport, config: JobConfig, settings: Mapping[str, object], timeout_policy: TimeoutPolicy
     ) -> None:
         self._transport = transport
         self._config = config
-        self._patience = patience
+        self._timeout_policy = timeout_policy
         self._greeting = Greeting(config, settings)
         # From the first round of a run to the first that its greeting does not reach.
         self._rounds = _rounds_of(self._greeting, config)
@@ -342,7 +344,7 @@ class _Joining:
                 extra=Event.GREETING_REPEATED(**_place(self._config), round=self._first),
             )  # fmt: skip
             # Workers that overtake each other's greetings never wait, and would not learn that one of them has gone.
-            self._patience.waiting(0.0, None)
+            self._timeout_policy.waiting(0.0, None)
         raise StaleRunError(
             f"job {self._config.job}: {_GREETINGS_MOST} greetings were begun and none came to its end; see who else "
             "sends packets of this job or changes them on the way, then start all workers again"
@@ -369,7 +371,7 @@ class _Joining:
             waited_s += hello_s
             if questions % SILENT_PROBES == 0:
                 text = silence(config, waited_s, questions, self._transport.link.last_failure)
-                self._patience.switch_lost(SwitchLostError(text, job=config.job, waited_s=waited_s))
+                self._timeout_policy.switch_lost(SwitchLostError(text, job=config.job, waited_s=waited_s))
             self._waiting(waited_s, None)
         check_switch(config, state)
         return state
@@ -405,7 +407,7 @@ class _Joining:
         self._step += 1
         options = ExchangeOptions(
             waits_for_workers=True,
-            patience=_Greeting(self, step),
+            timeout_policy=_Greeting(self, step),
             contribute=config.worker in group,
             next_run=(self._first + self._rounds) % ROUNDS,
         )
@@ -421,7 +423,7 @@ class _Joining:
         if step and waited_s >= self._stuck_s and len(config.seats) < config.workers:
             raise _StuckError
         try:
-            self._patience.waiting(waited_s, missing)
+            self._timeout_policy.waiting(waited_s, missing)
         except DeadlinePassedError:
             slot, round_ = self._place
             error = DeadlineError(
@@ -471,4 +473,4 @@ class _Greeting:
         if isinstance(error, ForgottenRunError):
             # The switch was renewed in the midst of the greeting, or another run has been opened.
             raise SpoiledError(str(error))
-        self._joining._patience.switch_lost(error)
+        self._joining._timeout_policy.switch_lost(error)

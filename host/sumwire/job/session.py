@@ -28,7 +28,7 @@ from sumwire.job.handshake import JoinedRun, join
 from sumwire.job.operations import Operation, Signature
 from sumwire.job.tuning import CHOICES, Selection, Through
 from sumwire.transport.kept_results import KEPT_CHUNKS
-from sumwire.transport.options import SILENCE_S, Alone, Delivery, Patience, TransportOptions
+from sumwire.transport.options import SILENCE_S, Alone, Delivery, TimeoutPolicy, TransportOptions
 from sumwire.transport.retransmission import RttEstimator
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
@@ -137,14 +137,16 @@ class JobSession(ABC):
             extra=Event.JOB_CLOSED(**self._place, operations=operations, reason=why),
         )  # fmt: skip
 
-    def _open(self, patience: Patience) -> Transport:
+    def _open(self, timeout_policy: TimeoutPolicy) -> Transport:
         options = self._options
-        made = TransportOptions(options.deadline_s, options.delivery, options.kept_chunks, patience, options.silence_s)
+        made = TransportOptions(
+            options.deadline_s, options.delivery, options.kept_chunks, timeout_policy, options.silence_s
+        )
         return Transport(self._config, made, rtt=options.rtt, stats=self._stats)
 
-    def _join(self, transport: Transport, patience: Patience) -> JoinedRun:
+    def _join(self, transport: Transport, timeout_policy: TimeoutPolicy) -> JoinedRun:
         again = self._run is not None
-        self._run = run = join(transport, self._config, self._options.settings, patience=patience)
+        self._run = run = join(transport, self._config, self._options.settings, timeout_policy=timeout_policy)
         _LOG.info(
             "job %s: worker %d has joined the run that begins with round %d", self._config.name, self._config.worker,
             run.first_round,
@@ -158,9 +160,9 @@ class AloneSession(JobSession):
 
     def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
         super().__init__(config, options, stats)
-        self._patience = AloneTimeouts(config.name, options.deadline_s)
+        self._timeout_policy = AloneTimeouts(config.name, options.deadline_s)
         self._joining = AloneTimeouts(config.name, options.join_s)
-        self._transport = self._open(self._patience)
+        self._transport = self._open(self._timeout_policy)
 
     def carry_out(self, operation: Operation, call: Signature) -> Tensor:
         if self._run is None:
@@ -172,7 +174,7 @@ class AloneSession(JobSession):
         return self._run is not None and others_are_ahead(self._transport)
 
     def give_up(self, why: str) -> None:
-        self._patience.end()
+        self._timeout_policy.end()
         self._joining.end()
 
     def close(self, why: str | None) -> None:

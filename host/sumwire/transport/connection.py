@@ -23,7 +23,7 @@ from sumwire.transport.window import Window
 from sumwire.wire.batch import Pace
 from sumwire.wire.packets import HEADER_BYTES, first_byte
 
-# The patience is asked so often before the switch counts as lost.
+# The time-out policy is asked so often before the switch counts as lost.
 TICKS: Final = 12
 
 
@@ -43,7 +43,7 @@ class Connection:
 
     @cached_property
     def tick_s(self) -> float:
-        """Seconds without a new result after which the patience is asked, and again each time."""
+        """Seconds without a new result after which the time-out policy is asked, and again each time."""
         return self.silence_s / TICKS
 
     @cached_property

@@ -26,7 +26,7 @@ from sumwire.codec.errors import CodecError
 from sumwire.errors import SumwireError, TamperedError
 from sumwire.transport.buffers import Buffers, Results, Runs
 from sumwire.transport.connection import Connection
-from sumwire.transport.options import DeadlinePassedError, Patience
+from sumwire.transport.options import DeadlinePassedError, TimeoutPolicy
 from sumwire.transport.receiving import Receiver, ask_who_is_missing
 from sumwire.transport.retransmission import Outgoing, SendKind
 from sumwire.transport.scheduling import Chunks
@@ -243,7 +243,7 @@ class Exchange:
         self,
         connection: Connection,
         buffers: Buffers,
-        patience: Patience,
+        timeout_policy: TimeoutPolicy,
         next_run: int | None = None,
         guard: Guard | None = None,
     ) -> None:
@@ -255,7 +255,7 @@ class Exchange:
         self._window = connection.window
         self._buffers = buffers
         self._guard = guard
-        self._patience = patience
+        self._timeout_policy = timeout_policy
         self._next_run = next_run
         self._fast_path = _fast_path_of(connection, buffers)
 
@@ -267,7 +267,7 @@ class Exchange:
 
     @cached_property
     def _waiting(self) -> Waiting:
-        return Waiting(self._connection, self._buffers, self._patience, self._next_run)
+        return Waiting(self._connection, self._buffers, self._timeout_policy, self._next_run)
 
     @cached_property
     def _receiver(self) -> Receiver:
@@ -337,7 +337,7 @@ class Exchange:
         return done if self._guard is None else self._guard.completed(done, self._buffers.results)
 
     def _wake_at(self) -> float:
-        """When a timer or the patience next has something to do."""
+        """When a timer or the time-out policy next has something to do."""
         waiting: Waiting | None = self.__dict__.get("_waiting")
         if waiting is None:
             return self._window.wake_at(self._connection.tick_s)
@@ -388,7 +388,8 @@ class Exchange:
             self._receiver.discard_late_answers()
 
     def _may_wait(self, now: float) -> bool:
-        """Ask the patience, if it is time. Returns False if the deadline has passed and a new result came after all."""
+        """Ask the time-out policy, if it is time. Returns False if a new result came after all when the deadline had
+        passed."""
         window = self._window
         try:
             self._waiting.check(now)

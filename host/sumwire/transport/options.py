@@ -59,7 +59,7 @@ class DeadlinePassedError(Exception):
     """The time of :class:`Alone` is over: the exchange asks who is missing, and ends with DeadlineError."""
 
 
-class Patience(Protocol):
+class TimeoutPolicy(Protocol):
     """Decides about an exchange that waits without a new result. What a method raises ends the exchange."""
 
     def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
@@ -74,7 +74,7 @@ class Patience(Protocol):
 
 
 class Alone:
-    """The patience of a worker that knows of the others only what the switch tells.
+    """The time-out policy of a worker that knows of the others only what the switch tells.
 
     After ``deadline_s`` seconds without a new result the exchange ends with DeadlineError, and at once with
     SwitchLostError if the switch does not answer.
@@ -137,7 +137,7 @@ SILENCE_S: Final = 3.0
 class TransportOptions:
     """``deadline_s``: seconds without any new result after which an exchange ends with DeadlineError.
 
-    ``patience``: decides about exchanges that wait, instead of ``deadline_s`` (:mod:`sumwire.transport.options`).
+    ``timeout_policy``: decides about exchanges that wait, instead of ``deadline_s`` (:mod:`sumwire.transport.options`).
     ``delivery``: loss bound, congestion control and probes; None for a complete transfer without the latter two.
     ``kept_chunks``: where slots may close without some worker, each worker keeps at least so many results for others.
     ``silence_s``: seconds without any answer after which the switch counts as lost; meanwhile it is asked six times.
@@ -146,7 +146,7 @@ class TransportOptions:
     deadline_s: float = 10.0
     delivery: Delivery | None = None
     kept_chunks: int = KEPT_CHUNKS
-    patience: Patience | None = None
+    timeout_policy: TimeoutPolicy | None = None
     silence_s: float = SILENCE_S
 
 
@@ -155,7 +155,7 @@ class ExchangeOptions:
     """``waits_for_workers``: this exchange opens an operation. Its round trips include the wait for slow workers, so
     they say nothing about the path.
 
-    ``patience``: another one than the transport's. ``bounded``: contributions may be missing from the sums, as
+    ``timeout_policy``: another one than the transport's. ``bounded``: contributions may be missing from the sums, as
     many as the delivery's loss bound allows. ``tos``: the IPv4 TOS byte of every chunk's packets, uint8 (chunks,);
     retransmissions have the same priority and are never dropped on purpose. ``contribute=False``: nothing is sent; the
     results of the other workers' contributions are waited for. ``next_run``: the exchange belongs to a greeting, and a
@@ -164,7 +164,7 @@ class ExchangeOptions:
     """
 
     waits_for_workers: bool = False
-    patience: Patience | None = None
+    timeout_policy: TimeoutPolicy | None = None
     bounded: bool = False
     tos: NDArray[np.uint8] | None = None
     contribute: bool = True

@@ -66,7 +66,7 @@ class Transport:
         self._options = options
         self._clock = clock
         self._life = Lifecycle(f"job {config.job}", "Job(config)")
-        self._patience = options.patience or Alone(options.deadline_s)
+        self._timeout_policy = options.timeout_policy or Alone(options.deadline_s)
         self._up, self._down, self._kept = Pool(), Pool(), Pool()
         self._exchange: Exchange | None = None
         self.masks: Masks | None = None
@@ -251,9 +251,9 @@ class Transport:
         self._connection.pace.begin()
         budget = self._budget(chunks, first) if options.bounded else None
         self.window.begin(chunks, began, filled=0, budget=budget, options=options)
-        patience = options.patience or self._patience
+        timeout_policy = options.timeout_policy or self._timeout_policy
         guard = None if hide is None else Guard(asked, hide, check, self._config.job)
-        self._exchange = Exchange(self._connection, buffers, patience, options.next_run, guard)
+        self._exchange = Exchange(self._connection, buffers, timeout_policy, options.next_run, guard)
         if self.catch_up is not None:
             self._exchange.take_ahead()
         self.stats.exchange_s += self._clock() - began

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""An exchange that waits: it asks the switch how things stand, and its patience whether to go on.
+"""An exchange that waits: it asks the switch how things stand, and its time-out policy whether to go on.
 
 Six times in the transport's ``silence_s``, by default every half second, without a new result, the worker sends two
 packets without payload: a HELLO about slot 0, and a PROBE about its oldest open chunk. The answers tell three things:
@@ -28,7 +28,7 @@ from sumwire_protocol import constants as p4
 from sumwire.errors import DeadlineError, StaleRunError, SwitchLostError
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import TICKS, Connection
-from sumwire.transport.options import DeadlinePassedError, Patience
+from sumwire.transport.options import DeadlinePassedError, TimeoutPolicy
 from sumwire.transport.retransmission import SendKind
 from sumwire.transport.switch_answers import (
     SwitchState,
@@ -67,12 +67,12 @@ class Waiting:
     """
 
     def __init__(
-        self, connection: Connection, buffers: Buffers, patience: Patience, next_run: int | None = None
+        self, connection: Connection, buffers: Buffers, timeout_policy: TimeoutPolicy, next_run: int | None = None
     ) -> None:
         self._connection = connection
         self._window = connection.window
         self._buffers = buffers
-        self._patience = patience
+        self._timeout_policy = timeout_policy
         self._next_run = next_run
         self._tick_s = connection.tick_s
         self.next_at = self._window.progress_at + self._tick_s
@@ -86,9 +86,10 @@ class Waiting:
         self._rest()
 
     def check(self, now: float) -> None:
-        """Ask the switch and the patience if no result has come for long.
+        """Ask the switch and the time-out policy if no result has come for long.
 
-        Raises what the patience raises. The times of :meth:`Patience.waiting` are those of the connection's clock.
+        Raises what the time-out policy raises. The times of :meth:`TimeoutPolicy.waiting` are those of the connection's
+        clock.
         """
         progress_at = self._window.progress_at
         waited_s = now - progress_at
@@ -104,7 +105,7 @@ class Waiting:
             self._judge(waited_s, stopped=stopped)
             self._ask()
         try:
-            self._patience.waiting(waited_s, self._missing)
+            self._timeout_policy.waiting(waited_s, self._missing)
         except (DeadlinePassedError, DeadlineError):
             if self._told not in (None, *_AT_ONCE) and not self._window.had_results:
                 raise refused(self._connection.config, self._told) from None
@@ -198,12 +199,12 @@ class Waiting:
         if reason == p4.REJECT_CALL:
             raise other_call(config, *place, op)
         if reason in _FORGOTTEN:
-            self._patience.switch_lost(forgotten_run(config, *place, waited_s))
+            self._timeout_policy.switch_lost(forgotten_run(config, *place, waited_s))
             return
         error = refused(config, reason)
         if not self._window.had_results:
             raise error
-        self._patience.switch_lost(self._lost(str(error), waited_s))
+        self._timeout_policy.switch_lost(self._lost(str(error), waited_s))
 
     def _rest(self) -> None:
         """A result has come: a wait begins anew."""
@@ -232,13 +233,13 @@ class Waiting:
         if self._unanswered >= SILENT_PROBES:
             text = silence(connection.config, waited_s, self._unanswered, connection.link.last_failure)
             self._unanswered = 0
-            self._patience.switch_lost(self._lost(text, waited_s))
+            self._timeout_policy.switch_lost(self._lost(text, waited_s))
         elif self._narrow >= _NARROW_PROBES:
             self._narrow = 0
             if self._refusal is not None:
                 self._believe(*self._refusal, waited_s)
             else:
-                self._patience.switch_lost(self._lost(too_narrow(connection.config), waited_s))
+                self._timeout_policy.switch_lost(self._lost(too_narrow(connection.config), waited_s))
 
     def _ask(self) -> None:
         connection, buffers, oldest = self._connection, self._buffers, self._window.oldest()

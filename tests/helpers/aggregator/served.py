@@ -16,12 +16,12 @@ from golden import model
 from helpers.transport.udp_bridge import aggregator_of, configs, job_mapping
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.jobs import aggregators_of, lanes_of
+from sumwire.aggregator.parent_link import ParentLink, wait_for_above
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sharing import HandOverReceiver
 from sumwire.aggregator.sockets import UdpReceiver
 from sumwire.aggregator.state import Shared, State
-from sumwire.aggregator.upward import Upward, wait_for_above
 from sumwire.config import JobConfig
 from sumwire_protocol.ops import OPS
 
@@ -144,7 +144,7 @@ class Tree:
         (udp,) = listen(name, model.UDP_PORT, 1)
         stack.enter_context(udp)
         shared = Shared(parts)
-        wait_for_above(Upward(parts, shared), [udp], threading.Event().wait)
+        wait_for_above(ParentLink(parts, shared), [udp], threading.Event().wait)
         self.states[name] = State(parts, shared, seed=3)
         server: Server = Server(udp, self.states[name])
         if self._loss:

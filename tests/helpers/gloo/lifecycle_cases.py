@@ -187,7 +187,7 @@ def comm_thread(rank: int, mapping: Mapping, _place: Path) -> Thing:
 def transport(rank: int, mapping: Mapping, _place: Path) -> Thing:
     config = parse_job(mapping, rank)
     made = Transport(config, TransportOptions(deadline_s=3.0))
-    join(made, config, {}, patience=Alone(LONG_S))
+    join(made, config, {}, timeout_policy=Alone(LONG_S))
     payload = np.zeros((1, OP_WORDS[p4.OP_MAX32][0], 128), np.uint8)
     return Thing(lambda: made.exchange(p4.OP_MAX32, payload), _whether_or_not(made.close))
 

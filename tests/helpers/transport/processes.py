@@ -44,7 +44,7 @@ class KilledError(BaseException):
 
 
 class Endless:
-    """A patience that waits for everything."""
+    """A time-out policy that waits for everything."""
 
     def waiting(self, waited_s: float, missing: Any) -> None:
         pass
@@ -195,7 +195,7 @@ class Process:
     def _work(self) -> None:
         world, config = self.world, self.world.configs[self.worker]
         with Transport(config, clock=lambda: world.now) as transport:
-            self.run = join(transport, config, {"settings": 1}, patience=Endless())
+            self.run = join(transport, config, {"settings": 1}, timeout_policy=Endless())
             world.joined(self, self.run)
             while True:
                 number = self.sums

@@ -18,7 +18,7 @@ from helpers.controller.real_switches import bmv2, soft_switch
 from softswitch.p4runtime.server import ServerTls
 from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
-from sumwire_controller.deploy.channel import VARIABLES, Pulse, why_closed
+from sumwire_controller.deploy.channel import VARIABLES, LivenessProbe, why_closed
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import EntryChange, Write
 from sumwire_controller.deploy.switch import P4Switch
@@ -86,9 +86,9 @@ def check_it_works(at: Switch) -> None:
         switch.write(PROGRAM, EntryChange(Write.INSERT, ROUTE))
     with P4Switch(at, DEADLINE_S, read_only=True) as switch:
         assert switch.entries(PROGRAM) == {ROUTE}
-    pulse = Pulse(at, DEADLINE_S)
-    assert pulse.answers()
-    pulse.close()
+    probe = LivenessProbe(at, DEADLINE_S)
+    assert probe.answers()
+    probe.close()
 
 
 def refused(at: Switch, words: str) -> None:

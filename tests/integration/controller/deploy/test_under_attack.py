@@ -18,7 +18,7 @@ import pytest
 from helpers.controller.config_texts import star, text
 from helpers.controller.real_switches import soft_switch_process
 from p4.v1 import p4runtime_pb2
-from sumwire_controller.deploy.channel import Pulse
+from sumwire_controller.deploy.channel import LivenessProbe
 from sumwire_controller.deploy.operations import apply, read_status
 from sumwire_controller.model import Config, Switch
 from sumwire_controller.parse.files import parse_config
@@ -57,9 +57,9 @@ def resident(process: subprocess.Popen[str]) -> int:
 
 
 def check_others_are_answered(config: Config) -> None:
-    pulse = Pulse(Switch("s1", config.switch.grpc, DEVICE_ID), ANSWER_S)
-    assert pulse.answers()
-    pulse.close()
+    probe = LivenessProbe(Switch("s1", config.switch.grpc, DEVICE_ID), ANSWER_S)
+    assert probe.answers()
+    probe.close()
     assert not apply(config, timeout=ANSWER_S).changed
     assert apply(config, timeout=ANSWER_S, renew=[config.jobs[0].name]).changed
     assert read_status(config, timeout=ANSWER_S).in_sync

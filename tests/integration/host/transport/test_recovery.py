@@ -85,7 +85,7 @@ def group(
 
 
 def collect(recovery: Recovery, sequences: list[int], op: int = model.THC, patience_s: float = 5.0) -> dict[int, bytes]:
-    """Ask, and wait for all; or for as long as the patience lasts."""
+    """Ask, and wait for all; or for as long as the time-out policy lasts."""
     got: dict[int, bytes] = {}
     recovery.ask(sequences, op)
     poll = select.poll()

@@ -42,7 +42,7 @@ SOON = TransportOptions(silence_s=SILENCE_S)
 def joined(mapping: dict[str, Any], worker: int) -> Any:
     config = configs(mapping)[worker]
     with Transport(config, SOON) as transport:
-        return join(transport, config, {}, patience=Alone(10.0))
+        return join(transport, config, {}, timeout_policy=Alone(10.0))
 
 
 def changed(mapping: dict[str, Any], **fields: Any) -> model.GoldenSwitch:
@@ -52,7 +52,7 @@ def changed(mapping: dict[str, Any], **fields: Any) -> model.GoldenSwitch:
 
 
 class Log:
-    """A patience that takes down what it is asked, and gives up after ``most`` questions."""
+    """A time-out policy that takes down what it is asked, and gives up after ``most`` questions."""
 
     def __init__(self, most: int) -> None:
         self.missing: list[Collection[int] | None] = []
@@ -98,20 +98,20 @@ def test_a_silent_switch_at_the_start() -> None:
 def test_patience_learns_who_is_missing_and_that_the_switch_is_silent() -> None:
     mapping = job_mapping(3, 8)
     silent = threading.Event()
-    patience = Log(24)
-    options = ExchangeOptions(patience=patience)
+    timeout_policy = Log(24)
+    options = ExchangeOptions(timeout_policy=timeout_policy)
     with (
         Bridge(mapping, golden_switch(mapping), deaf=lambda *_: silent.is_set()),
         Transport(configs(mapping)[0], SOON) as transport,
     ):
         exchange = transport.start(p4.OP_THC, PAYLOAD, options=options)
-        while (1, 2) not in patience.missing:
+        while (1, 2) not in timeout_policy.missing:
             exchange.progress(block=True)
         silent.set()
         with pytest.raises(InterruptedError):
             exchange.finish()
-    assert patience.lost
-    assert "does not answer worker 0" in str(patience.lost[0])
+    assert timeout_policy.lost
+    assert "does not answer worker 0" in str(timeout_policy.lost[0])
 
 
 TABLE_OF_15 = (*TABLE[:7], 15, *TABLE[8:])
@@ -231,11 +231,11 @@ def test_a_second_run_at_once_and_an_address_of_another_host() -> None:
 
 def test_ctrl_c_ends_a_wait_and_the_next_call_says_so() -> None:
     mapping = job_mapping(2, 8)
-    patience = Log(0)
-    patience.waiting = lambda *_: os.kill(os.getpid(), signal.SIGINT)  # type: ignore[method-assign]
+    timeout_policy = Log(0)
+    timeout_policy.waiting = lambda *_: os.kill(os.getpid(), signal.SIGINT)  # type: ignore[method-assign]
     with Bridge(mapping, golden_switch(mapping)), Transport(configs(mapping)[0]) as transport:
         with pytest.raises(KeyboardInterrupt):
-            transport.exchange(p4.OP_THC, PAYLOAD, options=ExchangeOptions(patience=patience))
+            transport.exchange(p4.OP_THC, PAYLOAD, options=ExchangeOptions(timeout_policy=timeout_policy))
         with pytest.raises(InterruptedJobError, match=r"3 chunks have no result; close the job and make a new one"):
             transport.exchange(p4.OP_THC, PAYLOAD)
         transport.restart()
@@ -250,7 +250,7 @@ def test_a_run_of_fewer_workers_names_its_quorum() -> None:
     def work(worker: int) -> Any:
         config = configs(mapping)[worker].for_run(2)
         with Transport(config) as transport:
-            join(transport, config, {}, patience=Alone(10.0))
+            join(transport, config, {}, timeout_policy=Alone(10.0))
             return transport.exchange(p4.OP_THC, PAYLOAD).counts.tolist()
 
     with Bridge(mapping, switch):

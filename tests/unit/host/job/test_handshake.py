@@ -198,7 +198,7 @@ class AnsweringTransport(OvertakenTransport):
 
 
 class Group:
-    """The patience of a group that one rank leaves after three questions."""
+    """The time-out policy of a group that one rank leaves after three questions."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -215,7 +215,7 @@ class Group:
 def test_a_worker_whose_greetings_are_always_overtaken_learns_that_another_has_gone() -> None:
     config = configs(job_mapping(2, 8))[0]
     with logged() as lines, pytest.raises(PeerLostError):
-        handshake.join(OvertakenTransport(config.digest), config, {}, patience=Group())  # type: ignore[arg-type]
+        handshake.join(OvertakenTransport(config.digest), config, {}, timeout_policy=Group())  # type: ignore[arg-type]
     assert [line["round"] for line in of(lines, Event.GREETING_REPEATED)] == [
         0,
         handshake.ROUNDS_APART,
@@ -243,7 +243,7 @@ def test_a_run_begins_in_a_multiple_of_16_rounds(round_: int, contributors: int,
     config = configs(job_mapping(2, 8))[0]
     transport = AnsweringTransport(config.digest, [(round_, contributors, closed)])
     with pytest.raises(PeerLostError):
-        handshake.join(transport, config, {}, patience=Group())  # type: ignore[arg-type]
+        handshake.join(transport, config, {}, timeout_policy=Group())  # type: ignore[arg-type]
     assert transport.begun == [first]
 
 
@@ -253,7 +253,7 @@ def test_so_does_one_that_has_been_overtaken(stale: tuple[int, int], first: int)
     config = configs(job_mapping(2, 8))[0]
     transport = AnsweringTransport(config.digest, [(0, 0, False), (0, 0b01, False)], stale)
     with pytest.raises(PeerLostError):
-        handshake.join(transport, config, {}, patience=Group())  # type: ignore[arg-type]
+        handshake.join(transport, config, {}, timeout_policy=Group())  # type: ignore[arg-type]
     assert transport.begun == [0, first]
 
 
@@ -394,9 +394,9 @@ def test_nobody_greets_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(handshake._Joining, "_greet", overtaken)
     monkeypatch.setattr(handshake._Joining, "_choose", lambda *_: 0)
-    transport, patience = mock.Mock(newest_round=None), mock.Mock()
+    transport, timeout_policy = mock.Mock(newest_round=None), mock.Mock()
     with pytest.raises(StaleRunError, match="200 greetings were begun"):
-        handshake.join(transport, leaves(2)[0], {}, patience=patience)
+        handshake.join(transport, leaves(2)[0], {}, timeout_policy=timeout_policy)
 
 
 class DeadInBetween(World):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which refusals are believed and when, and the patience of a worker that knows nothing of the others."""
+"""Which refusals are believed and when, and the time-out policy of a worker that knows nothing of the others."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ class Waiter:
             prepare=lambda *_: None,
             contribution=lambda _: b"probe",
         )
-        patience = SimpleNamespace(waiting=lambda *_: None)
-        self.waiting = Waiting(cast(Connection, connection), cast(Any, buffers), cast(Any, patience))
+        timeout_policy = SimpleNamespace(waiting=lambda *_: None)
+        self.waiting = Waiting(cast(Connection, connection), cast(Any, buffers), cast(Any, timeout_policy))
 
     def until(self, end_s: float) -> None:
         while self.now < end_s:
@@ -176,7 +176,7 @@ def test_with_a_key_a_refusal_is_believed_after_six_questions(
     def lost(error: Exception) -> None:
         raise error
 
-    waiter.waiting._patience = cast(Any, SimpleNamespace(waiting=lambda *_: None, switch_lost=lost))
+    waiter.waiting._timeout_policy = cast(Any, SimpleNamespace(waiting=lambda *_: None, switch_lost=lost))
     with pytest.raises(error):
         for step in range(1, 20):
             waiter.until(0.25 * step)
@@ -208,7 +208,7 @@ def test_with_a_key_refusals_where_the_slot_waits_for_the_switch_above_end_nothi
         if waited_s >= 10.0:
             raise ended
 
-    waiter.waiting._patience = cast(Any, SimpleNamespace(waiting=wait))
+    waiter.waiting._timeout_policy = cast(Any, SimpleNamespace(waiting=wait))
     with pytest.raises(RefusedError if reason == p4.REJECT_WORDS else type(ended)):
         for step in range(1, 100):
             waiter.until(0.25 * step)
@@ -223,7 +223,7 @@ def test_with_a_key_a_deadline_after_results_is_no_refusal() -> None:
     waiter.until(1.0)
     waiter.inform(0b11)
     waiter.refuse()
-    waiter.waiting._patience = Alone(2.0)
+    waiter.waiting._timeout_policy = Alone(2.0)
     with pytest.raises(DeadlinePassedError):
         waiter.until(3.0)
 

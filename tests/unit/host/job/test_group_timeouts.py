@@ -33,15 +33,15 @@ def control() -> FakeControl:
 
 
 @pytest.fixture
-def patience(control: FakeControl) -> GroupTimeouts:
+def timeout_policy(control: FakeControl) -> GroupTimeouts:
     return GroupTimeouts(cast(Control, control), "digits")
 
 
 def test_who_is_waited_for_after_10_s_and_then_every_30_s(
-    patience: GroupTimeouts, caplog: pytest.LogCaptureFixture
+    timeout_policy: GroupTimeouts, caplog: pytest.LogCaptureFixture
 ) -> None:
     for quarter in range(1, 4 * 75):
-        patience.waiting(quarter / 4, (2, 1))
+        timeout_policy.waiting(quarter / 4, (2, 1))
     lines = lines_of(caplog.records)
     assert [(line["event"], line["operation"], line["missing"]) for line in lines] == [
         (Event.WORKERS_AWAITED.word, 12, [1, 2])
@@ -52,27 +52,29 @@ def test_who_is_waited_for_after_10_s_and_then_every_30_s(
 
 
 def test_no_warning_for_workers_that_pause(
-    patience: GroupTimeouts, control: FakeControl, caplog: pytest.LogCaptureFixture
+    timeout_policy: GroupTimeouts, control: FakeControl, caplog: pytest.LogCaptureFixture
 ) -> None:
     control.paused = {1, 2}
-    patience.waiting(15.0, (2, 1))
+    timeout_policy.waiting(15.0, (2, 1))
     assert not caplog.records
 
 
-def test_an_exchange_stalls_only_by_what_was_really_waited_for(patience: GroupTimeouts, control: FakeControl) -> None:
-    patience.waiting(60.0, None)
+def test_an_exchange_stalls_only_by_what_was_really_waited_for(
+    timeout_policy: GroupTimeouts, control: FakeControl
+) -> None:
+    timeout_policy.waiting(60.0, None)
     for quarter in range(1, 19):
-        patience.waiting(60 + quarter / 4, None)
+        timeout_policy.waiting(60 + quarter / 4, None)
     assert not any(control.stalled)
-    patience.waiting(66.0, None)
+    timeout_policy.waiting(66.0, None)
     assert control.stalled[-1]
-    patience.waiting(0.25, None)
+    timeout_policy.waiting(0.25, None)
     assert not control.stalled[-1], "a result has come"
 
 
 def test_a_job_that_was_given_up_waits_no_longer() -> None:
-    patience = AloneTimeouts("digits", 10.0)
-    patience.waiting(1.0, None)
-    patience.end()
+    timeout_policy = AloneTimeouts("digits", 10.0)
+    timeout_policy.waiting(1.0, None)
+    timeout_policy.end()
     with pytest.raises(ClosedError, match="digits"):
-        patience.waiting(1.25, None)
+        timeout_policy.waiting(1.25, None)

@@ -77,7 +77,7 @@ class _ParentLink:
         return self.part.job.tag_bytes
 
 
-class Upward:
+class ParentLink:
     """The links of all jobs that have a parent aggregator. Open questions are shared with the other processes."""
 
     def __init__(self, parts: Sequence[Part], shared: Shared) -> None:
@@ -242,7 +242,7 @@ def _fits(link: _ParentLink, head: NDArray[Any]) -> bool:
     return False
 
 
-def wait_for_above(upward: Upward, sockets: Sequence[socket.socket], stopped: Callable[[float], bool]) -> None:
+def wait_for_above(upward: ParentLink, sockets: Sequence[socket.socket], stopped: Callable[[float], bool]) -> None:
     """Send HELLOs on the first socket until the parent aggregator has reported every job's generation, or until
     ``stopped(timeout)`` returns True. Other datagrams are dropped; workers retransmit."""
     while not upward.is_known and not stopped(_WAIT_S):
@@ -254,7 +254,7 @@ def wait_for_above(upward: Upward, sockets: Sequence[socket.socket], stopped: Ca
             _take_all(upward, udp)
 
 
-def _take_all(upward: Upward, udp: socket.socket) -> None:
+def _take_all(upward: ParentLink, udp: socket.socket) -> None:
     with contextlib.suppress(BlockingIOError, ConnectionRefusedError):
         for _ in range(_DATAGRAMS_MOST):
             data, (ip, port) = udp.recvfrom(ROW_BYTES, socket.MSG_DONTWAIT)

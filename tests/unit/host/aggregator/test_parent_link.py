@@ -13,8 +13,8 @@ from helpers.logs import lines_of, of
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.jobs import lanes_of
+from sumwire.aggregator.parent_link import FIRST_ASK_S, ParentLink
 from sumwire.aggregator.state import Shared, State, packed_address
-from sumwire.aggregator.upward import FIRST_ASK_S, Upward
 from sumwire.config import parse_job
 from sumwire.wire.packets import HEADER_BYTES, Header, pack, unpack
 from sumwire_protocol import constants as p4
@@ -25,13 +25,13 @@ LEAF = MAPPING["tree"][0]["aggregator"]
 
 
 @pytest.fixture
-def line(caplog: pytest.LogCaptureFixture) -> Upward:
+def line(caplog: pytest.LogCaptureFixture) -> ParentLink:
     caplog.set_level(logging.INFO, "sumwire.aggregator")
     parts = lanes_of([parse_job(MAPPING, 0)], LEAF)
-    return Upward(parts, Shared(parts))
+    return ParentLink(parts, Shared(parts))
 
 
-def answered(line: Upward, now: float, generation: int, digest_bits: int = 0) -> bool:
+def answered(line: ParentLink, now: float, generation: int, digest_bits: int = 0) -> bool:
     """Ask, and answer as an aggregator above does whose job file's digest differs in these bits."""
     (asked,) = line.questions(now)
     (hello, _), digest = unpack(asked.data), parse_job(MAPPING, 0).digest ^ digest_bits
@@ -44,7 +44,7 @@ def answered(line: Upward, now: float, generation: int, digest_bits: int = 0) ->
     return line.take(pack(head), (packed_address(address), port))
 
 
-def test_silence_is_told(line: Upward, caplog: pytest.LogCaptureFixture) -> None:
+def test_silence_is_told(line: ParentLink, caplog: pytest.LogCaptureFixture) -> None:
     assert list(line.questions(0.0))
     assert not caplog.records
     list(line.questions(10.0))
@@ -53,7 +53,7 @@ def test_silence_is_told(line: Upward, caplog: pytest.LogCaptureFixture) -> None
 
 
 @pytest.mark.parametrize("told", [p4.TOKEN_NONE, p4.TOKENS_OF_RUNS, 2**64 - 1])
-def test_what_is_no_generation_is_no_answer(line: Upward, told: int) -> None:
+def test_what_is_no_generation_is_no_answer(line: ParentLink, told: int) -> None:
     """It ended the aggregator, and with it all its other jobs."""
     assert not answered(line, 0.0, told)
     assert not line.is_known
@@ -61,7 +61,7 @@ def test_what_is_no_generation_is_no_answer(line: Upward, told: int) -> None:
     assert line.is_known
 
 
-def test_a_generation_is_learnt_and_told_once(line: Upward, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_generation_is_learnt_and_told_once(line: ParentLink, caplog: pytest.LogCaptureFixture) -> None:
     assert not line.is_known
     assert answered(line, 0.0, 7)
     assert line.is_known
@@ -70,11 +70,11 @@ def test_a_generation_is_learnt_and_told_once(line: Upward, caplog: pytest.LogCa
     assert told["generation"] == 7
 
 
-def doubted(line: Upward) -> bool:
+def doubted(line: ParentLink) -> bool:
     return bool(line._shared.doubted[0])
 
 
-def test_a_question_without_an_answer_puts_it_in_doubt(line: Upward) -> None:
+def test_a_question_without_an_answer_puts_it_in_doubt(line: ParentLink) -> None:
     """It is asked often then, until it answers. One answer that is late is no doubt."""
     assert answered(line, 0.0, 7)
     assert list(line.questions(1.0)) and not doubted(line) and line.look_s > FIRST_ASK_S
@@ -88,7 +88,7 @@ def test_a_question_without_an_answer_puts_it_in_doubt(line: Upward) -> None:
 @pytest.mark.parametrize(
     ("reason", "by", "doubts"), [(p4.REJECT_TOKEN, 0, True), (p4.REJECT_ROUND, 0, False), (p4.REJECT_TOKEN, 1, False)]
 )
-def test_a_refused_run_puts_it_in_doubt(line: Upward, reason: int, by: int, doubts: bool) -> None:
+def test_a_refused_run_puts_it_in_doubt(line: ParentLink, reason: int, by: int, doubts: bool) -> None:
     """``by``: the address from which the refusal comes, that many above the one of the aggregator above."""
     assert answered(line, 0.0, 7)
     (asked,) = line.questions(1.0)
@@ -122,7 +122,7 @@ def test_nobody_begins_a_run_while_the_one_above_is_in_doubt(native: bool) -> No
 
 
 @pytest.mark.parametrize("bits", [1, 1 << 16])
-def test_another_job_file_is_told_and_not_learnt(line: Upward, caplog: pytest.LogCaptureFixture, bits: int) -> None:
+def test_another_job_file_is_told_and_not_learnt(line: ParentLink, caplog: pytest.LogCaptureFixture, bits: int) -> None:
     assert answered(line, 0.0, 7, digest_bits=bits)
     assert not line.is_known
     (told,) = of(lines_of(caplog.records), Event.ABOVE_UNFIT)
