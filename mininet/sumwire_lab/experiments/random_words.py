@@ -40,7 +40,9 @@ def exchange_all(spec: Mapping[str, int], rank: Rank) -> dict[str, Any]:
         for op in config.ops:
             sent = [expected_words.contribution(op, k, spec["chunks"], spec["seed"]) for k in range(config.workers)]
             options = (
-                ExchangeOptions() if ops else ExchangeOptions(waits_for_workers=True, patience=Alone(_JOIN_SECONDS))
+                ExchangeOptions()
+                if ops
+                else ExchangeOptions(waits_for_workers=True, timeout_policy=Alone(_JOIN_SECONDS))
             )
             results = transport.exchange(CODES[op], sent[rank.number], options=options)
             entry: dict[str, Any] = {"digest": hashlib.sha256(results.words.tobytes()).hexdigest()}

@@ -45,7 +45,7 @@ def merge(job_file: str, worker: int, rounds: int) -> bytes:
     rows = [np.tile(np.packbits(make(config.workers, VALUES)[worker]), (count, 1)) for make, count in inputs]
     payload = np.concatenate(rows).reshape(-1, SIGN.up.words, p4.WORD_BYTES)
     with Transport(config) as transport:
-        options = ExchangeOptions(waits_for_workers=True, patience=Alone(DEADLINE_SECONDS))
+        options = ExchangeOptions(waits_for_workers=True, timeout_policy=Alone(DEADLINE_SECONDS))
         return transport.exchange(SIGN.code, payload, options=options).words.tobytes()
 
 
