@@ -21,7 +21,7 @@ STEPS = 1000
 @pytest.mark.cc
 @pytest.mark.parametrize(
     ("count", "bounds"),
-    [(partial(of_bucket, STEPS, BUCKET), BUCKET), (of_check_config, (9, 400, 80)), (of_packet, (3, 6, 4))],
+    [(partial(of_bucket, STEPS, BUCKET), BUCKET), (of_check_config, (9, 450, 80)), (of_packet, (3, 6, 4))],
     ids=["bucket", "check-config", "packet"],
 )
 def test_the_way_of(count: Callable[[], Counts], bounds: Bounds) -> None:

@@ -73,7 +73,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     try:
         until(
             "both workers",
-            lambda: run.named("sumwire_lab.training.worker", "0") and run.named("sumwire_lab.training.worker", "1"),
+            lambda: run.named("sumwire_lab.study.call", "0") and run.named("sumwire_lab.study.call", "1"),
         )
         assert leftovers.interfaces_of(run.token)
         yield run
@@ -91,7 +91,7 @@ def assert_nothing_is_left(run: Run, pids: list[int]) -> None:
 
 def test_a_dead_worker_ends_the_run_with_its_log(run: Run) -> None:
     pids = run.pids()
-    victim = run.named("sumwire_lab.training.worker", "1")
+    victim = run.named("sumwire_lab.study.call", "1")
     assert victim is not None
     os.kill(victim, signal.SIGKILL)
     output = run.output()

@@ -150,8 +150,8 @@ def test_background_fills_its_share_of_every_link(kind: str | None, tmp_path: Pa
         assert all(process.poll() is not None for process in processes)
     assert len(rates) == 2
     assert all(0.75 * 20 < rate < 1.1 * 20 for rate in rates), rates
-    spec = json.loads((tmp_path / "traffic1.spec.json").read_text())
-    assert spec["flow_bytes_per_s"] == 312_500
+    call = json.loads((tmp_path / "traffic1" / "call.json").read_text())
+    assert call["argument"]["flow_bytes_per_s"] == 312_500
 
 
 def test_incast_reaches_the_first_host_alone(tmp_path: Path) -> None:

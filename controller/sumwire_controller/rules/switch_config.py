@@ -86,10 +86,12 @@ def validate_draft(draft: Draft) -> Iterator[Problem]:
     if draft.ports is not None:
         yield from _ports(draft.ports)
     yield from _workers(draft)
-    for path, job in placed("jobs", draft.jobs):
+    jobs = placed("jobs", draft.jobs)
+    for path, job in jobs:
         yield from _job(path, job, draft)
-    yield from _jobs_together(draft)
-    yield from _queues(draft)
+    yield from _jobs_together(draft, jobs)
+    if draft.queues:
+        yield from _queues(draft)
 
 
 def _ports(ports: tuple[int, ...]) -> Iterator[Problem]:
@@ -98,7 +100,7 @@ def _ports(ports: tuple[int, ...]) -> Iterator[Problem]:
     for i, port in enumerate(ports):
         if not 0 < port <= PORT_MAX:
             yield Problem("ports", f"[{i}]", port, f"must be 1..{PORT_MAX} ({DROP_PORT} is the drop port)")
-    yield from repeated((("ports", f"[{i}]", port) for i, port in enumerate(ports)), "port")
+    yield from repeated([("ports", f"[{i}]", port) for i, port in enumerate(ports)], "port")
 
 
 def _workers(draft: Draft) -> Iterator[Problem]:
@@ -112,8 +114,8 @@ def _workers(draft: Draft) -> Iterator[Problem]:
         )
     for path, worker in workers:
         yield from _worker(path, worker, draft)
-    yield from repeated(((path, "name", worker.name) for path, worker in workers), "name")
-    yield from repeated(((path, "ip", str(worker.ip)) for path, worker in workers), "address")
+    yield from repeated([(path, "name", worker.name) for path, worker in workers], "name")
+    yield from repeated([(path, "ip", str(worker.ip)) for path, worker in workers], "address")
     yield from _macs(workers)
 
 
@@ -170,7 +172,7 @@ def _job(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
 
 def _members(job: Job, draft: Draft) -> dict[str, Worker]:
     """The job's workers that are known, by name."""
-    return {worker.name: worker for _, worker in placed("workers", draft.workers) if worker.name in job.workers}
+    return {worker.name: worker for worker in filter(None, draft.workers) if worker.name in job.workers}
 
 
 def _partial_results_fit(path: str, job: Job, members: dict[str, Worker], hosts: int) -> Iterator[Problem]:
@@ -227,18 +229,17 @@ def _parent(path: str, parent: Parent, draft: Draft) -> Iterator[Problem]:
 
 
 def _job_workers(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
-    known = {worker.name for _, worker in placed("workers", draft.workers)} | draft.names_unparsed
+    known = {worker.name for worker in filter(None, draft.workers)} | draft.names_unparsed
     if not 1 <= len(job.workers) <= JOB_WORKERS_MAX:
         shown = f"{len(job.workers)} workers"
         yield Problem(path, "workers", shown, f"must be 1..{JOB_WORKERS_MAX} workers, the width of the contributors")
     for i, name in enumerate(job.workers):
         if name not in known:
             yield Problem(path, f"workers[{i}]", name, "no worker of that name: add it to `workers`, or name another")
-    yield from repeated(((f"{path}.workers", f"[{i}]", name) for i, name in enumerate(job.workers)), "worker")
+    yield from repeated([(f"{path}.workers", f"[{i}]", name) for i, name in enumerate(job.workers)], "worker")
 
 
-def _jobs_together(draft: Draft) -> Iterator[Problem]:
-    jobs = placed("jobs", draft.jobs)
+def _jobs_together(draft: Draft, jobs: list[tuple[str, Job]]) -> Iterator[Problem]:
     rows = len(draft.jobs) + sum(_more_lanes(job) for _, job in jobs)
     if rows > JOBS_MAX:
         shown = f"{rows} jobs" if rows == len(draft.jobs) else f"{rows} lanes of all jobs"
@@ -267,4 +268,4 @@ def _queues(draft: Draft) -> Iterator[Problem]:
         if draft.ports is not None and queue.port not in draft.ports:
             yield Problem(path, "port", queue.port, f"must be one of the switch's ports {list(draft.ports)}")
         yield from queue_rules(path, queue)
-    yield from repeated(((path, "port", queue.port) for path, queue in queues), "port")
+    yield from repeated([(path, "port", queue.port) for path, queue in queues], "port")

@@ -18,7 +18,7 @@ from helpers.logs import checked
 from helpers.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-TIMEOUT_S = 110.0
+TIMEOUT_S = 400.0
 # What a script prints last. A script that is not here fails the test below.
 ENDS_WITH = {
     "accelerate_ddp.py": r"parameters are equal on all ranks",

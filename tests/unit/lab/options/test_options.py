@@ -36,7 +36,7 @@ from sumwire_lab.study.experiment import new_folder
 
 
 def blast(batch: int = 4, window: int = 8) -> LoadSpec:
-    return LoadSpec(["a"], [], 1, 4, slots=16, window=window, batch=batch, seconds=1, listen=True, result="")
+    return LoadSpec(["a"], [], 1, 4, slots=16, window=window, batch=batch, seconds=1, listen=True)
 
 
 def asked(*words: str) -> ScriptOptions:
