@@ -146,7 +146,13 @@ class Report:
 
 
 class ApplyOptions(TypedDict, total=False):
-    """The options of `apply`, which has their meanings."""
+    """The options of `apply`.
+
+    ``build_dir``: folder of the compiled program; None for the checkout's. ``timeout``: seconds each call to the switch
+    may take. ``renew``: names of jobs that get a new generation, even if a run of theirs is in progress. ``force``:
+    change also jobs that have run since they were admitted. ``take_over``: become the primary controller even if
+    another one is.
+    """
 
     build_dir: Path | str | None
     timeout: float
@@ -156,13 +162,9 @@ class ApplyOptions(TypedDict, total=False):
 
 
 def apply(config: Config, **options: Unpack[ApplyOptions]) -> Report:
-    """Bring a switch to its configuration, and read the entries back. A second call changes nothing.
+    """Bring a switch to its configuration, and read the entries back. A second call changes nothing. The options are
+    those of `ApplyOptions`.
 
-    :param build_dir: folder of the compiled program; None for the checkout's.
-    :param timeout: seconds each call to the switch may take.
-    :param renew: names of jobs that get a new generation, even if a run of theirs is in progress.
-    :param force: change also jobs that have run since they were admitted.
-    :param take_over: become the primary controller even if another one is.
     :raises ConfigError: the configuration breaks a rule.
     :raises UnknownJobError: a name in `renew` is no job.
     :raises ArtifactError: the compiled program is missing, or lacks a table that the controller writes.
