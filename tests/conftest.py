@@ -43,10 +43,10 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """End what tests have left behind. After Ctrl-C pytest-xdist kills its processes, and no fixture of theirs ends."""
-    distributed = getattr(config.pluginmanager.getplugin("dsession"), "nodemanager", None)
-    if distributed is None:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """End what tests have started: after Ctrl-C pytest-xdist kills its processes, and no fixture of theirs ends."""
+    distributed = getattr(session.config.pluginmanager.getplugin("dsession"), "nodemanager", None)
+    if distributed is None or exitstatus != pytest.ExitCode.INTERRUPTED:
         return
     # xdist gives it to its processes, and they to theirs.
     mark = f"PYTEST_XDIST_TESTRUNUID={distributed.testrunuid}".encode()

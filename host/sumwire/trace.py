@@ -28,7 +28,6 @@ _WORKER: Final = "{worker}"
 SPANS_MOST: Final = 1_000_000
 _NS_OF_US: Final = 1000
 _OFF: Final[AbstractContextManager[None]] = nullcontext()
-_STAGES: Final = ("prepare", "encode", "send", "wait", "receive", "decode", "residual")
 
 
 class Stages(Protocol):
@@ -43,7 +42,7 @@ class Stages(Protocol):
     residual: AbstractContextManager[None]
 
 
-_UNRECORDED: Final = cast(Stages, SimpleNamespace(**dict.fromkeys(_STAGES, _OFF)))
+_UNRECORDED: Final = cast(Stages, SimpleNamespace(**dict.fromkeys(Stages.__annotations__, _OFF)))
 # Of the latest operation that has begun in this process.
 now: Stages = _UNRECORDED
 

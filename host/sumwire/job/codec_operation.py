@@ -93,7 +93,7 @@ class CodecOperation(Operation):
         # Where the result is to be.
         self._device = x.device
         with trace.now.prepare:
-            x = staged(codec, x) if x.is_cuda else x
+            x = staged(codec, x)
             self._round: CodecRound = codec.begin(x, sequence, bucket)
         stats.encode_s += time.monotonic() - began
         if options.divide_by is not None:

@@ -14,7 +14,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import torch.distributed as dist
 from sumwire_protocol.events import Event
@@ -33,10 +33,6 @@ from sumwire.transport.retransmission import RttEstimator
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 from sumwire.transport.window import Window
-
-if TYPE_CHECKING:
-    pass
-
 
 _LOG: Final = logging.getLogger("sumwire")
 

@@ -272,40 +272,45 @@ class Models:
     """The models that share a hook's state. Each has steps of its own: one backward pass may be through several, whose
     buckets then come in turns.
 
-    DDP does not say which model a bucket is of. A bucket of known parameters is of their model. One of unknown
-    parameters begins a model if it is the first of a step, and else belongs to the model whose next bucket it can be.
+    DDP does not say which model a bucket is of. The first bucket of a step is of the model that has its parameters, and
+    begins a new one if none has. A later bucket is of the model whose next one it can be, and that model takes over its
+    parameters: a model that was wrapped again, with a parameter more, is one that goes on.
     """
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
+        # By number of a parameter.
         self._of: dict[int, ModelSteps] = {}
         self.all = [ModelSteps(Buckets(parameters))]
 
     def of(self, bucket: GradBucket, numbers: list[int]) -> ModelSteps:
         """Return the model of a bucket. ``numbers``: of its parameters. Raises UsageError if it can be of several."""
+        index = bucket.index()
         model = self._of.get(numbers[0]) if numbers else None
-        if model is None:
-            model = self._found(bucket, numbers)
-        model.next = 0 if bucket.is_last() else bucket.index() + 1
+        if model is None or (index and model.next != index):
+            model = self._found(index, numbers)
+            self._of.update(dict.fromkeys(numbers, model))
+        model.next = 0 if bucket.is_last() else index + 1
         return model
 
-    def _found(self, bucket: GradBucket, numbers: list[int]) -> ModelSteps:
-        known = [self._of[number] for number in numbers if number in self._of]
-        # Those of a model that was given are of that one.
+    def _found(self, index: int, numbers: list[int]) -> ModelSteps:
+        # A model that was given has all parameters.
         if self._parameters.known or not self._of:
-            known = self.all
-        elif not known and bucket.index():
-            known = [model for model in self.all if model.next == bucket.index()]
-            if len(known) != 1:
-                raise UsageError(
-                    f"bucket {bucket.index()} of a backward pass through several models that share one DdpState: may "
-                    "be of any of them: give each its own, model.register_comm_hook(DdpState(job), ddp_hook)"
-                )
-        elif not known:
-            known = [ModelSteps(Buckets(self._parameters))]
-            self.all += known
-        self._of.update(dict.fromkeys(numbers, known[0]))
-        return known[0]
+            return self.all[0]
+        due = [model for model in self.all if index and model.next == index]
+        if len(due) == 1:
+            return due[0]
+        known = next((self._of[number] for number in numbers if number in self._of), None)
+        if known is not None:
+            return known
+        if index and len(self.all) > 1:
+            raise UsageError(
+                f"bucket {index} of a backward pass through several models that share one DdpState: may be of any of "
+                "them: give each its own, model.register_comm_hook(DdpState(job), ddp_hook)"
+            )
+        if index == 0:
+            self.all.append(ModelSteps(Buckets(self._parameters)))
+        return self.all[-1]
 
 
 @dataclass(eq=False)

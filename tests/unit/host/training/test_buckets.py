@@ -312,6 +312,19 @@ def test_models_that_take_turns_and_a_model_wrapped_again() -> None:
     state.close()
 
 
+def test_a_model_wrapped_again_with_a_parameter_more_is_the_same_one() -> None:
+    """Its first bucket may have the new parameter alone. No residual is dropped."""
+    model = net()
+    states = DdpState(None, reduce=Coarse()), DdpState(None, reduce=Coarse(), model=model)
+    groupings = [("cb", "a")] * 2 + [("d", "cb", "a")] * 4 + [("dc", "b", "a")] * 2
+    steps = [[(0, names, len(grouping)) for names in grouping] for grouping in groupings]
+    found, expected = ([in_turns([state], [model], step) for step in steps] for state in states)
+    assert found == expected
+    assert any(value for results in found[2:6] for value in results[0])
+    for state in states:
+        state.close()
+
+
 def test_a_bucket_that_may_be_of_several_models_is_refused_at_once() -> None:
     state, models = DdpState(None, reduce=Coarse()), (net(), net())
     with pytest.raises(UsageError, match="give each its own"):
