@@ -231,9 +231,9 @@ def test_without_a_window_that_follows_marks_nobody_reads_them(form: str, monkey
         assert (one.stats.ce_marks, one.limit) == (0, 0)
 
 
-@pytest.mark.parametrize("mark_bytes", [1000, 1 << 24], ids=["marking", "long"])
+@pytest.mark.parametrize("mark_bytes", [1, 1 << 24], ids=["marking", "long"])
 def test_a_queue_of_a_star_reaches_the_workers_of_a_job(mark_bytes: int) -> None:
-    """A queue of 1 Mbit/s behind a soft switch's port is above 1000 bytes whenever two results go there at once."""
+    """A queue behind a soft switch's port that marks every result narrows the window of the worker there alone."""
     queue = f"switch: s1, port: 1, rate_mbit: 1, mark_bytes: {mark_bytes}"
     never = 1 << 24
     queue = f"{{{queue}, drop_bytes: [{never}, {never}, {never}, {never}], drop_all_bytes: {never}}}"
@@ -257,12 +257,15 @@ def test_a_queue_of_a_star_reaches_the_workers_of_a_job(mark_bytes: int) -> None
     assert all(torch.equal(mean, outcomes[0][0]) for mean, _, _ in outcomes)
     marks, limits = [marks for _, marks, _ in outcomes], [limit for _, _, limit in outcomes]
     assert marks[1:] == [0, 0, 0]
-    if mark_bytes == 1000:
+    # A window begins with 10 and nothing but marks takes it below that.
+    assert min(limits[1:]) >= 10
+    if mark_bytes == 1:
+        # The first finds an empty queue, and so may a later one.
         assert marks[0] > 20
-        assert limits[0] < 10 < min(limits[1:])
+        assert limits[0] < 10
     else:
         assert marks[0] == 0
-        assert limits[0] > 10
+        assert limits[0] >= 10
 
 
 def test_first_packets_have_their_tags_and_resends_are_protected() -> None:
