@@ -4,17 +4,20 @@
 
 Each caller has a place, and a thread. When none is free, a newcomer gets that of a caller who has not said yet what it
 wants, or of one whose address has more places than the newcomer's. A place is for some seconds only, however slowly
-its caller sends. An address that connects very often is refused before it costs a thread.
+its caller sends. An address that connects very often is refused before it costs a thread, and the kernel then drops
+what it sends for a second: a loop in Python accepts fewer connections than a machine can open.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import socket
 import socketserver
+import struct
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any, Final
@@ -28,6 +31,17 @@ _BURST: Final = 128
 _CALLS_PER_S: Final = 64.0
 # Addresses whose connections are counted, those that were last heard of.
 _ADDRESSES_MOST: Final = 4096
+# For so many seconds the kernel drops what an address sends that connects too often; and so many addresses at a time.
+_SHUN_S: Final = 1.0
+_SHUNNED_MOST: Final = 256
+# linux/filter.h, asm-generic/socket.h
+_SO_ATTACH_FILTER: Final = 26
+_SO_DETACH_FILTER: Final = 27
+_LOAD_WORD: Final = 0x20
+_JUMP_IF_EQUAL: Final = 0x15
+_RETURN: Final = 0x06
+_IPV4_SOURCE: Final = 0xFFF00000 + 12
+_WHOLE: Final = 0xFFFFFFFF
 
 
 class _Rates:
@@ -46,19 +60,49 @@ class _Rates:
         return allowed
 
 
+class _Shunned:
+    """Addresses whose packets to a listening socket the kernel drops, each for :data:`_SHUN_S`."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        # In the order in which they end.
+        self._until: dict[str, float] = {}
+
+    def add(self, address: str, now: float) -> None:
+        if address not in self._until and len(self._until) < _SHUNNED_MOST:
+            self._until[address] = now + _SHUN_S
+            self._filter()
+
+    def forget(self, now: float) -> None:
+        over = [address for address, until in self._until.items() if until <= now]
+        for address in over:
+            del self._until[address]
+        if over:
+            self._filter()
+
+    def _filter(self) -> None:
+        """Classic BPF: no byte of a packet with one of these sources passes, all of any other."""
+        if not self._until:
+            self._listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+            return
+        steps = [(_LOAD_WORD, 0, 0, _IPV4_SOURCE)]
+        for address in self._until:
+            steps += [(_JUMP_IF_EQUAL, 0, 1, int(IPv4Address(address))), (_RETURN, 0, 0, 0)]
+        steps.append((_RETURN, 0, 0, _WHOLE))
+        program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+        self._listener.setsockopt(
+            socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", len(steps), ctypes.addressof(program))
+        )
+
+
 @dataclass
 class _Place:
-    """Of one caller. ``timer``: ends it; None once it may stay. ``asked``: whether its request has come whole."""
+    """Of one caller. ``until``: when it ends; None once it may stay. ``asked``: whether its request has come whole."""
 
     request: socket.socket
     address: str
-    timer: threading.Timer | None
+    until: float | None
     asked: bool = False
-
-    def end(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        _shut(self.request)
 
 
 class GuardedServer(socketserver.ThreadingTCPServer):
@@ -82,12 +126,38 @@ class GuardedServer(socketserver.ThreadingTCPServer):
         self._places: dict[int, _Place] = {}
         self._lock = threading.Lock()
         self._rates = _Rates()
+        # Connections whose turn comes next.
+        self._next: deque[tuple[socket.socket, Any]] = deque()
         super().__init__(address, handler, bind_and_activate)
+
+    def server_activate(self) -> None:
+        super().server_activate()
+        self.socket.setblocking(False)
+        self._shunned = _Shunned(self.socket)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Of all connections that wait, one of the address that has the fewest. Raises BlockingIOError if there is
+        none."""
+        if not self._next:
+            self._next.extend(self._allowed())
+        if not self._next:
+            raise BlockingIOError
+        return self._next.popleft()
+
+    def service_actions(self) -> None:
+        """After each look for new connections."""
+        now = time.monotonic()
+        self._shunned.forget(now)
+        with self._lock:
+            over = [place for place in self._places.values() if place.until is not None and place.until <= now]
+        for place in over:
+            _shut(place.request)
+        while self._next:
+            self._handle_request_noblock()  # type: ignore[attr-defined]
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread of its own, if there is room for one more."""
-        address = client_address[0]
-        if self._rates.allows(address, time.monotonic()) and self._admit(request, address):
+        if self._admit(request, client_address[0]):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -98,9 +168,7 @@ class GuardedServer(socketserver.ThreadingTCPServer):
             super().process_request_thread(request, client_address)
         finally:
             with self._lock:
-                place = self._places.pop(id(request), None)
-            if place is not None and place.timer is not None:
-                place.timer.cancel()
+                self._places.pop(id(request), None)
 
     def heard(self, request: Any, *, stays: bool = False) -> None:
         """The caller has said what it wants. ``stays``: it may have its place for as long as it likes."""
@@ -109,24 +177,37 @@ class GuardedServer(socketserver.ThreadingTCPServer):
             if place is None:
                 return
             place.asked = True
-            if stays and place.timer is not None:
-                place.timer.cancel()
-                place.timer = None
+            if stays:
+                place.until = None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Nothing: a caller that goes away, or sends what is no request, is no error of the server's."""
 
+    def _allowed(self) -> list[tuple[socket.socket, Any]]:
+        """Take all connections that wait, and close those of addresses that connect too often."""
+        allowed: dict[str, list[tuple[socket.socket, Any]]] = {}
+        now = time.monotonic()
+        for _ in range(_QUEUE):
+            try:
+                request, client_address = self.socket.accept()
+            except OSError:
+                break
+            address = client_address[0]
+            if self._rates.allows(address, now):
+                allowed.setdefault(address, []).append((request, client_address))
+            else:
+                self._shunned.add(address, now)
+                self.shutdown_request(request)
+        return [one for crowd in sorted(allowed.values(), key=len) for one in crowd]
+
     def _admit(self, request: socket.socket, address: str) -> bool:
-        timer = threading.Timer(self._call_s, _shut, (request,))
-        timer.daemon = True
         with self._lock:
             if len(self._places) >= self._most:
                 loser = self._loser(address)
                 if loser is None:
                     return False
-                self._places.pop(id(loser.request)).end()
-            self._places[id(request)] = _Place(request, address, timer)
-        timer.start()
+                _shut(self._places.pop(id(loser.request)).request)
+            self._places[id(request)] = _Place(request, address, time.monotonic() + self._call_s)
         return True
 
     def _loser(self, newcomer: str) -> _Place | None:

@@ -178,6 +178,7 @@ def _opened(endpoint: MetricsEndpoint, handler: Any) -> GuardedServer:
             server.socket.close()
             server.socket = socket.socket(fileno=endpoint.socket)
             server.server_address = server.socket.getsockname()
+            server.server_activate()
         return server
     except OSError as error:
         raise MetricsPortError(

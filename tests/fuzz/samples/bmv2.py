@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from helpers.softswitch.veths import ip, wait_for_carrier
 from sumwire_lab.network.switches import thrift_option
 
 COMMAND = "simple_switch_grpc"
@@ -52,11 +53,14 @@ def wires() -> Iterator[Wires]:
     with ExitStack() as stack:
         for port in PORTS:
             near, far = f"{prefix}s{port}", f"{prefix}p{port}"
-            _ip("link", "add", near, "type", "veth", "peer", "name", far)
-            stack.callback(_ip, "link", "del", near)
+            ip("link", "add", near, "type", "veth", "peer", "name", far)
+            stack.callback(ip, "link", "del", near)
             for end in (near, far):
                 Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
-                _ip("link", "set", end, "up", "mtu", "9000")
+                ip("link", "set", end, "up", "mtu", "9000")
+        for port in PORTS:
+            for end in (f"{prefix}s{port}", f"{prefix}p{port}"):
+                wait_for_carrier(end)
         made = Wires(prefix)
         stack.callback(made.close)
         yield made
@@ -150,7 +154,3 @@ def _listens(address: Path) -> bool:
 def on_the_wire(frames: Sequence[tuple[int, bytes]]) -> Frames:
     """What a veth pair carries of ``frames``."""
     return sorted((port, frame) for port, frame in frames if port in PORTS and len(frame) >= LEAST_BYTES)
-
-
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from commonlib.http_server import GuardedServer, _Rates, is_own_name
+from commonlib.http_server import GuardedServer, _Rates, _Shunned, is_own_name
 
 PLACES = 4
 
@@ -98,7 +98,14 @@ def test_an_address_that_connects_all_the_time_keeps_no_other_out(monkeypatch: p
         admitted.append(client_address[0])
         given(server, request, client_address)
 
+    shun, shunned = _Shunned.add, set[str]()
+
+    def noted(self: _Shunned, address: str, now: float) -> None:
+        shunned.add(address)
+        shun(self, address, now)
+
     monkeypatch.setattr(GuardedServer, "process_request_thread", counted)
+    monkeypatch.setattr(_Shunned, "add", noted)
     with serving() as port, ExitStack() as stack:
         ends = threading.Event()
 
@@ -120,6 +127,30 @@ def test_an_address_that_connects_all_the_time_keeps_no_other_out(monkeypatch: p
                 thread.join()
         # A burst of 128, and 64 a second.
         assert admitted.count("127.0.0.9") <= 129 + 64 * (time.monotonic() - began)
+        assert shunned == {"127.0.0.9"}
+
+
+def test_the_kernel_drops_what_a_shunned_address_sends_until_its_time_is_over() -> None:
+    def connects(source: str) -> bool:
+        try:
+            socket.create_connection(listener.getsockname(), 0.2, (source, 0)).close()
+        except TimeoutError:
+            return False
+        return True
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        shunned = _Shunned(listener)
+        shunned.add("127.0.0.8", 0.0)
+        shunned.add("127.0.0.9", 0.5)
+        shunned.add("127.0.0.8", 0.9)
+        assert [connects(f"127.0.0.{last}") for last in (1, 8, 9)] == [True, False, False]
+        shunned.forget(1.0)
+        assert [connects(f"127.0.0.{last}") for last in (1, 8, 9)] == [True, True, False]
+        shunned.forget(1.5)
+        assert [connects(f"127.0.0.{last}") for last in (1, 8, 9)] == [True, True, True]
+        for number in range(300):
+            shunned.add(f"127.0.{number // 100}.{number % 100 + 1}", 2.0)
+        assert [connects(source) for source in ("127.0.2.55", "127.0.2.56", "127.0.2.57")] == [False, False, True]
 
 
 def test_calls_of_an_address_are_counted_by_time() -> None:
