@@ -42,17 +42,17 @@ def read_artifacts(folder: Path) -> tuple[Any, bytes]:
     """
     path = folder / program.P4INFO_NAME
     try:
-        p4info = _p4info(path.read_bytes())
+        text = path.read_bytes()
+        p4info = _p4info(text)
         path = folder / program.JSON_NAME
         device_config = path.read_bytes()
-        compiled = json.loads(device_config)
+        differing = _difference(text, device_config)
     except OSError as error:
         raise ArtifactError(f"{error.filename}: {error.strerror}; {CURE}") from error
     except text_format.ParseError as error:
         raise ArtifactError(f"{path}: not P4Info: {error}; {CURE}") from error
     except (ValueError, RecursionError) as error:  # also text that is not UTF-8, or is nested too deeply
         raise ArtifactError(f"{path}: not readable: {error}; {CURE}") from error
-    differing = _difference(p4info, compiled)
     if differing:
         names = f"{program.P4INFO_NAME} and {program.JSON_NAME}"
         raise ArtifactError(f"{folder}: {names} are not of one build: {differing}; {CURE}")
@@ -67,8 +67,10 @@ def _p4info(text: bytes) -> Any:
     return p4info
 
 
-def _difference(p4info: Any, compiled: Any) -> str:
-    """What P4Info has otherwise than the JSON, in words; empty if nothing."""
+@functools.lru_cache(maxsize=1)
+def _difference(text: bytes, device_config: bytes) -> str:
+    """What P4Info has otherwise than the JSON, in words; empty if nothing. Kept as :func:`_p4info` is."""
+    p4info, compiled = _p4info(text), json.loads(device_config)
     try:
         tables = {table["name"]: table for pipeline in compiled["pipelines"] for table in pipeline["tables"]}
         keys = {name: [key["name"] for key in table["key"]] for name, table in tables.items()}

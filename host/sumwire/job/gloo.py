@@ -195,8 +195,15 @@ class GlooGroup(_Collectives):
             return
         if self._under_way:
             _never_destroy(group)
-        elif dist.is_initialized() and group in dist.distributed_c10d._world.pg_map:
-            dist.destroy_process_group(group)
+        else:
+            destroy(group)
+
+
+def destroy(group: Any) -> None:
+    """Have torch forget a group of gloo, unless it has. Its threads, which look for work 100 times a second, end with the
+    last reference. Other groups stay, as NCCL's would wait for all ranks."""
+    if dist.is_initialized() and group in dist.distributed_c10d._world.pg_map and dist.get_backend(group) == "gloo":
+        dist.destroy_process_group(group)
 
 
 def _never_destroy(group: Any) -> None:

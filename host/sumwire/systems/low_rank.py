@@ -74,7 +74,8 @@ def _powersgd(name: str, group: dist.ProcessGroup | None, options: PowerSgdOptio
     from sumwire.systems.system import HookSystem
     from sumwire.training.reductions import Peers
 
-    return HookSystem(name, GROUP, power_sgd(Peers(group).group, **asdict(options)))
+    peers = Peers(group)
+    return HookSystem(name, GROUP, power_sgd(peers.group, **asdict(options)), close=peers.close)
 
 
 def _over_job(name: str, job: Job, options: AcpOptions) -> System:
@@ -94,7 +95,8 @@ def _over_group(name: str, group: dist.ProcessGroup | None, options: AcpOptions)
     peers = Peers(group)
     reduce = through_group(peers) if table is None else thc_through_group(peers, table, seed=options.seed)
     timed = Timed(peers)
-    return AcpSystem(name, GROUP, None, timed.reduction(reduce), timed.stats, settings=_settings(options))
+    reduction = timed.reduction(reduce)
+    return AcpSystem(name, GROUP, None, reduction, timed.stats, settings=_settings(options), close=peers.close)
 
 
 _ACP_PAPER: Final = "ACP-SGD, ICDCS 2023, arXiv 2306.08881"

@@ -96,7 +96,8 @@ def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions
     from sumwire.training.reductions import Peers
 
     check_momentum(options.momentum)
-    ring = CascadeRing(Peers(group).group, options.seed, stochastic=True)
+    peers = Peers(group)
+    ring = CascadeRing(peers.group, options.seed, stochastic=True)
 
     @wraps(ring.compressed_mean)
     def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
@@ -106,7 +107,7 @@ def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions
         return torch.where(mean.isnan(), mean, mean.sign()), lambda: x * options.momentum
 
     return gradients_over_group(
-        name, reduce, lambda: ring.traffic.payload_bytes, scale=options.scale, error_feedback=True
+        name, reduce, lambda: ring.traffic.payload_bytes, scale=options.scale, error_feedback=True, close=peers.close
     )
 
 
@@ -117,14 +118,15 @@ def _cascade_magnitude(name: str, group: dist.ProcessGroup | None, options: Seed
     from sumwire.systems.builders import gradients_over_group
     from sumwire.training.reductions import Peers
 
-    ring = CascadeRing(Peers(group).group, options.seed, stochastic=False)
+    peers = Peers(group)
+    ring = CascadeRing(peers.group, options.seed, stochastic=False)
 
     @wraps(ring.compressed_mean)
     def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
         mean = ring.compressed_mean(x)
         return mean, lambda: torch.zeros_like(mean)
 
-    return gradients_over_group(name, reduce, lambda: ring.traffic.payload_bytes)
+    return gradients_over_group(name, reduce, lambda: ring.traffic.payload_bytes, close=peers.close)
 
 
 _KEEPS: Final = "compensation"

@@ -156,7 +156,7 @@ class GradientSystem(System):
         stats: Stats,
         *,
         error_feedback: bool,
-        close: Callable[[], None] | None = None,
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name, transport, job, stats)
         self._reduction = reduce
@@ -184,8 +184,7 @@ class GradientSystem(System):
     def close(self) -> None:
         if self._state is not None:
             self._state.close()
-        if self._close is not None:
-            self._close()
+        self._close()
 
     def _with_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         return optimizer
@@ -197,9 +196,10 @@ class GradientSystem(System):
 class HookSystem(System):
     """Replaces gradients by one of torch's own communication hooks."""
 
-    def __init__(self, name: str, transport: str, hook: TimedHook) -> None:
+    def __init__(self, name: str, transport: str, hook: TimedHook, *, close: Callable[[], None] = lambda: None) -> None:
         super().__init__(name, transport, None, hook.stats)
         self._hook = hook
+        self._close = close
 
     def refuse_nonfinite(self) -> None:
         self._hook.refuse_nonfinite()
@@ -221,6 +221,7 @@ class HookSystem(System):
 
     def close(self) -> None:
         self._hook.close()
+        self._close()
 
     def _with_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         return optimizer
@@ -303,11 +304,20 @@ class AcpSystem(System):
     """
 
     def __init__(
-        self, name: str, transport: str, job: Job | None, reduce: Reduce, stats: Stats, *, settings: Mapping[str, Any]
+        self,
+        name: str,
+        transport: str,
+        job: Job | None,
+        reduce: Reduce,
+        stats: Stats,
+        *,
+        settings: Mapping[str, Any],
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name, transport, job, stats)
         self._reduction = reduce
         self._settings = settings
+        self._close = close
         self._thread = CommThread.of(job, f"system {name}")
         if job is not None:
             job.on_close(self.close)
@@ -322,6 +332,7 @@ class AcpSystem(System):
         if isinstance(self._optimizer, AcpSgd):
             self._optimizer.close()
         self._thread.close()
+        self._close()
 
     def _without_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         return AcpSgd(model, optimizer, self._reduction, submit=self._thread.submit, **self._settings)

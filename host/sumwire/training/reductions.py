@@ -37,7 +37,7 @@ from sumwire.codec.errors import CodecError
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.errors import GroupError, UsageError
-from sumwire.job.gloo import first_clause
+from sumwire.job.gloo import destroy, first_clause
 from sumwire.job.job import Job, Residual
 from sumwire.job.rules import NonFinite, result_check
 from sumwire.training.ddp import Reduce
@@ -139,6 +139,10 @@ class Peers:
         self.workers = len(ranks)
         self.rank = dist.get_rank(self.group)
         self.sent_bytes = 0
+
+    def close(self) -> None:
+        """Leave the group, after this rank's last call; its threads end with this object. Closing twice is allowed."""
+        destroy(self.group)
 
     def add_(self, x: Tensor) -> Tensor:
         """Replace x by its sum over all ranks, and return it. Raises GroupError."""

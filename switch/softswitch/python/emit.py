@@ -10,6 +10,7 @@ and of what the packet takes along), or through egress (a function of everything
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -455,8 +456,12 @@ class Emitted:
     pack: dict[str, str]
 
 
+@functools.lru_cache(maxsize=2)
 def emit_program(program: ir.Program) -> Emitted:
-    """Raises UnsupportedProgramError for what the Python engine cannot run."""
+    """Several switches of a process share a program's code.
+
+    Raises UnsupportedProgramError for what the Python engine cannot run.
+    """
     with placed("the Python engine"):
         return _emit(program)
 

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
+from types import CodeType
 from typing import Any, Literal
 
 from softswitch.errors import ProgramTooLargeError
@@ -50,7 +52,7 @@ class PythonMachine(Machine):
         self._actions = {action.index: action for action in self.program.actions}
         self._namespace = self._build_namespace(emitted, generator, clock)
         self.tables = {name: self._build_table(table) for name, table in self.program.tables.items()}
-        _execute(emitted.source, f"<softswitch program {next(_numbers)}>", self._namespace)
+        exec(_program_code(emitted.source), self._namespace)
         self.process = self._namespace["process"]
 
     # -- assembly --------------------------------------------------------
@@ -105,7 +107,7 @@ class PythonMachine(Machine):
             return (position, cell, *args)
         space: dict[str, Any] = {}
         source = specialised_source(self._context, action, args)
-        _execute(source, f"<softswitch {action.name} {next(_numbers)}>", space)
+        exec(_code(source, action.name), space)
         return (position, cell, space["specialised"])
 
     def set_value_set(self, name: str, members: Sequence[Pattern]) -> None:
@@ -119,16 +121,22 @@ class PythonMachine(Machine):
         return self._lost_passes[0]
 
 
-def _execute(source: str, name: str, space: dict[str, Any]) -> None:
-    """Compile and run generated code; its lines show in tracebacks and profiles."""
+def _code(source: str, what: str) -> CodeType:
+    """Compile generated code; its lines show in tracebacks and profiles."""
+    name = f"<softswitch {what} {next(_numbers)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     try:
-        code = compile(source, name, "exec")
+        return compile(source, name, "exec")
     except (RecursionError, MemoryError, SyntaxError) as error:  # the last one: too many parentheses
         raise ProgramTooLargeError(
             "the program is nested too deeply for Python; use the native engine", "the Python engine"
         ) from error
-    exec(code, space)
+
+
+@functools.lru_cache(maxsize=2)
+def _program_code(source: str) -> CodeType:
+    """The code of a whole program, which switches of one process may share."""
+    return _code(source, "program")
 
 
 class PythonEngine:

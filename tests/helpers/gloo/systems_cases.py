@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -145,6 +147,23 @@ def thc_sums(rank: int, number: int) -> tuple[list[float], list[float]]:
     reduce(given(rank, 0), number)
     mean, residual = reduce(given(rank, 1), number)
     return mean.tolist(), residual().tolist()
+
+
+def threads_around(rank: int, name: str) -> list[int]:
+    """Threads of this process before a system is made, while it is there, and once it is closed and dropped; those of
+    gloo too, which look for work 100 times a second."""
+    found = [_threads()]
+    system = systems.make(name, **SYSTEMS[name])
+    dist.barrier()
+    found.append(_threads())
+    system.close()
+    del system
+    gc.collect()
+    return [*found, _threads()]
+
+
+def _threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 def refusals(rank: int) -> list[str]:

@@ -54,6 +54,13 @@ def test_replicas_stay_equal(trained: list[dict[str, dict[str, Any]]], name: str
     assert stats["payload_bytes"] > 0
 
 
+@pytest.mark.parametrize("name", cases.SYSTEMS)
+def test_closing_ends_its_threads(ranks: Ranks, name: str) -> None:
+    for before, during, after in ranks.run(cases.threads_around, name):
+        assert after == before
+        assert during > before or name in {"ssgd", "fp16", "marsit-ring", "marsit-torus", "dlcp-ring"}
+
+
 @pytest.mark.parametrize("name", ["ssgd", "fp16"])
 @pytest.mark.parametrize("kind", ["plain", "ddp"])
 def test_uncompressed_training_is_that_of_the_mean_gradient(
