@@ -200,8 +200,8 @@ class GlooGroup(_Collectives):
 
 
 def destroy(group: Any) -> None:
-    """Have torch forget a group of gloo, unless it has. Its threads, which look for work 100 times a second, end with the
-    last reference. Other groups stay, as NCCL's would wait for all ranks."""
+    """Have torch forget a group of gloo, unless it has. Its threads, which look for work 100 times a second, end with
+    the last reference. Other groups stay, as NCCL's would wait for all ranks."""
     if dist.is_initialized() and group in dist.distributed_c10d._world.pg_map and dist.get_backend(group) == "gloo":
         dist.destroy_process_group(group)
 
