@@ -140,8 +140,8 @@ def test_by_ssh(tmp_path: Path) -> None:
 
 
 def mean_of(job: dict[str, Any], worker: int) -> list[float]:
-    """What a worker gets of all, each of which sends its number."""
-    with sumwire.Job(parse_job(job, worker), fallback="never", deadline_s=30.0) as one:
+    """What a worker gets of all, each of which sends its number. On a busy machine a leaf may say nothing for long."""
+    with sumwire.Job(parse_job(job, worker), fallback="never", deadline_s=60.0, silence_s=60.0) as one:
         mean, _ = one.reduce_with(Sum32Codec(workers=job["workers"]), torch.full((100,), float(worker)))
         return list(mean[:1].tolist())
 
