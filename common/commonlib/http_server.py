@@ -67,6 +67,9 @@ class _Shunned:
         self._listener = listener
         # In the order in which they end.
         self._until: dict[str, float] = {}
+        # A process that was killed may have left its filter at a socket that it had from another.
+        with contextlib.suppress(OSError):
+            self._filter()
 
     def add(self, address: str, now: float) -> None:
         if address not in self._until and len(self._until) < _SHUNNED_MOST:

@@ -42,17 +42,18 @@ def gradients_over_group(
     *,
     scale: float = 1.0,
     error_feedback: bool = False,
-    close: Callable[[], None] = lambda: None,
 ) -> System:
-    """Gradients over a group, timed; results times ``scale``. ``sent`` counts or gives the bytes sent so far. ``close``
-    is called when the system closes; peers in ``sent`` are closed without it.
+    """Gradients over a group, timed; results times ``scale``. ``sent`` counts or gives the bytes sent so far; peers
+    in it are closed with the system.
 
     Raises UsageError for a scale that is not positive and finite.
     """
     timed = Timed(sent)
-    close = sent.close if isinstance(sent, Peers) else close
     reduction = timed.reduction(_scaled(reduce, scale))
-    return GradientSystem(name, GROUP, None, reduction, timed.stats, error_feedback=error_feedback, close=close)
+    system = GradientSystem(name, GROUP, None, reduction, timed.stats, error_feedback=error_feedback)
+    if isinstance(sent, Peers):
+        system.on_close(sent.close)
+    return system
 
 
 def marsit_over_hops(name: str, hops: Collective, sent: Callable[[], int], settings: dict[str, object]) -> System:

@@ -75,7 +75,9 @@ def _powersgd(name: str, group: dist.ProcessGroup | None, options: PowerSgdOptio
     from sumwire.training.reductions import Peers
 
     peers = Peers(group)
-    return HookSystem(name, GROUP, power_sgd(peers.group, **asdict(options)), close=peers.close)
+    system = HookSystem(name, GROUP, power_sgd(peers.group, **asdict(options)))
+    system.on_close(peers.close)
+    return system
 
 
 def _over_job(name: str, job: Job, options: AcpOptions) -> System:
@@ -95,8 +97,9 @@ def _over_group(name: str, group: dist.ProcessGroup | None, options: AcpOptions)
     peers = Peers(group)
     reduce = through_group(peers) if table is None else thc_through_group(peers, table, seed=options.seed)
     timed = Timed(peers)
-    reduction = timed.reduction(reduce)
-    return AcpSystem(name, GROUP, None, reduction, timed.stats, settings=_settings(options), close=peers.close)
+    system = AcpSystem(name, GROUP, None, timed.reduction(reduce), timed.stats, settings=_settings(options))
+    system.on_close(peers.close)
+    return system
 
 
 _ACP_PAPER: Final = "ACP-SGD, ICDCS 2023, arXiv 2306.08881"

@@ -106,9 +106,11 @@ def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions
         # is 0 in torch.
         return torch.where(mean.isnan(), mean, mean.sign()), lambda: x * options.momentum
 
-    return gradients_over_group(
-        name, reduce, lambda: ring.traffic.payload_bytes, scale=options.scale, error_feedback=True, close=peers.close
+    system = gradients_over_group(
+        name, reduce, lambda: ring.traffic.payload_bytes, scale=options.scale, error_feedback=True
     )
+    system.on_close(peers.close)
+    return system
 
 
 def _cascade_magnitude(name: str, group: dist.ProcessGroup | None, options: Seeded) -> System:
@@ -126,7 +128,9 @@ def _cascade_magnitude(name: str, group: dist.ProcessGroup | None, options: Seed
         mean = ring.compressed_mean(x)
         return mean, lambda: torch.zeros_like(mean)
 
-    return gradients_over_group(name, reduce, lambda: ring.traffic.payload_bytes, close=peers.close)
+    system = gradients_over_group(name, reduce, lambda: ring.traffic.payload_bytes)
+    system.on_close(peers.close)
+    return system
 
 
 _KEEPS: Final = "compensation"

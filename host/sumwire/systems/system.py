@@ -48,6 +48,7 @@ class System(Saved):
         self._attached = False
         # Of the model, as the caller uses it.
         self._optimizer: Optimizer | None = None
+        self._closers: list[Callable[[], None]] = []
 
     @property
     def stats(self) -> dict[str, float]:
@@ -96,9 +97,14 @@ class System(Saved):
             self._optimizer = self._without_hook(model, optimizer)
         return self._optimizer
 
+    def on_close(self, closer: Callable[[], None]) -> None:
+        """Call ``closer`` once, after the system's own threads have ended."""
+        self._closers.append(closer)
+
     def close(self) -> None:
-        """End what the system has started. Closing the job is the caller's task."""
-        return None
+        """End what the system has started. Closing the job is the caller's task. Closing twice is allowed."""
+        while self._closers:
+            self._closers.pop()()
 
     def kind(self) -> str:
         return f"system {self.name} over a {self.transport}"
@@ -156,11 +162,9 @@ class GradientSystem(System):
         stats: Stats,
         *,
         error_feedback: bool,
-        close: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name, transport, job, stats)
         self._reduction = reduce
-        self._close = close
         self._error_feedback = error_feedback
         self._state: DdpState | None = None
 
@@ -184,7 +188,7 @@ class GradientSystem(System):
     def close(self) -> None:
         if self._state is not None:
             self._state.close()
-        self._close()
+        super().close()
 
     def _with_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         return optimizer
@@ -196,10 +200,9 @@ class GradientSystem(System):
 class HookSystem(System):
     """Replaces gradients by one of torch's own communication hooks."""
 
-    def __init__(self, name: str, transport: str, hook: TimedHook, *, close: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, name: str, transport: str, hook: TimedHook) -> None:
         super().__init__(name, transport, None, hook.stats)
         self._hook = hook
-        self._close = close
 
     def refuse_nonfinite(self) -> None:
         self._hook.refuse_nonfinite()
@@ -221,7 +224,7 @@ class HookSystem(System):
 
     def close(self) -> None:
         self._hook.close()
-        self._close()
+        super().close()
 
     def _with_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         return optimizer
@@ -284,6 +287,7 @@ class LaneSystem(System):
     def close(self) -> None:
         if self.state is not None:
             self.state.close()
+        super().close()
 
     def _with_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         assert self.state is not None
@@ -304,20 +308,11 @@ class AcpSystem(System):
     """
 
     def __init__(
-        self,
-        name: str,
-        transport: str,
-        job: Job | None,
-        reduce: Reduce,
-        stats: Stats,
-        *,
-        settings: Mapping[str, Any],
-        close: Callable[[], None] = lambda: None,
+        self, name: str, transport: str, job: Job | None, reduce: Reduce, stats: Stats, *, settings: Mapping[str, Any]
     ) -> None:
         super().__init__(name, transport, job, stats)
         self._reduction = reduce
         self._settings = settings
-        self._close = close
         self._thread = CommThread.of(job, f"system {name}")
         if job is not None:
             job.on_close(self.close)
@@ -332,7 +327,7 @@ class AcpSystem(System):
         if isinstance(self._optimizer, AcpSgd):
             self._optimizer.close()
         self._thread.close()
-        self._close()
+        super().close()
 
     def _without_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         return AcpSgd(model, optimizer, self._reduction, submit=self._thread.submit, **self._settings)

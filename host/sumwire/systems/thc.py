@@ -166,9 +166,9 @@ def _in_ring(name: str, group: dist.ProcessGroup | None, options: DlcpRingOption
         # A packet with NaN may be missing from a mean that is finite. Sent again and again, it would stay for ever.
         return mean, lambda: torch.nan_to_num(kept, nan=0.0, posinf=0.0, neginf=0.0)
 
-    return gradients_over_group(
-        name, reduce, lambda: ring.stats.payload_bytes, error_feedback=options.error_feedback, close=ring.close
-    )
+    system = gradients_over_group(name, reduce, lambda: ring.stats.payload_bytes, error_feedback=options.error_feedback)
+    system.on_close(ring.close)
+    return system
 
 
 _COST: Final = InPackets(op=THC)

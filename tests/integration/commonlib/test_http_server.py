@@ -151,6 +151,8 @@ def test_the_kernel_drops_what_a_shunned_address_sends_until_its_time_is_over() 
         for number in range(300):
             shunned.add(f"127.0.{number // 100}.{number % 100 + 1}", 2.0)
         assert [connects(source) for source in ("127.0.2.55", "127.0.2.56", "127.0.2.57")] == [False, False, True]
+        _Shunned(listener)
+        assert connects("127.0.2.55"), "who takes the socket over begins without"
 
 
 def test_calls_of_an_address_are_counted_by_time() -> None:
