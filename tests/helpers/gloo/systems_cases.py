@@ -149,21 +149,23 @@ def thc_sums(rank: int, number: int) -> tuple[list[float], list[float]]:
     return mean.tolist(), residual().tolist()
 
 
-def threads_around(rank: int, name: str) -> list[int]:
-    """Threads of this process before a system is made, while it is there, and once it is closed and dropped; those of
-    gloo too, which look for work 100 times a second."""
-    found = [_threads()]
+def threads_around(rank: int, name: str) -> tuple[int, int]:
+    """How many threads begin with a system, and how many of them are left once it is closed and dropped; those of gloo
+    too, which look for work 100 times a second. Threads of earlier systems may end in between, so they are not counted
+    together."""
+    dist.barrier()
+    before = _threads()
     system = systems.make(name, **SYSTEMS[name])
     dist.barrier()
-    found.append(_threads())
+    during = _threads() - before
     system.close()
     del system
     gc.collect()
-    return [*found, _threads()]
+    return len(during), len(_threads() - before)
 
 
-def _threads() -> int:
-    return len(list(Path("/proc/self/task").iterdir()))
+def _threads() -> set[str]:
+    return {entry.name for entry in Path("/proc/self/task").iterdir()}
 
 
 def refusals(rank: int) -> list[str]:
