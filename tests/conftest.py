@@ -18,6 +18,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("sumwire", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("sumwire")
 
+# A variable of all that tests start: the number of their run.
+MARK = "SUMWIRE_TEST_RUN"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -37,7 +40,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Ctrl-C ends what tests and their processes wait for, also where a shell has begun this in the background."""
+    """Ctrl-C ends what tests and their processes wait for, also where a shell has begun this in the background. What
+    tests start has a mark of the run, by a name that our programs give on to theirs."""
+    if (run := os.environ.get("PYTEST_XDIST_TESTRUNUID")) is not None:
+        os.environ[MARK] = run
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -48,11 +54,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     distributed = getattr(session.config.pluginmanager.getplugin("dsession"), "nodemanager", None)
     if distributed is None or exitstatus != pytest.ExitCode.INTERRUPTED:
         return
-    # xdist gives it to its processes, and they to theirs.
-    mark = f"PYTEST_XDIST_TESTRUNUID={distributed.testrunuid}".encode()
+    marks = {f"{name}={distributed.testrunuid}".encode() for name in (MARK, "PYTEST_XDIST_TESTRUNUID")}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if mark in (process / "environ").read_bytes().split(b"\0"):
+            if not marks.isdisjoint((process / "environ").read_bytes().split(b"\0")):
                 os.kill(int(process.name), signal.SIGKILL)
 
 

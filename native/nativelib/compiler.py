@@ -23,13 +23,13 @@ from typing import Any
 
 from nativelib.cache import cache_folder
 from nativelib.errors import NoCompilerError, UntrustedError
-from nativelib.programs import check_program, environment
+from nativelib.programs import check_program, environment, search_path
 from nativelib.trusted import open_file
 
 _COMPILER_NAME = re.compile(r"clang(-[\d.]+)?|([\w.-]+-)?gcc(-[\d.]+)?")
 _ELF_MAGIC = b"\x7fELF"
 _CPU_LINES = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU ")
-_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS")
+_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX")
 
 
 def probe_key(program: str, options: Sequence[str], tests: Sequence[str]) -> str | None:
@@ -48,7 +48,8 @@ def probe_key(program: str, options: Sequence[str], tests: Sequence[str]) -> str
         cpu = _cpu()
     except OSError:
         return None
-    variables = [os.environ.get(name) for name in _VARIABLES]
+    given = environment()
+    variables = [given.get(name) for name in _VARIABLES]
     known = [str(file), status.st_size, status.st_mtime_ns, program, *options, *tests, variables, cpu]
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:32]
 
@@ -109,7 +110,7 @@ def find_compiler(*, wide_bitint: bool = False) -> Compiler:
 
     ``wide_bitint``: it must support ``_BitInt(2048)``; cc and gcc are not tried then. Raises NoCompilerError.
     """
-    chosen, path = os.environ.get("CC", "").strip(), environment()["PATH"]
+    chosen, path = os.environ.get("CC", "").strip(), search_path()
     names = [chosen] if chosen else [*_CLANGS, *(() if wide_bitint else _PLAIN_ONLY)]
     failures = []
     for name in names:

@@ -45,6 +45,8 @@ LOADS = (
     "torch.ops.load_library",
     "load_library",
 )
+# Users' own scripts have their user's whole environment.
+SCRIPTS = {Path("host/sumwire/dlcp/packet_loss.py")}
 # Commands of their own, which `close_environment` has prepared.
 PREPARED = {Path("host/sumwire/lowrank/check.py")}
 RUNPY = {Path("mininet/sumwire_lab/faults/programs.py")}
@@ -83,7 +85,8 @@ def _wrong_call(path: Path, node: ast.Call, name: str) -> Iterator[str]:
         if "shell" in given:
             yield f"{node.lineno}: {name} with a shell"
         environment = ast.unparse(given["env"]) if "env" in given else ""
-        if not str(path).startswith((*CLOSED, *ALONE)) and "environment" not in environment:
+        named = environment.removeprefix("programs.").startswith("environment(")
+        if not str(path).startswith((*CLOSED, *ALONE)) and path not in SCRIPTS and not named:
             yield f"{node.lineno}: {name}: without env=programs.environment()"
     starts_python = any(ast.unparse(each) in ("'spawn'", "'forkserver'") for each in node.args)
     if name.endswith("get_context") and starts_python and not str(path).startswith(CLOSED) and path not in PREPARED:
@@ -125,6 +128,7 @@ def test_every_child_and_library_comes_from_one_place() -> None:
         "from sys import executable",
         "subprocess.run(['ip'])",
         "subprocess.Popen(words, env={**os.environ})",
+        "subprocess.Popen(words, env=environment)",
         "subprocess.run(words, env=programs.environment(), shell=True)",
         "from subprocess import run",
         "os.execvp('ssh', [])",
@@ -154,13 +158,65 @@ def test_a_module_is_not_looked_for_in_the_working_directory() -> None:
 
 def test_empty_parts_of_paths_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", ":/usr/bin::.:bin")
-    monkeypatch.setenv("PYTHONPATH", ":/opt/a:tests:")
+    monkeypatch.setenv("PYTHONPATH", ":/usr:tests:")
     monkeypatch.setenv("LD_LIBRARY_PATH", ":")
     found = programs.environment({"LC_ALL": "C"})
     assert found["PATH"] == "/usr/bin"
-    assert found["PYTHONPATH"] == f"/opt/a:{Path('tests').absolute()}"
+    assert found["PYTHONPATH"] == f"/usr:{Path('tests').absolute()}"
     assert "LD_LIBRARY_PATH" not in found
     assert (found["PYTHONSAFEPATH"], found["LC_ALL"]) == ("1", "C")
+
+
+def test_a_child_gets_variables_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"OMP_NUM_THREADS": "2", "SUMWIRE_JOB": "/nowhere/job.json", "LC_TIME": "C", "https_proxy": "http://a:1"}
+    given |= {"LD_PRELOAD": "libjemalloc.so.2", "CC": "clang -O3", "NO_COLOR": "", "CUDA_VISIBLE_DEVICES": "0,1"}
+    kept = given | {"HOME": "/", "NATIVELIB_CACHE": "/nowhere"}
+    left = dict.fromkeys(("LD_AUDIT", "PYTHONSTARTUP", "PYTHONBREAKPOINT", "CFLAGS", "GIT_SSH", "BASH_ENV"), "/bin/sh")
+    left |= {"HOMES": "1", "CCACHE_COMPILER": "x"}
+    monkeypatch.setattr(os, "environ", {**kept, **left})
+    assert programs.environment() == kept | {"PATH": os.defpath, "PYTHONSAFEPATH": "1"}
+    assert programs.environment({"SOME_OTHER": "/x"})["SOME_OTHER"] == "/x", "what the caller says"
+
+
+@pytest.fixture
+def unsaid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has been said of variables yet."""
+    monkeypatch.setattr(programs, "_said", set())
+
+
+@pytest.mark.usefixtures("unsaid")
+@pytest.mark.parametrize("name", ["PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "CPATH", "COMPILER_PATH", "LIBRARY_PATH"])
+def test_folders_that_others_may_write_are_left_out_by_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, shared, sticky = (tmp_path / each for each in ("own", "shared", "sticky"))
+    for folder, mode in ((own, 0o775), (shared, 0o777), (sticky, 0o1777)):
+        folder.mkdir()
+        folder.chmod(mode)
+    monkeypatch.setenv(name, f"{sticky}:{own}:{shared}/missing:{shared}:{tmp_path}/missing")
+    for _ in range(2):
+        assert programs.environment()[name] == str(own)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2, "once each"
+    for folder, mode, text in zip((sticky, shared), ("1777", "0777"), told, strict=True):
+        assert text.startswith(f"{name}: {folder} is left out: {folder} belongs to user {os.getuid()}, mode {mode}: ")
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("unsaid")
+@pytest.mark.parametrize(
+    "name", ["HOME", "SHELL", "TMPDIR", "LD_PRELOAD", "PYTHONHOME", "PYTHONUSERBASE", "NCCL_NET_PLUGIN", "OPENSSL_CONF"]
+)
+def test_paths_of_another_user_are_left_out_by_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    monkeypatch.setenv(name, str(theirs))
+    assert programs.environment()[name] == str(theirs)
+    os.chown(theirs, 65534, 65534)
+    assert name not in programs.environment()
+    assert f"{name}: {theirs} is left out: {theirs} belongs to user 65534, mode 0" in caplog.text
 
 
 def test_a_command_closes_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,6 @@ def offloads(device: str) -> Finding:
 
 def words_of(command: list[str]) -> str | None:
     """What a command prints; None if it is not there, fails, or takes long."""
-    environment = programs.environment({"LC_ALL": "C"})
     try:
         done = subprocess.run(
             [programs.program(command[0]), *command[1:]],
@@ -151,7 +150,7 @@ def words_of(command: list[str]) -> str | None:
             text=True,
             check=True,
             timeout=COMMAND_S,
-            env=environment,
+            env=programs.environment({"LC_ALL": "C"}),
             errors="replace",
         )
     except (OSError, UntrustedError, subprocess.SubprocessError):

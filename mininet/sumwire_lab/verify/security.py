@@ -101,7 +101,8 @@ ATTACKS: Final[Mapping[str, Sequence[str]]] = {
         "tests/integration/host/job/test_blind.py::test_a_norm_that_jumps_is_not_seen",
         "tests/integration/host/job/test_blind.py::test_a_switch_that_changes_something_is_noticed",
     ),
-    "modules and programs planted in the working directory, a script's folder, PATH and CC": (
+    "files planted by another user: working directory, script's folder, cache, tmp, HOME, PATH, PYTHONPATH, CC, LD_*, "
+    "ssh config, tuning table, checkpoint": (
         "tests/integration/host/start/test_planted.py",
         "tests/unit/test_children.py",
     ),
