@@ -47,7 +47,7 @@ TOPICS: Final[Mapping[str, Topic]] = {
     "trust": Topic(
         "attack jobs, switches and files, and say what holds",
         ("attacks", "forged", "network", "hostile-job", "programs", "p4runtime", "tls", "schedules", "models", "keyed",
-         "blind"),
+         "blind", "listeners"),
         flags=("rows", "quick"),
         part=100,
     ),

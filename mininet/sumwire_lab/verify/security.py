@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from nativelib import programs
 
+from sumwire_lab.experiments import crowds
 from sumwire_lab.experiments.authentication import run_keyed
 from sumwire_lab.experiments.hostile_hosts import run_beside, run_forged
 from sumwire_lab.experiments.secure_aggregation import run_blind
@@ -48,6 +49,18 @@ def blind_checks(record: Mapping[str, Any]) -> list[Check]:
             holds(f"{label}: the same of the open job", [chi["open"], correlation["open"]], "both beyond", known),
             reported(f"{label}: processor time of a rank, against the open job's", cpu["blind"] / cpu["open"]),
         ]
+    return checks
+
+
+def listener_checks(sieges: Sequence[crowds.Siege]) -> list[Check]:
+    """Honest callers beside crowds. A server without a guard must have none for them: else the crowd was too small."""
+    checks = []
+    for one in sieges:
+        guarded = one.listener != crowds.UNGUARDED
+        label = f"{one.listener}, {crowds.AMOUNTS[one.crowd]} {crowds.WORDS[one.crowd]}: slowest honest answer, s"
+        value = {"s": round(one.slowest_s, 3), "crowd's connects/s": round(one.per_second)}
+        target = f"{'<=' if guarded else '>'} {ANSWER_S_MAX:g} s"
+        checks.append(holds(label, value, target, (one.slowest_s <= ANSWER_S_MAX) == guarded))
     return checks
 
 
@@ -293,5 +306,6 @@ EXPERIMENTS: Final[Mapping[str, Experiment | Experiments]] = {
     "models": _models,
     "keyed": _keyed,
     "blind": _blind,
+    "listeners": lambda v: listener_checks(crowds.besieged()),
 }
 """Experiments by row of the command line."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sumwire_lab.experiments.crowds import CONNECTS, UNGUARDED, Siege
 from sumwire_lab.options.verify_options import VerifyOptions
 from sumwire_lab.verify import plan, security
 from sumwire_lab.verify.commands import verify
@@ -23,6 +24,18 @@ def test_every_broken_rule_must_be_found() -> None:
     assert not security.mutation_check(names[:19], names[:19]).holds
     missed = security.mutation_check(names, names[1:])
     assert (missed.holds, missed.why) == (False, "rule0")
+
+
+@pytest.mark.parametrize(("listener", "slowest", "good"), [
+    ("service", 1.0, True), ("service", 1.01, False), (UNGUARDED, 1.01, True), (UNGUARDED, 0.9, False),
+])  # fmt: skip
+def test_a_listener_answers_within_a_second_and_one_without_a_guard_does_not(
+    listener: str, slowest: float, good: bool
+) -> None:
+    [check] = security.listener_checks([Siege(listener, CONNECTS, slowest, 9876.5)])
+    assert check.holds is good
+    assert check.value == {"s": slowest, "crowd's connects/s": 9876}
+    assert check.check.startswith(f"{listener}, 10000 connects a second from another address: ")
 
 
 def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -58,6 +71,7 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(security, "run_keyed", lambda *_: keyed)
     monkeypatch.setattr(security, "run_forged", lambda *_: network)
     monkeypatch.setattr(security, "run_beside", lambda *_: beside)
+    monkeypatch.setattr(security.crowds, "besieged", lambda: [Siege("metrics", CONNECTS, 0.1, 1e4)])
     checks = verify("trust", tmp_path, lambda _: None, QUICK)
     assert all(check.holds for check in checks)
     assert len([check for check in checks if check.check.startswith("attack ")]) == 10
