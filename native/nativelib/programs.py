@@ -10,9 +10,11 @@ user could have written.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
+import pwd
 import shutil
 import stat
 import sys
@@ -145,6 +147,9 @@ def _closed(variables: Mapping[str, str]) -> dict[str, str]:
         kept = _trusted(name, _without_here(name, value))
         if kept or (not value and name not in _LISTS):
             closed[name] = kept
+    if "HOME" in variables and "HOME" not in closed:
+        with contextlib.suppress(KeyError):  # a user whom the system does not know
+            closed["HOME"] = pwd.getpwuid(os.geteuid()).pw_dir
     return closed | {_SAFE_PATH: "1"}
 
 
