@@ -41,6 +41,7 @@ from sumwire.job.job import Job, Residual
 from sumwire.training.buckets import Model, Models, ModelSteps, Parameters, StepResiduals
 from sumwire.training.comm_thread import CommThread, queued, wait_for
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
+from sumwire.training.scalers import find_scaler
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -96,6 +97,7 @@ class DdpState(Saved):
 
     If the result of any bucket has NaN or infinity, the residuals of all buckets of that step stay as they were.
     ``scaler`` is the GradScaler of the training, if it has one: gradients come scaled, so residuals follow its scale.
+    One that is not given is found in its first step (:mod:`sumwire.training.scalers`).
     """
 
     def __init__(
@@ -124,6 +126,8 @@ class DdpState(Saved):
         self.scaler = scaler
         # Of the residuals; None before the first step with a scaler.
         self._scale: float | None = None
+        if scaler is None and self.feedback is not None:
+            find_scaler(self)
         # That of the job: hooks of several models make its operations in one order.
         owner, name = shared if isinstance(job, NodeJob) else self.job, _name_of(shared, self.job)
         self._thread = CommThread.of(owner, name)
@@ -194,13 +198,20 @@ class DdpState(Saved):
         if self.feedback is None:
             return None
         if model.latest is None or bucket.index() == 0:
-            if self.scaler is None:
-                self._scale = None
-            else:
+            if self.scaler is not None:
                 self._follow_scale(self.feedback, self.scaler.get_scale())
             model.latest = StepResiduals(self.feedback, model.latest)
         model.latest.hand_over(last=bucket.is_last())
         return model.latest
+
+    def has(self, parameter: Tensor) -> bool:
+        """Whether the hook gets the parameter's gradients, as far as is known: those of buckets so far, or the
+        model's."""
+        return self._parameters.has(parameter)
+
+    def follow(self, scaler: GradScaler) -> None:
+        """Let residuals follow this scaler, by whose present scale the latest gradients were multiplied."""
+        self.scaler, self._scale = scaler, scaler.get_scale()
 
     def _follow_scale(self, feedback: ParameterFeedback, scale: float) -> None:
         if self._scale is not None and scale != self._scale:

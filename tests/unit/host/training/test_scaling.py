@@ -68,6 +68,10 @@ def hooked(model: nn.Module, inner: Optimizer, scaler: GradScaler | None) -> Opt
     return Hooked(inner, scaler)
 
 
+def untold(model: nn.Module, inner: Optimizer, scaler: GradScaler | None) -> Optimizer:
+    return Hooked(inner, None)
+
+
 def train(make: Callable[..., Optimizer], scaled: bool, bad: int | None = None) -> Tensor:
     """Parameters after steps with SCALES. Step ``bad`` overflows, and is made again."""
     model = net(torch.float32)
@@ -87,7 +91,7 @@ def train(make: Callable[..., Optimizer], scaled: bool, bad: int | None = None) 
 
 
 @pytest.mark.parametrize("bad", [None, 3])
-@pytest.mark.parametrize("make", [acp, sync, hooked])
+@pytest.mark.parametrize("make", [acp, sync, hooked, untold])
 def test_what_is_kept_follows_the_scale(make: Callable[..., Optimizer], bad: int | None) -> None:
     """Training with scales that change, and with a step that overflows, is training without any."""
     torch.testing.assert_close(train(make, True, bad), train(make, False), rtol=1e-6, atol=1e-7)
