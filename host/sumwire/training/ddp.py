@@ -41,6 +41,7 @@ from sumwire.job.job import Job, Residual
 from sumwire.training.buckets import Model, Models, ModelSteps, Parameters, StepResiduals
 from sumwire.training.comm_thread import CommThread, queued, wait_for
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
+from sumwire.training.join import JoinCheck
 from sumwire.training.scalers import find_scaler
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class DdpState(Saved):
         self.feedback = ParameterFeedback() if error_feedback and leads else None
         self._parameters = Parameters(model)
         self._models = Models(self._parameters)
+        self._join = JoinCheck()
         self.scaler = scaler
         # Of the residuals; None before the first step with a scaler.
         self._scale: float | None = None
@@ -135,11 +137,13 @@ class DdpState(Saved):
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket. The future holds the bucket's buffer, filled with the mean gradient.
 
-        Raises UsageError for a bucket with a parameter that is not the model's, or with a sparse gradient, and where
-        it may be of several models.
+        Raises UsageError for a bucket with a parameter that is not the model's, or with a sparse gradient, where it may
+        be of several models, and within a join that divides by the remaining ranks.
         """
         self._parameters.check_dense(bucket)
         numbers = self._parameters.numbers(bucket)
+        if bucket.index() == 0 and numbers:
+            self._join.check(bucket.parameters()[0])
         model = self._models.of(bucket, numbers)
         return model.buckets.submit(bucket, numbers, partial(self._submit, model))
 
