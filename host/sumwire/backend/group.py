@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.distributed import distributed_c10d as c10d
 
-from sumwire.backend.gradients import called_for_gradient
+from sumwire.backend.gradients import called_for_gradient, check_built_in_hooks
 from sumwire.backend.inner_group import make_inner_group, passing_through
 from sumwire.backend.jobs import LaneWorker, Options, job_for, map_rank, source_of
 from sumwire.backend.network import (
@@ -83,6 +83,8 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         self._looked = False
         # Collectives since the beginning of coalescing, if there is one.
         self._coalesced: list[Any] | None = None
+        # Lengths of float16 tensors that came of no hook that cannot work.
+        self._checked: set[int] = set()
 
     def get_group_store(self) -> Any:
         """The store in which the ranks have met."""
@@ -104,6 +106,9 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         what = self._reduction(opts, tensors)
         if what is None:
             return self._note(self._inner.group.allreduce(tensors, opts))
+        if tensors[0].dtype == torch.float16 and tensors[0].numel() not in self._checked:
+            check_built_in_hooks(self)
+            self._checked.add(tensors[0].numel())
         works = [self._all_reduce(what, [x]) for x in tensors]
         return self._note(works[0] if len(works) == 1 else JointWork(works))
 

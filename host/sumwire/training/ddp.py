@@ -213,7 +213,7 @@ class DdpState(Saved):
         model's."""
         return self._parameters.has(parameter)
 
-    def follow(self, scaler: GradScaler) -> None:
+    def follow_scaler(self, scaler: GradScaler) -> None:
         """Let residuals follow this scaler, by whose present scale the latest gradients were multiplied."""
         self.scaler, self._scale = scaler, scaler.get_scale()
 

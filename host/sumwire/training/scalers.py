@@ -27,7 +27,7 @@ class Scaled(Protocol):
         """Whether it gets the parameter's gradients."""
         ...
 
-    def follow(self, scaler: GradScaler) -> None:
+    def follow_scaler(self, scaler: GradScaler) -> None:
         """Take the scaler by whose present scale the latest gradients were multiplied."""
         ...
 
@@ -38,7 +38,7 @@ _registered: Final[list[Any]] = []
 
 
 def find_scaler(seeker: Scaled) -> None:
-    """Call ``seeker.follow`` in the first step of an optimizer of its parameters that a scaler makes."""
+    """Call ``seeker.follow_scaler`` in the first step of an optimizer of its parameters that a scaler makes."""
     _seeking.add(seeker)
     if not _registered:
         _registered.append(register_optimizer_step_pre_hook(_before_step))
@@ -50,7 +50,7 @@ def _before_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
         return
     for seeker in list(_seeking):
         if any(seeker.has(parameter) for parameter in _parameters(optimizer)):
-            seeker.follow(scaler)
+            seeker.follow_scaler(scaler)
             _seeking.discard(seeker)
 
 

@@ -159,6 +159,18 @@ TRAININGS: dict[str, Callable[[int, Any], Tensor]] = {
 }
 
 
+def built_in_hook(rank: int) -> str:
+    """What DDP's own hook for float16 ends with."""
+    choose(None)
+    model = DistributedDataParallel(net())
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    try:
+        model(batch(rank, 0)).sum().backward()
+    except Exception as error:  # noqa: BLE001 - the test looks at it
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
 def hook_of_ddp(rank: int) -> str:
     """What the hook of DDP says to FSDP1's calls."""
     from sumwire.errors import UsageError

@@ -61,6 +61,14 @@ def test_the_ddp_hook_refuses_fsdp1_with_a_cure(ranks: Ranks) -> None:
         assert "gradient of FullyShardedDataParallel: leave out register_comm_hook, and call sumwire.sharded" in text
 
 
+def test_the_built_in_hook_for_float16_is_refused_with_a_cure(ranks: Ranks) -> None:
+    for text in ranks.run(parallel_cases.built_in_hook):
+        assert text.startswith(
+            "UsageError: DistributedDataParallel with the built-in hook FP16_COMPRESS: does not work"
+        )
+        assert "leave the hook out, since gradients are compressed here" in text
+
+
 def test_replicas_of_hsdp_go_by_lanes(tmp_path: Path) -> None:
     """Two nodes of two ranks: shards within the node beneath, and replicas through the lane of their number."""
     mapping = job_mapping(parallel_cases.NODES, 64)
