@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
+import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
@@ -45,7 +46,10 @@ def find_scaler(seeker: Scaled) -> None:
 
 
 def _before_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
-    scaler = _calling() if _seeking else None
+    # torch's tracer, which meets a compiled step, knows no frames.
+    if torch.compiler.is_compiling() or not _seeking:
+        return
+    scaler = _calling()
     if scaler is None or not scaler.is_enabled():
         return
     for seeker in list(_seeking):

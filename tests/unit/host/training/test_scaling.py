@@ -97,6 +97,19 @@ def test_what_is_kept_follows_the_scale(make: Callable[..., Optimizer], bad: int
     torch.testing.assert_close(train(make, True, bad), train(make, False), rtol=1e-6, atol=1e-7)
 
 
+def test_a_compiled_step_is_traced_without_a_warning() -> None:
+    """While a hook looks for a scaler."""
+    state = DdpState(None, reduce=coarse)
+    parameter = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([parameter], lr=torch.tensor(0.5))
+    parameter.grad = torch.ones(3)
+    with warnings.catch_warnings(record=True) as caught:
+        torch.compile(optimizer.step, backend="eager")()
+    assert [str(one.message) for one in caught if "_getframe" in str(one.message)] == []
+    assert parameter.tolist() == [0.5, 0.5, 0.5]
+    assert state.scaler is None
+
+
 def test_gradients_may_be_unscaled_before_the_step() -> None:
     model = net(torch.float32)
     scaler = GradScaler("cpu", init_scale=64.0)
