@@ -14,10 +14,13 @@ from commonlib.facade import on_first_use
 
 if TYPE_CHECKING:
     from sumwire.backend.jobs import Options as Options
+    from sumwire.backend.jobs import calls_at as calls_at
     from sumwire.backend.jobs import find_by as find_by
     from sumwire.backend.jobs import job_for as job_for
     from sumwire.backend.jobs import use as use
 
 __getattr__, __dir__ = on_first_use(
-    globals(), lambda home: importlib.import_module(f"{__name__}.{home}"), {"jobs": "Options find_by job_for use"}
+    globals(),
+    lambda home: importlib.import_module(f"{__name__}.{home}"),
+    {"jobs": "Options calls_at find_by job_for use"},
 )

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.distributed import distributed_c10d as c10d
 
+from sumwire.backend.gradients import called_for_gradient, check_built_in_hooks
 from sumwire.backend.inner_group import make_inner_group, passing_through
 from sumwire.backend.jobs import LaneWorker, Options, job_for, map_rank, source_of
 from sumwire.backend.network import (
@@ -82,6 +83,8 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         self._looked = False
         # Collectives since the beginning of coalescing, if there is one.
         self._coalesced: list[Any] | None = None
+        # Lengths of float16 tensors that came of no hook that cannot work.
+        self._checked: set[int] = set()
 
     def get_group_store(self) -> Any:
         """The store in which the ranks have met."""
@@ -100,31 +103,34 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
     def allreduce(self, tensors: Any, opts: Any = None, *rest: Any, **named: Any) -> Any:
         """See torch.distributed.all_reduce."""
         tensors, opts = _list(tensors), _options(dist.AllreduceOptions, opts, rest, named)
-        route = self._route(opts, tensors)
-        if route is ReduceRoute.INNER:
+        what = self._reduction(opts, tensors)
+        if what is None:
             return self._note(self._inner.group.allreduce(tensors, opts))
-        works = [self._all_reduce(route, opts, [x]) for x in tensors]
+        if tensors[0].dtype == torch.float16 and tensors[0].numel() not in self._checked:
+            check_built_in_hooks(self)
+            self._checked.add(tensors[0].numel())
+        works = [self._all_reduce(what, [x]) for x in tensors]
         return self._note(works[0] if len(works) == 1 else JointWork(works))
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Any:
         """See torch.distributed.all_reduce_coalesced. Tensors of one type and device travel as one."""
         opts = dist.AllreduceCoalescedOptions() if opts is None else opts
         alike = len({(x.dtype, x.device) for x in tensors}) == 1
-        route = self._route(opts, tensors, values=sum(x.numel() for x in tensors)) if alike else ReduceRoute.INNER
-        if route is ReduceRoute.INNER:
+        what = self._reduction(opts, tensors, values=sum(x.numel() for x in tensors)) if alike else None
+        if what is None:
             return self._note(self._inner.group.allreduce_coalesced(tensors, opts))
-        return self._note(self._all_reduce(route, opts, tensors))
+        return self._note(self._all_reduce(what, tensors))
 
     def reduce(self, tensors: Any, opts: Any = None, *rest: Any, **named: Any) -> Any:
         """See torch.distributed.reduce. All ranks get the result from the network, and only the root keeps it."""
-        route = ReduceRoute.INNER if isinstance(tensors, Tensor) or opts is None else self._route(opts, tensors)
-        if route is ReduceRoute.INNER or len(tensors) != 1:
+        what = None if isinstance(tensors, Tensor) or opts is None else self._reduction(opts, tensors)
+        if what is None or len(tensors) != 1:
             return self._note(self._inner.group.reduce(tensors, opts, *rest, **named))
-        [x], op, precision = tensors, op_of(opts.reduceOp), self._choice.chosen()
+        [x] = tensors
         keeps = self._place.rank == opts.rootRank
 
         def call(job: Job) -> list[Tensor]:
-            result = reduced(Reduction(route, op, precision), job, x.detach().reshape(-1))
+            result = reduced(what, job, x.detach().reshape(-1))
             return [x.copy_(result.view(x.shape)) if keeps else x]
 
         return self._note(self._submit(call, x))
@@ -135,11 +141,11 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
             return self._note(self._inner.group.reduce_scatter(outputs, inputs, opts, *rest, **named))
         opts = dist.ReduceScatterOptions() if opts is None else opts
         alike = all(len({x.numel() for x in each}) == 1 for each in inputs)
-        route = self._route(opts, [x for each in inputs for x in each], values=sum(x.numel() for x in inputs[0]))
-        if route is ReduceRoute.INNER or not alike:
+        what = self._reduction(opts, [x for each in inputs for x in each], values=sum(x.numel() for x in inputs[0]))
+        if what is None or not alike:
             return self._note(self._inner.group.reduce_scatter(outputs, inputs, opts))
         works = [
-            self._reduce_scatter(route, opts, out, torch.cat([x.reshape(-1) for x in each]))
+            self._reduce_scatter(what, out, torch.cat([x.reshape(-1) for x in each]))
             for out, each in zip(outputs, inputs, strict=True)
         ]
         return self._note(works[0] if len(works) == 1 else JointWork(works))
@@ -148,10 +154,10 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         """See torch.distributed.reduce_scatter_tensor: the whole is summed as by all_reduce, and a rank keeps its
         shard."""
         opts = dist.ReduceScatterOptions() if opts is None else opts
-        route = self._route(opts, [input])
-        if route is ReduceRoute.INNER or input.numel() != output.numel() * self.size():
+        what = self._reduction(opts, [input])
+        if what is None or input.numel() != output.numel() * self.size():
             return self._note(self._inner.group._reduce_scatter_base(output, input, opts))
-        return self._note(self._reduce_scatter(route, opts, output, input))
+        return self._note(self._reduce_scatter(what, output, input))
 
     # Its name since torch 2.12.
     reduce_scatter_single = _reduce_scatter_base
@@ -202,15 +208,17 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         if hasattr(self._inner.group, "shutdown"):
             self._inner.group.shutdown()
 
-    def _route(self, opts: Any, tensors: Sequence[Tensor], values: int | None = None) -> ReduceRoute:
+    def _reduction(self, opts: Any, tensors: Sequence[Tensor], values: int | None = None) -> Reduction | None:
+        """How the network carries out the call under way in this thread; None where the inner group does."""
         first = tensors[0] if tensors else None
         if first is None or first.is_sparse or not self._has_part or len({x.dtype for x in tensors}) > 1:
-            return ReduceRoute.INNER
-        route = route_of(op_of(opts.reduceOp), first.dtype, values or first.numel(), self._choice)
+            return None
+        op, precision = op_of(opts.reduceOp), self._choice.chosen(gradient=called_for_gradient())
+        route = route_of(op, first.dtype, values or first.numel(), self._choice.exact_below, precision)
         if route is ReduceRoute.INNER or not self._serves(first.device):
-            return ReduceRoute.INNER
+            return None
         config = self._joined(route)
-        return route if config is not None and possible(route, config) else ReduceRoute.INNER
+        return Reduction(route, op, precision) if config is not None and possible(route, config) else None
 
     def _serves(self, device: torch.device) -> bool:
         """Whether the device's tensors are this backend's: not those of cuda in "cpu:sumwire,cuda:nccl"."""
@@ -249,8 +257,9 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         self._config, place = self._seated(found, seat), self._place
         self._network = Network(self._config.name, opener(self._config, place))
         if place.rank == 0:
-            _LOG.info("backend sumwire: ranks %s are the workers of job %s; floats from %d values on at %s",
-                      place.ranks, self._config.name, self._choice.exact_below, self._choice.chosen(),
+            _LOG.info("backend sumwire: ranks %s are the workers of job %s; from %d values on gradients at %s, "
+                      "other floats at %s", place.ranks, self._config.name, self._choice.exact_below,
+                      self._choice.chosen(gradient=True), self._choice.chosen(gradient=False),
                       extra=Event.PATH_CHOSEN(job=self._config.job, name=self._config.name, ranks=[*place.ranks])
                       )  # fmt: skip
 
@@ -264,13 +273,12 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
 
     # -- through the network ---------------------------------------------------------------------------
 
-    def _all_reduce(self, route: ReduceRoute, opts: Any, tensors: list[Tensor]) -> Any:
-        op, precision = op_of(opts.reduceOp), self._choice.chosen()
-        into = written_by(tensors[0]) if len(tensors) == 1 and route is ReduceRoute.FLOATS else None
+    def _all_reduce(self, what: Reduction, tensors: list[Tensor]) -> Any:
+        into = written_by(tensors[0]) if len(tensors) == 1 and what.route is ReduceRoute.FLOATS else None
 
         def call(job: Job) -> list[Tensor]:
             x = into if into is not None else torch.cat([each.detach().reshape(-1) for each in tensors])
-            result = reduced(Reduction(route, op, precision), job, x, into)
+            result = reduced(what, job, x, into)
             if result is into:
                 # Autograd only notices what torch writes.
                 increment_version(tensors[0])
@@ -280,11 +288,11 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
 
         return self._submit(call, tensors[0])
 
-    def _reduce_scatter(self, route: ReduceRoute, opts: Any, output: Tensor, whole: Tensor) -> Any:
-        op, precision, shard = op_of(opts.reduceOp), self._choice.chosen(), output.numel()
+    def _reduce_scatter(self, what: Reduction, output: Tensor, whole: Tensor) -> Any:
+        shard = output.numel()
 
         def call(job: Job) -> list[Tensor]:
-            result = reduced(Reduction(route, op, precision), job, whole.detach().reshape(-1))
+            result = reduced(what, job, whole.detach().reshape(-1))
             own = result[self._place.rank * shard : (self._place.rank + 1) * shard]
             return [output.copy_(own.view(output.shape))]
 

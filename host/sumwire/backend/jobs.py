@@ -9,7 +9,9 @@ the library registered, such as a service that hands out job descriptions.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from sumwire.config import JobConfig, load_job
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
-from sumwire.training.all_reduce import DEFAULT, PRECISIONS, Precision
+from sumwire.training.all_reduce import DEFAULT, EXACT, PRECISIONS, Precision
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -33,14 +35,16 @@ Finder = Callable[[int, int, Store], JobConfig | None]
 Source = JobConfig | Job | Path | str
 _finders: Final[list[Finder]] = []
 _used: Final[list[Source]] = []
+_of_calls: Final[ContextVar[Precision | None]] = ContextVar("precision of calls", default=None)
 
 
 @dataclass(frozen=True)
 class Options:
     """What a user chooses: ``init_process_group("sumwire", pg_options=sumwire.backend.Options(...))``.
 
-    ``job``: a job file, or what has been read from one; None for what SUMWIRE_JOB names. ``precision``: of float
-    tensors; None for SUMWIRE_PRECISION, or "4bit". ``exact_below``: float tensors of fewer values are exact.
+    ``job``: a job file, or what has been read from one; None for what SUMWIRE_JOB names. ``precision``: of all float
+    tensors; None to compress gradients alone. ``exact_below``: float tensors of fewer values are exact. ``gradients``:
+    the precision of what DDP and FSDP reduce; None for that of all, SUMWIRE_PRECISION, or "4bit".
 
     Raises UsageError for a value that breaks a rule.
     """
@@ -48,20 +52,44 @@ class Options:
     job: JobConfig | Job | Path | str | None = None
     precision: Precision | None = None
     exact_below: int = EXACT_BELOW
+    gradients: Precision | None = None
 
     def __post_init__(self) -> None:
         if self.exact_below < 1:
             raise UsageError(f"exact_below = {self.exact_below}: must be 1 or more values")
-        self.chosen()
+        self.chosen(gradient=False)
+        self.chosen(gradient=True)
 
-    def chosen(self) -> Precision:
-        """The precision of float tensors."""
-        asked = self.precision or os.environ.get(PRECISION_VARIABLE) or DEFAULT
-        for precision in PRECISIONS:
-            if asked == precision:
-                return precision
-        where = "precision" if self.precision else PRECISION_VARIABLE
-        raise UsageError(f"{where} = {asked!r}: must be one of {', '.join(map(repr, PRECISIONS))}")
+    def chosen(self, *, gradient: bool) -> Precision:
+        """The precision of a call's float tensors. ``gradient``: whether they are known to be gradients."""
+        of_call = _of_calls.get()
+        if of_call is not None:
+            return of_call
+        if not gradient:
+            return _checked("precision", self.precision or EXACT)
+        if self.gradients:
+            return _checked("gradients", self.gradients)
+        # A variable of the environment cannot know of a program's other tensors.
+        return self.precision or _checked(PRECISION_VARIABLE, os.environ.get(PRECISION_VARIABLE) or DEFAULT)
+
+
+@contextmanager
+def calls_at(precision: Precision) -> Iterator[None]:
+    """Context manager: float tensors in calls of groups of the backend that this thread makes within have this
+    precision, whatever the group's options say. All ranks must say the same. Raises UsageError for one that there is
+    not."""
+    token = _of_calls.set(_checked("precision", precision))
+    try:
+        yield
+    finally:
+        _of_calls.reset(token)
+
+
+def _checked(name: str, asked: str) -> Precision:
+    for precision in PRECISIONS:
+        if asked == precision:
+            return precision
+    raise UsageError(f"{name} = {asked!r}: must be one of {', '.join(map(repr, PRECISIONS))}")
 
 
 def use(job: Source | None) -> None:

@@ -19,12 +19,11 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.futures import Future
 
-from sumwire.backend.jobs import Options
 from sumwire.config import JobConfig
 from sumwire.job.gloo import Ranks
 from sumwire.job.job import Job
 from sumwire.lifecycle import Lifecycle
-from sumwire.training.all_reduce import DTYPES, ORDERED, Precision, extreme, mean_at, sum_integers
+from sumwire.training.all_reduce import DTYPES, EXACT, ORDERED, Precision, extreme, mean_at, sum_integers
 from sumwire.training.comm_thread import CommThread, queued, wait_for
 
 _OPS: Final = ("SUM", "AVG", "MAX", "MIN")
@@ -48,16 +47,16 @@ def op_of(op: object) -> str:
     return next((name for name in _OPS if op == getattr(dist.ReduceOp, name)), "")
 
 
-def route_of(op: str, dtype: torch.dtype, values: int, options: Options) -> ReduceRoute:
+def route_of(op: str, dtype: torch.dtype, values: int, exact_below: int, precision: Precision) -> ReduceRoute:
     """Choose the route of a reduction, given that the group has a job. ``values``: of a rank's tensor.
 
-    Floats go through the network at the chosen precision, from `exact_below` values on. 32-bit integer sums, and
+    Floats go through the network at their precision, from `exact_below` values on. 32-bit integer sums, and
     maxima and minima of 32-bit values, are exact there and need a third less traffic than a ring of 4. For all else
     the network has no op, or one that needs more traffic than the ring.
     """
-    if values < options.exact_below:
+    if values < exact_below:
         return ReduceRoute.INNER
-    if op in ("SUM", "AVG") and dtype in DTYPES and options.chosen() != "exact":
+    if op in ("SUM", "AVG") and dtype in DTYPES and precision != EXACT:
         return ReduceRoute.FLOATS
     if op == "SUM" and dtype == torch.int32:
         return ReduceRoute.INTEGERS

@@ -36,7 +36,7 @@ from sumwire.job.control import Change
 from sumwire.job.fallback import COMPARED, GroupMean
 from sumwire.job.gloo import Ranks, taking_part
 from sumwire.job.group_session import open_session
-from sumwire.job.metrics import opened, serve
+from sumwire.job.metrics import close_unused, opened, serve
 from sumwire.job.one_trip import CarriedScales
 from sumwire.job.operations import BUCKETS, Asked, Operation, Signature, check_ops
 from sumwire.job.rules import NonFinite, check_blind, check_job, refuse_nonfinite, result_check, thc_codec
@@ -184,6 +184,7 @@ class Job(Collectives, Saved):
         try:
             self._session = open_session(config, options, self.stats)
         except BaseException:
+            close_unused(exposition)
             if tracing is not None:
                 tracing()
             raise

@@ -158,11 +158,16 @@ def serve(
 
     def end() -> None:
         exposition.remove(source)
-        with _servers_lock:
-            if exposition.unused:
-                for place in [place for place, one in _servers.items() if one is exposition]:
-                    del _servers[place]
-                exposition.close()
+        close_unused(exposition)
 
     exposition.add(source)
     return end
+
+
+def close_unused(exposition: Exposition | None) -> None:
+    """End a server that has no job, such as that of a job that was interrupted while it began."""
+    with _servers_lock:
+        if exposition is not None and exposition.unused:
+            for place in [place for place, one in _servers.items() if one is exposition]:
+                del _servers[place]
+            exposition.close()

@@ -10,6 +10,7 @@ The switch sums by the job's table and workers, so a codec of the caller's must 
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -22,6 +23,7 @@ from sumwire.codec.thc import ThcCodec
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, NonFiniteError, UsageError
 from sumwire.job.operations import require
+from sumwire.numeric import is_number
 from sumwire.transport.options import Delivery
 
 NonFinite = Literal["propagate", "raise"]
@@ -74,8 +76,9 @@ def check_job(config: JobConfig, **times: float) -> None:
         rule = f"must be {config.workers}, all workers: in a tree of switches, one left out could not catch up"
         raise ConfigError("quorum", config.quorum, rule, where=where)
     for name, seconds in times.items():
-        if not seconds > 0:
-            raise ConfigError(name, seconds, "must be above 0 seconds", where=where)
+        if not (is_number(seconds) or seconds == math.inf) or seconds <= 0:
+            rule = "must be a number of seconds above 0"
+            raise ConfigError(name, seconds, rule, where=where, cure=f"leave {name} out for the default")
 
 
 def check_blind(config: JobConfig, delivery: Delivery | None, *, grouped: bool) -> None:

@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from ipaddress import IPv4Address
 from itertools import pairwise
 from pathlib import Path
@@ -40,7 +41,7 @@ from sumwire.errors import SumwireError
 from sumwire.job.gloo import Ranks, default_timeout
 from sumwire.start import supervisor
 from sumwire.start.addresses import address_of, is_local, server_address, source_towards
-from sumwire.start.errors import NotReadyError, PlaceError, ReachError, ServiceError
+from sumwire.start.errors import NotReadyError, PlaceError, ReachError, ServiceError, StartError
 from sumwire.start.job_request import JobRequest, complete_job_file, job_file_for, public
 from sumwire.start.rendezvous import Rendezvous
 from sumwire.start.service import PROBE, ServiceAddress, beside, first_of
@@ -250,10 +251,7 @@ def _described(
         return {"description": kept, "found": str(source.job), "service": ""}
     if source.aggregator is not None:
         description = job_file_for(_hosts(told, each_rank), told[0]["address"], source.request)
-        supervisor.check_free(
-            told[0]["address"], "a job of this script that has started it must be closed first: job.close()"
-        )
-        started.append(supervisor.started(supervisor.here("--log-level", "warning"), description, lambda _: None))
+        started.append(_beside_rank_0(description, told))
         return {"description": description, "found": "started by rank 0", "service": ""}
     service, description = first_of(_services(told), source.wait_s, lambda line: _tell(line, source.wait_s))
     return {
@@ -261,6 +259,29 @@ def _described(
         "found": f"found at {service}",
         "service": f"{service.host}:{service.port}",
     }
+
+
+def _beside_rank_0(description: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> supervisor.RunningAggregator:
+    """An aggregator that this rank has started. Raises StartError, also if another program takes the port meanwhile."""
+    address = told[0]["address"]
+    check = partial(
+        supervisor.check_free, address, f"or call job.close() first if it is this script's; or {_elsewhere(told)}"
+    )
+    check()
+    try:
+        return supervisor.started(supervisor.here("--log-level", "warning"), description, lambda _: None)
+    except StartError:
+        check()
+        raise
+
+
+def _elsewhere(told: Sequence[Mapping[str, Any]]) -> str:
+    """How a second "rank0" gets an address without an aggregator."""
+    if len({one["machine"] for one in told}) > 1:
+        return f"set {ADDRESS} to another address of each machine"
+    own = IPv4Address(told[0]["address"])
+    free = own + 1 if own.is_loopback else IPv4Address(_LOOPBACK)
+    return f'give this script another address: sumwire.init(aggregator="rank0", address="{free}")'
 
 
 def _services(told: Sequence[Mapping[str, Any]]) -> list[ServiceAddress]:

@@ -17,7 +17,6 @@ import contextlib
 import errno
 import http.client
 import json
-import math
 import socket
 import threading
 import time
@@ -36,6 +35,7 @@ from commonlib.untrusted import UntrustedInputError, escaped, json_of, shown
 from sumwire_protocol import constants as p4
 
 from sumwire.errors import SumwireError
+from sumwire.numeric import is_number
 from sumwire.start.addresses import address_of, check_family, is_local, own_addresses
 from sumwire.start.errors import AbsentServiceError, NotReadyError, ServiceError
 from sumwire.start.job_request import complete_job_file, public
@@ -267,8 +267,8 @@ def first_of(
 ) -> tuple[ServiceAddress, dict[str, Any]]:
     """Return the first service that answers, and its job; wait up to ``wait_s`` for one. ``tell`` gets one line if it
     waits. Raises what :meth:`ServiceAddress.job` of the first one raises."""
-    if not 0 <= wait_s < math.inf:
-        raise ServiceError(f"wait_s = {wait_s:g}: must be 0 or more seconds: leave it out for 60")
+    if not is_number(wait_s) or wait_s < 0:
+        raise ServiceError(f"wait_s = {wait_s!r}: must be 0 or more seconds: leave it out for 60")
     end = time.monotonic() + wait_s
     told = False
     while True:

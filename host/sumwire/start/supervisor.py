@@ -177,13 +177,14 @@ class RunningAggregator:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            text = line.rstrip("\n")
-            self._tail.append(text)
-            # Its line comes before what others say because it is ready.
-            self._say(text)
-            if is_event(text, ProgramEvent.READY, "ready: "):
-                self._tell(self._ready)
+        with self._process.stdout as lines:
+            for line in lines:
+                text = line.rstrip("\n")
+                self._tail.append(text)
+                # Its line comes before what others say because it is ready.
+                self._say(text)
+                if is_event(text, ProgramEvent.READY, "ready: "):
+                    self._tell(self._ready)
         self._process.wait()
         self._tell(self._ended)
 

@@ -82,6 +82,7 @@ def _values(ordered: NDArray[np.uint32], dtype: torch.dtype) -> NDArray[np.gener
 Precision = Literal["exact", "8bit", "4bit", "1bit"]
 PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
 DEFAULT: Final[Precision] = "4bit"
+EXACT: Final[Precision] = "exact"
 # The second round of "8bit" has a bucket of its own: its norms are others.
 _SECOND_ROUND: Final = 1 << 15
 

@@ -140,6 +140,10 @@ class Parameters:
         """(name, shape) of every parameter, by number. To be asked for with a model."""
         return [(name, tuple(p.shape)) for name, p in zip(self._names, self.all, strict=True)]
 
+    def has(self, parameter: Tensor) -> bool:
+        """Whether the parameter has a number."""
+        return id(parameter) in self._numbers
+
     def number(self, parameter: Tensor) -> int:
         """Return a parameter's number. Raises UsageError for one that is not the model's."""
         if id(parameter) not in self._numbers:

@@ -41,6 +41,8 @@ from sumwire.job.job import Job, Residual
 from sumwire.training.buckets import Model, Models, ModelSteps, Parameters, StepResiduals
 from sumwire.training.comm_thread import CommThread, queued, wait_for
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
+from sumwire.training.join import JoinCheck
+from sumwire.training.scalers import find_scaler
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -96,6 +98,7 @@ class DdpState(Saved):
 
     If the result of any bucket has NaN or infinity, the residuals of all buckets of that step stay as they were.
     ``scaler`` is the GradScaler of the training, if it has one: gradients come scaled, so residuals follow its scale.
+    One that is not given is found in its first step (:mod:`sumwire.training.scalers`).
     """
 
     def __init__(
@@ -121,9 +124,12 @@ class DdpState(Saved):
         self.feedback = ParameterFeedback() if error_feedback and leads else None
         self._parameters = Parameters(model)
         self._models = Models(self._parameters)
+        self._join = JoinCheck()
         self.scaler = scaler
         # Of the residuals; None before the first step with a scaler.
         self._scale: float | None = None
+        if scaler is None and self.feedback is not None:
+            find_scaler(self)
         # That of the job: hooks of several models make its operations in one order.
         owner, name = shared if isinstance(job, NodeJob) else self.job, _name_of(shared, self.job)
         self._thread = CommThread.of(owner, name)
@@ -131,11 +137,13 @@ class DdpState(Saved):
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket. The future holds the bucket's buffer, filled with the mean gradient.
 
-        Raises UsageError for a bucket with a parameter that is not the model's, or with a sparse gradient, and where
-        it may be of several models.
+        Raises UsageError for a bucket with a parameter that is not the model's, or with a sparse gradient, where it may
+        be of several models, and within a join that divides by the remaining ranks.
         """
         self._parameters.check_dense(bucket)
         numbers = self._parameters.numbers(bucket)
+        if bucket.index() == 0 and numbers:
+            self._join.check(bucket.parameters()[0])
         model = self._models.of(bucket, numbers)
         return model.buckets.submit(bucket, numbers, partial(self._submit, model))
 
@@ -194,13 +202,20 @@ class DdpState(Saved):
         if self.feedback is None:
             return None
         if model.latest is None or bucket.index() == 0:
-            if self.scaler is None:
-                self._scale = None
-            else:
+            if self.scaler is not None:
                 self._follow_scale(self.feedback, self.scaler.get_scale())
             model.latest = StepResiduals(self.feedback, model.latest)
         model.latest.hand_over(last=bucket.is_last())
         return model.latest
+
+    def has(self, parameter: Tensor) -> bool:
+        """Whether the hook gets the parameter's gradients, as far as is known: those of buckets so far, or the
+        model's."""
+        return self._parameters.has(parameter)
+
+    def follow_scaler(self, scaler: GradScaler) -> None:
+        """Let residuals follow this scaler, by whose present scale the latest gradients were multiplied."""
+        self.scaler, self._scale = scaler, scaler.get_scale()
 
     def _follow_scale(self, feedback: ParameterFeedback, scale: float) -> None:
         if self._scale is not None and scale != self._scale:

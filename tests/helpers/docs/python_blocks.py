@@ -131,11 +131,12 @@ def reduced(names: Names) -> Tensor:
 
 
 def summing(rank: int) -> Names:
-    return {"tensor": tensor_of(rank)}
+    return {"tensor": tensor_of(rank), "counts": torch.arange(5000.0)}
 
 
 def summed(names: Names) -> Tensor:
     tensor: Tensor = names["tensor"]
+    assert torch.equal(names["counts"], RANKS * torch.arange(5000.0))
     assert 0.001 < nmse(tensor, RANKS * true_mean()) < 0.05
     return tensor
 

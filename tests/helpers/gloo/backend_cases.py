@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from helpers.logs import Line, logged
 from sumwire.backend.jobs import Options
 from sumwire.errors import SumwireError
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 
 @contextmanager
@@ -52,8 +54,8 @@ def gloo() -> Any:
     return _beside[0]
 
 
-def choose(precision: str, exact_below: int = 64) -> None:
-    """What floats of the default group go at from now on."""
+def choose(precision: str | None, exact_below: int = 64) -> None:
+    """What floats of the default group go at from now on; None: gradients alone are compressed."""
     dist.group.WORLD._choice = Options(precision=precision, exact_below=exact_below)  # type: ignore[arg-type, union-attr]
 
 
@@ -111,12 +113,16 @@ def tensor_of(rank: int, dtype: str, shape: tuple[int, ...], seed: int = 0) -> T
     return torch.randint(-1000, 1000, shape, generator=generator).to(type_)
 
 
-def reduced(rank: int, call: str, dtype: str, shape: tuple[int, ...], op: str, precision: str) -> dict[str, Any]:
-    """One call by both groups: squared error and norm of the difference, and what went through the network."""
+def reduced(
+    rank: int, call: str, dtype: str, shape: tuple[int, ...], op: str, precision: str | None, of_call: Any = None
+) -> dict[str, Any]:
+    """One call by both groups: squared error and norm of the difference, and what went through the network.
+    ``of_call``: what the call asks for by itself."""
     choose(precision)
     exact = gloo()
     before = operations()
-    ours = CALLS[call](rank, dtype, shape, getattr(dist.ReduceOp, op), None)
+    with nullcontext() if of_call is None else sumwire.backend.calls_at(of_call):
+        ours = CALLS[call](rank, dtype, shape, getattr(dist.ReduceOp, op), None)
     used = operations() - before
     theirs = CALLS[call](rank, dtype, shape, getattr(dist.ReduceOp, op), exact)
     difference = (ours.double() - theirs.double()).square().sum()
@@ -161,6 +167,34 @@ def _functional(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: A
     return functional.all_reduce(tensor_of(rank, dtype, shape), name, group or dist.group.WORLD) + 0
 
 
+def _within_backward(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: Any) -> Tensor:
+    """In a hook of autograd, where DDP's reducer makes its calls too."""
+    x = tensor_of(rank, dtype, shape)
+
+    def hook(gradient: Tensor) -> None:
+        dist.all_reduce(x, op, group=group)
+
+    leaf = torch.ones(1, requires_grad=True)
+    leaf.register_hook(hook)
+    leaf.sum().backward()
+    return x
+
+
+def _dtensor(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: Any) -> Tensor:
+    """A product of sharded matrices and its gradient, both of which are sums over the ranks."""
+    mesh = DeviceMesh.from_group(group or dist.group.WORLD, "cpu")
+    generator = torch.Generator().manual_seed(1)
+    left, right = (torch.randn(64, 64, generator=generator) for _ in range(2))
+    a = distribute_tensor(left, mesh, [Shard(1)]).requires_grad_()
+    b = distribute_tensor(right, mesh, [Shard(0)])
+    replicated = distribute_tensor(right, mesh, [Replicate()]).requires_grad_()
+    product = (a @ b).redistribute(placements=[Replicate()])
+    c = distribute_tensor(left, mesh, [Shard(0)])
+    ((c @ replicated).redistribute(placements=[Replicate()]).square().sum() + product.square().sum()).backward()
+    assert a.grad is not None and replicated.grad is not None
+    return torch.cat([x.full_tensor().detach().reshape(-1) for x in (product, a.grad, replicated.grad)])
+
+
 def _reduce(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: Any) -> Tensor:
     x = tensor_of(rank, dtype, shape)
     dist.reduce(x, 1, op, group=group)
@@ -184,6 +218,8 @@ def _reduce_scatter(rank: int, dtype: str, shape: tuple[int, ...], op: Any, grou
 CALLS: dict[str, Callable[..., Tensor]] = {
     "all_reduce": _all_reduce,
     "async": _asynchronously,
+    "within backward": _within_backward,
+    "dtensor": _dtensor,
     "coalesced": _coalesced,
     "functional": _functional,
     "reduce": _reduce,

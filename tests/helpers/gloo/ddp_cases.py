@@ -88,6 +88,28 @@ def train(rank: int, mapping: dict[str, Any], steps: int, unused: bool, accumula
     }
 
 
+def joined(rank: int, mapping: dict[str, Any], by_initial: bool) -> tuple[float, list[str]]:
+    """Three steps of all ranks but the first, which makes two. The last gradient's distance from gloo's, and errors."""
+    models = []
+    for _ in range(2):
+        torch.manual_seed(1)
+        models.append(DistributedDataParallel(Net(), bucket_cap_mb=0.02))
+    errors = []
+    with open_job(rank, mapping) as job:
+        models[0].register_comm_hook(sumwire.DdpState(job, error_feedback=False), sumwire.ddp_hook)
+        for model in models:
+            try:
+                with model.join(divide_by_initial_world_size=by_initial):
+                    for step in range(2 if rank == 0 else 3):
+                        model.zero_grad()
+                        x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + rank))
+                        model(x, True).square().mean().backward()
+            except sumwire.UsageError as error:
+                errors.append(str(error))
+    got, want = map(flat_grads, models)
+    return float((got - want).square().sum() / want.square().sum()), errors
+
+
 def fail_without_fallback(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
     """No switch, no fall-back: what backward() raises, then and afterwards."""
     torch.manual_seed(1)

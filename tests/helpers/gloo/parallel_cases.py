@@ -14,8 +14,9 @@ import torch
 import torch.distributed as dist
 from helpers.gloo.backend_cases import choose, gloo, operations
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.distributed.tensor import DTensor
@@ -51,11 +52,11 @@ def flat(model: nn.Module) -> Tensor:
     return torch.cat([whole(p.detach()).reshape(-1) for p in model.parameters()])
 
 
-def train(model: nn.Module, rank: int, optimizer: torch.optim.Optimizer | None = None) -> Tensor:
+def train(model: nn.Module, rank: int, optimizer: torch.optim.Optimizer | None = None, steps: int = STEPS) -> Tensor:
     """Parameters less those at the start, as one tensor."""
     before = flat(model)
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(STEPS):
+    for step in range(steps):
         optimizer.zero_grad()
         model(batch(rank, step)).square().mean().backward()
         optimizer.step()
@@ -84,6 +85,46 @@ def _fsdp2(rank: int, group: Any) -> Tensor:
     return train(_sharded(rank, group), rank)
 
 
+def _ddp_unused(rank: int, group: Any) -> Tensor:
+    """A bucket none of whose parameters is used is summed before the backward pass."""
+    model = net().append(Ignoring())
+    options: dict[str, Any] = {"find_unused_parameters": True, "bucket_cap_mb": 0.001}
+    return train(DistributedDataParallel(model, process_group=group, **options), rank)
+
+
+class Ignoring(nn.Module):
+    """Has a layer, and leaves it out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 4 * WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+def _ddp_static(rank: int, group: Any) -> Tensor:
+    return train(DistributedDataParallel(net(), process_group=group, static_graph=True), rank)
+
+
+def _ddp_hook(rank: int, group: Any) -> Tensor:
+    """DDP's own, which Python makes the calls of."""
+    model = DistributedDataParallel(net(), process_group=group)
+    model.register_comm_hook(group, default_hooks.allreduce_hook)
+    return train(model, rank)
+
+
+def _ddp_joined(rank: int, group: Any) -> Tensor:
+    """The last rank has no samples in the last step."""
+    model = DistributedDataParallel(net(), process_group=group)
+    with model.join():
+        return train(model, rank, steps=STEPS - (rank == dist.get_world_size() - 1))
+
+
+def _fsdp1(rank: int, group: Any) -> Tensor:
+    return train(FullyShardedDataParallel(net(), process_group=group, device_id=torch.device("cpu")), rank)
+
+
 def _tensor_parallel(rank: int, group: Any) -> Tensor:
     """All ranks have the same samples, and shards of the layers: sums of activations and of their gradients."""
     plan: Any = {"0": ColwiseParallel(), "2": RowwiseParallel()}
@@ -107,10 +148,27 @@ def _pipeline(rank: int, group: Any) -> Tensor:
 TRAININGS: dict[str, Callable[[int, Any], Tensor]] = {
     "ddp": _ddp,
     "zero": _zero,
+    "ddp unused": _ddp_unused,
+    "ddp static": _ddp_static,
+    "ddp hook": _ddp_hook,
+    "ddp joined": _ddp_joined,
+    "fsdp1": _fsdp1,
     "fsdp2": _fsdp2,
     "tensor parallel": _tensor_parallel,
     "pipeline": _pipeline,
 }
+
+
+def built_in_hook(rank: int) -> str:
+    """What DDP's own hook for float16 ends with."""
+    choose(None)
+    model = DistributedDataParallel(net())
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    try:
+        model(batch(rank, 0)).sum().backward()
+    except Exception as error:  # noqa: BLE001 - the test looks at it
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def hook_of_ddp(rank: int) -> str:
@@ -126,7 +184,7 @@ def hook_of_ddp(rank: int) -> str:
     return ""
 
 
-def trained(rank: int, name: str, precision: str) -> dict[str, Any]:
+def trained(rank: int, name: str, precision: str | None) -> dict[str, Any]:
     """Both ways: whether the results have equal bits, and their distance."""
     choose(precision)
     exact = gloo()
@@ -142,7 +200,7 @@ def trained(rank: int, name: str, precision: str) -> dict[str, Any]:
 _meshes: list[DeviceMesh] = []
 
 
-def hybrid(rank: int, precision: str) -> dict[str, Any]:
+def hybrid(rank: int, precision: str | None) -> dict[str, Any]:
     """FSDP2 over a mesh of nodes and ranks a node: shards within the node, replicas over the network."""
     choose(precision)
     if not _meshes:

@@ -64,6 +64,21 @@ def test_floats_are_equal_within_their_precision(
             assert outcome["error"] >= LEAST[precision]
 
 
+@pytest.mark.parametrize("call", backend_cases.CALLS)
+def test_what_no_gradient_is_known_to_be_has_gloo_s_bits(ranks: Ranks, call: str) -> None:
+    for outcome in ranks.run(backend_cases.reduced, call, "float32", SHAPE, "SUM", None):
+        assert outcome["equal"]
+        assert outcome["used"] == 0
+
+
+def test_a_call_has_the_precision_that_it_asks_for(ranks: Ranks) -> None:
+    for of_group, of_call in ((None, "8bit"), ("4bit", "8bit"), ("4bit", "exact")):
+        call = (backend_cases.reduced, "async", "float32", SHAPE, "SUM", of_group, of_call)
+        for outcome in ranks.run(*call):
+            assert LEAST[of_call] <= outcome["error"] <= MOST[of_call]
+            assert outcome["used"] == (6 if of_call == "8bit" else 0)
+
+
 @pytest.mark.parametrize(
     ("call", "dtype", "op", "operations"),
     [

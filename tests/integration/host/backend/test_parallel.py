@@ -24,6 +24,13 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
         yield started
 
 
+# A step is one bucket of DDP (five small ones with unused parameters), three groups of FSDP2's layers.
+GRADIENTS = [
+    ("ddp", 3), ("ddp unused", 15), ("ddp static", 3), ("ddp hook", 3), ("ddp joined", 3), ("zero", 3), ("fsdp1", 3),
+    ("fsdp2", 9),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", parallel_cases.TRAININGS)
 def test_exact_trainings_have_gloo_s_bits(ranks: Ranks, name: str) -> None:
     for outcome in ranks.run(parallel_cases.trained, name, "exact"):
@@ -33,12 +40,16 @@ def test_exact_trainings_have_gloo_s_bits(ranks: Ranks, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "operations"),
-    # A step is one bucket of DDP, three groups of FSDP2's layers, one sum of activations whose gradient is no sum.
-    [("ddp", 3), ("zero", 3), ("fsdp2", 9), ("tensor parallel", 3), ("pipeline", 0)],
+    ("name", "operations", "precision"),
+    # By default gradients alone. A step of tensor-parallel layers is one sum of activations whose gradient is no sum.
+    [
+        *[(name, operations, None) for name, operations in [*GRADIENTS, ("tensor parallel", 0), ("pipeline", 0)]],
+        ("tensor parallel", 3, "4bit"),
+        ("pipeline", 0, "4bit"),
+    ],
 )
-def test_trainings_at_4_bits_are_near(ranks: Ranks, name: str, operations: int) -> None:
-    for outcome in ranks.run(parallel_cases.trained, name, "4bit"):
+def test_trainings_at_4_bits_are_near(ranks: Ranks, name: str, operations: int, precision: str | None) -> None:
+    for outcome in ranks.run(parallel_cases.trained, name, precision):
         assert outcome["used"] == operations
         assert outcome["error"] <= MOST
         assert outcome["equal"] == (operations == 0)
@@ -50,12 +61,20 @@ def test_the_ddp_hook_refuses_fsdp1_with_a_cure(ranks: Ranks) -> None:
         assert "gradient of FullyShardedDataParallel: leave out register_comm_hook, and call sumwire.sharded" in text
 
 
+def test_the_built_in_hook_for_float16_is_refused_with_a_cure(ranks: Ranks) -> None:
+    for text in ranks.run(parallel_cases.built_in_hook):
+        assert text.startswith(
+            "UsageError: DistributedDataParallel with the built-in hook FP16_COMPRESS: does not work"
+        )
+        assert "leave the hook out, since gradients are compressed here" in text
+
+
 def test_replicas_of_hsdp_go_by_lanes(tmp_path: Path) -> None:
     """Two nodes of two ranks: shards within the node beneath, and replicas through the lane of their number."""
     mapping = job_mapping(parallel_cases.NODES, 64)
     mapping["lanes"] = [{"job": mapping["job"] + lane, "slots": 64} for lane in range(RANKS // parallel_cases.NODES)]
     with backend_cases.ranks_with_job(mapping, tmp_path) as ranks:
-        exact, near = (ranks.run(parallel_cases.hybrid, precision) for precision in ("exact", "4bit"))
+        exact, near = (ranks.run(parallel_cases.hybrid, precision) for precision in ("exact", None))
     for rank in range(RANKS):
         assert exact[rank]["error"] < 1e-9
         assert exact[rank]["operations"] == 0

@@ -157,6 +157,22 @@ def test_two_models_on_one_job(ranks: Ranks, other: str) -> None:
         assert outcome["gradients"] == outcomes[0]["gradients"]
 
 
+def test_a_rank_without_samples_joins(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 64)
+    with Bridge(mapping, golden_switch(mapping)):
+        for error, refused in ranks.run(ddp_cases.joined, mapping, True):
+            assert error < NMSE_MAX
+            assert refused == []
+
+
+def test_a_join_that_divides_by_the_remaining_ranks_is_refused(ranks: Ranks) -> None:
+    """In its first step, on every rank."""
+    mapping = job_mapping(RANKS, 64)
+    with Bridge(mapping, golden_switch(mapping)):
+        for _, (refused,) in ranks.run(ddp_cases.joined, mapping, False):
+            assert refused.startswith("model.join(divide_by_initial_world_size=False): no hook learns which ranks")
+
+
 def test_errors_come_out_of_backward(ranks: Ranks) -> None:
     for outcome in ranks.run(ddp_cases.fail_without_fallback, job_mapping(RANKS, 8)):
         [(kind, text)] = outcome["raised"]

@@ -97,3 +97,13 @@ def test_a_place_that_cannot_be() -> None:
             sumwire.Job(config, metrics=str(other.getsockname()[1]))
         # Nothing is left of it.
         sumwire.Job(config).close()
+
+
+def test_a_job_that_is_interrupted_while_it_begins_leaves_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sumwire.job.job.open_session", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sumwire.Job(configs(job_mapping(1, 8))[0], metrics="0")
+    assert not [thread for thread in threading.enumerate() if thread.name == "sumwire-metrics"]

@@ -259,8 +259,9 @@ def test_what_does_not_come_later(job: dict[str, Any]) -> None:
     with pytest.raises(ServiceError) as raised:
         ServiceAddress("no-such-host.invalid").job_within(60, pytest.fail)
     assert not isinstance(raised.value, AbsentServiceError)
-    for wait_s in (-1, math.inf, math.nan):
-        with pytest.raises(ServiceError, match=f"wait_s = {wait_s:g}: must be 0 or more seconds: leave it out for 60"):
+    no_times: list[Any] = [-1, math.inf, math.nan, "x", None]
+    for wait_s in no_times:
+        with pytest.raises(ServiceError, match=f"wait_s = {wait_s!r}: must be 0 or more seconds: leave it out for 60"):
             ServiceAddress("127.0.0.1").job_within(wait_s, pytest.fail)
 
 

@@ -43,6 +43,14 @@ def test_one_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert said.count("10.0.2.1: ready: here") == said.count("10.0.2.1: No route to host") == 2
 
 
+def test_one_that_was_closed_leaves_no_open_file() -> None:
+    """Python would warn of it when the program ends."""
+    running = supervisor.started(["sh", "-c", "echo ready: here; cat > /dev/null"], {}, lambda _: None)
+    running.close()
+    streams = (running._process.stdin, running._process.stdout)
+    assert [stream is not None and stream.closed for stream in streams] == [True, True]
+
+
 def test_one_that_never_served_is_told_at_once() -> None:
     with pytest.raises(StartError, match=r"^10\.0\.2\.1: the aggregator has ended: No route; mend that"):
         keep([AggregatorCommand(["sh", "-c", "echo No route"], "10.0.2.1")], {}, lambda _: None, threading.Event())

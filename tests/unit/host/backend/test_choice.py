@@ -13,7 +13,7 @@ import torch.distributed as dist
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.backend.group import SumwireGroup
 from sumwire.backend.inner_group import CALLS
-from sumwire.backend.jobs import LaneWorker, Options, map_rank
+from sumwire.backend.jobs import LaneWorker, Options, calls_at, map_rank
 from sumwire.backend.network import ReduceRoute, op_of, possible, route_of
 from sumwire.config import Lane
 from sumwire.errors import UsageError
@@ -62,7 +62,7 @@ def test_seats(ranks: list[int], rank: int, world: int, seat: LaneWorker | None)
     ],
 )
 def test_ways(op: str, dtype: torch.dtype, values: int, precision: Any, route: ReduceRoute) -> None:
-    assert route_of(op, dtype, values, Options(precision=precision)) is route
+    assert route_of(op, dtype, values, 4096, precision) is route
 
 
 def test_names_of_operations() -> None:
@@ -78,10 +78,38 @@ def test_a_job_without_the_op_or_with_a_quorum_is_not_exact() -> None:
     assert possible(ReduceRoute.FLOATS, replace(whole, quorum=3))
 
 
-def test_the_environment_chooses_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def precisions(options: Options) -> tuple[str, str]:
+    """Of gradients, and of other floats."""
+    return options.chosen(gradient=True), options.chosen(gradient=False)
+
+
+def test_gradients_alone_are_compressed_unless_a_precision_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SUMWIRE_PRECISION", raising=False)
+    assert precisions(Options()) == ("4bit", "exact")
+    assert precisions(Options(gradients="8bit")) == ("8bit", "exact")
+    assert precisions(Options(precision="8bit")) == ("8bit", "8bit")
+    assert precisions(Options(precision="8bit", gradients="1bit")) == ("1bit", "8bit")
+    with calls_at("exact"):
+        assert precisions(Options(precision="8bit", gradients="1bit")) == ("exact", "exact")
+    assert precisions(Options(precision="8bit")) == ("8bit", "8bit")
+
+
+def test_what_is_no_precision_is_refused() -> None:
+    wrong: Any = "2bit"
+    for name, make in {
+        "precision": lambda: Options(precision=wrong),
+        "gradients": lambda: Options(gradients=wrong),
+    }.items():
+        with pytest.raises(UsageError, match=f"{name} = '2bit': must be one of"):
+            make()
+    with pytest.raises(UsageError, match="precision = '2bit': must be one of"), calls_at(wrong):
+        pass
+
+
+def test_the_environment_chooses_the_precision_of_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUMWIRE_PRECISION", "8bit")
-    assert Options().chosen() == "8bit"
-    assert Options(precision="exact").chosen() == "exact"
+    assert precisions(Options()) == ("8bit", "exact")
+    assert precisions(Options(precision="exact")) == ("exact", "exact")
     monkeypatch.setenv("SUMWIRE_PRECISION", "2bit")
     with pytest.raises(UsageError, match="SUMWIRE_PRECISION = '2bit': must be one of 'exact', '8bit', '4bit', '1bit'"):
         Options()

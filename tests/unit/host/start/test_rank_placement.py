@@ -15,8 +15,8 @@ import pytest
 import torch.distributed as dist
 from helpers.logs import events_of
 from helpers.transport.udp_bridge import configs, job_mapping
-from sumwire.start import rank_placement
-from sumwire.start.errors import NotReadyError, PlaceError, ServiceError
+from sumwire.start import rank_placement, supervisor
+from sumwire.start.errors import NotReadyError, PlaceError, ServiceError, StartError
 from sumwire.start.rank_placement import JobSource, plan
 from sumwire.start.service import ServiceAddress
 from sumwire.start.supervisor import Say
@@ -145,6 +145,38 @@ def test_a_wait_for_the_service_is_told(caplog: pytest.LogCaptureFixture, enviro
         rank_placement._described(JobSource(wait_s=7), told, False, [])
     assert caplog.messages == ["http://10.0.0.9:21334 for 7"]
     assert events_of(caplog.records) == [Event.SERVICE_AWAITED]
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_second_aggregator_beside_rank_0_is_refused_with_another_address(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: bool
+) -> None:
+    """``meanwhile``: the other program takes the port after the look at it, and the aggregator ends."""
+    taken = [not meanwhile]
+
+    def check_free(address: str, otherwise: str) -> None:
+        if any(taken):
+            raise StartError(f"{address} is taken: {otherwise}")
+
+    def started(*_: object) -> None:
+        taken.append(True)
+        raise StartError("the aggregator has ended: -: cannot listen")
+
+    monkeypatch.setattr(supervisor, "check_free", check_free)
+    monkeypatch.setattr(supervisor, "started", started)
+    told = [{"machine": "m", "address": "127.0.0.1"}, {"machine": "m", "address": "127.0.0.1"}]
+    with pytest.raises(StartError) as error:
+        rank_placement._described(JobSource(aggregator="rank0"), told, False, [])
+    assert str(error.value) == (
+        "127.0.0.1 is taken: or call job.close() first if it is this script's; or give this script another address: "
+        'sumwire.init(aggregator="rank0", address="127.0.0.2")'
+    )
+    assert len(taken) == 1 + meanwhile, "it is only started where the port is free"
+
+
+def test_a_second_aggregator_over_machines_needs_another_address_of_each() -> None:
+    told = [{"machine": "a", "address": "10.0.0.1"}, {"machine": "b", "address": "10.0.0.2"}]
+    assert rank_placement._elsewhere(told) == "set SUMWIRE_ADDRESS to another address of each machine"
 
 
 @pytest.fixture

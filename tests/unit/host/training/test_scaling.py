@@ -68,6 +68,10 @@ def hooked(model: nn.Module, inner: Optimizer, scaler: GradScaler | None) -> Opt
     return Hooked(inner, scaler)
 
 
+def untold(model: nn.Module, inner: Optimizer, scaler: GradScaler | None) -> Optimizer:
+    return Hooked(inner, None)
+
+
 def train(make: Callable[..., Optimizer], scaled: bool, bad: int | None = None) -> Tensor:
     """Parameters after steps with SCALES. Step ``bad`` overflows, and is made again."""
     model = net(torch.float32)
@@ -87,10 +91,23 @@ def train(make: Callable[..., Optimizer], scaled: bool, bad: int | None = None) 
 
 
 @pytest.mark.parametrize("bad", [None, 3])
-@pytest.mark.parametrize("make", [acp, sync, hooked])
+@pytest.mark.parametrize("make", [acp, sync, hooked, untold])
 def test_what_is_kept_follows_the_scale(make: Callable[..., Optimizer], bad: int | None) -> None:
     """Training with scales that change, and with a step that overflows, is training without any."""
     torch.testing.assert_close(train(make, True, bad), train(make, False), rtol=1e-6, atol=1e-7)
+
+
+def test_a_compiled_step_is_traced_without_a_warning() -> None:
+    """While a hook looks for a scaler."""
+    state = DdpState(None, reduce=coarse)
+    parameter = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([parameter], lr=torch.tensor(0.5))
+    parameter.grad = torch.ones(3)
+    with warnings.catch_warnings(record=True) as caught:
+        torch.compile(optimizer.step, backend="eager")()
+    assert [str(one.message) for one in caught if "_getframe" in str(one.message)] == []
+    assert parameter.tolist() == [0.5, 0.5, 0.5]
+    assert state.scaler is None
 
 
 def test_gradients_may_be_unscaled_before_the_step() -> None:

@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which calls of a group reduce gradients: those of torch's own data parallelism, known by who makes them.
+
+A collective does not say what its tensor is. DDP's reducer is C++, so the Python code nearest to its calls is
+autograd's engine, or none in a thread of a GPU's backward pass. All else calls from Python: FSDP and DDP's own hooks
+from the modules below; DTensor, SyncBatchNorm and users' code from others, also within a backward pass. What is not
+known to be a gradient counts as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any, Final
+
+import torch
+from torch.distributed import ProcessGroup
+
+from sumwire.errors import UsageError
+from sumwire.training.join import living_models
+
+_OWN: Final = "sumwire.backend."
+# `work.dynamo_disabled` calls methods by it.
+_DYNAMO: Final = "torch._dynamo.eval_frame"
+_FP16: Final = "FP16_COMPRESS"
+_ENGINE: Final = "torch.autograd.graph"
+# Where torch.distributed.all_reduce is, and what it is wrapped in.
+_COLLECTIVES: Final = ("torch.distributed.distributed_c10d", "torch.distributed.c10d_logger")
+_DATA_PARALLEL: Final = frozenset({
+    "torch.nn.parallel.distributed",
+    "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
+    "torch.distributed.algorithms._comm_hooks.default_hooks",
+    "torch.distributed.fsdp._runtime_utils",
+    "torch.distributed.fsdp._fully_shard._fsdp_collectives",
+    # Before torch 2.6.
+    "torch.distributed._composable.fsdp._fsdp_collectives",
+})  # fmt: skip
+
+
+def called_for_gradient() -> bool:
+    """Whether the call of a group under way in this thread is one of DDP or FSDP for a gradient."""
+    frame = _outside(sys._getframe(), lambda name: name.startswith(_OWN) or name == _DYNAMO)
+    if frame is None or _module(frame) == _ENGINE:
+        return True
+    frame = _outside(frame, _COLLECTIVES.__contains__)
+    return frame is not None and _module(frame) in _DATA_PARALLEL
+
+
+def check_built_in_hooks(group: ProcessGroup) -> None:
+    """Let the backward pass under way raise UsageError if a model on the group has DDP's built-in hook for float16,
+    whose C++ cannot read the result of a group that Python defines. Only a sum of float16 can be of such a model.
+
+    After the last bucket: within a call of DDP's reducer nothing may be asked of it.
+    """
+    # Without a backward pass there is no such hook.
+    with contextlib.suppress(RuntimeError):
+        torch.autograd.Variable._execution_engine.queue_callback(partial(_check_models, group))
+
+
+def _check_models(group: ProcessGroup) -> None:
+    for model in living_models():
+        known: Any = model
+        hook = str(known._get_ddp_logging_data().get("comm_hook", ""))
+        if model.process_group is group and hook.endswith(_FP16):
+            raise UsageError(
+                f"DistributedDataParallel with the built-in hook {_FP16}: does not work on the backend sumwire: leave "
+                "the hook out, since gradients are compressed here; or call "
+                "model.register_comm_hook(None, default_hooks.fp16_compress_hook)"
+            )
+
+
+def _outside(frame: FrameType | None, within: Callable[[str], bool]) -> FrameType | None:
+    """The nearest frame of a module that is not ``within``."""
+    while frame is not None and within(_module(frame)):
+        frame = frame.f_back
+    return frame
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
