@@ -16,6 +16,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.errors import DeviceError
 from softswitch.p4runtime import p4info
+from softswitch.p4runtime.device_config import bmv2_json_of
 from softswitch.p4runtime.digests import Digests, encoder_of, numbers_of
 from softswitch.p4runtime.errors import InvalidArgumentError, ResourceExhaustedError, UnimplementedError
 from softswitch.p4runtime.externs import MeterConfigs, ValueSetMembers
@@ -199,12 +200,7 @@ def parse_pipeline(config: Any) -> tuple[ForwardingPipeline, ir.Program]:
     """
     if not config.HasField("p4info"):
         raise InvalidArgumentError("the pipeline config has no P4Info")
-    if not config.p4_device_config:
-        raise InvalidArgumentError("the pipeline config has no p4_device_config (bmv2 JSON)")
-    try:
-        bmv2_json = config.p4_device_config.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"p4_device_config is not bmv2 JSON text: {error}") from error
+    bmv2_json = bmv2_json_of(config.p4_device_config)
     kept = p4runtime_pb2.ForwardingPipelineConfig()
     kept.CopyFrom(config)
     info = p4info.parse(config.p4info)

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.wrappers_pb2 import BytesValue
 from google.rpc import code_pb2
 from helpers.p4runtime.client import DEVICE_ID, Controller, Program, code_of, delete, election, insert, items_of, modify
 from helpers.p4runtime.messages import group
@@ -49,6 +50,17 @@ def test_get_returns_what_was_set(connect: Connect, program: Program) -> None:
     assert code_of(lambda: get(controller, device_id=DEVICE_ID + 1)) == "NOT_FOUND"
 
 
+def test_json_in_the_message_of_older_controllers(connect: Connect, program: Program) -> None:
+    """p4lang/tutorials' ``p4runtime_lib`` sends a ``p4.tmp.P4DeviceConfig``: reassign (1), device_data (3)."""
+    controller = connect()
+    controller.become(1)
+    config = program.config()
+    config.p4_device_config = b"\x08\x01\x1a" + BytesValue(value=program.json).SerializeToString()[1:]
+    controller.set_pipeline(config)
+    assert get(controller).config == config
+    controller.write(insert(program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))))
+
+
 def test_a_new_pipeline_clears_the_state(primary: Controller, program: Program) -> None:
     entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
     entry.metadata = b"old"
@@ -80,9 +92,10 @@ def test_what_is_deleted_leaves_nothing_behind(program: Program) -> None:
         lambda config: setattr(config, "p4_device_config", b""),
         lambda config: setattr(config, "p4_device_config", b"\xff\xfe"),
         lambda config: setattr(config, "p4_device_config", b"{"),
+        lambda config: setattr(config, "p4_device_config", b"\x08\x01\x1a\x7f{"),
         lambda config: setattr(config.p4info.tables[0].preamble, "id", config.p4info.tables[1].preamble.id),
     ],
-    ids=["no P4Info", "no JSON", "no text", "bad JSON", "an id twice"],
+    ids=["no P4Info", "no JSON", "no text", "bad JSON", "a message cut off", "an id twice"],
 )
 def test_a_refused_pipeline_changes_nothing(
     primary: Controller, program: Program, break_it: Callable[[Any], None]
