@@ -14,6 +14,7 @@ class SwitchEvent(LogEvent):
 
     # fmt: off
     ENGINE_CHOSEN = ("engine_chosen", (SOFT,), "engine", "which engine runs")
+    OPTION_IGNORED = ("option_ignored", (SOFT,), "option", "an option of bmv2 was given that has no effect here")
     CONTROLLER_JOINED = (
         "controller_joined", (SOFT,), "role election_id primary",
         "a P4Runtime client has taken part in an election",

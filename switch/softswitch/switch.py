@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 from commonlib.events import ProgramEvent
@@ -56,9 +57,10 @@ class SoftSwitch:
     """Implements :class:`softswitch.device.Device`; thread-safe.
 
     ``program`` is bmv2 JSON text or its intermediate form. ``seed`` fixes what P4's ``random`` draws. ``cpu_port`` is
-    the port whose frames go to the callback of :meth:`on_cpu_frame` instead of the wire. ``clock`` gives microseconds
-    for the P4 timestamps. ``engine``: ``native`` compiles programs to machine code, ``python`` to Python; ``auto`` is
-    ``native``, or ``python`` with a warning if there is no compiler or the program given here cannot be compiled.
+    the port whose frames go to the callback of :meth:`on_cpu_frame` instead of the wire, ``drop_port`` the one at which
+    packets end. ``clock`` gives microseconds for the P4 timestamps. ``engine``: ``native`` compiles programs to machine
+    code, ``python`` to Python; ``auto`` is ``native``, or ``python`` with a warning if there is no compiler or the
+    program given here cannot be compiled.
 
     With ``coverage`` the native engine counts what of a program packets reach (``loaded.reached()``).
 
@@ -72,13 +74,16 @@ class SoftSwitch:
         *,
         seed: int | None = None,
         cpu_port: int | None = None,
+        drop_port: int = DROP_PORT,
         clock: Callable[[], int] | None = None,
         engine: EngineChoice = "auto",
         coverage: bool = False,
     ) -> None:
         if cpu_port is not None:
             _check_port(cpu_port)
+        _check_port(drop_port)
         self.cpu_port = cpu_port
+        self.drop_port = drop_port
         self._random = SplitMix(seed)
         start_ns = time.monotonic_ns()
         self._clock = clock or (lambda: (time.monotonic_ns() - start_ns) // 1000)
@@ -86,8 +91,8 @@ class SoftSwitch:
         self._cpu_frame: Callable[[bytes], None] | None = None
         self._machine: Machine | None = None
         self.loads = 0
-        if isinstance(program, str):
-            program = load_program(program)
+        if program is not None:
+            program = self._own(program)
         self._engine = self._start_engine(engine, program, start_ns, coverage=coverage)
         self._lock = self._engine.lock
         if program is not None and self._machine is None:
@@ -176,8 +181,13 @@ class SoftSwitch:
 
     # -- program ---------------------------------------------------------
 
-    def load(self, program: str | ir.Program) -> None:
+    def _own(self, program: str | ir.Program) -> ir.Program:
+        """The program as this switch runs it."""
         loaded = load_program(program) if isinstance(program, str) else program
+        return loaded if loaded.drop_port == self.drop_port else replace(loaded, drop_port=self.drop_port)
+
+    def load(self, program: str | ir.Program) -> None:
+        loaded = self._own(program)
         try:
             machine = self._engine.machine(loaded, self._random, self._clock)
         except NativeError as error:
@@ -189,7 +199,7 @@ class SoftSwitch:
 
     def verify(self, program: str | ir.Program) -> None:
         """Raises UnsupportedProgramError where :meth:`load` would because of a construct; changes nothing."""
-        self._engine.check(load_program(program) if isinstance(program, str) else program)
+        self._engine.check(self._own(program))
 
     @property
     def loaded(self) -> Machine:
@@ -307,12 +317,17 @@ class SoftSwitch:
 
     # -- multicast -------------------------------------------------------
 
+    def _check_replicas(self, what: str, replicas: Sequence[Replica]) -> None:
+        for replica in replicas:
+            leaves = 0 <= replica.port <= MAX_PORT and replica.port != self.drop_port
+            if not leaves or not 0 <= replica.instance <= 0xFFFF:
+                rule = f"port 0..{MAX_PORT} but the drop port {self.drop_port}, instance 0..65535"
+                raise InvalidEntryError(f"{what}: {replica} ({rule})")
+
     def set_group(self, group: int, replicas: Sequence[Replica]) -> None:
         if not 1 <= group <= MAX_GROUP:
             raise InvalidEntryError(f"multicast group {group} is not in 1..{MAX_GROUP}")
-        for replica in replicas:
-            if not 0 <= replica.port < DROP_PORT or not 0 <= replica.instance <= 0xFFFF:
-                raise InvalidEntryError(f"multicast group {group}: {replica} (port 0..510, instance 0..65535)")
+        self._check_replicas(f"multicast group {group}", replicas)
         if len(set(replicas)) != len(replicas):
             raise InvalidEntryError(f"multicast group {group}: the same port and instance twice")
         with self._lock:
@@ -369,9 +384,7 @@ class SoftSwitch:
             raise InvalidEntryError(f"clone session {session} is not in 0..{SESSIONS - 1}")
         if not 0 <= group <= MAX_GROUP:
             raise InvalidEntryError(f"clone session {session}: multicast group {group} is not in 0..{MAX_GROUP}")
-        for replica in replicas:
-            if not 0 <= replica.port < DROP_PORT or not 0 <= replica.instance <= 0xFFFF:
-                raise InvalidEntryError(f"clone session {session}: {replica} (port 0..510, instance 0..65535)")
+        self._check_replicas(f"clone session {session}", replicas)
         with self._lock:
             self.loaded.set_session(session, [(replica.port, replica.instance) for replica in replicas], group)
 

@@ -79,7 +79,7 @@ def emit_send(context: CContext) -> list[str]:
     code.line(f"pipeline_{context.program.egress.name}(p);")
     if (STANDARD, "egress_spec") in context.usage.late:
         member = context.storage.fields[STANDARD, "egress_spec"]
-        code.line(f"if (p->{member} == SS_DROP_PORT) return;")
+        code.line(f"if (p->{member} == {context.program.drop_port}u) return;")
     code.line("update_checksums(p);")
     code.line("deparse(p, port);")
     return ["static void send(struct packet *p, uint32_t port, uint32_t instance) {", *code.lines, "}", ""]
@@ -93,7 +93,7 @@ def emit_replication(context: CContext, code: Code) -> None:
     group = fields.get((STANDARD, "mcast_grp"))
     code.line(f"struct ss_replica one = {{(uint32_t){spec}, {f'(uint32_t)p->{rid}' if rid else '0'}}};")
     code.line("struct ss_group to = {&one, 1};")
-    head = f"if ({spec} == SS_DROP_PORT)"
+    head = f"if ({spec} == {context.program.drop_port}u)"
     if group is not None:
         with code.block(f"if (p->{group})"):
             code.line(f"to = p->machine->groups[p->{group} % SS_GROUPS];")
@@ -320,7 +320,7 @@ class _Emitter:
                 with code.block("for (uint32_t i = 0; i < to->count; i++)"):
                     code.line("add_egress(p, to->replicas[i].port, to->replicas[i].instance);")
                 code.line("return;")
-        code.line(f"if ({spec} == SS_DROP_PORT) return;")
+        code.line(f"if ({spec} == {self._context.program.drop_port}u) return;")
         self._standard(code, "instance_type", "0")
         code.line(f"add_egress(p, (uint32_t){spec}, {f'(uint32_t)p->{rid}' if rid else '0'});")
         return [*self._ingress_clone(), "static void ingress(struct packet *p) {", *code.lines, "}", ""]
@@ -362,7 +362,8 @@ class _Emitter:
         code.line(f"pipeline_{context.program.egress.name}(p);")
         code.line("p->exited = 0;")
         self._clone_request(code, "clone_egress(p, session);")
-        code.line(f"if (p->{context.storage.fields[STANDARD, 'egress_spec']} == SS_DROP_PORT) return;")
+        spec = context.storage.fields[STANDARD, "egress_spec"]
+        code.line(f"if (p->{spec} == {context.program.drop_port}u) return;")
         code.line("update_checksums(p);")
         with code.block(f"if (p->{self._recirculate})"):
             code.line("if (may_pass(p)) recirculate(p);")

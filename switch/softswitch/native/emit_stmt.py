@@ -241,7 +241,7 @@ class CStatementEmitter:
             )
 
     def _mark_to_drop(self) -> None:
-        self._context.set_standard(self._code, "egress_spec", "(uint64_t)SS_DROP_PORT")
+        self._context.set_standard(self._code, "egress_spec", f"{self._context.program.drop_port}ull")
         self._context.set_standard(self._code, "mcast_grp", "0ull")
 
     # -- registers and counters ------------------------------------------

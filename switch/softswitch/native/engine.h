@@ -11,7 +11,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SS_DROP_PORT 511u
 #define SS_GROUPS 65536u
 #define SS_SESSIONS 32768u
 // Numbers of this width and more are aligned to it, so that they load as whole vectors.

@@ -5,7 +5,7 @@
 STANDARD = "standard_metadata"
 HIDDEN = "#hidden"  # metadata of the loader's own: next elements of stacks, lengths, requests to the architecture
 PACKET_LENGTH = "packet_length"
-DROP_PORT = 511  # mark_to_drop's egress_spec
+DROP_PORT = 511  # mark_to_drop's egress_spec, if nothing else is said
 # instance_type of a packet that did not come in at a port as it is
 INSTANCE_INGRESS_CLONE = 1
 INSTANCE_EGRESS_CLONE = 2

@@ -21,7 +21,6 @@ from softswitch.program.analysis import analyse
 from softswitch.program.emitted_text import literal
 from softswitch.program.limits import PASSES, SESSIONS
 from softswitch.program.standard import (
-    DROP_PORT,
     HIDDEN,
     INSTANCE_EGRESS_CLONE,
     INSTANCE_INGRESS_CLONE,
@@ -164,9 +163,9 @@ class ProcessEmitter:
             with self._out.block(f"if {group}:"):
                 self._out.line(f"replicas = groups.get({group}, ())")
                 self._standard("instance_type", str(INSTANCE_REPLICA))
-            head = f"elif {spec} == {DROP_PORT}:"
+            head = f"elif {spec} == {self._context.program.drop_port}:"
         else:
-            head = f"if {spec} == {DROP_PORT}:"
+            head = f"if {spec} == {self._context.program.drop_port}:"
         with self._out.block(head):
             self._out.line("return []")
         with self._out.block("else:"):
@@ -215,7 +214,7 @@ class ProcessEmitter:
 
     def _leave(self, deparser: DeparserEmitter) -> None:
         if (STANDARD, "egress_spec") in self._context.usage.late:
-            with self._out.block(f"if {self._fields[STANDARD, 'egress_spec']} == {DROP_PORT}:"):
+            with self._out.block(f"if {self._fields[STANDARD, 'egress_spec']} == {self._context.program.drop_port}:"):
                 self._out.line("continue")
         self._update()
         self._out.comment("deparser")
@@ -384,7 +383,7 @@ class PassesEmitter(ProcessEmitter):
                 self._out.line(f"{self._recirculate} = 0")
                 self._copies()
                 self._out.line("return")
-        with self._out.block(f"if {spec} != {DROP_PORT}:"):
+        with self._out.block(f"if {spec} != {self._context.program.drop_port}:"):
             self._standard("instance_type", "0")
             self._out.line(f"queue.append((egress, ({spec}, {rid}, {state})))")
 
@@ -430,7 +429,7 @@ class PassesEmitter(ProcessEmitter):
                 self._out.line(f"limit = {NO_LIMIT}")
                 self._copies()
                 self._out.line(f"{state} = state")
-        with self._out.block(f"if {self._fields[STANDARD, 'egress_spec']} == {DROP_PORT}:"):
+        with self._out.block(f"if {self._fields[STANDARD, 'egress_spec']} == {self._context.program.drop_port}:"):
             self._out.line("return")
         self._update()
         self._out.comment("deparser")

@@ -16,7 +16,7 @@ from softswitch.program import ir
 from softswitch.program.analysis import HASH_WIDTHS, is_word_aligned, runs_of
 from softswitch.program.emitted_text import literal
 from softswitch.program.limits import LOOP_BLOCKS, CodeBudget
-from softswitch.program.standard import DROP_PORT, PACKET_LENGTH, STANDARD
+from softswitch.program.standard import PACKET_LENGTH, STANDARD
 from softswitch.program.traverse import FieldKey, expr_fields, flatten, operands, valid_headers, written_field
 from softswitch.python.emit_code import HeaderLayout, PyContext, PyStorage, UnitKind, Writer, bare
 from softswitch.python.emit_expr import PyExprEmitter
@@ -281,7 +281,7 @@ class PyStatementEmitter:
 
     def _mark_to_drop(self) -> None:
         fields = self._context.storage.fields
-        self._out.line(f"{fields[STANDARD, 'egress_spec']} = {DROP_PORT}")
+        self._out.line(f"{fields[STANDARD, 'egress_spec']} = {self._context.program.drop_port}")
         if (STANDARD, "mcast_grp") in fields:
             self._out.line(f"{fields[STANDARD, 'mcast_grp']} = 0")
 

@@ -162,6 +162,9 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("softswitch.md: The soft switch", ""): Shown(
         "needs a lab's interfaces; the lab starts it so, and tests/integration/softswitch runs its options"
     ),
+    ("softswitch.md: In place of simple_switch_grpc", "sh"): (
+        "tests/integration/softswitch/test_drop_in.py::test_the_script_that_a_harness_calls"
+    ),
     ("softswitch.md: Rights", ""): _SYSTEM,
     ("softswitch.md: How it works", ""): _DIAGRAM,
     ("start.md: Install and start", ""): _INSTALL,

@@ -70,6 +70,22 @@ def test_drops(switch: SoftSwitch) -> None:
     assert switch.process(0, probe(8, 1, 0)) == []  # a group that does not exist
 
 
+def test_another_drop_port(program_text: Callable[[str], str], engine: EngineChoice) -> None:
+    switch = SoftSwitch(program_text("multicast"), drop_port=6, engine=engine)
+    assert switch.process(0, probe(0, 6, 0)) == []
+    assert [port for port, _ in switch.process(0, probe(0, 511, 0))] == [511]
+    assert switch.process(0, probe(0, 0xFFFF, 0)) == []  # mark_to_drop in ingress
+    assert switch.process(0, probe(0, 4, 0)) == []  # and in egress
+    switch.set_group(1, [Replica(511, 1)])
+    with pytest.raises(InvalidEntryError, match=r"port 0\.\.511 but the drop port 6"):
+        switch.set_group(1, [Replica(6, 1)])
+    switch = SoftSwitch(drop_port=1, engine=engine)
+    switch.load(program((), ()))
+    assert sent(switch, "01020304") == []
+    with pytest.raises(InvalidEntryError, match="port 512"):
+        SoftSwitch(drop_port=512, engine=engine)
+
+
 def test_a_group_wins_over_the_drop_port(switch: SoftSwitch) -> None:
     switch.set_group(2, [Replica(1, 1)])
     assert [port for port, _ in switch.process(0, probe(2, 511, 0))] == [1]

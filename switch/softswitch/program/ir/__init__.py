@@ -52,6 +52,7 @@ from softswitch.program.ir.code import (
     ValueSet,
     Varbit,
 )  # fmt: skip
+from softswitch.program.standard import DROP_PORT
 
 __all__ = [
     "CLONE_REQUESTED", "UNKNOWN_SOURCE", "Action", "Advance", "Assign", "AssignHeader", "Binary", "Block",
@@ -323,7 +324,8 @@ class Program:
 
     ``varbits``: by the header behind which the bits of a varbit field leave. ``passes``: None for a program that never
     clones, resubmits or recirculates, and truncates in egress only. Statements leave the number of one of the
-    ``digests`` in ``digest_request``; it is sent at the end of ingress.
+    ``digests`` in ``digest_request``; it is sent at the end of ingress. ``drop_port``: mark_to_drop's egress_spec,
+    which the switch chooses.
     """
 
     headers: dict[str, Header]
@@ -343,6 +345,7 @@ class Program:
     meters: dict[str, Meter] = field(default_factory=dict)
     digests: dict[int, Digest] = field(default_factory=dict)
     digest_request: FieldRef | None = None
+    drop_port: int = DROP_PORT
 
     @property
     def tables(self) -> dict[str, Table]:

@@ -180,34 +180,39 @@ def declared_once(node: JsonNode, name: str, known: Mapping[str, Any]) -> None:
         raise node.wrong(f"declares {shown(name)} a second time")
 
 
-_BMV2_CURE = "compile the P4 program with p4c --target bmv2"
+_BMV2_CURE = "compile the P4 program with p4c --target bmv2, and name the JSON that it writes"
 
 
 def read_program(path: Path) -> str:
-    """The text of a program's file. Raises OSError, MalformedProgramError and ProgramTooLargeError."""
+    """The text of a program's file. Raises MalformedProgramError and ProgramTooLargeError."""
     try:
         return bounded_text(path, FILE_BYTES)
     except InputTooLongError as error:
         raise _too_long(str(path)) from error
     except UntrustedInputError as error:
         raise MalformedProgramError(f"the program is not JSON: it {error}; {_BMV2_CURE}", str(path)) from error
+    except OSError as error:
+        told = f"{error.strerror}: the program must be a file to read; {_BMV2_CURE}"
+        raise MalformedProgramError(told, str(path)) from error
 
 
 def parse_program(text: str) -> JsonNode:
     """Raises MalformedProgramError and ProgramTooLargeError."""
     if len(text) > FILE_BYTES:
         raise _too_long("the program")
+    if not text.strip():
+        raise MalformedProgramError(f"the program is empty; {_BMV2_CURE}")
     try:
         root = json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise MalformedProgramError(f"the program is not JSON: {error.msg}; {_BMV2_CURE}", place) from error
     except ValueError as error:  # a number of thousands of digits
-        raise MalformedProgramError(f"the program is not JSON: {error}; {_BMV2_CURE}", "the program") from error
+        raise MalformedProgramError(f"the program is not JSON: {error}; {_BMV2_CURE}") from error
     except RecursionError as error:
         raise _too_deep("the program") from error
     if not isinstance(root, dict) or "pipelines" not in root:
-        raise MalformedProgramError(f"the program is not a bmv2 JSON: it has no pipelines; {_BMV2_CURE}", "the program")
+        raise MalformedProgramError(f"the program is not a bmv2 JSON: it has no pipelines; {_BMV2_CURE}")
     node = JsonNode(root)
     if _is_deep(root):
         raise _too_deep(_deepest(node).place)

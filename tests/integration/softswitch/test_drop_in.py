@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The soft switch where a harness starts ``simple_switch_grpc``."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+from helpers.docs import pages
+from helpers.p4runtime.client import PROGRAMS, TIMEOUT_SECONDS
+from p4.v1 import p4runtime_pb2 as p4rt
+from p4.v1 import p4runtime_pb2_grpc
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def test_the_script_that_a_harness_calls(tmp_path: Path) -> None:
+    """With the words of p4lang/tutorials' Mininet script, but for ports of the machine's."""
+    (block,) = [block for block in pages.blocks("sh") if block.path.name == "softswitch.md"]
+    script(tmp_path / "simple_switch_grpc", block.text)
+    script(tmp_path / "softswitch", f'#!/bin/sh\nexec "{sys.executable}" -m softswitch.cli "$@"\n')
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+    }
+    words = f"simple_switch_grpc --pcap pcaps --nanolog ipc:///tmp/bm-0-log.ipc --device-id 0 {PROGRAMS}/tables.json"
+    words += " --debugger --log-console --thrift-port 9090 -- --grpc-server-addr 127.0.0.1:0 --cpu-port 255"
+    with subprocess.Popen(words.split(), stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stderr is not None
+            said: list[str] = []
+            for line in process.stderr:
+                said.append(line)
+                if found := re.search(r"ready: device 0, P4Runtime port (\d+)", line):
+                    break
+            assert found is not None, said
+            with grpc.insecure_channel(f"127.0.0.1:{found[1]}") as channel:
+                stub = p4runtime_pb2_grpc.P4RuntimeStub(channel)
+                assert stub.Capabilities(p4rt.CapabilitiesRequest(), timeout=TIMEOUT_SECONDS)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(TIMEOUT_SECONDS) == 0
+        finally:
+            process.kill()
+    ignored = [line.partition("softswitch: ")[2].split()[0] for line in said if "is ignored" in line]
+    assert ignored == ["--pcap", "--nanolog", "--debugger", "--thrift-port"]
