@@ -30,7 +30,8 @@ BMV2 = """
 --cpu-port=255 --dp-grpc-server-addr=0.0.0.0:50052
 """
 ENDING = {"--help", "-h", "--version", "-v", "--json-version"}
-TLS = ["--grpc-server-ssl", "--grpc-server-cert", "c.pem", "--grpc-server-key", "c.key", "--grpc-server-cacert", "a.pem"]
+CERTIFICATES = ["--grpc-server-cert", "c.pem", "--grpc-server-key", "c.key", "--grpc-server-cacert", "ca.pem"]
+TLS = ["--grpc-server-ssl", *CERTIFICATES]
 # Taken and ignored, in a harness's way to write values.
 TAKEN = ["--pcap", "pcaps", "--debugger", "--thrift-port", "9090", "--priority-queues", "4", "--debugger"]
 
