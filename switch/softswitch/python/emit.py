@@ -159,14 +159,13 @@ class ProcessEmitter:
         group = self._fields.get((STANDARD, "mcast_grp"))
         rid = self._fields.get((STANDARD, "egress_rid"), "0")
         self._out.comment("replication")
+        head = "if"
         if group is not None:
             with self._out.block(f"if {group}:"):
                 self._out.line(f"replicas = groups.get({group}, ())")
                 self._standard("instance_type", str(INSTANCE_REPLICA))
-            head = f"elif {spec} == {self._context.program.drop_port}:"
-        else:
-            head = f"if {spec} == {self._context.program.drop_port}:"
-        with self._out.block(head):
+            head = "elif"
+        with self._out.block(f"{head} {spec} == {self._context.program.drop_port}:"):
             self._out.line("return []")
         with self._out.block("else:"):
             self._out.line(f"replicas = (({spec}, {rid}),)")

@@ -13,7 +13,7 @@ from commonlib import log_context
 from helpers.logs import events_of
 from helpers.paths import ROOT
 from helpers.softswitch.compile_programs import PROGRAMS
-from softswitch import options
+from softswitch import cli, options
 from softswitch.cli import main
 from softswitch.events import SwitchEvent
 
@@ -117,6 +117,11 @@ def test_the_drop_port_reaches_the_program(option: str, shown: str, capsys: pyte
     assert shown not in capsys.readouterr().out
     assert main([*words, "--drop-port", "9"]) == 0
     assert shown in capsys.readouterr().out
+
+
+def test_the_drop_port_is_the_switchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_run", lambda switch, *_: switch.drop_port)
+    assert main(["--no-p4", "--insecure", "--engine", "python", "--drop-port", "9"]) == 9
 
 
 @pytest.mark.parametrize("words", [["-i", "9@veth1"], ["--cpu-port", "9"]])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from softswitch.errors import InvalidEntryError, NotFoundError
@@ -79,9 +80,11 @@ def test_another_drop_port(program_text: Callable[[str], str], engine: EngineCho
     switch.set_group(1, [Replica(511, 1)])
     with pytest.raises(InvalidEntryError, match=r"port 0\.\.511 but the drop port 6"):
         switch.set_group(1, [Replica(6, 1)])
-    switch = SoftSwitch(drop_port=1, engine=engine)
-    switch.load(program((), ()))
-    assert sent(switch, "01020304") == []
+    with_passes, dropping = program((), ()), program((), (ir.MarkToDrop(),))
+    for loaded, drop_port in ((with_passes, 1), (replace(with_passes, passes=None), 1), (dropping, 6)):
+        switch = SoftSwitch(drop_port=drop_port, engine=engine)
+        switch.load(loaded)
+        assert sent(switch, "01020304") == []
     with pytest.raises(InvalidEntryError, match="port 512"):
         SoftSwitch(drop_port=512, engine=engine)
 
