@@ -21,7 +21,7 @@ def work(rank: int, job_file: Path) -> None:
     config = sumwire.load_job(job_file, worker=rank)
     with sumwire.Job(config) as job:
         inner = torch.optim.SGD(model.parameters(), lr=0.1)
-        optimizer = sumwire.optim.Marsit(inner, job, global_lr=0.03, full_precision_every=None)
+        optimizer = sumwire.optim.Marsit(inner, job)
         torch.manual_seed(100 + rank)  # each rank has its own samples
         losses = []
         for _ in range(60):

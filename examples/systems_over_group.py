@@ -20,7 +20,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "thc": {},
     "topk": {"k": 0.01},
     "acp": {"rank": 2},
-    "marsit-ring": {"global_lr": 0.01},
+    "marsit-ring": {},
 }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from sumwire_protocol.ops import SIGN
 
@@ -30,11 +30,15 @@ _PAPER: Final = "Marsit, DAC 2022, arXiv 2204.06787"
 class MarsitOptions(SystemOptions):
     """Options of :class:`sumwire.optim.Marsit`."""
 
+    rule: Literal["adaptive", "published"] = option(
+        "adaptive: a step for each tensor, and each worker carries what its own signs left out; published: the paper's",
+        "adaptive",
+    )
     global_lr: float | Callable[[int], float] | None = option(  # noqa: RUF009 - makes a field
-        "step of a sign, or a function of the round; None: follows the local updates", None
+        "published rule: step of a sign, or a function of the round; None: follows the local updates", None
     )
     full_precision_every: int | None = option("rounds; None for never", 100)
-    lead: float = option("weight of the new update in the signs; 1 as published", 3.0)
+    lead: float | None = option("published rule: weight of the new update in the signs, 1 in the paper; None: 3", None)
 
     def settings(self) -> dict[str, object]:
         """The keywords of the optimizer."""

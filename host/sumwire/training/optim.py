@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Final, Literal, NoReturn, SupportsIndex, TypeVar, cast, overload
 
 import torch
 import torch.distributed as dist
@@ -28,6 +28,7 @@ from sumwire.codec.tensors import all_finite
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.job.rules import NonFinite, refuse_unless, result_check
 from sumwire.numeric import is_number, is_whole
+from sumwire.training.adaptive_signs import AdaptiveSigns, divides_by_squares
 from sumwire.training.flat import Exchanged, FlatParameters
 from sumwire.training.global_step import GlobalStep, are_finite, expect_scaler, is_unscaled
 from sumwire.training.reductions import Collective
@@ -35,29 +36,37 @@ from sumwire.training.reductions import Collective
 _Loss = TypeVar("_Loss")
 _REDUCTION: Final = "reduction"
 _CALLS: Final = ("sign_merge", "mean", "all_finite")
+Rule = Literal["adaptive", "published"]
+RULES: Final[tuple[Rule, ...]] = ("adaptive", "published")
 LEAD: Final = 3.0
-"""Marsit's. Chosen on the digits: docs/measurements.md."""
+"""Marsit's with the published rule. Chosen on the digits: docs/measurements.md."""
 
 
 class Marsit(Saved, Optimizer):
-    """One worker's optimizer. Round t, from 0, with c = 0 before the first and x the parameters as one vector:
+    """One worker's optimizer. Round t, from 0, with x the parameters as one vector:
 
     1. the inner optimizer makes its local step on a copy: update = x - x', with its momentum or Adam moments;
-    2. g = update + c;
-    3. if t mod ``full_precision_every`` = 0: G = mean of the workers' g, c = 0;
-       else G = global_lr x the merged signs of lead x update + c (+-1; zero is plus), c = g - G;
-    4. x = x - G.
+    2. workers agree on a change G: in full precision every ``full_precision_every`` rounds, else steps x merged signs
+       (+-1);
+    3. x = x - G.
 
-    G is the change that all workers apply, so c is the part of this worker's update that G lacks: x - mean(c) moves
-    exactly as with the mean of the local updates. ``full_precision_every`` None never sends full precision; 1 always
-    does, which is ordinary data-parallel training of local updates. ``global_lr`` is a step in units of the parameters:
-    a number, a function of the round, or None for the rule that follows the magnitude of the local updates
-    (:mod:`sumwire.training.global_step`). It must be the same on all workers, and may be changed at any time. A warning
-    tells if the compensation has outgrown it. ``lead``: what the new update counts for in the signs, against
-    the compensation; 1 is as published. More makes up for the delay that the compensation is, as a prediction does, and
-    changes nothing of what is compensated.
-    ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any :class:`Collective`. A process group
-    of torch.distributed stands for a ring of its ranks (:class:`sumwire.multihop.RingSigns`).
+    ``rule="adaptive"``: a step for each tensor follows from the local updates, each worker carries what its own signs
+    left out, and rounds of full precision come earlier where workers' updates differ
+    (:mod:`sumwire.training.adaptive_signs`).
+
+    ``rule="published"``, the paper's, with c = 0 before the first round: workers send the signs of lead x update + c,
+    and keep c = update + c - G. A round of full precision applies the mean of update + c, after which c is 0. c is the
+    part of this worker's update that G lacks: x - mean(c) moves exactly as with the mean of the local updates. Two
+    options are of this rule alone. ``global_lr`` is the step, in units of the parameters: a number, a function of the
+    round, or None to follow the magnitude of the local updates (:mod:`sumwire.training.global_step`). It must be the
+    same on all workers, and may be changed at any time. A warning tells if c has outgrown it. ``lead``: what the new
+    update counts for in the signs, against c; 1 is as published, None is 3. More makes up for the delay that c is, as
+    a prediction does, and changes nothing of what is compensated.
+
+    ``full_precision_every`` None never sends full precision; 1 always does, which is ordinary data-parallel training
+    of local updates. ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any
+    :class:`Collective`. A process group of torch.distributed stands for a ring of its ranks
+    (:class:`sumwire.multihop.RingSigns`).
 
     If some worker's gradients have NaN or infinity, all workers' gradients become NaN, and the round and compensation
     stay. A GradScaler then skips the step. Without one the inner optimizer makes its own step, as it would alone. With
@@ -66,7 +75,8 @@ class Marsit(Saved, Optimizer):
     Parameters without a gradient take part with an update of 0, unless ``requires_grad`` was False when the optimizer
     was made. float16 and bfloat16 parameters get float32 master values, which the inner optimizer sees. Learning-rate
     schedulers take this optimizer or the inner one, which share their parameter groups. State: the inner optimizer's,
-    the round, and this worker's own compensation, so every worker saves its own state dict.
+    the round, and this worker's own compensation, so every worker saves its own state dict. Memory beside the inner
+    optimizer's: one value a parameter with the published rule, three with the adaptive one.
     """
 
     # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.global_step).
@@ -77,20 +87,20 @@ class Marsit(Saved, Optimizer):
         optimizer: Optimizer,
         collective: Collective | dist.ProcessGroup,
         *,
+        rule: Rule = "adaptive",
         global_lr: float | Callable[[int], float] | None = None,
         full_precision_every: int | None = 100,
-        lead: float = LEAD,
+        lead: float | None = None,
         nonfinite: NonFinite = "propagate",
     ) -> None:
         result_check(nonfinite)
+        _check_rule(rule, global_lr=global_lr, lead=lead)
         if full_precision_every is not None and not is_whole(full_precision_every, 1):
-            rule = "must be a whole number of rounds, 1 or more, or None for never"
-            raise UsageError(f"full_precision_every = {full_precision_every!r}: {rule}")
-        if not is_number(lead) or lead < 1:
-            raise UsageError(f"lead = {lead!r}: must be a finite number from 1 on; 1 is as published")
+            must = "must be a whole number of rounds, 1 or more, or None for never"
+            raise UsageError(f"full_precision_every = {full_precision_every!r}: {must}")
         _check_inner(optimizer)
         self.inner = optimizer
-        self.lead = lead
+        self.lead = LEAD if lead is None else lead
         self._pace = GlobalStep(global_lr)
         self.full_precision_every = full_precision_every
         self.round = 0
@@ -99,8 +109,15 @@ class Marsit(Saved, Optimizer):
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._exchanged = Exchanged(optimizer, self)
         self._flat = FlatParameters(self._exchanged.parameters)
-        self.compensation: Tensor | None = None
+        lengths = [p.numel() for p in self._flat.parameters]
+        self._adaptive = AdaptiveSigns(lengths) if rule == "adaptive" else None
+        self._kept: Tensor | None = None
         expect_scaler()
+
+    @property
+    def compensation(self) -> Tensor | None:
+        """What this worker carries to the next round, one value for each of the parameters; None for nothing."""
+        return self._kept if self._adaptive is None else self._adaptive.error
 
     @property
     def global_lr(self) -> float | Callable[[int], float] | None:
@@ -114,6 +131,8 @@ class Marsit(Saved, Optimizer):
     @property
     def full_precision_next(self) -> bool:
         """Whether the next step will send full precision."""
+        if self._adaptive is not None:
+            return self._adaptive.exact_next(self.full_precision_every)
         return self.full_precision_every is not None and self.round % self.full_precision_every == 0
 
     @overload
@@ -151,15 +170,26 @@ class Marsit(Saved, Optimizer):
             return
         x = flat.read()
         update = self._local_update(x)
-        if finite:
+        if not finite:
+            flat.write(x.sub_(update))
+        elif self._adaptive is None:
             self._make_round(x, update)
         else:
-            flat.write(x.sub_(update))
+            self._make_adaptive_round(self._adaptive, x, update)
+
+    def _make_adaptive_round(self, rule: AdaptiveSigns, x: Tensor, update: Tensor) -> None:
+        """Steps 2 and 3. Others wait for this worker, so one whose update is not finite takes part with zeros."""
+        finite = all_finite(update)
+        scaled = divides_by_squares(self.inner)
+        told = update if finite else torch.zeros_like(update)
+        self._move(x, rule.exchange(told, self._collective, self.full_precision_every, scaled=scaled))
+        if not finite:
+            raise self._not_finite()
 
     def _make_round(self, x: Tensor, update: Tensor) -> None:
-        """Steps 2 to 4, with parameters x and the local update. Both are overwritten."""
+        """Steps 2 and 3 of the published rule, with parameters x and the local update. Both are overwritten."""
         self._pace.learn(update)
-        c, signed = self.compensation, update
+        c, signed = self._kept, update
         if c is not None and not self.full_precision_next:
             signed = torch.add(c, update, alpha=self.lead)
         g = update if c is None else update.add_(c)
@@ -175,7 +205,7 @@ class Marsit(Saved, Optimizer):
             left = g.sub_(change)
             self._check(left)
             self._pace.watch(self.round, left)
-        self.compensation = left
+        self._kept = left
 
     def _move(self, x: Tensor, change: Tensor) -> None:
         self._flat.write(x.sub_(change))
@@ -183,10 +213,13 @@ class Marsit(Saved, Optimizer):
 
     def _check(self, update: Tensor) -> None:
         if not all_finite(update):
-            raise NonFiniteError(
-                f"round {self.round}: finite gradients, and yet an update with NaN or infinity: "
-                "lower the learning rate of the inner optimizer"
-            )
+            raise self._not_finite()
+
+    def _not_finite(self) -> NonFiniteError:
+        return NonFiniteError(
+            f"round {self.round}: finite gradients, and yet an update with NaN or infinity: "
+            "lower the learning rate of the inner optimizer"
+        )
 
     def _local_update(self, x: Tensor) -> Tensor:
         """Return x minus its value after the inner optimizer's step."""
@@ -211,21 +244,25 @@ class Marsit(Saved, Optimizer):
 
     def kept(self) -> Content:
         """Return the compensation, the round, master values, the inner optimizer's state and the collective's."""
+        adaptive = None if self._adaptive is None else self._adaptive.kept()
         rest = {
             **Inner(self.inner).kept().rest,
+            "adaptive": None if adaptive is None else adaptive.rest,
             "round": self.round,
             "full_precision_every": self.full_precision_every,
             "global_lr": self._pace.kept(),
             "master": self._flat.master,
         }
-        return Content.joined(
-            {"optimizer": Content({"compensation": self.compensation}, rest), **owner_state(self._collective)}
-        )
+        residuals = {"compensation": self._kept} if adaptive is None else adaptive.residuals
+        return Content.joined({"optimizer": Content(residuals, rest), **owner_state(self._collective)})
 
     def restore(self, content: Content, /) -> None:
         """Continue from a state. A ``global_lr`` that is a function is not in it; the optimizer keeps its own."""
         own = content.part("optimizer", self.kind())
         rest = own.rest
+        if (rest["adaptive"] is None) != (self._adaptive is None):
+            saved = RULES[rest["adaptive"] is None]
+            raise UsageError(f"state of {self.kind()}: saved with rule {saved!r}: {OTHER}")
         # Optimizers cast their moments to the parameters' dtype, which is that of the master values.
         with self._flat.standing_in(self._flat.read()):
             Inner(self.inner).restore(own)
@@ -235,7 +272,11 @@ class Marsit(Saved, Optimizer):
         self.round = rest["round"]
         self.full_precision_every = rest["full_precision_every"]
         self._pace.restore(rest["global_lr"])
-        self.compensation = self._own(own.residuals["compensation"])
+        residuals = {name: self._own(residual) for name, residual in own.residuals.items()}
+        if self._adaptive is None:
+            self._kept = residuals["compensation"]
+        else:
+            self._adaptive.restore(residuals, rest["adaptive"])
         self._flat.master = self._own(rest["master"])
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
@@ -243,6 +284,18 @@ class Marsit(Saved, Optimizer):
 
     def _own(self, piece: Tensor | None) -> Tensor | None:
         return None if piece is None else piece.to(self._flat.parameters[0].device, self._flat.dtype)
+
+
+def _check_rule(rule: object, **published: object) -> None:
+    """Raise UsageError for a rule that there is not, and for options that are of the published one alone."""
+    if rule not in RULES:
+        raise UsageError(f"rule = {rule!r}: must be one of {', '.join(map(repr, RULES))}")
+    for name, value in published.items():
+        if rule == "adaptive" and value is not None:
+            raise UsageError(f"{name} = {value!r}: must be left out with the adaptive rule, or go with rule='published'")
+    lead = published["lead"]
+    if lead is not None and (not is_number(lead) or lead < 1):
+        raise UsageError(f"lead = {lead!r}: must be a finite number from 1 on; 1 is as published")
 
 
 def _check_inner(optimizer: object) -> None:

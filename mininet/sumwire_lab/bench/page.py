@@ -30,7 +30,8 @@ INTRODUCTION: Final = (
 # Names in the lab that are not those of the library's systems.
 _OTHER_NAMES: Final[Mapping[str, str]] = {
     "gloo": "ssgd: PyTorch's own all-reduce, the baseline",
-    "marsit100": "marsit with a round in full precision every 100 steps; marsit here has none",
+    "marsit-adaptive": "marsit as the library has it; marsit here has the published rule, and no full precision",
+    "marsit100": "marsit with the published rule and a round in full precision every 100 steps",
     "thc-bounded": "thc with a quorum, and with a bound of what may be lost",
     "topk10": "topk with a tenth of the values",
     "udp-ring": "dlcp-ring without a loss bound",

@@ -53,7 +53,9 @@ def deviation(momentum: float, every: int | None) -> float:
     def walk(worker: int) -> None:
         x = torch.nn.Parameter(start.clone())
         local = torch.optim.SGD([x], lr=_LEARNING_RATE, momentum=momentum)
-        optimizer = Marsit(local, threads.of(worker), global_lr=_GLOBAL_LR, full_precision_every=every)
+        optimizer = Marsit(
+            local, threads.of(worker), rule="published", global_lr=_GLOBAL_LR, full_precision_every=every
+        )
         for round_ in range(ROUNDS):
             x.grad = gradients[round_, worker].clone()
             optimizer.step()

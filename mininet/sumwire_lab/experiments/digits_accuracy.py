@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from statistics import fmean
 from typing import Any, Final
@@ -39,6 +40,12 @@ HIDDEN: Final = 256
 EPOCHS: Final = 20
 _JOIN_SECONDS: Final = 3600.0
 
+
+def mlp() -> torch.nn.Module:
+    """The lab's network of two hidden layers, narrower."""
+    return workload.mlp(HIDDEN)
+
+
 Optimizing = Callable[[torch.nn.Module, ThreadsEnd], Optimizer]
 """From a worker's model and its end of the collective to its optimizer."""
 
@@ -46,13 +53,16 @@ Optimizing = Callable[[torch.nn.Module, ThreadsEnd], Optimizer]
 @dataclass(frozen=True)
 class Digits:
     """One training. ``optimizing`` gives every worker its optimizer. Learning rates are constant, or follow the lab's
-    schedule if ``scheduled``."""
+    schedule if ``scheduled``. Workers draw from all images, or each from a shard of its own by ``concentration``
+    (:func:`digits_data.shards`)."""
 
     optimizing: Optimizing
     seed: int
     workers: int = WORKERS
     epochs: int = EPOCHS
     scheduled: bool = False
+    network: Callable[[], torch.nn.Module] = mlp
+    concentration: float | None = None
 
     def accuracy(self) -> float:
         """The share of test images that the trained network gets right. Raises LabError if replicas differ."""
@@ -79,7 +89,7 @@ class Digits:
 
     def _network(self) -> torch.nn.Module:
         torch.manual_seed(self.seed)
-        return workload.mlp(HIDDEN)
+        return self.network()
 
     def _train(
         self, rank: int, samples: digits_data.Samples, network: torch.nn.Module, end: ThreadsEnd
@@ -90,8 +100,9 @@ class Digits:
         schedule = LambdaLR(
             optimizer, lambda step: workload.learning_rate_factor(step, steps) if self.scheduled else 1.0
         )
+        draw = self._drawer(samples, rank)
         for step in range(steps):
-            chosen = digits_data.batch_indices(known, self.seed, step, rank=rank, workers=self.workers, batch=BATCH)
+            chosen = draw(step)
             optimizer.zero_grad()
             loss = cross_entropy(network(samples.train_x[chosen]), samples.train_y[chosen])
             loss.backward()  # type: ignore[no-untyped-call]
@@ -100,6 +111,15 @@ class Digits:
         with torch.no_grad():
             right = (network(samples.test_x).argmax(dim=1) == samples.test_y).float().mean()
         return float(right), workload.fingerprint(network)
+
+    def _drawer(self, samples: digits_data.Samples, rank: int) -> Callable[[int], Tensor]:
+        """From a step to the indices of this worker's batch."""
+        known = len(samples.train_y)
+        if self.concentration is None:
+            return partial(digits_data.batch_indices, known, self.seed, rank=rank, workers=self.workers, batch=BATCH)
+        shard = digits_data.shards(samples.train_y, self.workers, self.concentration, self.seed)[rank]
+        generator = np.random.default_rng((self.seed, rank))
+        return lambda step: torch.from_numpy(generator.choice(shard, BATCH))
 
 
 Parameters = Iterable[torch.nn.Parameter]

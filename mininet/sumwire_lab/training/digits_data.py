@@ -64,3 +64,22 @@ def batch_indices(samples: int, seed: int, step: int, *, rank: int, workers: int
     order = np.random.default_rng((seed, epoch)).permutation(samples)
     first = (index * workers + rank) * batch
     return torch.from_numpy(order[first : first + batch])
+
+
+def shards(labels: torch.Tensor, workers: int, concentration: float, seed: int) -> list[np.ndarray]:
+    """Indices of each worker's own samples, int64. ``concentration`` 0: sorted by label, in equal parts. Above 0: each
+    label's samples are divided by a Dirichlet distribution with this parameter; a worker that it leaves without any
+    gets one."""
+    order = np.argsort(labels.numpy(), kind="stable")
+    if not concentration:
+        return np.array_split(order, workers)
+    generator = np.random.default_rng(seed)
+    parts: list[list[np.ndarray]] = [[] for _ in range(workers)]
+    for label in range(CLASSES):
+        members = order[labels.numpy()[order] == label]
+        shares = generator.dirichlet([concentration] * workers)
+        for part, piece in zip(
+            parts, np.split(members, (shares.cumsum()[:-1] * len(members)).astype(int)), strict=True
+        ):
+            part.append(piece)
+    return [np.concatenate(part) if any(map(len, part)) else order[:1] for part in parts]

@@ -203,7 +203,7 @@ def hooks_of_callers(rank: int) -> list[str]:
     found = []
     for name in ("thc", "powersgd", "marsit-ring"):
         model = DistributedDataParallel(Net())
-        system = systems.make(name, **({"global_lr": 0.1} if name == "marsit-ring" else {}))
+        system = systems.make(name)
         model.register_comm_hook(*system.hook_for(model))
         model(batch(rank, 0)[0]).square().mean().backward()
         with contextlib.suppress(sumwire.UsageError):

@@ -33,8 +33,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "powersgd": {"rank": 1, "start_iter": 2, "min_compression": 1.1},
     "acp": {"rank": 1, "min_compression": 1.1},
     "acp-thc": {"rank": 1, "min_compression": 1.1},
-    "marsit-ring": {"global_lr": 0.01, "full_precision_every": 3},
-    "marsit-torus": {"global_lr": 0.01, "full_precision_every": 3, "rows": 2},
+    "marsit-ring": {"full_precision_every": 3},
+    "marsit-torus": {"rule": "published", "global_lr": 0.01, "full_precision_every": 3, "rows": 2},
     "cascade": {"scale": 0.05},
     "cascade-magnitude": {},
     "dlcp-ring": {},
@@ -46,7 +46,7 @@ OVER_A_SWITCH: dict[str, dict[str, Any]] = {
     "vote": {"scale": 0.05},
     "ef-sign": {},
     "ssdm": {"scale": 0.05},
-    "marsit": {"global_lr": 0.01, "full_precision_every": 5},
+    "marsit": {"full_precision_every": 5},
     "acp": {"rank": 1, "min_compression": 1.1},
     "acp-thc": {"rank": 1, "min_compression": 1.1},
 }
@@ -190,7 +190,7 @@ def refusals(rank: int) -> list[str]:
         lambda: systems.make("vote", scale=-1.0),
         lambda: systems.make("powersgd", rank=0),
         lambda: systems.make("powersgd", start_iter=1),
-        lambda: systems.make("marsit-torus", global_lr=0.1, rows=3),
+        lambda: systems.make("marsit-torus", rule="published", global_lr=0.1, rows=3),
         lambda: attach("acp", linear, rank=0),
         lambda: attach("acp-thc", linear, rank=1, accumulation=0),
         lambda: attach("ssgd", frozen),
@@ -239,7 +239,7 @@ def broken(rank: int) -> list[str]:
 def marsit_on_group(rank: int) -> list[list[float]]:
     """Parameters after a full-precision round and after a sign round, over the default process group."""
     weight = nn.Parameter(torch.zeros(11))
-    marsit = Marsit(torch.optim.SGD([weight], lr=1.0), dist.group.WORLD, global_lr=0.5)
+    marsit = Marsit(torch.optim.SGD([weight], lr=1.0), dist.group.WORLD, rule="published", global_lr=0.5)
     rows = []
     for _ in range(2):
         weight.grad = torch.full((11,), float(1 + rank))

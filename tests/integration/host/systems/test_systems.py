@@ -102,7 +102,7 @@ def payload_bits(rig: TreeRig, values: int, every: int | None) -> tuple[tuple[fl
     def work(worker: int) -> tuple[int, float, float]:
         weight = nn.Parameter(torch.zeros(values))
         with sumwire.Job(configs(mapping)[worker], fallback="never") as job:
-            system = systems.make("marsit", job, global_lr=0.01, full_precision_every=every)
+            system = systems.make("marsit", job, rule="published", global_lr=0.01, full_precision_every=every)
             marsit = system.attach(nn.ParameterList([weight]), torch.optim.SGD([weight], lr=0.01))
             assert isinstance(marsit, sumwire.optim.Marsit)
             job.vote(torch.ones(1, dtype=torch.bool))
@@ -156,7 +156,7 @@ def test_acp_over_the_switch_is_acp_with_exact_sums(rig: TreeRig) -> None:
     ("name", "options", "text"),
     [
         ("marsit2", {}, "'marsit2': known are ssgd, fp16, sum32"),
-        ("marsit", {"global_lr": 0.1}, "must have sum32 for system marsit"),
+        ("marsit", {}, "must have sum32 for system marsit"),
         ("vote", {"transport": "wire"}, "transport 'wire': known are auto, switch, group"),
         (
             "topk",
@@ -165,7 +165,7 @@ def test_acp_over_the_switch_is_acp_with_exact_sums(rig: TreeRig) -> None:
         ),
         (
             "marsit",
-            {"transport": "group", "global_lr": 0.1},
+            {"transport": "group"},
             "marsit: transport 'group': it runs over switch; .* over group: .*ssgd, fp16",
         ),
         ("ssdm", {"speed": 1}, "ssdm: option 'speed': over switch its options are scale, momentum"),

@@ -67,7 +67,7 @@ def test_defaults_are_those_of_the_optimizers() -> None:
         assert default == acp[option].default, option
     marsit = inspect.signature(sumwire.optim.Marsit.__init__).parameters
     own = route("marsit", "switch").options.defaults()
-    assert own == {option: marsit[option].default for option in ("global_lr", "full_precision_every", "lead")}
+    assert own == {option: marsit[option].default for option in ("rule", "global_lr", "full_precision_every", "lead")}
 
 
 def test_public_names() -> None:

@@ -16,7 +16,7 @@ from helpers.logs import events_of
 from helpers.training.replicas import INNER, WORKERS, backward, flat, in_threads, net
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.training.global_step import MULTIPLE
-from sumwire.training.optim import Marsit
+from sumwire.training.optim import RULES, Marsit, Rule
 from sumwire.training.reductions import Collective, Threads
 from sumwire_protocol.events import Event
 from torch import Tensor, nn
@@ -29,14 +29,14 @@ class LocalResidual(Marsit):
 
     def _make_round(self, x: Tensor, update: Tensor) -> None:
         g = update
-        if self.compensation is not None:
-            g.add_(self.compensation)
+        if self._kept is not None:
+            g.add_(self._kept)
         if self.full_precision_next:
             change = self._collective.mean(g)
-            self.compensation = None
+            self._kept = None
         else:
             change = self._signs(g)
-            self.compensation = g - torch.where(g >= 0, 1.0, -1.0) * self._pace.of(self.round)
+            self._kept = g - torch.where(g >= 0, 1.0, -1.0) * self._pace.of(self.round)
         self._flat.write(x - change)
         self.round += 1
 
@@ -51,7 +51,9 @@ def trajectory(
 
     def work(worker: int, collective: Collective) -> list[tuple[Tensor, Tensor, Tensor]]:
         model, twin = net(), net()
-        marsit = kind(INNER[inner](model.parameters()), collective, global_lr=0.01, full_precision_every=every)
+        marsit = kind(
+            INNER[inner](model.parameters()), collective, rule="published", global_lr=0.01, full_precision_every=every
+        )
         plain = INNER[inner](twin.parameters())
         rows = []
         for step in range(steps):
@@ -138,12 +140,14 @@ def test_state_goes_on_where_it_was() -> None:
     ends = []
     for cut in (None, 4):
         model = net()
-        marsit = Marsit(INNER["adam"](model.parameters()), collective, global_lr=0.01, full_precision_every=6)
+        marsit = Marsit(
+            INNER["adam"](model.parameters()), collective, rule="published", global_lr=0.01, full_precision_every=6
+        )
         steps_of(model, marsit, 0, range(cut or 10))
         if cut:
             other = net()
             other.load_state_dict(model.state_dict())
-            loaded = Marsit(INNER["adam"](other.parameters()), collective, global_lr=1.0)
+            loaded = Marsit(INNER["adam"](other.parameters()), collective, rule="published", global_lr=1.0)
             loaded.load_state_dict(marsit.state_dict())
             assert (loaded.round, loaded.global_lr) == (4, 0.01)
             assert loaded.param_groups[0] is loaded.inner.param_groups[0]
@@ -158,11 +162,15 @@ def test_state_goes_on_where_it_was() -> None:
 def test_moments_of_half_precision_are_loaded_in_full_precision(dtype: torch.dtype) -> None:
     collective = Threads(1).of(0)
     model = net(dtype)
-    marsit = Marsit(INNER["adam"](model.parameters()), collective, global_lr=0.01, full_precision_every=2)
+    marsit = Marsit(
+        INNER["adam"](model.parameters()), collective, rule="published", global_lr=0.01, full_precision_every=2
+    )
     steps_of(model, marsit, 0, range(3))
     other = net(dtype)
     other.load_state_dict(model.state_dict())
-    loaded = Marsit(INNER["adam"](other.parameters()), collective, global_lr=0.01, full_precision_every=2)
+    loaded = Marsit(
+        INNER["adam"](other.parameters()), collective, rule="published", global_lr=0.01, full_precision_every=2
+    )
     loaded.load_state_dict(marsit.state_dict())
     for one, twin in zip(model.parameters(), other.parameters(), strict=True):
         moment = loaded.inner.state[twin]["exp_avg"]
@@ -174,7 +182,7 @@ def test_moments_of_half_precision_are_loaded_in_full_precision(dtype: torch.dty
 
 
 def test_an_optimizer_is_not_pickled_and_says_what_to_save() -> None:
-    marsit = Marsit(INNER["sgd"](net().parameters()), Threads(1).of(0), global_lr=0.01)
+    marsit = Marsit(INNER["sgd"](net().parameters()), Threads(1).of(0), rule="published", global_lr=0.01)
     with pytest.raises(UsageError, match=r"Marsit: cannot be pickled.* save its state_dict\(\)"):
         copy.deepcopy(marsit)
 
@@ -182,9 +190,11 @@ def test_an_optimizer_is_not_pickled_and_says_what_to_save() -> None:
 def test_state_of_another_model_is_refused() -> None:
     collective = Threads(1).of(0)
     model = net()
-    marsit = Marsit(INNER["sgd"](model.parameters()), collective, global_lr=0.01, full_precision_every=None)
+    marsit = Marsit(
+        INNER["sgd"](model.parameters()), collective, rule="published", global_lr=0.01, full_precision_every=None
+    )
     steps_of(model, marsit, 0, range(1))
-    small = Marsit(INNER["sgd"](nn.Linear(2, 2).parameters()), collective, global_lr=0.01)
+    small = Marsit(INNER["sgd"](nn.Linear(2, 2).parameters()), collective, rule="published", global_lr=0.01)
     with pytest.raises(UsageError, match=r"parameter 0 of shape \(9, 6\): in the model it has \(2, 2\)"):
         small.load_state_dict(marsit.state_dict())
 
@@ -192,7 +202,9 @@ def test_state_of_another_model_is_refused() -> None:
 def test_a_learning_rate_schedule_on_either_optimizer_takes_effect() -> None:
     for outer in (True, False):
         model = net()
-        marsit = Marsit(INNER["sgd"](model.parameters()), Threads(1).of(0), global_lr=0.01, full_precision_every=1)
+        marsit = Marsit(
+            INNER["sgd"](model.parameters()), Threads(1).of(0), rule="published", global_lr=0.01, full_precision_every=1
+        )
         schedule = torch.optim.lr_scheduler.LambdaLR(marsit if outer else marsit.inner, lambda step: 0.5**step)
         sizes = []
         for _ in range(3):
@@ -211,7 +223,9 @@ def test_half_precision_parameters_do_not_lose_small_updates(dtype: torch.dtype)
 
     def work(worker: int, collective: Collective) -> Tensor:
         weight = nn.Parameter(torch.full((50,), 256.0, dtype=dtype))
-        marsit = Marsit(torch.optim.SGD([weight], lr=0.01), collective, global_lr=1e-3, full_precision_every=3)
+        marsit = Marsit(
+            torch.optim.SGD([weight], lr=0.01), collective, rule="published", global_lr=1e-3, full_precision_every=3
+        )
         for _ in range(900):
             weight.grad = torch.ones_like(weight)
             marsit.step()
@@ -228,7 +242,9 @@ def test_half_precision_parameters_do_not_lose_small_updates(dtype: torch.dtype)
 
 def test_a_half_parameter_written_by_others_is_read_again() -> None:
     weight = nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
-    marsit = Marsit(torch.optim.SGD([weight], lr=0.1), Threads(1).of(0), global_lr=1e-3, full_precision_every=1)
+    marsit = Marsit(
+        torch.optim.SGD([weight], lr=0.1), Threads(1).of(0), rule="published", global_lr=1e-3, full_precision_every=1
+    )
     weight.grad = torch.full_like(weight, 1e-3)
     marsit.step()
     with torch.no_grad():
@@ -262,7 +278,11 @@ def test_parameters_without_gradient() -> None:
         frozen = nn.Parameter(torch.ones(3), requires_grad=False)
         sparse, used = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1))
         marsit = Marsit(
-            torch.optim.SGD([frozen, sparse, used], lr=1.0), Counting(collective), global_lr=0.1, full_precision_every=2
+            torch.optim.SGD([frozen, sparse, used], lr=1.0),
+            Counting(collective),
+            rule="published",
+            global_lr=0.1,
+            full_precision_every=2,
         )
         for _ in range(2):
             used.grad = torch.ones(1)
@@ -283,7 +303,13 @@ def test_parameters_without_gradient() -> None:
 def test_bad_gradient_of_one_worker_is_all_workers_and_keeps_the_compensation(value: float) -> None:
     def work(worker: int, collective: Collective) -> list[float]:
         model = net()
-        marsit = Marsit(INNER["momentum"](model.parameters()), collective, global_lr=0.01, full_precision_every=None)
+        marsit = Marsit(
+            INNER["momentum"](model.parameters()),
+            collective,
+            rule="published",
+            global_lr=0.01,
+            full_precision_every=None,
+        )
         steps_of(model, marsit, worker, range(2))
         kept = marsit.compensation
         assert kept is not None
@@ -308,7 +334,7 @@ def test_bad_update_from_good_gradients_is_an_error_and_no_one_waits(every: int 
     def work(worker: int, collective: Collective) -> tuple[list[float], str]:
         model = net()
         inner = torch.optim.SGD(model.parameters(), lr=float("inf") if worker else 0.1)
-        marsit = Marsit(inner, collective, global_lr=0.01, full_precision_every=every)
+        marsit = Marsit(inner, collective, rule="published", global_lr=0.01, full_precision_every=every)
         backward(model, worker, 0)
         text = ""
         try:
@@ -336,7 +362,7 @@ def test_a_failing_collective_leaves_the_parameters_alone() -> None:
 
     model = net()
     pointers = [p.data_ptr() for p in model.parameters()]
-    marsit = Marsit(INNER["adam"](model.parameters()), Broken(), global_lr=0.01)
+    marsit = Marsit(INNER["adam"](model.parameters()), Broken(), rule="published", global_lr=0.01)
     before = flat(model)
     backward(model, 0, 0)
     grads = [p.grad for p in model.parameters()]
@@ -350,16 +376,22 @@ def test_a_failing_collective_leaves_the_parameters_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"global_lr": 0.0}, r"global_lr = 0.0 in round 0: must be a finite number above 0"),
-        ({"global_lr": lambda step: float("nan")}, "global_lr = nan"),
-        ({"global_lr": lambda step: None}, "global_lr = None"),
-        ({"global_lr": "0.1"}, "global_lr = '0.1'"),
-        ({"global_lr": 0.1, "full_precision_every": 0}, "full_precision_every = 0: must be a whole number of rounds"),
+        ({"rule": "published", "global_lr": 0.0}, r"global_lr = 0.0 in round 0: must be a finite number above 0"),
+        ({"rule": "published", "global_lr": lambda step: float("nan")}, "global_lr = nan"),
+        ({"rule": "published", "global_lr": lambda step: None}, "global_lr = None"),
+        ({"rule": "published", "global_lr": "0.1"}, "global_lr = '0.1'"),
+        (
+            {"rule": "published", "global_lr": 0.1, "full_precision_every": 0},
+            "full_precision_every = 0: must be a whole number of rounds",
+        ),
         ({"full_precision_every": 2.5}, "full_precision_every = 2.5: must be a whole number of rounds"),
         ({"full_precision_every": float("nan")}, "full_precision_every = nan"),
         ({"full_precision_every": "100"}, "full_precision_every = '100'"),
-        ({"lead": "3"}, "lead = '3': must be a finite number"),
-        ({"lead": 0.5}, "lead = 0.5: must be a finite number from 1 on"),
+        ({"rule": "fixed"}, "rule = 'fixed': must be one of 'adaptive', 'published'"),
+        ({"global_lr": 0.1}, "global_lr = 0.1: must be left out with the adaptive rule, or go with rule='published'"),
+        ({"lead": 1.0}, "lead = 1.0: must be left out with the adaptive rule"),
+        ({"rule": "published", "lead": "3"}, "lead = '3': must be a finite number"),
+        ({"rule": "published", "lead": 0.5}, "lead = 0.5: must be a finite number from 1 on"),
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any], text: str) -> None:
@@ -393,15 +425,15 @@ def test_parameters_of_other_kinds_are_refused() -> None:
     collective = Threads(1).of(0)
     whole = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
     with pytest.raises(UsageError, match="complex64"):
-        Marsit(torch.optim.SGD([whole], lr=0.1), collective, global_lr=0.1)
-    marsit = Marsit(INNER["sgd"](net().parameters()), collective, global_lr=0.1)
+        Marsit(torch.optim.SGD([whole], lr=0.1), collective, rule="published", global_lr=0.1)
+    marsit = Marsit(INNER["sgd"](net().parameters()), collective, rule="published", global_lr=0.1)
     with pytest.raises(UsageError, match="fixed layout"):
         marsit.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
 
 
 def test_closure_is_evaluated_once() -> None:
     model = net()
-    marsit = Marsit(INNER["sgd"](model.parameters()), Threads(1).of(0), global_lr=0.1)
+    marsit = Marsit(INNER["sgd"](model.parameters()), Threads(1).of(0), rule="published", global_lr=0.1)
     calls: list[float] = []
 
     def closure() -> float:
@@ -418,7 +450,7 @@ def steps_taken(inner: str, steps: int, *, scale: float = 1.0, every: int | None
 
     def work(worker: int, collective: Collective) -> tuple[list[float], float]:
         model = net()
-        marsit = Marsit(INNER[inner](model.parameters()), collective, full_precision_every=every)
+        marsit = Marsit(INNER[inner](model.parameters()), collective, rule="published", full_precision_every=every)
         first, moved = 0.0, []
         for step in range(steps):
             backward(model, worker, step)
@@ -453,9 +485,9 @@ def test_the_step_grows_with_the_updates_and_is_agreed_on_again() -> None:
 def test_the_rule_and_its_memory_are_in_the_state() -> None:
     def work(worker: int, collective: Collective) -> None:
         model = net()
-        marsit = Marsit(INNER["sgd"](model.parameters()), collective)
+        marsit = Marsit(INNER["sgd"](model.parameters()), collective, rule="published")
         steps_of(model, marsit, worker, range(4))
-        loaded = Marsit(INNER["sgd"](net().parameters()), collective, global_lr=1.0)
+        loaded = Marsit(INNER["sgd"](net().parameters()), collective, rule="published", global_lr=1.0)
         loaded.load_state_dict(marsit.state_dict())
         assert loaded.global_lr is None
         assert loaded._pace.kept() == marsit._pace.kept()
@@ -464,11 +496,12 @@ def test_the_rule_and_its_memory_are_in_the_state() -> None:
     in_threads(work, workers=2)
 
 
-def test_updates_of_zero_ask_again_and_move_nothing() -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_updates_of_zero_ask_again_and_move_nothing(rule: Rule) -> None:
     def work(worker: int, collective: Collective) -> None:
         weight = nn.Parameter(torch.zeros(3))
-        marsit = Marsit(torch.optim.SGD([weight], lr=1.0), collective, full_precision_every=None)
-        for gradient in (0.0, 1.0):
+        marsit = Marsit(torch.optim.SGD([weight], lr=1.0), collective, rule=rule, full_precision_every=None)
+        for gradient in (*[0.0] * 40, 1.0):
             weight.grad = torch.full_like(weight, gradient)
             marsit.step()
             assert bool(weight.detach().any()) == (gradient > 0)
@@ -484,7 +517,7 @@ def test_a_lead_puts_the_new_update_before_the_compensation() -> None:
         for lead, sign in ((1.0, 1.0), (3.0, -1.0)):
             weight = nn.Parameter(torch.zeros(1))
             inner = torch.optim.SGD([weight], lr=1.0)
-            marsit = Marsit(inner, collective, global_lr=0.5, full_precision_every=None, lead=lead)
+            marsit = Marsit(inner, collective, rule="published", global_lr=0.5, full_precision_every=None, lead=lead)
             for gradient in (1.0, -0.3):
                 weight.grad = torch.full_like(weight, gradient)
                 marsit.step()
@@ -500,7 +533,9 @@ def test_a_compensation_that_outgrows_the_step_is_told_once(
     step: float | None, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = net()
-    marsit = Marsit(INNER["sgd"](model.parameters()), Threads(1).of(0), global_lr=step, full_precision_every=None)
+    marsit = Marsit(
+        INNER["sgd"](model.parameters()), Threads(1).of(0), rule="published", global_lr=step, full_precision_every=None
+    )
     steps_of(model, marsit, 0, range(40))
     assert len(caplog.records) == warned
     if warned:

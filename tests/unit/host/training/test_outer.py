@@ -289,7 +289,7 @@ def test_parameters_that_are_unfrozen_later_are_refused() -> None:
     def work(collective: Collective) -> None:
         makes: list[Callable[[torch.optim.Optimizer], Outer | Marsit | GradientSync]] = [
             lambda inner: Outer(inner, None, every=2, reduce=exact(collective)),
-            lambda inner: Marsit(inner, collective, global_lr=0.1),
+            lambda inner: Marsit(inner, collective, rule="published", global_lr=0.1),
             lambda inner: GradientSync(inner, exact(collective)),
         ]
         for make in makes:

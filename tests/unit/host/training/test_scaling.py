@@ -148,7 +148,7 @@ def test_acp_says_how_to_clip_what_is_sent_already() -> None:
 @pytest.mark.parametrize("scheduled", [False, True])
 def test_the_scaler_gives_no_warning_and_schedulers_do_not_hide_the_argument(scheduled: bool) -> None:
     model = net(torch.float32)
-    marsit = Marsit(torch.optim.SGD(model.parameters(), lr=0.1), Threads(1).of(0), global_lr=0.1)
+    marsit = Marsit(torch.optim.SGD(model.parameters(), lr=0.1), Threads(1).of(0), rule="published", global_lr=0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(marsit, 1) if scheduled else None
     scaler = GradScaler("cpu")
     with warnings.catch_warnings(record=True) as caught:

@@ -195,18 +195,21 @@ def test_options_of_a_system_come_from_the_run() -> None:
     assert marsit["global_lr"](3) == pytest.approx(1.5 * rates["text"].global_lr)
 
 
-@pytest.mark.parametrize("name", ["marsit", "marsit100", "marsit-ring", "marsit-torus"])
+@pytest.mark.parametrize("name", ["marsit", "marsit100", "marsit-adaptive", "marsit-ring", "marsit-torus"])
 def test_a_run_chooses_marsits_local_optimizer_and_period(name: str) -> None:
     own = TrainOptions.of("digits", inner="adam", full_precision_every=20)
     optimizer = make_optimizer(parse(name), torch.nn.Linear(2, 2), own)
     assert isinstance(optimizer, torch.optim.Adam) and optimizer.param_groups[0]["lr"] == 3e-3
     given = system_options(parse(name), own, 6, lambda _: 1.0)
-    assert given == {"full_precision_every": 20} | ({"rows": 2} if name == "marsit-torus" else {})
+    rule = {"rule": "adaptive", "lead": None} if name == "marsit-adaptive" else {"rule": "published"}
+    assert given == {"full_precision_every": 20, **rule} | ({"rows": 2} if name == "marsit-torus" else {})
     never = TrainOptions.of("digits", inner="momentum", full_precision_every=0)
     optimizer = make_optimizer(parse(name), torch.nn.Linear(2, 2), never)
     assert isinstance(optimizer, torch.optim.SGD)
     assert (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["momentum"]) == (0.1, 0.9)
     assert system_options(parse(name), never, 6, lambda _: 1.0)["full_precision_every"] is None
+    tasks = make_optimizer(parse("marsit-adaptive"), torch.nn.Linear(2, 2), TrainOptions.of("digits"))
+    assert tasks.param_groups[0]["nesterov"], "the task's own optimizer"
     others = make_optimizer(parse("gloo"), torch.nn.Linear(2, 2), own)
     assert isinstance(others, torch.optim.SGD), "only Marsit has a local optimizer"
 

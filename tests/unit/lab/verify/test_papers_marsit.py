@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments import closed_forms, digits_accuracy
+from sumwire_lab.experiments import closed_forms, digits_accuracy, marsit_tasks
 from sumwire_lab.experiments.digits_accuracy import Digits
+from sumwire_lab.training import digits_data
 from sumwire_lab.verify import papers_marsit
 from sumwire_lab.verify.plan import ROOT
 
@@ -15,11 +17,34 @@ from sumwire_lab.verify.plan import ROOT
 def test_readme_trains_as_printed_and_the_published_step_does_not() -> None:
     """One epoch: the step that README had before is still at chance."""
     printed = digits_accuracy.as_printed((ROOT / "README.md").read_text())
-    small = digits_accuracy.marsit("momentum", 100, global_lr=1e-4, lead=1.0)
+    small = digits_accuracy.marsit("momentum", 100, rule="published", global_lr=1e-4, lead=1.0)
     good, bad = (Digits(one, seed=1, epochs=1).accuracy() for one in (printed, small))
     assert good > bad + 0.2
     with pytest.raises(LabError, match="README has 0 lines"):
         digits_accuracy.as_printed("")
+
+
+def test_unequal_shards_train_by_the_adaptive_rule_and_not_by_the_published_one() -> None:
+    """Five epochs on shards sorted by label."""
+    task = marsit_tasks.TASKS["CNN, sorted by label"]
+    found = task.by_rule([1], epochs=5)
+    assert found["K = 100"][0] > found[marsit_tasks.SSGD][0] - 0.1
+    assert found[marsit_tasks.PUBLISHED][0] < 0.5
+    assert not papers_marsit.task_check("CNN", found | {"K = 20": [0.5]}, published_fails=True).holds
+    same = {name: [0.9] for name in found}
+    assert papers_marsit.task_check("CNN", same, published_fails=False).holds
+    assert not papers_marsit.task_check("CNN", same, published_fails=True).holds, "the task cannot tell"
+
+
+def test_shards_are_of_all_samples_once() -> None:
+    labels = digits_data.load().train_y
+    for concentration in (0.0, 0.1):
+        parts = digits_data.shards(labels, 4, concentration, seed=1)
+        assert sorted(int(one) for part in parts for one in part) == list(range(len(labels)))
+        kinds = [len(labels[torch.from_numpy(part)].unique()) for part in parts]
+        assert min(kinds) <= 5, "all shards have most labels"
+    lonely = digits_data.shards(labels[:3], 8, 0.01, seed=1)
+    assert all(len(part) for part in lonely)
 
 
 @pytest.mark.parametrize("workers", [2, 4])
