@@ -25,6 +25,9 @@ from softswitch.p4runtime.service import P4RuntimeService
 from softswitch.program import ir
 
 _UNIX = "unix:"
+_PATH_BYTES_MAX = 107  # of a Unix socket's address, without the byte that ends it
+_MEANT_OTHERWISE = frozenset("%?#")  # gRPC reads a path as part of a URI
+_PORT_MAX = 65535
 
 
 class BindError(OSError):
@@ -63,6 +66,7 @@ def allow_connections() -> None:
 def bind(server: Any, address: str, tls: ServerTls | None) -> int:
     """Let a gRPC server listen at "host:port" or "unix:path". Returns the TCP port. Raises BindError."""
     credentials = None if tls is None else tls.credentials()
+    _check(address)
     path = Path(address.removeprefix(_UNIX)) if address.startswith(_UNIX) else None
     if path is not None:
         _require_free(path)
@@ -78,12 +82,26 @@ def bind(server: Any, address: str, tls: ServerTls | None) -> int:
             os.umask(mask)
 
 
+def _check(address: str) -> None:
+    """Refuse what gRPC would listen elsewhere for: an empty path is an abstract socket, which has no mode and lets
+    everybody in, as one that begins with %00; a port loses what is above 16 bits. Raises BindError."""
+    path, port = os.fsencode(address.removeprefix(_UNIX)), address.rpartition(":")[2]
+    rule = ""
+    if address.startswith(_UNIX):
+        if not 1 <= len(path) <= _PATH_BYTES_MAX or _MEANT_OTHERWISE & set(address):
+            rule = f"a Unix socket's path has 1 to {_PATH_BYTES_MAX} bytes, without %, ? and #"
+    elif port.isdecimal() and (len(port) > len(str(_PORT_MAX)) or int(port) > _PORT_MAX):
+        rule = f"ports are 0..{_PORT_MAX}"
+    if rule:
+        raise BindError(f"cannot listen on {address}: {rule}; choose another: --grpc-server-addr ADDRESS")
+
+
 def _require_free(path: Path) -> None:
     """gRPC would take the path away from a server that listens there. A socket that nobody listens at may go."""
-    if not path.is_socket():
-        return
     with socket.socket(socket.AF_UNIX) as probe:
         try:
+            if not path.is_socket():
+                return
             probe.connect(str(path))
         except ConnectionRefusedError:
             return

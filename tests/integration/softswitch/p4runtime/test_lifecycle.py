@@ -116,6 +116,28 @@ def test_a_port_is_served_once_and_free_after_stop() -> None:
     second.stop()
 
 
+@pytest.mark.parametrize(
+    ("address", "rule"),
+    [
+        ("unix:", "a Unix socket's path has 1 to 107 bytes"),  # would be abstract, and everybody's
+        ("unix:%00p4runtime", "a Unix socket's path has 1 to 107 bytes, without %"),
+        (f"unix:{'a' * 108}", "a Unix socket's path has 1 to 107 bytes"),
+        ("127.0.0.1:65536", "ports are 0..65535"),
+        (f"[::1]:{'9' * 5000}", "ports are 0..65535"),
+    ],
+)
+def test_an_address_that_would_be_another_is_refused(address: str, rule: str) -> None:
+    with pytest.raises(BindError, match=f"(?s)cannot listen on .*: {rule}.*; choose another: --grpc-server-addr"):
+        serve(SoftSwitch(engine="python"), address, DEVICE_ID)
+
+
+def test_the_longest_path_of_a_socket(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * (106 - len(str(tmp_path))))
+    server = serve(SoftSwitch(engine="python"), f"unix:{path}", DEVICE_ID)
+    assert path.stat().st_mode & 0o777 == 0o600
+    server.stop()
+
+
 def test_two_devices_in_one_process(program: Program) -> None:
     servers = [serve(SoftSwitch(engine="python"), "127.0.0.1:0", DEVICE_ID) for _ in range(2)]
     controllers = [Controller(server.port) for server in servers]
