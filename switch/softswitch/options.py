@@ -36,6 +36,7 @@ LOG_LEVELS: Final = {
 }
 #: That of the JSON that p4c writes. Each construct is checked for itself, whatever version the program names.
 _JSON_VERSION: Final = "2.23"
+_DEVICE_ID_MAX: Final = (1 << 64) - 1  # P4Runtime's device_id is a uint64
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,31 @@ class Option:
 
 
 def _interface(text: str) -> tuple[int, str]:
-    number, separator, name = text.partition("@")
-    if not separator or not name or not number.isdigit() or int(number) > MAX_PORT:
+    word, separator, name = text.partition("@")
+    number = _number(word, MAX_PORT)
+    if not separator or not name or number is None:
         raise argparse.ArgumentTypeError(f"{text!r}: write PORT@INTERFACE with a port in 0..{MAX_PORT}")
-    return int(number), name
+    return number, name
 
 
 def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > MAX_PORT:
+    number = _number(text, MAX_PORT)
+    if number is None:
         raise argparse.ArgumentTypeError(f"{text!r}: must be a port in 0..{MAX_PORT}")
-    return int(text)
+    return number
+
+
+def _device_id(text: str) -> int:
+    number = _number(text, _DEVICE_ID_MAX)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number in 0..{_DEVICE_ID_MAX}")
+    return number
+
+
+def _number(text: str, most: int) -> int | None:
+    """None for what is no decimal number in 0..most."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    return int(text) if is_number and int(text) <= most else None
 
 
 def _rate(text: str) -> float:
@@ -94,10 +110,25 @@ def _impairment(text: str) -> ImpairmentSpec:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+class _LogFile(logging.FileHandler):
+    """Where a disk is full, that is said once: a traceback for each line would fill the other log."""
+
+    _failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Called for a line that could not be written."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._failed:
+            self._failed = True
+            sys.stderr.write(f"--log-file {logs.printable(self.baseFilename)}: {error.strerror}: lines are missing\n")
+
+
 def _log_file(text: str) -> logging.Handler:
     """Opened here: before root's rights are given up, and so that a wrong name is an error of the command line."""
     try:
-        return logging.FileHandler(text, encoding="utf-8")
+        return _LogFile(text, encoding="utf-8")
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error.strerror}; name a file that can be written") from error
 
@@ -109,7 +140,7 @@ OPTIONS: Final = (
     Option(("--no-p4",), "", "start without a program: every frame is dropped until P4Runtime brings one", _FLAG),
     Option(("-i", "--interface"), "PORT@INTERFACE", "a port on a Linux interface; needs root",
            {"action": "append", "default": [], "type": _interface, "dest": "interfaces"}),
-    Option(("--device-id",), "N", "P4Runtime device id, 0 if not given", {"type": int, "default": 0}),
+    Option(("--device-id",), "N", "P4Runtime device id, 0 if not given", {"type": _device_id, "default": 0}),
     Option(("--grpc-server-addr",), "ADDRESS", "P4Runtime: unix:PATH for a socket of mode 0600, or HOST:PORT, where "
            f"port 0 takes a free one; {DEFAULT_ADDRESS} if not given (bmv2: 0.0.0.0:9559)",
            {"default": DEFAULT_ADDRESS}),
