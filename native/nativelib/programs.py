@@ -35,7 +35,7 @@ _LISTS: Final = (*_RUN, *_READ, _PRELOADED)
 # What a child is given of this process's variables, beside those lists. Not here, as they name code and nobody needs
 # them: LD_AUDIT, PYTHONSTARTUP, PYTHONBREAKPOINT, CFLAGS, CCC_OVERRIDE_OPTIONS, GIT_*, OPENSSL_MODULES and the like.
 _NAMES: Final = frozenset((
-    "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TZ", "LANG", "LANGUAGE",
+    "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TZ", "LANG", "LANGUAGE",
     "TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR",
     "CC", "GCC_EXEC_PREFIX", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS",
     "VIRTUAL_ENV", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE",
@@ -45,12 +45,14 @@ _NAMES: Final = frozenset((
 ))  # fmt: skip
 _FAMILIES: Final = (
     "SUMWIRE_", "NATIVELIB_", "LC_", "CONDA_", "PYENV_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_",
-    "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "GRPC_",
+    "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "GRPC_", "MALLOC_",
 )  # fmt: skip
 # Paths among them that are no code, or that are looked at where they are opened.
 _LOOKED_AT_LATER: Final = ("SUMWIRE_", "NATIVELIB_", "XDG_", "CC", "SSH_AUTH_SOCK")
 # What has been said of variables, once a process.
 _said: Final = set[str]()
+# What `close_environment` has taken or changed of this process's variables.
+_taken: Final = dict[str, str]()
 
 _SAFE_PATH: Final = "PYTHONSAFEPATH"
 _UNSET: Final = ("/usr/bin/env", "-u", _SAFE_PATH)
@@ -112,7 +114,9 @@ def _of_another(path: Path, in_it: tuple[Path, ...]) -> str:
     real = path.resolve()
     for place in (path.absolute(), path.parent.resolve(), real, *real.parents):
         status = place.lstat()
-        shared = status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode)
+        # What is written to a device, such as /dev/null, nobody reads there.
+        is_kept = not stat.S_ISLNK(status.st_mode) and not stat.S_ISCHR(status.st_mode)
+        shared = status.st_mode & stat.S_IWOTH and is_kept
         sticky = status.st_mode & stat.S_ISVTX and place not in in_it
         if status.st_uid not in owners or (shared and not sticky):
             return f"{place} belongs to user {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o}"
@@ -133,12 +137,18 @@ def close_environment() -> None:
     and what another user could have written. Python processes keep the working directory off their paths too.
 
     For commands of our own, also for what `multiprocessing` starts; a library leaves its user's environment alone. All
-    other variables stay, for users' own scripts.
+    other variables stay.
     """
     closed = _closed(os.environ)
+    _taken.update({name: value for name, value in os.environ.items() if closed.get(name) != value})
     for name in set(os.environ) - set(closed):
         del os.environ[name]
     os.environ.update(closed)
+
+
+def script_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a user's script: ``variables``, and all that its user has set, as where the user starts it."""
+    return {**os.environ, **_taken, **variables}
 
 
 def _closed(variables: Mapping[str, str]) -> dict[str, str]:
@@ -179,14 +189,16 @@ def _may_pass(name: str, part: str) -> bool:
     """Whether no other user could have written a path of a variable, or, in a list of folders, put something there."""
     if "/" not in part:  # a library of the system
         return True
-    path = Path(part)
+    path = place = Path(part)
+    if name not in _LISTS:  # a file or folder that is made when it is needed, as TORCH_HOME
+        place = next(each for each in (path, *path.parents) if os.path.lexists(each))
     try:
-        wrong = _of_another(path, in_it=(path.resolve(),) if name in (*_RUN, *_READ) else ())
+        wrong = _of_another(place, in_it=(place.resolve(),) if name in (*_RUN, *_READ) or place != path else ())
     except (OSError, RuntimeError):  # it is not there, or a circle of links
         return False
     text = (
-        f"{name}: {path} is left out: {wrong}: another user could have put something there; use `chown` and `chmod "
-        f"o-w`, or take it out of {name}"
+        f"{name}: {path} is left out: {wrong}: another user could have put something there; name another place in "
+        f"{name}, run this as the user of that one, or, if it is yours, use `chown` and `chmod o-w`"
     )
     if wrong and text not in _said:
         _said.add(text)

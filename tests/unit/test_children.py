@@ -171,6 +171,7 @@ def test_empty_parts_of_paths_are_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_child_gets_variables_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"OMP_NUM_THREADS": "2", "SUMWIRE_JOB": "/nowhere/job.json", "LC_TIME": "C", "https_proxy": "http://a:1"}
     given |= {"LD_PRELOAD": "libjemalloc.so.2", "CC": "clang -O3", "NO_COLOR": "", "CUDA_VISIBLE_DEVICES": "0,1"}
+    given |= {"TMP": "/", "MALLOC_ARENA_MAX": "2", "NCCL_DEBUG_FILE": "/dev/null", "TORCH_HOME": "/nowhere/torch"}
     kept = given | {"HOME": "/", "NATIVELIB_CACHE": "/nowhere"}
     left = dict.fromkeys(("LD_AUDIT", "PYTHONSTARTUP", "PYTHONBREAKPOINT", "CFLAGS", "GIT_SSH", "BASH_ENV"), "/bin/sh")
     left |= {"HOMES": "1", "CCACHE_COMPILER": "x"}
@@ -203,6 +204,19 @@ def test_folders_that_others_may_write_are_left_out_by_name(
         assert text.startswith(f"{name}: {folder} is left out: {folder} belongs to user {os.getuid()}, mode {mode}: ")
 
 
+@pytest.mark.usefixtures("unsaid")
+def test_a_place_where_others_may_make_the_folder_is_left_out_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "sticky").mkdir()
+    (tmp_path / "sticky").chmod(0o1777)
+    monkeypatch.setenv("TORCH_HOME", f"{tmp_path}/sticky/to/be/made")
+    assert "TORCH_HOME" not in programs.environment()
+    assert f"TORCH_HOME: {tmp_path}/sticky/to/be/made is left out: {tmp_path}/sticky belongs to user" in caplog.text
+    monkeypatch.setenv("TORCH_HOME", f"{tmp_path}/to/be/made")
+    assert programs.environment()["TORCH_HOME"] == f"{tmp_path}/to/be/made"
+
+
 @pytest.mark.root
 @pytest.mark.usefixtures("unsaid")
 @pytest.mark.parametrize(
@@ -225,6 +239,19 @@ def test_a_command_closes_its_own_environment(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "environ", {"LD_LIBRARY_PATH": ":", "KEPT": "1"})
     programs.close_environment()
     assert os.environ == {"KEPT": "1", "PATH": os.defpath, "PYTHONSAFEPATH": "1"}
+
+
+def test_a_script_gets_what_its_user_has_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    set_by_user = {"PYTHONPATH": f"{tmp_path}/shared:/nowhere", "PATH": "bin", "TORCH_HOME": f"{tmp_path}/shared/x"}
+    monkeypatch.setattr(programs, "_taken", {})
+    monkeypatch.setattr(os, "environ", {**set_by_user, "LD_AUDIT": "a.so", "SUMWIRE_LOSS": "0"})
+    programs.close_environment()
+    assert os.environ.get("TORCH_HOME") is None and os.environ["PATH"] == os.defpath
+    found = programs.script_environment({"SUMWIRE_LOSS": "0.1"})
+    assert found == {**set_by_user, "LD_AUDIT": "a.so", "SUMWIRE_LOSS": "0.1", "PYTHONSAFEPATH": "1"}
+    assert programs.script(Path("x.py"))[:3] == ["/usr/bin/env", "-u", "PYTHONSAFEPATH"]
 
 
 def planted(folder: Path, mode: int) -> Path:

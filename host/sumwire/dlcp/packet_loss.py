@@ -255,7 +255,7 @@ class Script:
             report = Path(folder) / "lost"
             settings = {SHARE: repr(share), PATTERN: pattern, OF: self.of, SEED: str(seed), REPORT: str(report)}
             began = time.monotonic()
-            output = self._output({**os.environ, **settings})
+            output = self._output(programs.script_environment(settings))
             seconds = time.monotonic() - began
             packets, lost = _reported(report)
         accuracy = _accuracy(output)

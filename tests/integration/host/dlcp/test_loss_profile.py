@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from helpers.paths import ROOT
+from nativelib import programs
 from sumwire import cli
 from sumwire.dlcp.packet_loss import ProfileError, Script, profile
 from sumwire.errors import ConfigError
@@ -74,6 +75,18 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out.read_text())["bound"] == 0.1
     assert cli.main(["profile-loss", str(path), "--target", "0.95", "--seeds", "1"]) == 1
     assert "reaches 0.9000 without loss, the target is 0.9500: lower --target" in capsys.readouterr().err
+
+
+def test_the_script_has_its_user_s_whole_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what the command does not take for itself: a folder that everybody may write."""
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    monkeypatch.setattr(programs, "_taken", {})
+    monkeypatch.setattr(os, "environ", {**os.environ, "TORCH_HOME": str(tmp_path / "shared")})
+    programs.close_environment()
+    assert "TORCH_HOME" not in os.environ
+    text = f"import os\nassert os.environ['TORCH_HOME'] == {str(tmp_path / 'shared')!r}\n{PLAYS}"
+    assert profile(Script(script(tmp_path, text, iid=0.1, burst=0.1)), grid=(0.1,), seeds=1).bound == 0.1
 
 
 # Only packets of one place hurt, and the report names the place.
