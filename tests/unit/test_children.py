@@ -11,10 +11,13 @@ import pwd
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from helpers.paths import ROOT
 from nativelib import UntrustedError, programs
+from sumwire_lab.run import own_lab
 
 PACKAGES = (
     "host",
@@ -252,6 +255,14 @@ def test_a_script_gets_what_its_user_has_set(tmp_path: Path, monkeypatch: pytest
     found = programs.script_environment({"SUMWIRE_LOSS": "0.1"})
     assert found == {**set_by_user, "LD_AUDIT": "a.so", "SUMWIRE_LOSS": "0.1", "PYTHONSAFEPATH": "1"}
     assert programs.script(Path("x.py"))[:3] == ["/usr/bin/env", "-u", "PYTHONSAFEPATH"]
+
+
+def test_scripts_in_the_lab_get_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = SimpleNamespace(ip="10.0.0.1", host_interface="h0-eth0")
+    session: Any = SimpleNamespace(fabric=SimpleNamespace(hosts=[host]), job_file=None)
+    monkeypatch.setattr(programs, "_taken", {"PYTHONPATH": "/theirs", "RANK": "7"})
+    found = own_lab.environment(session, 0, session.fabric.hosts[0])
+    assert (found["PYTHONPATH"], found["RANK"], found["MASTER_ADDR"]) == ("/theirs", "0", "10.0.0.1")
 
 
 def planted(folder: Path, mode: int) -> Path:

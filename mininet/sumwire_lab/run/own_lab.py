@@ -93,7 +93,7 @@ def _work(session: Session, chosen: ScriptOptions, deadline_s: float, say: Say) 
 
 
 def environment(session: Session, rank: int, host: HostPlan) -> dict[str, str]:
-    """What torchrun would tell a rank with a host of its own, and where the job's file is."""
+    """What the user has set, what torchrun would tell a rank with a host of its own, and where the job's file is."""
     hosts = session.fabric.hosts
     told = {
         "RANK": rank, "WORLD_SIZE": len(hosts), "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": rank,
@@ -101,7 +101,7 @@ def environment(session: Session, rank: int, host: HostPlan) -> dict[str, str]:
         "OMP_NUM_THREADS": 1,
     }  # fmt: skip
     job = {} if session.job_file is None else {"SUMWIRE_JOB": str(session.job_file.resolve())}
-    return {**{name: str(value) for name, value in told.items()}, **job}
+    return programs.script_environment({**{name: str(value) for name, value in told.items()}, **job})
 
 
 class Lines:

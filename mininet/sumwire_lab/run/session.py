@@ -51,7 +51,7 @@ class Session:
         """Job file of the training job; None with kernel bridges."""
         return self.job_files.get(control_plane.JOB)
 
-    def start(self, name: str, host: HostPlan, command: list[str], **variables: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, host: HostPlan, command: list[str], /, **variables: str) -> subprocess.Popen[bytes]:
         """Start a program on a host; its output goes to `NAME.log`."""
         return self._start(name, host, command, variables)
 
