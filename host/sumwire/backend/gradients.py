@@ -3,9 +3,10 @@
 """Which calls of a group reduce gradients: those of torch's own data parallelism, known by who makes them.
 
 A collective does not say what its tensor is. DDP's reducer is C++, so the Python code nearest to its calls is
-autograd's engine, or none in a thread of a GPU's backward pass. All else calls from Python: FSDP and DDP's own hooks
-from the modules below; DTensor, SyncBatchNorm and users' code from others, also within a backward pass. What is not
-known to be a gradient counts as none.
+autograd's engine, or none in a thread of a GPU's backward pass. It makes all-reduces alone: a reduce-scatter from there
+is the gradient of torch's functional all-gather, which is C++ in older versions. All else calls from Python: FSDP
+and DDP's own hooks from the modules below; DTensor, SyncBatchNorm and users' code from others, also within a backward
+pass. What is not known to be a gradient counts as none.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ _COLLECTIVES: Final = ("torch.distributed.distributed_c10d", "torch.distributed.
 _DATA_PARALLEL: Final = frozenset({
     "torch.nn.parallel.distributed",
     "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
+    # They have the reducer make the call: with DDP's `mixed_precision`, and optimizers within the backward pass.
+    "torch.distributed.algorithms.ddp_comm_hooks.mixed_precision_hooks",
+    "torch.distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks",
     "torch.distributed.algorithms._comm_hooks.default_hooks",
     "torch.distributed.fsdp._runtime_utils",
     "torch.distributed.fsdp._fully_shard._fsdp_collectives",
@@ -41,11 +45,12 @@ _DATA_PARALLEL: Final = frozenset({
 })  # fmt: skip
 
 
-def called_for_gradient() -> bool:
-    """Whether the call of a group under way in this thread is one of DDP or FSDP for a gradient."""
+def called_for_gradient(*, all_reduce: bool) -> bool:
+    """Whether the call of a group under way in this thread, an ``all_reduce`` or another, is one of DDP or FSDP for a
+    gradient."""
     frame = _outside(sys._getframe(), lambda name: name.startswith(_OWN) or name == _DYNAMO)
     if frame is None or _module(frame) == _ENGINE:
-        return True
+        return all_reduce
     frame = _outside(frame, _COLLECTIVES.__contains__)
     return frame is not None and _module(frame) in _DATA_PARALLEL
 

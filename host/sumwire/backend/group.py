@@ -213,7 +213,8 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         first = tensors[0] if tensors else None
         if first is None or first.is_sparse or not self._has_part or len({x.dtype for x in tensors}) > 1:
             return None
-        op, precision = op_of(opts.reduceOp), self._choice.chosen(gradient=called_for_gradient())
+        gradient = called_for_gradient(all_reduce=isinstance(opts, dist.AllreduceOptions))
+        op, precision = op_of(opts.reduceOp), self._choice.chosen(gradient=gradient)
         route = route_of(op, first.dtype, values or first.numel(), self._choice.exact_below, precision)
         if route is ReduceRoute.INNER or not self._serves(first.device):
             return None

@@ -114,6 +114,27 @@ def _ddp_hook(rank: int, group: Any) -> Tensor:
     return train(model, rank)
 
 
+def _ddp_own_hook(rank: int, group: Any) -> Tensor:
+    """A user's, whose call is the user's own."""
+    model = DistributedDataParallel(net(), process_group=group)
+    call: Any = dist.all_reduce
+    # DDP reads annotations, and takes none that are text: a lambda has none.
+    model.register_comm_hook(
+        dist.get_world_size(),
+        lambda ranks, bucket: (
+            call(bucket.buffer().div_(ranks), group=group, async_op=True).get_future().then(lambda x: x.value()[0])
+        ),
+    )
+    return train(model, rank)
+
+
+def _ddp_compiled(rank: int, group: Any) -> Tensor:
+    """Without the compiler, which takes minutes."""
+    torch.compiler.reset()
+    model: Any = torch.compile(DistributedDataParallel(net(), process_group=group), backend="eager")
+    return train(model, rank)
+
+
 def _ddp_joined(rank: int, group: Any) -> Tensor:
     """The last rank has no samples in the last step."""
     model = DistributedDataParallel(net(), process_group=group)
@@ -151,6 +172,8 @@ TRAININGS: dict[str, Callable[[int, Any], Tensor]] = {
     "ddp unused": _ddp_unused,
     "ddp static": _ddp_static,
     "ddp hook": _ddp_hook,
+    "ddp own hook": _ddp_own_hook,
+    "ddp compiled": _ddp_compiled,
     "ddp joined": _ddp_joined,
     "fsdp1": _fsdp1,
     "fsdp2": _fsdp2,

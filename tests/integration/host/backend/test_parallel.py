@@ -26,9 +26,12 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
 
 # A step is one bucket of DDP (five small ones with unused parameters), three groups of FSDP2's layers.
 GRADIENTS = [
-    ("ddp", 3), ("ddp unused", 15), ("ddp static", 3), ("ddp hook", 3), ("ddp joined", 3), ("zero", 3), ("fsdp1", 3),
-    ("fsdp2", 9),
+    ("ddp", 3), ("ddp unused", 15), ("ddp static", 3), ("ddp hook", 3), ("ddp compiled", 3), ("ddp joined", 3),
+    ("zero", 3), ("fsdp1", 3), ("fsdp2", 9),
 ]  # fmt: skip
+
+
+OTHERS = [("ddp own hook", 0), ("tensor parallel", 0), ("pipeline", 0)]
 
 
 @pytest.mark.parametrize("name", parallel_cases.TRAININGS)
@@ -43,7 +46,7 @@ def test_exact_trainings_have_gloo_s_bits(ranks: Ranks, name: str) -> None:
     ("name", "operations", "precision"),
     # By default gradients alone. A step of tensor-parallel layers is one sum of activations whose gradient is no sum.
     [
-        *[(name, operations, None) for name, operations in [*GRADIENTS, ("tensor parallel", 0), ("pipeline", 0)]],
+        *[(name, operations, None) for name, operations in [*GRADIENTS, *OTHERS]],
         ("tensor parallel", 3, "4bit"),
         ("pipeline", 0, "4bit"),
     ],
