@@ -89,19 +89,23 @@ class AdaptiveSigns:
     def exchange(self, update: Tensor, collective: Collective, every: int | None, *, scaled: bool) -> Tensor:
         """Make a round, which all workers do, with this worker's finite update; return the change that all apply.
 
-        ``scaled``: whether the optimizer is of the kind whose updates are too short. The update is overwritten.
+        ``scaled``: whether the optimizer is of the kind whose updates are too short. The update is overwritten. If the
+        collective raises an error, nothing was carried or counted.
         """
-        exact = self.exact_next(every)
-        self._begun = True
+        exact, rounds = self.exact_next(every), self._since + 1
         update.mul_(self._scale)
         self._learn(update)
-        self._total = update.clone() if self._total is None else self._total.add_(update)
+        total = update.clone() if self._total is None else self._total + update
         if exact:
-            return self._average(update, collective)
-        self._since += 1
-        if self._since >= self._next:
-            self._agree(update, collective, scaled=scaled)
-        return self._sign(update, collective)
+            change = self._average(update, total.div_(rounds), collective)
+            self._total, self._since, self._next, self._drifted = None, 0, 1, False
+        else:
+            if rounds >= self._next:
+                self._agree(update, total, rounds, collective, scaled=scaled)
+            change = self._sign(update, collective)
+            self._total, self._since = total, rounds
+        self._begun = True
+        return change
 
     def _learn(self, update: Tensor) -> None:
         squares = self._means_of_squares(update)
@@ -111,16 +115,13 @@ class AdaptiveSigns:
             products = torch.stack([torch.dot(*pair) for pair in pairs]).to("cpu", torch.float64)
             self._products.lerp_(products / self._counts.clamp(min=1), 1 - KEPT)
 
-    def _average(self, update: Tensor, collective: Collective) -> Tensor:
-        assert self._total is not None
-        sent = self._total.div_(self._since + 1)
+    def _average(self, update: Tensor, sent: Tensor, collective: Collective) -> Tensor:
         change = collective.mean(sent).to(sent.dtype)
         if self.error is not None:
             self._bound(self.error.add_(update).sub_(sent))
-        self._shift, self._total = sent.sub_(change), None
+        self._shift = sent.sub_(change)
         self._products = self._means_of_squares(self._shift)
         self._weight.fill_(1.0)
-        self._since, self._next, self._drifted = 0, 1, False
         return change
 
     def _sign(self, value: Tensor, collective: Collective) -> Tensor:
@@ -139,11 +140,12 @@ class AdaptiveSigns:
             piece.mul_(step)
         return change
 
-    def _agree(self, update: Tensor, collective: Collective, *, scaled: bool) -> None:
-        """Agree on step, weight, drift and scale: two means of a few numbers, all of them of an update's magnitude."""
-        assert self._squares is not None and self._total is not None
+    def _agree(self, update: Tensor, total: Tensor, rounds: int, collective: Collective, *, scaled: bool) -> None:
+        """Agree on step, weight, drift and scale: two means of a few numbers, all of them of an update's magnitude.
+        ``total``: of the updates of so many rounds, this one included."""
+        assert self._squares is not None
         chosen = self._sample.to(update.device)
-        mean_update, own = self._total[chosen] / self._since, update[chosen]
+        mean_update, own = total[chosen] / rounds, update[chosen]
         means = collective.mean(torch.cat([mean_update, own]) if scaled else mean_update)
         apart = mean_update - means[: len(mean_update)]
         shifts = torch.zeros_like(self._products)
@@ -159,13 +161,13 @@ class AdaptiveSigns:
         left = (sizes.square() + self._weight * shifts * (self._weight * shifts - 2 * along)).clamp_(min=0)
         self._step = STEP * left.sqrt()
         whole = float((left * self._counts).sum()) / max(sum(self._lengths), 1)
-        self._drifted = apart_size**2 > max(DRIFT, CHANCE / self._since) * whole
+        self._drifted = apart_size**2 > max(DRIFT, CHANCE / rounds) * whole
         if scaled:
             mean_size = float(_magnitude(means[len(own) :]))
             found = min(max(own_size / mean_size, 1.0), SCALE_MOST) if mean_size > 0 else 1.0
             self._scale += (found - 1.0) if self._scale == 1.0 else (found - self._scale) / 2
         # Without any update yet, as in the first step of some warm-ups, the next round asks again.
-        self._next = self._since + (min(self._since, APART) if self._step.any() else 1)
+        self._next = rounds + (min(rounds, APART) if self._step.any() else 1)
 
     def _bound(self, error: Tensor) -> None:
         for piece, _, step in self._pieces(self._step, error, error):

@@ -292,7 +292,8 @@ def _check_rule(rule: object, **published: object) -> None:
         raise UsageError(f"rule = {rule!r}: must be one of {', '.join(map(repr, RULES))}")
     for name, value in published.items():
         if rule == "adaptive" and value is not None:
-            raise UsageError(f"{name} = {value!r}: must be left out with the adaptive rule, or go with rule='published'")
+            must = "must be left out with the adaptive rule, or go with rule='published'"
+            raise UsageError(f"{name} = {value!r}: {must}")
     lead = published["lead"]
     if lead is not None and (not is_number(lead) or lead < 1):
         raise UsageError(f"lead = {lead!r}: must be a finite number from 1 on; 1 is as published")

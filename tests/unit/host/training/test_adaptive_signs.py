@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -185,3 +186,44 @@ def test_state_of_the_other_rule_is_refused() -> None:
     for one, other, rule in ((adaptive, published, "adaptive"), (published, adaptive, "published")):
         with pytest.raises(UsageError, match=f"saved with rule '{rule}'"):
             other.load_state_dict(one.state_dict())
+
+
+@pytest.mark.parametrize("failing", ["mean", "sign_merge"])
+def test_a_round_that_failed_is_made_again_as_if_it_had_not_been(failing: str) -> None:
+    """Rounds 0 and 5 are exact; in rounds 1, 2 and 4 of signs workers agree."""
+
+    class Broken:
+        def __init__(self, end: Collective) -> None:
+            self.end, self.broken = end, False
+
+        def call(self, name: str, x: Tensor) -> Tensor:
+            if self.broken and name == failing:
+                raise TimeoutError("no answer")
+            result: Tensor = getattr(self.end, name)(x)
+            return result
+
+        def mean(self, x: Tensor, /) -> Tensor:
+            return self.call("mean", x)
+
+        def sign_merge(self, plus: Tensor, /) -> Tensor:
+            return self.call("sign_merge", plus)
+
+        def all_finite(self, finite: bool, /) -> bool:
+            return finite
+
+    ends = []
+    for breaks in (False, True):
+        weight, collective = nn.Parameter(torch.zeros(50)), Broken(Threads(1).of(0))
+        marsit = Marsit(torch.optim.SGD([weight], lr=0.1), collective, full_precision_every=5)
+        for step in range(12):
+            weight.grad = torch.linspace(-1, 1, 50) - weight.detach()
+            collective.broken = breaks
+            with contextlib.suppress(TimeoutError):
+                marsit.step()
+            if marsit.round == step:
+                collective.broken = False
+                marsit.step()
+        assert marsit._adaptive is not None
+        ends.append((marsit._adaptive._since, weight.detach()))
+    assert ends[0][0] == ends[1][0]
+    torch.testing.assert_close(ends[0][1], ends[1][1], atol=0.2, rtol=0)
