@@ -22,7 +22,7 @@ import torch
 from torch.distributed import ProcessGroup
 
 from sumwire.errors import UsageError
-from sumwire.training.join import living_models
+from sumwire.training.buckets import living_models
 
 _OWN: Final = "sumwire.backend."
 # `work.dynamo_disabled` calls methods by it.

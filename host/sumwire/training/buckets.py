@@ -15,7 +15,9 @@ were finite. New residuals are staged until the last bucket has its result.
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
 
 from sumwire.checkpoint import Content, Shapes, check_shapes
 from sumwire.codec.feedback import ParameterFeedback
@@ -399,3 +402,36 @@ class _Regrouping:
             found = [open_ for open_ in self._open if ends(open_)]
             self._open.difference_update(found)
         return found
+
+
+class JoinCheck:
+    """Refuses, for one hook, the form of DistributedDataParallel's join that no hook can honour.
+
+    A rank that has joined adds zeros, and torch lets its own reducer divide by the other ranks alone. It tells hooks
+    neither that there is a join nor how many have joined, so a hook divides by all.
+    """
+
+    def __init__(self) -> None:
+        self._models: list[weakref.ref[DistributedDataParallel]] | None = None
+
+    def check(self, parameter: Tensor) -> None:
+        """Raises UsageError within ``model.join(divide_by_initial_world_size=False)``. ``parameter``: of the model."""
+        if self._models is None:
+            self._models = [weakref.ref(model) for model in _models_with(parameter)]
+        for model in filter(None, (found() for found in self._models)):
+            joins = getattr(model, "_join_config", None)
+            if joins is not None and joins.enable and not getattr(model, "_divide_by_initial_world_size", True):
+                raise UsageError(
+                    "model.join(divide_by_initial_world_size=False): no hook learns which ranks have joined: leave the "
+                    'option out, or, in place of the hook, call init_process_group("sumwire"), which honours it'
+                )
+
+
+def _models_with(parameter: Tensor) -> list[DistributedDataParallel]:
+    """A bucket does not say which model it is of."""
+    return [model for model in living_models() if any(one is parameter for one in model.parameters())]
+
+
+def living_models() -> list[DistributedDataParallel]:
+    """All that this process has. Looks through all of Python's objects, which takes tens of milliseconds."""
+    return [found for found in gc.get_objects() if issubclass(type(found), DistributedDataParallel)]

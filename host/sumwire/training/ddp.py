@@ -38,10 +38,9 @@ from sumwire.codec.feedback import ParameterFeedback
 from sumwire.codec.tensors import all_finite
 from sumwire.errors import ClosedError, UsageError
 from sumwire.job.job import Job, Residual
-from sumwire.training.buckets import Model, Models, ModelSteps, Parameters, StepResiduals
+from sumwire.training.buckets import JoinCheck, Model, Models, ModelSteps, Parameters, StepResiduals
 from sumwire.training.comm_thread import CommThread, queued, wait_for
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
-from sumwire.training.join import JoinCheck
 from sumwire.training.scalers import find_scaler
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ def test_what_a_switch_cannot_run(tmp_path: Path) -> None:
     with program("softswitch", str(tmp_path / "absent.json"), "--insecure", *JSON) as switch:
         _, errors = switch.communicate(timeout=300)
     (line,) = lines_in(errors)
-    assert (line["event"], switch.returncode) == (ProgramEvent.FAILED.word, 1)
+    assert (line["event"], switch.returncode) == (ProgramEvent.FAILED.word, 2)
     assert "absent.json" in line["reason"]
 
 

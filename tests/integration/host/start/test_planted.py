@@ -254,6 +254,7 @@ def said_by(code: str, place: Place, shared: Path, script: Path | None = None) -
     ran = shared / "ran"
     ran.unlink(missing_ok=True)
     given = {**os.environ, "PYTHONPATH": PACKAGES}
+    given.pop("PYTHONSAFEPATH", None)
     known = {"shared": str(shared), "PATH": given["PATH"], "PYTHONPATH": PACKAGES}
     variables = {name: value.format(**known) for name, value in place.variables.items()}
     begin = f"import json, logging, os\nlogging.basicConfig()\nos.environ.update({variables!r})\n"

@@ -423,7 +423,7 @@ def test_a_call_whose_op_the_job_lacks_is_refused() -> None:
 @pytest.mark.parametrize("name", ["deadline_s", "join_s", "silence_s"])
 def test_impossible_times_are_refused(name: str) -> None:
     times: dict[str, Any] = {name: 0}
-    with pytest.raises(sumwire.ConfigError, match=rf"{name} = 0: must be above 0"):
+    with pytest.raises(sumwire.ConfigError, match=rf"{name} = 0: must be a number of seconds above 0"):
         sumwire.Job(configs(job_mapping(2, 8))[0], **times)
 
 
