@@ -74,10 +74,9 @@ def _powersgd(name: str, group: dist.ProcessGroup | None, options: PowerSgdOptio
     from sumwire.systems.system import HookSystem
     from sumwire.training.reductions import Peers
 
-    peers = Peers(group)
-    system = HookSystem(name, GROUP, power_sgd(peers.group, **asdict(options)))
-    system.on_close(peers.close)
-    return system
+    # Its group stays until the process group ends. Torch's hook goes on in a thread of gloo, which may be the last to
+    # hold the group. The group would end in its own thread then, wait for that thread, and abort the process.
+    return HookSystem(name, GROUP, power_sgd(Peers(group).group, **asdict(options)))
 
 
 def _over_job(name: str, job: Job, options: AcpOptions) -> System:

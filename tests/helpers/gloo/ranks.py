@@ -113,7 +113,11 @@ class Ranks:
 
     def begin_on(self, rank: int, case: Case, *arguments: Any) -> None:
         """Like :meth:`begin`, of one rank: each has arguments of its own."""
-        self._pipes[rank].send((case, arguments))
+        try:
+            self._pipes[rank].send((case, arguments))
+        except BrokenPipeError as error:
+            self._processes[rank].join(10)
+            raise AssertionError(f"rank {rank} has ended: exit code {self._processes[rank].exitcode}") from error
 
     def outcomes(self, *, without: int | None = None, timeout_s: float = 300.0) -> list[Any]:
         """Results by rank, of all but one that was killed."""

@@ -57,7 +57,8 @@ def test_replicas_stay_equal(trained: list[dict[str, dict[str, Any]]], name: str
 @pytest.mark.parametrize("name", cases.SYSTEMS)
 def test_closing_ends_its_threads(ranks: Ranks, name: str) -> None:
     for begun, left in ranks.run(cases.threads_around, name):
-        assert left == 0
+        # Threads of PowerSGD's group stay: torch's hook goes on in one of them, which must not end its own group.
+        assert left == 0 or name == "powersgd"
         assert begun or name in {"ssgd", "fp16", "marsit-ring", "marsit-torus", "dlcp-ring"}
 
 
