@@ -78,13 +78,14 @@ class AdaptiveSigns:
         self._step = torch.zeros_like(self._products)
         self._weight = torch.ones_like(self._products)
         self._scale = 1.0
-        self._begun = self._drifted = False
+        # Whether an exact round is due: the first one, or after a drift.
+        self._due = True
         # Rounds of signs since the last exact one, and the number of them at which workers agree next.
         self._since, self._next = 0, 1
 
     def exact_next(self, every: int | None) -> bool:
         """Whether the next round is exact. ``every``: at least each so manieth is; None for none."""
-        return every is not None and (not self._begun or self._drifted or self._since + 1 >= every)
+        return every is not None and (self._due or self._since + 1 >= every)
 
     def exchange(self, update: Tensor, collective: Collective, every: int | None, *, scaled: bool) -> Tensor:
         """Make a round, which all workers do, with this worker's finite update; return the change that all apply.
@@ -98,13 +99,12 @@ class AdaptiveSigns:
         total = update.clone() if self._total is None else self._total + update
         if exact:
             change = self._average(update, total.div_(rounds), collective)
-            self._total, self._since, self._next, self._drifted = None, 0, 1, False
+            self._total, self._since, self._next, self._due = None, 0, 1, False
         else:
             if rounds >= self._next:
                 self._agree(update, total, rounds, collective, scaled=scaled)
             change = self._sign(update, collective)
             self._total, self._since = total, rounds
-        self._begun = True
         return change
 
     def _learn(self, update: Tensor) -> None:
@@ -131,7 +131,7 @@ class AdaptiveSigns:
         if self.error is not None:
             value += self.error
         plus = value >= 0
-        change, own = _signs(collective.sign_merge(plus), value), _signs(plus, value)
+        change, own = signs_of(collective.sign_merge(plus), value), signs_of(plus, value)
         for piece, sign, step in self._pieces(self._step, value, own):
             piece.sub_(sign, alpha=step)
         self._bound(value)
@@ -161,7 +161,7 @@ class AdaptiveSigns:
         left = (sizes.square() + self._weight * shifts * (self._weight * shifts - 2 * along)).clamp_(min=0)
         self._step = STEP * left.sqrt()
         whole = float((left * self._counts).sum()) / max(sum(self._lengths), 1)
-        self._drifted = apart_size**2 > max(DRIFT, CHANCE / rounds) * whole
+        self._due = apart_size**2 > max(DRIFT, CHANCE / rounds) * whole
         if scaled:
             mean_size = float(_magnitude(means[len(own) :]))
             found = min(max(own_size / mean_size, 1.0), SCALE_MOST) if mean_size > 0 else 1.0
@@ -185,7 +185,7 @@ class AdaptiveSigns:
         """Return the state: what another number of workers divides, and what all have agreed on."""
         residuals = {"compensation": self.error, "shift": self._shift, "total": self._total}
         agreed = {"squares": self._squares, "products": self._products, "step": self._step, "weight": self._weight}
-        counts = {"begun": self._begun, "drifted": self._drifted, "since": self._since, "next": self._next}
+        counts = {"due": self._due, "since": self._since, "next": self._next}
         return Content(residuals, {**agreed, "scale": self._scale, **counts})
 
     def restore(self, residuals: dict[Any, Any], rest: dict[str, Any]) -> None:
@@ -193,11 +193,11 @@ class AdaptiveSigns:
         self.error, self._shift, self._total = (residuals[name] for name in ("compensation", "shift", "total"))
         self._squares, self._products = rest["squares"], rest["products"]
         self._step, self._weight, self._scale = rest["step"], rest["weight"], rest["scale"]
-        self._begun, self._drifted = rest["begun"], rest["drifted"]
-        self._since, self._next = rest["since"], rest["next"]
+        self._due, self._since, self._next = rest["due"], rest["since"], rest["next"]
 
 
-def _signs(plus: Tensor, like: Tensor) -> Tensor:
+def signs_of(plus: Tensor, like: Tensor) -> Tensor:
+    """Return +1 where ``plus`` is true and -1 elsewhere, a new tensor of the dtype of ``like``."""
     signs: Tensor = plus.to(like.dtype, copy=True)
     return signs.mul_(2).sub_(1)
 

@@ -28,7 +28,7 @@ from sumwire.codec.tensors import all_finite
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.job.rules import NonFinite, refuse_unless, result_check
 from sumwire.numeric import is_number, is_whole
-from sumwire.training.adaptive_signs import AdaptiveSigns, divides_by_squares
+from sumwire.training.adaptive_signs import AdaptiveSigns, divides_by_squares, signs_of
 from sumwire.training.flat import Exchanged, FlatParameters
 from sumwire.training.global_step import GlobalStep, are_finite, expect_scaler, is_unscaled
 from sumwire.training.reductions import Collective
@@ -231,7 +231,7 @@ class Marsit(Saved, Optimizer):
     def _signs(self, values: Tensor) -> Tensor:
         """Return the merged signs of the values times the global step."""
         plus = self._collective.sign_merge(values >= 0)
-        return plus.to(values.dtype).mul_(2).sub_(1).mul_(self._pace.of(self.round))
+        return signs_of(plus, values).mul_(self._pace.of(self.round))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refused after construction: the flat vector is laid out once."""

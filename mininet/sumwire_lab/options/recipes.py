@@ -263,7 +263,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "sum32": Recipe("sum32"),
     "marsit": Recipe("marsit", _MARSIT_RATES, {**_PUBLISHED, "full_precision_every": None}),
     "marsit100": Recipe("marsit", _MARSIT_RATES, {**_PUBLISHED, "full_precision_every": 100}),
-    # The library's default, around the task's own optimizer.
+    # The library's default, around the task's own optimizer. Its rule has no lead, so a run cannot give it one.
     "marsit-adaptive": Recipe("marsit", options={"rule": "adaptive", "full_precision_every": 100, "lead": None}),
     "vote": Recipe("vote", _VOTE_RATES),
     "ef-sign": Recipe("ef-sign", _MEAN_SIGN_RATES),
