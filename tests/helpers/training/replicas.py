@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from helpers.transport.udp_bridge import run_workers
+from sumwire.training.optim import Marsit
 from sumwire.training.reductions import Collective, Threads
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -67,3 +68,13 @@ def in_threads(work: Callable[[int, Collective], Any], workers: int = WORKERS, s
             raise
 
     return run_workers(run, workers)
+
+
+def steps_of(
+    model: nn.Module, marsit: Marsit, worker: int, steps: range, between: Callable[[int], None] = lambda step: None
+) -> None:
+    """Make these rounds, with gradients by worker and step; call ``between`` after each."""
+    for step in steps:
+        backward(model, worker, step)
+        marsit.step()
+        between(step)
