@@ -139,14 +139,13 @@ class Peers:
         self.workers = len(ranks)
         self.rank = dist.get_rank(self.group)
         self.sent_bytes = 0
+        if dist.get_backend(self.group) == "gloo":
+            # Ranks that have not joined yet could not any more if this one left.
+            dist.barrier(self.group)
 
     def close(self) -> None:
-        """Leave the group, after this rank's last call; its threads end with this object. Closing twice is allowed.
-
-        A group without any call stays: other ranks may not have joined it yet, and could not if this one left.
-        """
-        if self.sent_bytes:
-            destroy(self.group)
+        """Leave the group, after this rank's last call; its threads end with this object. Closing twice is allowed."""
+        destroy(self.group)
 
     def add_(self, x: Tensor) -> Tensor:
         """Replace x by its sum over all ranks, and return it. Raises GroupError."""

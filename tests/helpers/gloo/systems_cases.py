@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -145,6 +147,25 @@ def thc_sums(rank: int, number: int) -> tuple[list[float], list[float]]:
     reduce(given(rank, 0), number)
     mean, residual = reduce(given(rank, 1), number)
     return mean.tolist(), residual().tolist()
+
+
+def threads_around(rank: int, name: str) -> tuple[int, int]:
+    """How many threads begin with a system, and how many of them are left once it is closed and dropped; those of gloo
+    too, which look for work 100 times a second. Threads of earlier systems may end in between, so they are not counted
+    together."""
+    dist.barrier()
+    before = _threads()
+    system = systems.make(name, **SYSTEMS[name])
+    dist.barrier()
+    during = _threads() - before
+    system.close()
+    del system
+    gc.collect()
+    return len(during), len(_threads() - before)
+
+
+def _threads() -> set[str]:
+    return {entry.name for entry in Path("/proc/self/task").iterdir()}
 
 
 def refusals(rank: int) -> list[str]:

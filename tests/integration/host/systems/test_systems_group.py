@@ -54,6 +54,14 @@ def test_replicas_stay_equal(trained: list[dict[str, dict[str, Any]]], name: str
     assert stats["payload_bytes"] > 0
 
 
+@pytest.mark.parametrize("name", cases.SYSTEMS)
+def test_closing_ends_its_threads(ranks: Ranks, name: str) -> None:
+    for begun, left in ranks.run(cases.threads_around, name):
+        # Threads of PowerSGD's group stay: torch's hook goes on in one of them, which must not end its own group.
+        assert left == 0 or name == "powersgd"
+        assert begun or name in {"ssgd", "fp16", "marsit-ring", "marsit-torus", "dlcp-ring"}
+
+
 @pytest.mark.parametrize("name", ["ssgd", "fp16"])
 @pytest.mark.parametrize("kind", ["plain", "ddp"])
 def test_uncompressed_training_is_that_of_the_mean_gradient(
