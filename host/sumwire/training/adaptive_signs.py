@@ -21,9 +21,9 @@ Workers agree on the rest 1, 2, 4, 8, 16, 32, 48 ... rounds after an exact one, 
 - the scale, for optimizers that divide by the root of the gradient's mean square, as Adam does. One worker's gradient
   is noisier than the mean gradient, so it divides by more: the mean of n updates is up to sqrt(n) times too short.
 
-Drift and scale are those of some values, drawn once. The constants were chosen on a part of the digits' training
-images and on text, with other networks than those that docs/measurements.md reports. A larger step is noise that
-raises gradients, which raise the step: from 2 on some trainings of a network with batch normalisation diverged.
+Drift and scale are those of some values, drawn once. The constants were chosen on the digits, with another split of
+the images than docs/measurements.md reports, and on text. A larger step is noise that raises gradients, which raise
+the step: with 2 a training of a network with batch normalisation diverged.
 """
 
 from __future__ import annotations
