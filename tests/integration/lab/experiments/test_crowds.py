@@ -54,10 +54,10 @@ def test_those_who_stay_come_again_and_say_a_byte_now_and_then(said: bytes) -> N
             while said and len(heard) < len(said) + 2:
                 heard += callers[1].recv(100)
             assert heard.startswith(said + b"xx" if said else b"")
-            assert mob.began == 5
         finally:
             ends.set()
             thread.join()
+        assert mob.began == 5
         if not said:
             with pytest.raises(ConnectionResetError):
                 callers[1].recv(1)
