@@ -191,7 +191,7 @@ def _fields(frame: bytes) -> tuple[Any, ...]:
 def _seen_by(transcript: Transcript) -> Iterator[None]:
     """Within it the workers' masks tell what they mask. Workers 0 and 1 round alike, so that their values can be
     exchanged: a switch can compute how each of them rounds."""
-    hide, places, rounding = Masks.hide, Masks.places, RoundingStream.of
+    hide, places, rounding = Masks.hide, Masks.places, RoundingStream.correlated
     hidden: dict[Masks, set[int]] = {}
 
     def told_places(masks: Masks, sequence: int, chunks: int) -> NDArray[np.uint32]:
@@ -210,7 +210,7 @@ def _seen_by(transcript: Transcript) -> Iterator[None]:
     with (
         mock.patch.object(Masks, "hide", told_hide),
         mock.patch.object(Masks, "places", told_places),
-        mock.patch.object(RoundingStream, "of", alike),
+        mock.patch.object(RoundingStream, "correlated", alike),
     ):
         yield
 

@@ -12,6 +12,13 @@ significant) of word i // 64; a set bit means -1. All workers compute the same.
 Rounding streams: key = fold(ROUNDING_TAG, job, worker, sequence, bucket). 32 values of the padded bucket share eight
 words, that is sixteen 32-bit parts, the low half of a word first: value p of the first 16 has the low half of part p,
 value 16 + p the high half. That is a number 0..65535. Each worker has a stream of its own, and a run can be repeated.
+
+Correlated rounding streams (Suresh et al., ICML 2022, arXiv 2203.04925): key = fold(ROUNDING_TAG, job, sequence,
+bucket), the same for all workers, and worker w has every number XOR `spread`(w). So a worker's numbers are uniform as
+before, but those of n workers for one value are spread evenly: one in each n-th of their range where n is a power of
+two, and workers 2 i and 2 i + 1 have numbers that add up to 65535. Where one worker rounds up, another rounds down.
+
+> Example: the shared number is 0x2A10. Workers 0 to 3 have 0x2A10, 0xD5EF, 0x6A10 and 0x95EF.
 """
 
 from __future__ import annotations
@@ -124,24 +131,39 @@ class SignStream:
         return self._rows.index_select(0, octets.to(torch.int32)).view(blocks, block_values)
 
 
+def spread(worker: int) -> int:
+    """Return what a worker's correlated numbers have XORed: bit 14 is its bit 1, bit 13 its bit 2, and so on, all of it
+    the other way round for an odd worker."""
+    half = int(f"{worker >> 1 & DRAW_STEPS // 2 - 1:015b}"[::-1], 2)
+    return half ^ (DRAW_STEPS - 1 if worker & 1 else 0)
+
+
 @dataclass(frozen=True, slots=True)
 class RoundingStream:
-    """One worker's private uniform numbers of one bucket, for one device."""
+    """One worker's uniform numbers of one bucket, for one device. `flipped`: bits that are the other way round."""
 
     key: int
     device: torch.device
+    flipped: int = 0
 
     @classmethod
     def of(cls, job: int, worker: int, sequence: int, bucket: int, device: torch.device) -> RoundingStream:
-        """Return the stream of this worker for this bucket in this round."""
+        """Return the private stream of this worker for this bucket in this round."""
         _little_endian()
         return cls(fold(ROUNDING_TAG, job, worker, sequence, bucket), device)
+
+    @classmethod
+    def correlated(cls, job: int, worker: int, sequence: int, bucket: int, device: torch.device) -> RoundingStream:
+        """Return this worker's share of the stream that the workers have together."""
+        _little_endian()
+        return cls(fold(ROUNDING_TAG, job, sequence, bucket), device, spread(worker))
 
     def numbers(self, first_value: int, count: int) -> Tensor:
         """Return numbers 0..65535, int32, shape (count,). first_value and count are multiples of 32."""
         first, words = (of // DRAWN_TOGETHER * DRAWN_WORDS for of in (first_value, count))
         parts = stream_words(self.key, first, words, self.device).view(torch.int32).view(-1, 1, DRAWN_TOGETHER // 2)
-        return torch.cat([parts & (DRAW_STEPS - 1), parts >> 16 & (DRAW_STEPS - 1)], dim=1).view(-1)
+        numbers = torch.cat([parts & (DRAW_STEPS - 1), parts >> 16 & (DRAW_STEPS - 1)], dim=1).view(-1)
+        return numbers.bitwise_xor_(self.flipped) if self.flipped else numbers
 
     def uniform(self, first_value: int, count: int) -> Tensor:
         """Midpoints (k + 1/2) / 65536 of 65536 equal cells of (0, 1), float32, shape (count,).

@@ -25,8 +25,9 @@ GRANULARITY_MAX: Final = 4095
 # Steps in which real indices are counted: as many as a random number of the rounding can take.
 INDEX_STEPS: Final = 1 << 16
 
-# The granularity that the authors publish a table of, and that table, for DEFAULT_BITS and DEFAULT_P.
+# The granularity and clipped share that the authors publish a table of, and that table, for DEFAULT_BITS.
 PUBLISHED_GRANULARITY: Final = 30
+PUBLISHED_P: Final = 1 / 32
 PUBLISHED_TABLE: Final = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 
 _NORMAL: Final = NormalDist()

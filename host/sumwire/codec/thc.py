@@ -52,7 +52,9 @@ class ThcCodec(GradientCodec):
     """THC for one worker of one job.
 
     `table` must be the same on all workers and in the switch. `block` is the rotation's length, a power of two >= 1024,
-    or None for the full tensor, and must be the same on all workers.
+    or None for the full tensor, and must be the same on all workers. With `correlated` the workers round by numbers
+    that are spread among them, else each by numbers of its own, as published; a worker's indices have the same
+    distribution either way.
 
     Raises CodecError for a table of more than 4 bits, one whose values do not fit a value's sum planes, or an
     impossible block.
@@ -61,7 +63,9 @@ class ThcCodec(GradientCodec):
     info: ClassVar[CodecInfo] = CodecInfo.of("thc", THC, MAX32)
     staged: ClassVar[bool] = True
 
-    def __init__(self, table: ThcTable, *, job: int, worker: int, block: int | None = BLOCK_VALUES) -> None:
+    def __init__(
+        self, table: ThcTable, *, job: int, worker: int, block: int | None = BLOCK_VALUES, correlated: bool = True
+    ) -> None:
         check_block(block)
         if table.bits > p4.THC_INDEX_PLANES:
             raise CodecError(f"table of {table.bits} bits: an index has {p4.THC_INDEX_PLANES} planes")
@@ -72,6 +76,7 @@ class ThcCodec(GradientCodec):
         self.job = job
         self.worker = worker
         self.block = block
+        self.correlated = correlated
         self.scales = NormScales(table.values, NORM_MAX) if table.levels == 2**NORM_PLANES else None
 
     def layout(self, length: int) -> Layout:
@@ -109,7 +114,8 @@ class ThcRound(CodecRound):
         self._norms = norms
         self._table = codec.table
         signs = SignStream.of(codec.job, sequence, bucket, x.device)
-        rounding = RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device)
+        stream = RoundingStream.correlated if codec.correlated else RoundingStream.of
+        rounding = stream(codec.job, codec.worker, sequence, bucket, x.device)
         self._form: TorchForm | NativeForm = (
             TorchForm(codec.table, signs, rounding)
             if native is None

@@ -236,7 +236,7 @@ class NativeForm:
     def __init__(self, kernels: Native, table: ThcTable, signs: SignStream, rounding: RoundingStream) -> None:
         self._kernels = kernels
         self._sign_key = signs.base
-        self._rounding_key = rounding.key
+        self._rounding = rounding.key, rounding.flipped
         # The table points into the columns, so both are kept.
         self._table, self._columns, self._increment = _kernel_table(kernels, table)
         self._granularity = table.granularity
@@ -261,7 +261,7 @@ class NativeForm:
             # The copy is held until the kernel is done.
             values = None if plain else float32(x[place : place + present])
             self._kernels.codec_thc_encode(
-                self._blocks(group, length, shared), self._table, self._rounding_key, place,
+                self._blocks(group, length, shared), self._table, *self._rounding, place,
                 at_x + 4 * place if values is None else values.data_ptr(), present,
                 at_scales + 4 * group.first_block, at_words + stride * chunk, stride,
                 None if left is None else at_cells + 4 * chunk, None if left is None else at_left + 4 * place,

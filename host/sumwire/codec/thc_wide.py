@@ -49,7 +49,7 @@ class NativeGridForm:
         self._kernels = kernels
         self._granularity = grid.granularity
         self._sign_key = signs.base
-        self._rounding_key = rounding.key
+        self._rounding = rounding.key, rounding.flipped
 
     def points(self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32]) -> NDArray[np.uint8]:
         """See GridForm."""
@@ -61,7 +61,7 @@ class NativeGridForm:
         for group in part:
             place = group.first_value - first
             self._kernels.codec_grid_points(
-                self._blocks(group, length), self._rounding_key, group.first_value,
+                self._blocks(group, length), *self._rounding, group.first_value,
                 values.data_ptr() + 4 * place, min(group.values, length - group.first_value),
                 at_scales + 4 * group.first_block, self._granularity, at_points + place,
             )  # fmt: skip
@@ -182,7 +182,7 @@ class _WideRound(CodecRound):
         super().__init__(codec, finite, codec.chunks(len(x)), math.lcm(largest, packet) // packet)
         self._fields, self._grid = codec.fields, codec.grid
         signs = SignStream.of(codec.job, sequence, bucket, x.device)
-        rounding = RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device)
+        rounding = RoundingStream.correlated(codec.job, codec.worker, sequence, bucket, x.device)
         native = kernels(finite)
         self._form: GridForm | NativeGridForm = (
             GridForm(codec.grid, signs, rounding)

@@ -25,11 +25,11 @@ from sumwire.codec.feedback import ErrorFeedback
 from sumwire.codec.oracles import sum_words
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
-from sumwire.codec.tables import PUBLISHED_GRANULARITY, solve
+from sumwire.codec.tables import PUBLISHED_GRANULARITY, PUBLISHED_P, solve
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.codec.thc_wide import wide_codec
 from sumwire.native import SWITCH
-from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
+from sumwire_protocol.tables import DEFAULT_BITS
 
 from sumwire_lab.bench.benchmark import Bench, Row, Rows
 from sumwire_lab.errors import OptionError
@@ -185,7 +185,7 @@ def make_codec(name: str, block: int | None) -> GradientCodec:
         return Sum32Codec(workers=1)
     if name == "thc-wide":
         return wide_codec(workers=1, job=1, worker=0)
-    return ThcCodec(solve(DEFAULT_BITS, PUBLISHED_GRANULARITY, DEFAULT_P), job=1, worker=0, block=block)
+    return ThcCodec(solve(DEFAULT_BITS, PUBLISHED_GRANULARITY, PUBLISHED_P), job=1, worker=0, block=block)
 
 
 def _line(name: str, times: Rows) -> str:

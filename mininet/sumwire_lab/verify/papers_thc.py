@@ -13,7 +13,9 @@ from typing import Any, Final
 import sumwire_controller
 import torch
 import yaml
+from sumwire.codec.oracles import loopback, nmse
 from sumwire.codec.tables import ThcTable, for_workers
+from sumwire.codec.thc import BLOCK_VALUES
 from sumwire.codec.thc_wide import wide_codec
 from sumwire.config import parse_job
 from sumwire.config.jobfile import FORMAT
@@ -29,7 +31,7 @@ from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.study.check import Check, at_most, equal, reported
+from sumwire_lab.study.check import Check, at_least, at_most, equal, reported
 from sumwire_lab.training import digits_data
 from sumwire_lab.verify.plan import Experiments, Verification
 
@@ -37,8 +39,10 @@ from sumwire_lab.verify.plan import Experiments, Verification
 SAME: Final = 1e-9
 # Of all test images.
 POINTS_MAX: Final = 0.01
-# NMSE of 16 even levels and p = 1/32, as 17 workers have by THC.
-FOUR_BITS: Final = 0.0206
+# NMSE of one worker by 16 even levels, as 17 workers have by THC.
+FOUR_BITS: Final = 0.0202
+# Of the mean of independent gradients, by at least so much.
+CORRELATED_GAIN: Final = 1.3
 
 
 def table_checks(found: Mapping[int, float], least: Mapping[int, float], seconds: float) -> list[Check]:
@@ -70,6 +74,18 @@ def uniform_checks(ratios: Mapping[int, float]) -> list[Check]:
     return [at_most(label, ratios[worst], 1.0)]
 
 
+def rounding_checks(apart: Mapping[int, float], spread: Mapping[int, float]) -> list[Check]:
+    """NMSE of the mean by number of workers: each rounds by numbers of its own, or by its share of common ones."""
+    gains = {workers: apart[workers] / spread[workers] for workers in spread}
+    least = min(gains, key=lambda workers: gains[workers])
+    label = f"THC, n = {min(gains)} .. {max(gains)}: NMSE of the mean, rounding apart / correlated"
+    return [
+        at_least(f"{label}, smallest (n = {least})", gains[least], CORRELATED_GAIN),
+        reported(f"{label}, by number of workers", gains),
+        reported("THC: NMSE of the mean with correlated rounding, by number of workers", dict(spread)),
+    ]
+
+
 def many_checks(errors: Mapping[int, float]) -> list[Check]:
     """`errors`: NMSE of one worker's values by `thc-wide`, by number of workers."""
     worst = max(errors, key=lambda workers: errors[workers])
@@ -98,6 +114,7 @@ def quorum_checks(all_: Mapping[str, Any], some: Mapping[str, Any]) -> list[Chec
 
 WORKERS: Final = range(2, 33)
 TRAINED: Final = (2, 8, 18, 32)
+ROUNDED: Final = (2, 3, 4, 8, 17, 32)
 _QUICK: Final[Mapping[str, Any]] = {"epochs": 1, "hidden": 16}
 SLOWER: Final = 3.0
 QUICK_STEPS: Final = 20
@@ -125,6 +142,18 @@ def _uniform(_: Verification) -> list[Check]:
         solved, even = chosen_table("thc", workers), chosen_table("thc-uniform", workers)
         ratios[workers] = (solved.mse + solved.clip_mse) / (even.mse + even.clip_mse)
     return uniform_checks(ratios)
+
+
+def _rounding(_: Verification) -> list[Check]:
+    generator = torch.Generator().manual_seed(1)
+    apart, spread = {}, {}
+    for workers in ROUNDED:
+        gradients = [torch.randn(VALUES, generator=generator) for _ in range(workers)]
+        mean = torch.stack(gradients).mean(dim=0)
+        for found, correlated in ((apart, False), (spread, True)):
+            result = loopback(for_workers(workers), gradients, BLOCK_VALUES, correlated=correlated)
+            found[workers] = nmse(result, mean)
+    return rounding_checks(apart, spread)
 
 
 def _wide_error(workers: int) -> float:
@@ -204,6 +233,7 @@ WAYS: Final[Mapping[str, Callable[[int], ThcTable]]] = {
 EXPERIMENTS: Final[Experiments] = {
     "tables": _tables,
     "uniform": _uniform,
+    "rounding": _rounding,
     "workers": _workers,
     "quorum": _quorum,
     "many": lambda _: many_checks({workers: _wide_error(workers) for workers in MANY}),

@@ -39,10 +39,11 @@ void codec_wide_square_sums(const float *x, uint64_t length, double *sums);
 // Sums of magnitudes.
 void codec_magnitude_sums(const float *x, uint64_t length, double *sums);
 
+// `flipped`: bits of every rounding number that are the other way round.
 // Index planes of the `present` values at x, padded with zeros to whole blocks. to_grid is by block. Unless `left` is
 // NULL, x minus the values that the indices stand for goes there; from_grid is by chunk.
 void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *table, uint64_t rounding_key,
-                      uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
+                      uint64_t flipped, uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
                       int64_t stride, const float *from_grid, float *left);
 
 // The three that follow return whether all is as usual. If not, what they wrote means nothing.
@@ -67,8 +68,8 @@ void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64
                       const float *from_grid, float *target, uint64_t present);
 
 // Grid points 0..granularity, at most 255, of the `present` values at x, padded with zeros to whole blocks.
-void codec_grid_points(const struct codec_blocks *at, uint64_t rounding_key, uint64_t first_value, const float *x,
-                       uint64_t present, const float *to_grid, float granularity, uint8_t *points);
+void codec_grid_points(const struct codec_blocks *at, uint64_t rounding_key, uint64_t flipped, uint64_t first_value,
+                       const float *x, uint64_t present, const float *to_grid, float granularity, uint8_t *points);
 // D H y to the `present` values at target; y are the values of whole blocks, times their block's cell.
 void codec_grid_return(const struct codec_blocks *at, const float *values, const float *cells, float *target,
                        uint64_t present);

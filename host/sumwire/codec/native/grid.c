@@ -9,7 +9,7 @@ enum { ELEMENTS = CODEC_SUM32_VALUES };
 
 struct pointing {
   const struct codec_blocks *at;
-  uint64_t rounding_key, first_value;
+  uint64_t rounding_key, flipped, first_value;
   const float *x;
   uint64_t present;
   const float *to_grid;
@@ -22,7 +22,7 @@ INLINE void point_run(const struct pointing *job, const vector *r, float to_grid
   const vector middle = all(job->granularity / 2), top = all(job->granularity);
   UNROLL for (int i = 0; i < RADIX; i += GROUP_VECTORS) {
     uint_vector drawn[GROUP_VECTORS];
-    draw(job->rounding_key, first + (uint64_t)i * WIDTH, drawn);
+    draw(job->rounding_key, (uint32_t)job->flipped, first + (uint64_t)i * WIDTH, drawn);
     UNROLL for (int j = 0; j < (int)GROUP_VECTORS; j++) {
       vector w = clamped_sum(r[i + j] * to_grid, middle, top);
       w += (__builtin_convertvector(drawn[j], vector) + 0.5f) * 0x1p-16f;
@@ -53,9 +53,9 @@ static void point_blocks(const void *context, unsigned thread, uint64_t first, u
   }
 }
 
-void codec_grid_points(const struct codec_blocks *at, uint64_t rounding_key, uint64_t first_value, const float *x,
-                       uint64_t present, const float *to_grid, float granularity, uint8_t *points) {
-  const struct pointing job = {at, rounding_key, first_value, x, present, to_grid, granularity, points};
+void codec_grid_points(const struct codec_blocks *at, uint64_t rounding_key, uint64_t flipped, uint64_t first_value,
+                       const float *x, uint64_t present, const float *to_grid, float granularity, uint8_t *points) {
+  const struct pointing job = {at, rounding_key, flipped, first_value, x, present, to_grid, granularity, points};
   codec_share(point_blocks, &job, at->blocks, at->threads);
 }
 

@@ -62,7 +62,7 @@ INLINE void draw_step(const float *x, double inverse, uint64_t key, uint64_t fir
   uint64_t plus = 0;
   UNROLL for (int first = 0; first < STEP; first += DRAWN_TOGETHER) {
     uint_vector drawn[GROUP_VECTORS];
-    draw(key, first_value + (uint64_t)first, drawn);
+    draw(key, 0, first_value + (uint64_t)first, drawn);
     UNROLL for (int i = 0; i < GROUP_VECTORS; i++) {
       const int place = first + i * WIDTH;
       const vector uniform = (__builtin_convertvector((int_vector)drawn[i], vector) + 0.5f) * (1.0f / 65536);

@@ -26,7 +26,7 @@ static inline uint64_t fold_key(uint64_t base, uint64_t part) {
 
 // The 16-bit numbers of DRAWN_TOGETHER values, of which value `first` of the stream is the first. The low half of the
 // words' 32-bit parts belongs to the first 16 values, the high half to the others.
-INLINE void draw(uint64_t key, uint64_t first, uint_vector *drawn) {
+INLINE void draw(uint64_t key, uint32_t flipped, uint64_t first, uint_vector *drawn) {
 #if WIDTH == 16
   const word_vector place = {1, 2, 3, 4, 5, 6, 7, 8};
 #elif WIDTH == 8
@@ -41,7 +41,7 @@ INLINE void draw(uint64_t key, uint64_t first, uint_vector *drawn) {
     word = (word ^ word >> 30) * CODEC_MIX_1;
     word = (word ^ word >> 27) * CODEC_MIX_2;
     word ^= word >> 31;
-    drawn[i] = (uint_vector)word & 0xFFFFu;
-    drawn[i + GROUP_VECTORS / 2] = (uint_vector)word >> 16;
+    drawn[i] = ((uint_vector)word & 0xFFFFu) ^ flipped;
+    drawn[i + GROUP_VECTORS / 2] = ((uint_vector)word >> 16) ^ flipped;
   }
 }

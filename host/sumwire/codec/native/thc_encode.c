@@ -15,7 +15,7 @@ enum {
 struct encoding {
   const struct codec_blocks *at;
   const struct codec_table *table;
-  uint64_t rounding_key, first_value;
+  uint64_t rounding_key, flipped, first_value;
   const float *x;
   uint64_t present;
   const float *to_grid;
@@ -30,7 +30,7 @@ struct grid {
   const struct codec_table *table;
   float slope[LOOK_UP], offset[LOOK_UP], levels[LEVELS];
   float granularity, middle, to_grid;
-  uint64_t rounding_key, first_value;
+  uint64_t rounding_key, flipped, first_value;
   uint8_t *out;
   int64_t stride;
   // By chunk, or NULL if nothing is rotated back.
@@ -54,7 +54,7 @@ INLINE void round_run(const struct grid *grid, vector *r, uint64_t at, int cells
   UNROLL for (int i = 0; i < RADIX; i += TOGETHER) {
     uint_vector index[TOGETHER];
     UNROLL for (int j = 0; j < TOGETHER; j += GROUP_VECTORS)
-      draw(grid->rounding_key, grid->first_value + at + (uint64_t)(i + j) * WIDTH, index + j);
+      draw(grid->rounding_key, (uint32_t)grid->flipped, grid->first_value + at + (uint64_t)(i + j) * WIDTH, index + j);
     UNROLL for (int j = 0; j < TOGETHER; j++) index[j] = rounded(grid, r[i + j], index[j], cells);
     UNROLL for (int j = 0; j < TOGETHER; j += PACKED_VECTORS) pack_indices(index + j, words + (i + j) * WIDTH / 8);
     if (!leaving) continue;
@@ -114,7 +114,7 @@ INLINE void encode_blocks(const struct encoding *job, unsigned thread, uint64_t 
   float own[PASS] __attribute__((aligned(64)));
   float *v = room(job->at, own, thread);
   struct grid grid = {.table = job->table, .granularity = job->table->granularity, .middle = job->table->middle,
-                      .rounding_key = job->rounding_key, .stride = job->stride};
+                      .rounding_key = job->rounding_key, .flipped = job->flipped, .stride = job->stride};
   memcpy(grid.slope, job->table->slope, sizeof grid.slope);
   memcpy(grid.offset, job->table->offset, sizeof grid.offset);
   memcpy(grid.levels, job->table->levels, sizeof grid.levels);
@@ -153,11 +153,11 @@ FOR(wider, 4 * NEAR)
 FOR(any, 0)
 
 void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *table, uint64_t rounding_key,
-                      uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
+                      uint64_t flipped, uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
                       int64_t stride, const float *from_grid, float *left) {
   static const codec_items encoding_for[] = {encode_near, encode_wide, encode_wider, encode_any},
                            leaving_for[] = {leave_near, leave_wide, leave_wider, leave_any};
-  const struct encoding job = {at,  table,  rounding_key, first_value, x,   present, to_grid,
+  const struct encoding job = {at,  table,  rounding_key, flipped, first_value, x,   present, to_grid,
                                out, stride, from_grid,    left};
   const float g = table->granularity;
   const int size = g < NEAR ? 0 : g < 2 * NEAR ? 1 : g < 4 * NEAR ? 2 : 3;

@@ -14,7 +14,7 @@ from helpers.gloo.ranks import Ranks
 from numpy.typing import NDArray
 from sumwire import systems
 from sumwire.codec import oracles
-from sumwire.codec.tables import for_workers, solve, uniform
+from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
 
 RANKS = 4
@@ -171,14 +171,13 @@ def test_thc_has_the_bits_of_a_switch(ranks: Ranks) -> None:
         assert residual == one.residual().tolist()
 
 
-@pytest.mark.parametrize(("name", "table"), [("thc", for_workers(RANKS)), ("thc-uniform", uniform(4, 1 / 32))])
-def test_thc_errs_as_much_as_its_table(ranks: Ranks, name: str, table: Any) -> None:
-    """Without memory, one step; of gradients whose energies differ little."""
+@pytest.mark.parametrize(("name", "expected"), [("thc", 0.0109), ("thc-uniform", 0.0118)])
+def test_thc_errs_as_much_as_its_table(ranks: Ranks, name: str, expected: float) -> None:
+    """Without memory, one step; of gradients whose energies differ little. docs/host.md has the errors of the mean."""
     [found] = gradients(ranks, name, 1, error_feedback=False)
     truth = np.mean(given(0), axis=0)
     error = np.square(found - truth).sum() / np.square(truth).sum()
-    # The mean of equal norms has 1/n of one's energy, and the rounding of n workers 1/n of one's error.
-    assert error == pytest.approx(table.mse + table.clip_mse, rel=0.4)
+    assert error == pytest.approx(expected, rel=0.4)
 
 
 @pytest.mark.parametrize("name", ["acp", "acp-thc", "powersgd"])

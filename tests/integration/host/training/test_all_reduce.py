@@ -69,8 +69,8 @@ def test_result_and_residuals_account_for_the_inputs(length: int, op: Any) -> No
     torch.testing.assert_close(mean + left, exact, rtol=0, atol=1e-5)
     assert all(torch.equal(result, outcomes[0][0]) for result, _ in outcomes)
     if length > 1000:
-        # 4 independent workers: 0.0203 of the mean's energy.
-        assert 0.01 < float((mean - exact).square().sum() / exact.square().sum()) < 0.03
+        # 4 independent workers: 0.0109 of the mean's energy.
+        assert 0.005 < float((mean - exact).square().sum() / exact.square().sum()) < 0.016
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -81,7 +81,7 @@ def test_half_precision_is_kept(dtype: torch.dtype) -> None:
     for result in outcomes:
         assert result.dtype == dtype
         assert torch.equal(result, outcomes[0])
-    assert float((outcomes[0].float() - exact).square().sum() / exact.square().sum()) < 0.03
+    assert float((outcomes[0].float() - exact).square().sum() / exact.square().sum()) < 0.016
 
 
 def test_any_shape_and_stride_in_place() -> None:
@@ -98,7 +98,7 @@ def test_any_shape_and_stride_in_place() -> None:
     for transposed, parameter in play(work):
         assert transposed.shape == (50, 40)
         for result in (transposed.t(), parameter):
-            assert float((result - exact).square().sum() / exact.square().sum()) < 0.03
+            assert float((result - exact).square().sum() / exact.square().sum()) < 0.016
 
 
 @pytest.mark.parametrize("precision", ["4bit", "8bit"])

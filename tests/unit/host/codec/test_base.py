@@ -49,7 +49,7 @@ def test_public_names_exist() -> None:
 
 def test_oracles_hold() -> None:
     rows = oracle_rows()
-    assert len(rows) == len({name for name, _, _ in rows}) == 8
+    assert len(rows) == len({name for name, _, _ in rows}) == 10
     for name, measured, expected in rows:
         assert measured == pytest.approx(expected, rel=TOLERANCE), name
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sumwire.codec.seeds import RoundingStream, SignStream, fold, mix64, mix64_, stream_words
+from sumwire.codec.seeds import DRAW_STEPS, RoundingStream, SignStream, fold, mix64, mix64_, stream_words
 
 M = 2**64
 CPU = torch.device("cpu")
@@ -92,3 +92,23 @@ def test_rounding_numbers_are_private_and_uniform() -> None:
     counts = np.histogram(one, bins=64, range=(0, 1))[0]
     expected = len(one) / 64
     assert ((counts - expected) ** 2 / expected).sum() < 63 + 5 * np.sqrt(2 * 63)
+
+
+def correlated(worker: int) -> list[int]:
+    return RoundingStream.correlated(5, worker, 7, 8, CPU).numbers(64, 96).tolist()
+
+
+def test_correlated_numbers_follow_the_rule() -> None:
+    key = chain(0x524F554E, 5, 7, 8)
+    shared = [expected_number(key, value) for value in range(64, 160)]
+    flipped = [0, 0xFFFF, 0x4000, 0xBFFF, 0x2000, 0xDFFF, 0x6000, 0x9FFF, 0x1000]
+    for worker, bits in enumerate(flipped):
+        assert correlated(worker) == [number ^ bits for number in shared]
+
+
+@pytest.mark.parametrize("workers", [2, 4, 16, 256])
+def test_correlated_numbers_are_one_in_each_part_of_the_range_and_pairs_add_up_alike(workers: int) -> None:
+    numbers = np.array([correlated(worker) for worker in range(workers)])
+    parts = np.sort(numbers * workers // DRAW_STEPS, axis=0)
+    assert (parts == np.arange(workers)[:, None]).all()
+    assert (numbers[::2] + numbers[1::2] == DRAW_STEPS - 1).all()

@@ -118,7 +118,7 @@ def test_impossible_tables(values: tuple[int, ...], rule: str) -> None:
 
 def test_no_granularity_has_a_better_table() -> None:
     """Against an independent search."""
-    errors = least_errors(4, 1 / 32, 31)
+    errors = least_errors(4, 1 / 64, 31)
     for workers in range(255 // 31, 33):
         table = for_workers(workers)
         assert table.max_workers >= workers

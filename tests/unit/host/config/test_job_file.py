@@ -47,15 +47,15 @@ def test_thc_is_needed_only_for_its_op() -> None:
     del mapping["thc"]
     assert parse_job(mapping, 0).thc is None
     mapping["ops"] = ["thc"]
-    assert parse_job(mapping, 0).thc == ThcParameters(4, 1 / 32, made(AUTO, 4, 1 / 32, workers=1))
+    assert parse_job(mapping, 0).thc == ThcParameters(4, 1 / 64, made(AUTO, 4, 1 / 64, workers=1))
 
 
 @pytest.mark.parametrize(
     ("written", "values"),
     [
-        ({}, made(AUTO, 4, 1 / 32, workers=3)),
+        ({}, made(AUTO, 4, 1 / 64, workers=3)),
         ({"table": "auto", "bits": 3, "p": 0.1}, made(AUTO, 3, 0.1, workers=3)),
-        ({"granularity": 30}, optimal(4, 30, 1 / 32)[0]),
+        ({"granularity": 30}, optimal(4, 30, 1 / 64)[0]),
         ({"table": "uniform"}, tuple(range(16))),
         ({"table": [0, 1, 3, 3], "bits": 2, "granularity": 3}, (0, 1, 3, 3)),
     ],
