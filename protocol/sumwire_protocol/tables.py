@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 # Largest sum of table values that a value's planes hold in a slot.
 SUM_MAX: Final = 2**p4.SLOT_WORDS - 1
 DEFAULT_BITS: Final = 4
-# Of the powers of two, the one of least error of a mean of up to 17 workers with correlated rounding. Published is 1/32,
-# for rounding apart and error feedback.
+# The power of two with the least error of a mean of up to 17 workers, by correlated rounding. Published is 1/32.
 DEFAULT_P: Final = 1 / 64
 # Half of a smaller one may be 0, and then no threshold belongs to it.
 P_LEAST: Final = 1e-300

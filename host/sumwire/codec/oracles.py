@@ -25,7 +25,7 @@ from sumwire.codec import layout, tables
 from sumwire.codec.rotation import rotate
 from sumwire.codec.seeds import SignStream
 from sumwire.codec.tables import PUBLISHED_GRANULARITY, PUBLISHED_P, PUBLISHED_TABLE
-from sumwire.codec.thc import ThcCodec, ThcRound
+from sumwire.codec.thc import ThcCodec
 
 VALUES: Final = 1 << 20
 TOLERANCE: Final = 0.03
@@ -40,21 +40,22 @@ def sum_words(table: tables.ThcTable, contributions: Sequence[NDArray[np.uint8]]
     return layout.pack_index_planes(np.asarray(total).astype(np.uint8), layout.SUM_PLANES)
 
 
-def begin_all(
-    table: tables.ThcTable, gradients: Sequence[Tensor], block: int | None = None, *, correlated: bool = True
-) -> list[ThcRound]:
-    """Return one round per gradient, as workers 0, 1, ... of one job."""
-    return [
-        ThcCodec(table, job=1, worker=worker, block=block, correlated=correlated).begin(gradient, sequence=0, bucket=0)
-        for worker, gradient in enumerate(gradients)
-    ]
+def codecs(
+    table: tables.ThcTable,
+    workers: int,
+    block: int | None = None,
+    *,
+    correlated: bool = True,
+    kind: type[ThcCodec] = ThcCodec,
+) -> list[ThcCodec]:
+    """Return the codecs of workers 0, 1, ... of one job."""
+    return [kind(table, job=1, worker=worker, block=block, correlated=correlated) for worker in range(workers)]
 
 
-def loopback(
-    table: tables.ThcTable, gradients: Sequence[Tensor], block: int | None = None, *, correlated: bool = True
-) -> Tensor:
+def loopback(workers: Sequence[ThcCodec], gradients: Sequence[Tensor], sequence: int = 0) -> Tensor:
     """Return the mean of the workers' gradients by THC, without a network."""
-    rounds = begin_all(table, gradients, block, correlated=correlated)
+    rounds = [codec.begin(x, sequence, bucket=0) for codec, x in zip(workers, gradients, strict=True)]
+    table = workers[0].table
     agreed = np.maximum.reduce([one.norms() for one in rounds])
     summed = sum_words(table, [one.encode(agreed) for one in rounds])
     return rounds[0].decode(summed, np.full(len(summed), len(gradients)))
@@ -88,19 +89,32 @@ def oracle_rows(values: int = VALUES, seed: int = 1) -> list[tuple[str, float, f
     gaussian = [torch.randn(values, generator=generator, dtype=torch.float32, device="cpu") for _ in range(4)]
     layered = layered_gradient(values, 1.0, generator)
     mean = torch.stack(gaussian).mean(dim=0)
-    of_four = loopback(table, gaussian, correlated=False)
+    of_four = loopback(codecs(table, 4, correlated=False), gaussian)
+    alone, four = codecs(table, 1), codecs(table, 4)
+    of_equals = [loopback(codecs(table, 8, correlated=one), [gaussian[0]] * 8) for one in (False, True)]
     own_energy = nmse(of_four, mean) * float(mean.square().sum() / gaussian[0].square().sum())
-    identical = [gaussian[0]] * 8
     matching = sum(a == b for a, b in zip(table.values, PUBLISHED_TABLE, strict=True))
     return [
         ("published table, values met", float(matching), float(len(PUBLISHED_TABLE))),
         ("table MSE", table.mse, 1.307459e-2),
-        ("NMSE, 1 worker, Gaussian", nmse(loopback(table, gaussian[:1]), gaussian[0]), 0.0203),
-        ("NMSE, 1 worker, layered lognormal(1)", nmse(loopback(table, [layered]), layered), 0.0203),
-        ("NMSE, 8 identical gradients", nmse(loopback(table, identical, correlated=False), gaussian[0]), 0.0089),
-        ("NMSE, 8 identical gradients, correlated rounding", nmse(loopback(table, identical), gaussian[0]), 0.0074),
+        ("NMSE, 1 worker, Gaussian", nmse(loopback(alone, gaussian[:1]), gaussian[0]), 0.0203),
+        ("NMSE, 1 worker, layered lognormal(1)", nmse(loopback(alone, [layered]), layered), 0.0203),
+        (
+            "NMSE, 8 identical gradients",
+            nmse(of_equals[0], gaussian[0]),
+            0.0089,
+        ),
+        (
+            "NMSE, 8 identical gradients, correlated rounding",
+            nmse(of_equals[1], gaussian[0]),
+            0.0074,
+        ),
         ("NMSE, 4 independent gradients, against their mean", nmse(of_four, mean), 0.0203),
-        ("NMSE, 4 independent gradients, correlated rounding", nmse(loopback(table, gaussian), mean), 0.0143),
+        (
+            "NMSE, 4 independent gradients, correlated rounding",
+            nmse(loopback(four, gaussian), mean),
+            0.0143,
+        ),
         ("NMSE, 4 independent gradients, against one's energy", own_energy, 0.0051),
         ("clipped share", clipped_fraction(table, gaussian[0]), PUBLISHED_P),
     ]

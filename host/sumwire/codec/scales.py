@@ -75,8 +75,9 @@ class NormScales(Scales):
     LEAST: Final = 2 / 3
     MOST: Final = 1.1
 
-    def __init__(self, values: tuple[int, ...], norm_max: float) -> None:
-        """``values``: of a table with 2**NORM_PLANES entries."""
+    def __init__(self, values: tuple[int, ...], norm_max: float, *, clips: bool = True) -> None:
+        """``values``: of a table with 2**NORM_PLANES entries. ``clips``: larger values than a norm foresees are."""
+        self._most = self.MOST if clips else 1.0
         self._norm_max = np.float32(norm_max)
         # Index by table value.
         self._indices = np.full(256, _NO_INDEX, np.uint8)
@@ -107,7 +108,7 @@ class NormScales(Scales):
 
     def exceeded(self, carried: NDArray[np.uint32], scales: NDArray[np.uint32]) -> bool:
         # NaN is not at most anything.
-        return not bool((_norms(scales) <= _norms(carried) * self.MOST).all())
+        return not bool((_norms(scales) <= _norms(carried) * self._most).all())
 
     def too_wide(self, carried: NDArray[np.uint32], agreed: NDArray[np.uint32]) -> bool:
         return bool((_norms(agreed) < _norms(carried) * self.LEAST).any())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, KINDS, P_LEAS
 
 from sumwire.codec.errors import TableError
 from sumwire.numeric import is_number, is_whole
+
+if TYPE_CHECKING:
+    from sumwire.config.job_config import ThcParameters
 
 BITS_MAX: Final = 8
 GRANULARITY_MAX: Final = 4095
@@ -62,6 +65,11 @@ class ThcTable:
             raise TableError(f"table {self.values}: must start at 0 and end at granularity {self.granularity}")
         if any(b <= a for a, b in zip(self.values, self.values[1:], strict=False) if a != self.granularity):
             raise TableError(f"table {self.values}: must rise strictly, and only its last value may be repeated")
+
+    @classmethod
+    def of(cls, thc: ThcParameters) -> ThcTable:
+        """Return the table of a job's description."""
+        return cls(thc.table, thc.bits, thc.granularity, thc.p)
 
     @property
     def threshold(self) -> float:

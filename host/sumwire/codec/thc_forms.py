@@ -119,6 +119,16 @@ class TorchForm:
                 self._unrotate(hadamard, rotated.view(-1), tile, here)
                 torch.sub(x[tile.values], here, out=here)
 
+    def ranges(self, x: Tensor, cut: Layout) -> NDArray[np.float32]:
+        """Return the largest magnitude of H D x by block of a tensor, shape (blocks,)."""
+        hadamard, scratch = Hadamard(), self._scratch(cut.groups)
+        found = np.empty(cut.blocks, np.float32)
+        for tile in _tiles(cut.groups):
+            rotated = scratch[: tile.size].view(tile.shape)
+            self._rotate(hadamard, x, tile, rotated)
+            found[tile.rows] = rotated.abs_().amax(dim=1).cpu().numpy()
+        return found
+
     def decode(
         self,
         part: tuple[BlockGroup, ...],
@@ -266,6 +276,17 @@ class NativeForm:
                 at_scales + 4 * group.first_block, at_words + stride * chunk, stride,
                 None if left is None else at_cells + 4 * chunk, None if left is None else at_left + 4 * place,
             )  # fmt: skip
+
+    def ranges(self, x: Tensor, cut: Layout) -> NDArray[np.float32]:
+        """See TorchForm."""
+        values, shared = float32(x), threads()
+        found = np.empty(cut.blocks, np.float32)
+        for group in cut.groups:
+            self._kernels.codec_thc_ranges(
+                self._blocks(group, len(x), shared), values.data_ptr() + 4 * group.first_value,
+                min(group.values, len(x) - group.first_value), address(found) + 4 * group.first_block,
+            )  # fmt: skip
+        return found
 
     def decode(
         self,

@@ -64,8 +64,7 @@ def thc_codec(config: JobConfig, block: int | None) -> ThcCodec | None:
     """Return the codec of a job's table; None for a job without THC. ``block``: the length of a rotation."""
     if config.thc is None:
         return None
-    table = ThcTable(config.thc.table, config.thc.bits, config.thc.granularity, config.thc.p)
-    return ThcCodec(table, job=config.job, worker=config.worker, block=block)
+    return ThcCodec(ThcTable.of(config.thc), job=config.job, worker=config.worker, block=block)
 
 
 def check_job(config: JobConfig, **times: float) -> None:

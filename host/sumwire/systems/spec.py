@@ -89,8 +89,11 @@ class Member:
 
     @classmethod
     def of(cls, config: JobConfig) -> Member:
-        """The worker of a job description, without the THC table: the job itself applies that."""
-        return cls(config.job, config.worker, config.workers)
+        """The worker of a job description."""
+        from sumwire.codec.tables import ThcTable
+
+        table = None if config.thc is None else ThcTable.of(config.thc)
+        return cls(config.job, config.worker, config.workers, table)
 
 
 _O = TypeVar("_O", bound=SystemOptions)

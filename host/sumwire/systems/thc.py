@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""THC's systems (`thc`, `thc-uniform`, `thc-wide`), and DLCP: in lanes of a job (`dlcp`), or around a ring of workers
-without a switch (`dlcp-ring`).
+"""THC's systems (`thc`, `thc-unbiased`, `thc-uniform`, `thc-wide`), and DLCP: in lanes of a job (`dlcp`), or around a
+ring of workers without a switch (`dlcp-ring`).
 """
 
 from __future__ import annotations
@@ -89,9 +89,20 @@ def codec(member: Member) -> GradientCodec:
     """Make the THC codec of a job's worker. Raises UsageError for a member without a table."""
     from sumwire.codec.thc import ThcCodec
 
+    return ThcCodec(_table(member), job=member.job, worker=member.worker)
+
+
+def unbiased_codec(member: Member) -> GradientCodec:
+    """Make the codec of `thc-unbiased`. Raises UsageError for a member without a table."""
+    from sumwire.codec.thc import UnbiasedThcCodec
+
+    return UnbiasedThcCodec(_table(member), job=member.job, worker=member.worker)
+
+
+def _table(member: Member) -> ThcTable:
     if member.table is None:
         raise UsageError(f"THC of job {member.job}: needs the job's table")
-    return ThcCodec(member.table, job=member.job, worker=member.worker)
+    return member.table
 
 
 def table_of(name: str, group: dist.ProcessGroup | None, options: TableOptions) -> ThcTable:
@@ -182,6 +193,15 @@ SYSTEMS: Final[Mapping[str, SystemSpec]] = {
             SWITCH: Route(make=_over_job, options=WithFeedback, cost=_COST, ops=OPS, codec=codec),
             GROUP: Route(make=_over_group, options=ThcGroupOptions, cost=ByAllReduce(bits=BYTE_BITS)),
         },
+        keeps="residual",
+        limits=LIMITS,
+        table="solved",
+        approximates_mean=True,
+    ),
+    "thc-unbiased": SystemSpec(
+        what="as `thc`, with a range that clips nothing: means are right on average, with twice the squared error",
+        paper=PAPER,
+        routes={SWITCH: codec_route(unbiased_codec, _COST, WithFeedback)},
         keeps="residual",
         limits=LIMITS,
         table="solved",

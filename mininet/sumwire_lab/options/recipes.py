@@ -256,6 +256,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "acp": Recipe("acp"),
     "acp-thc": Recipe("acp-thc"),
     "thc": Recipe("thc"),
+    "thc-unbiased": Recipe("thc-unbiased"),
     "thc-uniform": Recipe("thc-uniform"),
     "thc-wide": Recipe("thc-wide"),
     "thc-bounded": Recipe("thc", bounded=True),

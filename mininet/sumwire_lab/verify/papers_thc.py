@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -13,14 +14,15 @@ from typing import Any, Final
 import sumwire_controller
 import torch
 import yaml
-from sumwire.codec.oracles import loopback, nmse
+from sumwire.codec.oracles import codecs, loopback, nmse
 from sumwire.codec.tables import ThcTable, for_workers
-from sumwire.codec.thc import BLOCK_VALUES
+from sumwire.codec.thc import BLOCK_VALUES, ThcCodec, UnbiasedThcCodec
 from sumwire.codec.thc_wide import wide_codec
 from sumwire.config import parse_job
 from sumwire.config.jobfile import FORMAT
 from sumwire.start.job_request import JobRequest, job_file_for
 from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P, SUM_MAX
+from torch import Tensor
 
 from sumwire_lab.bench.thc_variants import train_variant
 from sumwire_lab.experiments.closed_forms import least_errors
@@ -43,6 +45,13 @@ POINTS_MAX: Final = 0.01
 FOUR_BITS: Final = 0.0202
 # Of the mean of independent gradients, by at least so much.
 CORRELATED_GAIN: Final = 1.3
+# Of the mean of ones; of other tensors, so many standard errors.
+UNBIASED_ERROR: Final = 0.002
+ONES: Final = "ones"
+STANDARD_ERRORS: Final = 3.0
+UNBIASED_WORKERS: Final = 8
+ROUNDS: Final = 10_000
+QUICK_ROUNDS: Final = 100
 
 
 def table_checks(found: Mapping[int, float], least: Mapping[int, float], seconds: float) -> list[Check]:
@@ -84,6 +93,19 @@ def rounding_checks(apart: Mapping[int, float], spread: Mapping[int, float]) -> 
         reported(f"{label}, by number of workers", gains),
         reported("THC: NMSE of the mean with correlated rounding, by number of workers", dict(spread)),
     ]
+
+
+def unbiased_checks(shares: Mapping[str, tuple[tuple[float, float], tuple[float, float]]]) -> list[Check]:
+    """`shares`: of a tensor that come back, mean and standard error, by thc-unbiased and by thc, which clips."""
+    checks = []
+    for name, ((mean, error), (clipped, clipped_error)) in shares.items():
+        bounds = [UNBIASED_ERROR if name == ONES else STANDARD_ERRORS * each for each in (error, clipped_error)]
+        checks += [
+            at_most(f"thc-unbiased, {name}: share that is lost, in bounds", abs(1 - mean) / bounds[0], 1.0),
+            at_least(f"the same by thc, which clips: {name}", abs(1 - clipped) / bounds[1], 1.0),
+            reported(f"{name}: share that comes back, by thc-unbiased and by thc", [mean, clipped]),
+        ]
+    return checks
 
 
 def many_checks(errors: Mapping[int, float]) -> list[Check]:
@@ -146,14 +168,35 @@ def _uniform(_: Verification) -> list[Check]:
 
 def _rounding(_: Verification) -> list[Check]:
     generator = torch.Generator().manual_seed(1)
-    apart, spread = {}, {}
+    apart: dict[int, float] = {}
+    spread: dict[int, float] = {}
     for workers in ROUNDED:
         gradients = [torch.randn(VALUES, generator=generator) for _ in range(workers)]
         mean = torch.stack(gradients).mean(dim=0)
         for found, correlated in ((apart, False), (spread, True)):
-            result = loopback(for_workers(workers), gradients, BLOCK_VALUES, correlated=correlated)
-            found[workers] = nmse(result, mean)
+            members = codecs(for_workers(workers), workers, BLOCK_VALUES, correlated=correlated)
+            found[workers] = nmse(loopback(members, gradients), mean)
     return rounding_checks(apart, spread)
+
+
+def _unbiased(v: Verification) -> list[Check]:
+    """Eight workers with equal tensors, one of ones and one of normal values."""
+    rounds = QUICK_ROUNDS if v.quick else ROUNDS
+    normal = torch.randn(BLOCK_VALUES, generator=torch.Generator().manual_seed(1))
+    shares = {
+        name: {kind: _shares(tensor, kind, rounds) for kind in (UnbiasedThcCodec, ThcCodec)}
+        for name, tensor in ((ONES, torch.ones(BLOCK_VALUES)), ("normal values", normal))
+    }
+    return unbiased_checks({name: (of[UnbiasedThcCodec], of[ThcCodec]) for name, of in shares.items()})
+
+
+def _shares(tensor: Tensor, kind: type[ThcCodec], rounds: int) -> tuple[float, float]:
+    """How much of the tensor comes back, as its part of the mean in the tensor's direction: the mean over the rounds,
+    and the standard error of that."""
+    members = codecs(for_workers(UNBIASED_WORKERS), UNBIASED_WORKERS, BLOCK_VALUES, kind=kind)
+    gradients = [tensor] * UNBIASED_WORKERS
+    of_rounds = [float(loopback(members, gradients, k) @ tensor / (tensor @ tensor)) for k in range(rounds)]
+    return statistics.mean(of_rounds), statistics.stdev(of_rounds) / math.sqrt(rounds)
 
 
 def _wide_error(workers: int) -> float:
@@ -209,7 +252,7 @@ def _hosts(workers: int) -> list[str]:
 def _of_job_file(data: Mapping[str, Any]) -> ThcTable:
     thc = parse_job(data, 0).thc
     assert thc is not None
-    return ThcTable(thc.table, thc.bits, thc.granularity, thc.p)
+    return ThcTable.of(thc)
 
 
 def chosen_table(system: str, workers: int) -> ThcTable:
@@ -234,6 +277,7 @@ EXPERIMENTS: Final[Experiments] = {
     "tables": _tables,
     "uniform": _uniform,
     "rounding": _rounding,
+    "unbiased": _unbiased,
     "workers": _workers,
     "quorum": _quorum,
     "many": lambda _: many_checks({workers: _wide_error(workers) for workers in MANY}),

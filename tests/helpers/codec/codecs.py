@@ -14,7 +14,7 @@ from sumwire.codec.base import GradientCodec
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import solve
-from sumwire.codec.thc import ThcCodec
+from sumwire.codec.thc import ThcCodec, UnbiasedThcCodec
 from sumwire.codec.thc_wide import wide_codec
 from torch import Tensor
 
@@ -24,6 +24,7 @@ CODECS: dict[str, Callable[[], GradientCodec]] = {
         f"thc {block}": lambda block=block: ThcCodec(TABLE, job=3, worker=1, block=block)
         for block in (1024, 4096, 8192, None)
     },
+    "thc-unbiased": lambda: UnbiasedThcCodec(TABLE, job=3, worker=1),
     "thc-wide": lambda: wide_codec(workers=2, job=3, worker=1),
     "thc-wide of many": lambda: wide_codec(workers=100, job=3, worker=1),
     "sum32": lambda: Sum32Codec(workers=2),

@@ -29,6 +29,7 @@ OVERFLOWS = 3
 # What `of_systems` makes systems over a job with.
 OVER_A_JOB: dict[str, dict[str, Any]] = {
     "thc": {},
+    "thc-unbiased": {},
     "thc-wide": {},
     "sum32": {},
     "vote": {"scale": 0.05},

@@ -41,6 +41,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 }
 OVER_A_SWITCH: dict[str, dict[str, Any]] = {
     "thc": {},
+    "thc-unbiased": {},
     "thc-wide": {},
     "sum32": {},
     "vote": {"scale": 0.05},

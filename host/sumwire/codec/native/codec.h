@@ -39,6 +39,9 @@ void codec_wide_square_sums(const float *x, uint64_t length, double *sums);
 // Sums of magnitudes.
 void codec_magnitude_sums(const float *x, uint64_t length, double *sums);
 
+// The largest magnitude of H D x by block, of the `present` values at x, padded with zeros to whole blocks.
+void codec_thc_ranges(const struct codec_blocks *at, const float *x, uint64_t present, float *ranges);
+
 // `flipped`: bits of every rounding number that are the other way round.
 // Index planes of the `present` values at x, padded with zeros to whole blocks. to_grid is by block. Unless `left` is
 // NULL, x minus the values that the indices stand for goes there; from_grid is by chunk.

@@ -82,18 +82,66 @@ INLINE void round_runs(const struct grid *grid, float *v, size_t d, int rotated,
   }
 }
 
+static void rotate_runs(float *v, size_t d) {
+  for (size_t i = 0; i < d; i += RUN) {
+    vector r[RADIX];
+    load_rows(r, v + i, WIDTH, RADIX);
+    run_steps(r, DOWN);
+    store_rows(r, v + i, WIDTH, RADIX);
+  }
+}
+
 // H D x of a longer block.
 static void take_long(const float *x, uint64_t key, float *v, size_t d) {
   for (size_t i = 0; i < d; i += LOW) {
     take(x + i, key, i, v + i, LOW);
-    for (size_t j = i; j < i + LOW; j += RUN) {
-      vector r[RADIX];
-      load_rows(r, v + j, WIDTH, RADIX);
-      run_steps(r, DOWN);
-      store_rows(r, v + j, WIDTH, RADIX);
-    }
+    rotate_runs(v + i, LOW);
   }
   wide_steps_down(v, d, LOW);
+}
+
+struct ranging {
+  const struct codec_blocks *at;
+  const float *x;
+  uint64_t present;
+  float *ranges;
+};
+
+// Magnitudes of floats order like their bits, with NaN above all.
+static float largest_magnitude(const float *v, size_t d) {
+  uint32_t most = 0;
+  for (size_t i = 0; i < d; i++) {
+    uint32_t bits;
+    memcpy(&bits, v + i, sizeof bits);
+    bits &= 0x7FFFFFFFu;
+    most = bits > most ? bits : most;
+  }
+  float largest;
+  memcpy(&largest, &most, sizeof largest);
+  return largest;
+}
+
+static void range_blocks(const void *context, unsigned thread, uint64_t first, uint64_t last) {
+  const struct ranging *job = context;
+  const uint64_t d = job->at->block_values;
+  float own[PASS] __attribute__((aligned(64)));
+  float *v = room(job->at, own, thread);
+  for (uint64_t block = first; block < last; block++) {
+    const uint64_t start = block * d, here = present_of(job->at, start, job->present);
+    const float *x = padded(job->x + start, here, v, d);
+    if (d <= PASS) {
+      take(x, block_key(job->at, block), 0, v, d);
+      rotate_runs(v, d);
+    } else {
+      take_long(x, block_key(job->at, block), v, d);
+    }
+    job->ranges[block] = largest_magnitude(v, d);
+  }
+}
+
+void codec_thc_ranges(const struct codec_blocks *at, const float *x, uint64_t present, float *ranges) {
+  const struct ranging job = {at, x, present, ranges};
+  codec_share(range_blocks, &job, at->blocks, at->threads);
 }
 
 // What a block's values leave out, from v. The tensor may end within the block.

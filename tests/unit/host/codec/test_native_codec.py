@@ -21,7 +21,7 @@ from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable, for_workers, solve
 from sumwire.codec.tensors import expect_residual
-from sumwire.codec.thc import ThcCodec
+from sumwire.codec.thc import ThcCodec, UnbiasedThcCodec
 from sumwire.codec.thc_wide import wide_codec
 from sumwire.native import SWITCH
 from torch import Tensor
@@ -165,6 +165,15 @@ def test_thc_is_the_same(
     native, reference = both(ThcCodec(table, job=seed, worker=3, block=block), x)
     assert np.array_equal(native.preliminary(), reference.preliminary())
     same(native, reference, larger_norms(reference, larger), thc_sums(table), seed)
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize(("length", "block"), [(1, 4096), (9_001, 1024), (70_000, 1 << 16), (300_000, None)])
+def test_thc_that_clips_nothing_is_the_same(kind: str, length: int, block: int | None) -> None:
+    x = VALUES[kind](length, torch.Generator().manual_seed(1))
+    native, reference = both(UnbiasedThcCodec(PUBLISHED, job=1, worker=3, block=block), x)
+    assert np.array_equal(native.preliminary(), reference.preliminary())
+    same(native, reference, reference.preliminary(), thc_sums(PUBLISHED), 1)
 
 
 @pytest.mark.parametrize("length", [600_000, 600_001])

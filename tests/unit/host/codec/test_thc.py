@@ -15,10 +15,11 @@ from sumwire.codec.errors import (
     NormRangeError,
 )
 from sumwire.codec.layout import layout
-from sumwire.codec.rotation import TILE_VALUES
+from sumwire.codec.oracles import codecs, loopback
+from sumwire.codec.rotation import TILE_VALUES, rotate
 from sumwire.codec.seeds import SignStream
 from sumwire.codec.tables import ThcTable, for_workers, solve, uniform
-from sumwire.codec.thc import ThcCodec, ThcRound
+from sumwire.codec.thc import ThcCodec, ThcRound, UnbiasedThcCodec
 from torch import Tensor
 
 PUBLISHED = ThcTable((0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30), 4, 30, 1 / 32)
@@ -271,6 +272,30 @@ def test_ones_of_8_workers() -> None:
     mean = aggregate(begin_all([torch.ones(1 << 14)] * 8, table), table)[0]
     assert float(mean.mean()) == pytest.approx(0.984, abs=0.005)
     assert float(mean.std()) == pytest.approx(0.056, abs=0.005)
+
+
+def ones_back(kind: type[ThcCodec], rounds: int) -> float:
+    """The mean over rounds of what 8 workers' ones come back as."""
+    members, found = codecs(for_workers(8), 8, 4096, kind=kind), []
+    for sequence in range(rounds):
+        found.append(float(loopback(members, [torch.ones(4096)] * 8, sequence).mean()))
+    return float(np.mean(found))
+
+
+def test_without_clipping_a_mean_is_right_on_average() -> None:
+    assert ones_back(UnbiasedThcCodec, 30) == pytest.approx(1.0, abs=0.002)
+    assert ones_back(ThcCodec, 30) < 0.99
+
+
+def test_without_clipping_every_value_is_within_a_step_of_the_grid() -> None:
+    x = gaussian(4096)
+    for kind, clipped in ((ThcCodec, True), (UnbiasedThcCodec, False)):
+        one = kind(PUBLISHED, job=9, worker=0).begin(x, 3, 5)
+        one.encode(one.norms())
+        signs = SignStream.of(9, 3, 5, x.device).signs(0, 1, 4096)
+        left = rotate(one.residual()[None], signs).abs().max()
+        step = 3 * float(one.norms().view(np.float32)[0]) * PUBLISHED.increment / 64
+        assert (float(left) > step) == clipped
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

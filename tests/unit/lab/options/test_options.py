@@ -191,7 +191,7 @@ def test_what_recipes_take_from_the_library() -> None:
 
     assert takers_of("rank") == ["powersgd", "acp", "acp-thc"]
     assert takers_of("k") == ["topk"], "the name of topk10 says it"
-    assert named("tabled") == {"acp-thc", "thc", "thc-uniform", "thc-bounded", "dlcp"}
+    assert named("tabled") == {"acp-thc", "thc", "thc-unbiased", "thc-uniform", "thc-bounded", "dlcp"}
     assert named("uniform") == {"thc-uniform"}
     assert named("laned") == {"dlcp"}
     assert named("tagged") == {"dlcp", "dlcp-ring", "udp-ring"}
@@ -202,6 +202,7 @@ def test_what_recipes_take_from_the_library() -> None:
         "topk10",
         "terngrad",
         "thc",
+        "thc-unbiased",
         "thc-uniform",
         "thc-wide",
         "thc-bounded",
