@@ -11,12 +11,16 @@ import signal
 from pathlib import Path
 
 import pytest
+from commonlib.p4runtime import load_messages
 from helpers.needs import NEEDS, missing
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says nothing on a machine that is busy.
 settings.register_profile("sumwire", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("sumwire")
+
+# Helpers import P4Runtime's messages, too.
+load_messages()
 
 # A variable of all that tests start: the number of their run.
 MARK = "SUMWIRE_TEST_RUN"

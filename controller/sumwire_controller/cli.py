@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _log_to_stderr(verbose: bool, form: logs.Form) -> None:
     """Show our own warnings or, with `verbose`, everything; in JSON our own events in any case."""
     level = logging.INFO if verbose or form is logs.Form.JSON else logging.WARNING
-    # p4runtime-shell logs errors to the root logger that we report ourselves.
+    # gRPC's library logs to the root logger what we report ourselves.
     logs.to_stderr(form, level, "%(message)s", only="" if verbose else _NAME)
 
 

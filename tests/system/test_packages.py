@@ -26,11 +26,24 @@ PACKAGING = ROOT / "packaging"
 # What each brings, and must not bring; and what then works.
 EXTRAS = {
     "": ("numpy", "torch", ["sumwire-aggregator", "--version"]),
-    "controller": ("p4runtime-shell", "torch", ["sumwire-controller", "--version"]),
+    "controller": ("p4runtime", "p4runtime-shell", ["sumwire-controller", "--version"]),
     "switch": ("grpcio", "torch", ["softswitch", "--version"]),
     "blind": ("cryptography", "protobuf", ["python", "-c", "import sumwire.blind.keys"]),
     "scapy": ("scapy", "protobuf", ["python", "-c", "import sumwire_protocol.scapy_layer"]),
 }
+# A switch in this process, which the controller configures and reads back.
+APPLIED = f"""
+from pathlib import Path
+import sumwire_controller
+from softswitch.p4runtime.server import serve
+from softswitch.switch import SoftSwitch
+server = serve(SoftSwitch(engine="python"), "127.0.0.1:0", 1)
+text = Path({str(ROOT / "controller" / "examples" / "star4.yaml")!r}).read_text()
+config = sumwire_controller.parse_config(text.replace("127.0.0.1:9559", f"127.0.0.1:{{server.port}}"))
+sumwire_controller.apply(config)
+print("jobs:", [job.name for job in sumwire_controller.read_status(config).jobs])
+server.stop()
+"""
 COMMANDS = {"aggregator": "sumwire-aggregator", "switch": "softswitch", "controller": "sumwire-controller"}
 COMPILED = ("wire.messages", "transport.steady", "aggregator.kernels")
 KERNELS = f"""
@@ -103,6 +116,25 @@ def test_an_extra_alone_and_beside_pytorch(extra: str, wheel: Path, tmp_path: Pa
     report = json.loads(pip(python, "install", "--dry-run", "--quiet", "--report", "-", asked, "torch>=2.4"))
     added = {entry["metadata"]["name"].lower() for entry in report["install"]}
     assert "torch" in added and added & installed <= BROUGHT_BY_VENV
+
+
+@pytest.mark.parametrize("protobuf", ["3.20.*", "4.*", "5.*", "6.*", "7.*"])
+def test_controller_and_switch_beside_a_protobuf(protobuf: str, wheel: Path, tmp_path: Path) -> None:
+    """The program is loaded, tables are written and read."""
+    commands = environment(tmp_path / "environment")
+    python = str(commands / "python")
+    pip(python, "install", "--quiet", f"{wheel}[controller,switch]", f"protobuf=={protobuf}")
+    pip(python, "check")
+    assert "jobs: ['" in run([python, "-P", "-c", APPLIED], tmp_path)
+
+
+@pytest.mark.parametrize("neighbours", [("tensorboard", "onnx"), ("transformers", "ray")])
+def test_controller_and_switch_beside_others(neighbours: tuple[str, ...], wheel: Path, tmp_path: Path) -> None:
+    """The newest of what people have beside them."""
+    python = str(environment(tmp_path / "environment") / "python")
+    asked = f"{wheel}[controller,switch]"
+    report = json.loads(pip(python, "install", "--dry-run", "--quiet", "--report", "-", asked, *neighbours))
+    assert {entry["metadata"]["name"].lower() for entry in report["install"]} >= {"grpcio", "p4runtime", *neighbours}
 
 
 def test_the_soft_switch_alone(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "commonlib": (
         "common",
         set(),
-        "version events privileges shutdown forking log_context http_client http_server untrusted facade | logs metrics"
-        " | metrics_server",
+        "version events privileges shutdown forking log_context http_client http_server untrusted facade p4runtime"
+        " | logs metrics | metrics_server",
     ),
     "nativelib": (
         "native",

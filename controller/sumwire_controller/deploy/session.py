@@ -13,12 +13,13 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, Final
 
 import grpc
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
-from p4runtime_sh.p4runtime import P4RuntimeClient
 from sumwire_protocol.events import Event
 
 from sumwire_controller.deploy.channel import open_channel, start_options, where, why_closed
@@ -115,7 +116,7 @@ def _start(switch: Switch) -> str:
     return f"correct `grpc` in the configuration, or start the switch: {started} -i PORT@INTERFACE"
 
 
-class SwitchSession(P4RuntimeClient):  # type: ignore[misc]  # the library has no types
+class SwitchSession:
     """A channel to one switch and, unless it only reads, the stream that makes this controller its primary.
 
     :param timeout_s: seconds the handshake may take.
@@ -125,52 +126,65 @@ class SwitchSession(P4RuntimeClient):  # type: ignore[misc]  # the library has n
     :raises SwitchUnreachableError, NotPrimaryError, SwitchRefusedError: the session could not be opened.
     """
 
-    channel: Any
-    stub: Any
-
     def __init__(self, switch: Switch, timeout_s: float, *, read_only: bool = False, take_over: bool = False) -> None:
         self._switch = switch
         self._timeout_s = timeout_s
-        self._wants_stream = not read_only
         self._election = Election(take_over)
-        try:
-            super().__init__(switch.device_id, switch.grpc, (0, 0))
-        except SystemExit as error:  # the library exits when it cannot make the channel
-            raise SwitchUnreachableError(f"{where(switch)}: no channel; {_start(switch)}") from error
-
-    def set_up_stream(self) -> None:
-        """Called by the library when it has a channel. Replaces the channel by one with our options."""
-        self.channel.close()
-        self.channel = open_channel(self._switch, _CHANNEL_OPTIONS)
+        self.election_id = (0, 0)
+        self.channel = open_channel(switch, _CHANNEL_OPTIONS)
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
-        if self._wants_stream:
-            super().set_up_stream()
+        # None ends the requests, and is the last update.
+        self._requests: SimpleQueue[Any] = SimpleQueue()
+        self._updates: SimpleQueue[Any] = SimpleQueue()
+        self._thread: Thread | None = None
+        if not read_only:
+            self.stream = self.stub.StreamChannel(iter(self._requests.get, None))
+            self._thread = Thread(target=self._receive, name=f"stream of {switch.name}")
+            self._thread.start()
+            self._become_primary()
 
-    def handshake(self) -> None:
-        """Become the primary controller or raise, so that no session can only read by mistake."""
+    def _receive(self) -> None:
+        """The stream's thread: only elections matter here."""
+        try:
+            for message in self.stream:
+                if message.HasField("arbitration"):
+                    self._updates.put(message.arbitration)
+        except grpc.RpcError as error:
+            log.debug("switch %s: the stream has ended: %s", self._switch.name, error)
+        finally:
+            self._updates.put(None)
+
+    def _next_update(self, within_s: float) -> Any:
+        """The next arbitration update; None at the stream's end, or without one in time."""
+        try:
+            return self._updates.get(timeout=within_s)
+        except Empty:
+            return None
+
+    def _become_primary(self) -> None:
+        """Or raise, so that no session can only read by mistake."""
         election = self._election
         end = time.monotonic() + self._timeout_s
         self._ask(None)
         while not election.won:
-            reply = self.get_stream_packet("arbitration", timeout=max(0.0, end - time.monotonic()))
-            if reply is not None:
-                update = reply.arbitration
+            update = self._next_update(max(0.0, end - time.monotonic()))
+            if update is not None:
                 claim = election.answer(update.status.code, update.election_id.high << 64 | update.election_id.low)
                 if claim is not None:
                     self._claim(claim)
                 elif election.primary is not None:
                     end = min(end, time.monotonic() + LEAVING_S)
-            if reply is None or election.refused:
+            if update is None or election.refused:
                 failure = self._not_elected()
                 self.tear_down()
                 raise failure
 
     def _ask(self, election_id: int | None) -> None:
         request = p4runtime_pb2.StreamMessageRequest()
-        request.arbitration.device_id = self.device_id
+        request.arbitration.device_id = self._switch.device_id
         if election_id is not None:
             request.arbitration.election_id.high, request.arbitration.election_id.low = divmod(election_id, 1 << 64)
-        self.stream_out_q.put(request)
+        self._requests.put(request)
 
     def _claim(self, election_id: int) -> None:
         name = self._switch.name
@@ -212,10 +226,10 @@ class SwitchSession(P4RuntimeClient):  # type: ignore[misc]  # the library has n
 
     def tear_down(self) -> None:
         """Close stream and channel. Waits for the stream's thread, but at most 1 s for the switch."""
-        if not self._wants_stream:
+        if self._thread is None:
             self.channel.close()
             return
-        self.stream_out_q.put(None)  # half-close: a working switch ends the stream now
-        self.stream_recv_thread.join(min(1.0, self._timeout_s))
+        self._requests.put(None)  # half-close: a working switch ends the stream now
+        self._thread.join(min(1.0, self._timeout_s))
         self.channel.close()  # ends the stream in any case
-        self.stream_recv_thread.join()
+        self._thread.join()

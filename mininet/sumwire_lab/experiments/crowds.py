@@ -226,6 +226,9 @@ def _asks(listener: str, port: int, within_s: float) -> bool:
     if listener != P4RUNTIME:
         return get(ADDRESS, port, PATHS[listener], within_s=within_s, bytes_most=_ANSWER_BYTES)[0] == 200
     import grpc
+    from commonlib.p4runtime import load_messages
+
+    load_messages()
     from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 
     with grpc.insecure_channel(f"{ADDRESS}:{port}", options=(("grpc.use_local_subchannel_pool", 1),)) as channel:

@@ -5,3 +5,7 @@
 The entry point is :func:`softswitch.p4runtime.server.serve`. "The specification" in this package means
 P4Runtime v1.4, whose section titles the docstrings quote.
 """
+
+from commonlib.p4runtime import load_messages
+
+load_messages()

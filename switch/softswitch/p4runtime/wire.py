@@ -65,10 +65,16 @@ class PlainMessage:
         return self.raw
 
 
+def is_list(field: FieldDescriptor) -> bool:
+    """Whether a field is repeated, under every protobuf: since version 6 it says so itself."""
+    known = getattr(field, "is_repeated", None)
+    return field.label == field.LABEL_REPEATED if known is None else bool(known)
+
+
 def _kind(message: Descriptor) -> type[PlainMessage]:
     kind: Any = type(message.name, (PlainMessage,), {"fields": {}})
     for field in message.fields:
-        is_repeated = field.label == field.LABEL_REPEATED
+        is_repeated = is_list(field)
         setattr(kind, field.name, () if is_repeated else field.default_value)
         if field.name in _READ.get(message.name, {field.name}):
             inner = None if field.message_type is None else _kind(field.message_type)

@@ -13,6 +13,7 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from p4.v1 import p4runtime_pb2
+from softswitch.p4runtime.wire import is_list
 
 from fuzz.p4runtime.model import Call, Field, Key, Model, Resource, Table, action_of, matches_of, set_counts
 
@@ -245,7 +246,7 @@ class Mutations:
                 yield copy
 
     def _changes(self, owner: Any, field: Any) -> list[Change]:
-        if field.label == FieldDescriptor.LABEL_REPEATED:
+        if is_list(field):
             if len(getattr(owner, field.name)):
                 return [lambda o, n: o.ClearField(n), _first_twice, _first_removed]
             return [_empty_added] if field.message_type is not None else []
@@ -275,7 +276,7 @@ class Mutations:
         return bytes(changed)
 
     def _mutate(self, owner: Any, field: Any) -> None:
-        if field.label == FieldDescriptor.LABEL_REPEATED:
+        if is_list(field):
             self._repeated(getattr(owner, field.name), field)
         elif field.message_type is not None:
             if owner.HasField(field.name) and self._random.random() < 0.5:
@@ -350,7 +351,7 @@ def _collect(message: Any, places: list[Place]) -> None:
         places.append((message, field))
         if field.message_type is None:
             continue
-        if field.label == FieldDescriptor.LABEL_REPEATED:
+        if is_list(field):
             for each in getattr(message, field.name):
                 _collect(each, places)
         elif message.HasField(field.name):

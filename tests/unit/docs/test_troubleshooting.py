@@ -185,7 +185,7 @@ def test_every_rule_of_a_configuration_ends_with_a_cure() -> None:
         ("job 7: the sum is wrong; start all workers again", True),
         ("k = 0: must be above 0", True),
         ("job 7: is gone; see `ip link`", True),
-        ("switch s1: no channel; run it again: sumwire-controller apply CONFIG", True),
+        ("switch s1: no answer; run it again: sumwire-controller apply CONFIG", True),
         ("job 7: the sum is wrong", False),
         ("start the job: failed: it was refused: no reason", False),
     ],
