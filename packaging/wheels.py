@@ -21,6 +21,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,11 @@ GLIBC_OLDEST = (2, 17)
 
 def main() -> None:
     arguments = _parser().parse_args()
+    lacks = lacking()
+    if lacks:
+        words = " ".join(f"'{one}'" for one in lacks)
+        cure = f"run `make wheels`, which brings all, or {sys.executable} -m pip install {words}"
+        sys.exit(f"{sys.executable} lacks {', '.join(lacks)}, which wheels are built with; {cure}")
     arguments.out.mkdir(parents=True, exist_ok=True)
     sys.path[:0] = [str(ROOT / folder) for folder in CODE]
     with tempfile.TemporaryDirectory() as folder:
@@ -63,6 +69,25 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cc", help="a compiler for that machine; default: the one that kernels are compiled by here")
     return parser
+
+
+def lacking() -> list[str]:
+    """What building needs and this Python has not, as pip takes it: the build system, and what the modules import whose
+    kernels are compiled."""
+    needed = [*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"]]
+    needed += PROJECT["project"]["optional-dependencies"]["host"]
+    found = {}
+    for one in needed:
+        name, least = one.split(">=")
+        try:
+            found[one] = _numbers(metadata.version(name)) >= _numbers(least)
+        except metadata.PackageNotFoundError:
+            found[one] = False
+    return [one for one, there in found.items() if not there]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _copy(tree: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,20 @@ def test_the_version_is_that_of_the_newest_entry_of_the_changelog() -> None:
 def test_a_release_needs_a_short_dated_entry(changelog: str, said: str) -> None:
     [problem] = release.disagreements("1.2.3", changelog)
     assert said in problem
+
+
+def test_what_a_python_lacks_to_build_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("wheels", ROOT / "packaging" / "wheels.py")
+    assert spec is not None and spec.loader is not None
+    wheels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(wheels)
+    assert wheels.lacking() == []
+    known = {"setuptools": "66.1.1", "numpy": "2.0.0"}
+
+    def version(name: str) -> str:
+        if name not in known:
+            raise metadata.PackageNotFoundError(name)
+        return known[name]
+
+    monkeypatch.setattr(wheels.metadata, "version", version)
+    assert wheels.lacking() == ["setuptools>=77", "torch>=2.4"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -39,8 +40,21 @@ def register_when_loaded(prepare: Callable[[], object] | None = None) -> None:
 
 def register(distributed: Any) -> None:
     """Register the backend with the module torch.distributed, if that has been built with process groups."""
-    if distributed.is_available() and NAME.upper() not in distributed.Backend._plugins:
+    if not distributed.is_available():
+        return
+    if NAME.upper() not in distributed.Backend._plugins:
         distributed.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+    warn_of_torchcomms()
+
+
+def warn_of_torchcomms() -> None:
+    """Since version 2.13 torch gives every backend's name but one to torchcomms, where that is there and switched on."""
+    config = sys.modules.get(f"{_TORCH}.config")
+    if getattr(config, "use_torchcomms", False) and importlib.util.find_spec("torchcomms") is not None:
+        logging.getLogger(NAME).warning(
+            'torchcomms is switched on, so init_process_group("sumwire") would ask it for the backend, which it does not '
+            "have; unset TORCH_DISTRIBUTED_USE_TORCHCOMMS, or set torch.distributed.config.use_torchcomms = False first"
+        )
 
 
 def _create(given: Any, options: Any) -> Any:

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from helpers.transport.udp_bridge import configs, job_mapping
+from sumwire.backend import registration
 from sumwire.backend.group import SumwireGroup
 from sumwire.backend.inner_group import CALLS
 from sumwire.backend.jobs import LaneWorker, Options, calls_at, map_rank
@@ -18,6 +21,7 @@ from sumwire.backend.network import ReduceRoute, op_of, possible, route_of
 from sumwire.config import Lane
 from sumwire.errors import UsageError
 
+_CONFIG = "torch.distributed.config"
 SUM, AVG, MAX, PRODUCT = (str(name) for name in ("SUM", "AVG", "MAX", ""))
 
 
@@ -122,3 +126,13 @@ def test_no_call_is_left_to_torch_which_would_hold_python_s_lock() -> None:
     own = {"allreduce", "allreduce_coalesced", "reduce_scatter", "reduce_scatter_single", "_reduce_scatter_base"}
     own |= {"reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "start_coalescing", "end_coalescing"}
     assert own | CALLS.keys() <= vars(SumwireGroup).keys()
+
+
+@pytest.mark.parametrize(("on", "installed", "warns"), [(True, True, True), (True, False, False), (False, True, False)])
+def test_torchcomms_would_take_the_name(
+    on: bool, installed: bool, warns: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, _CONFIG, SimpleNamespace(use_torchcomms=on))
+    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: object() if installed else None)
+    registration.register(dist)
+    assert ("unset TORCH_DISTRIBUTED_USE_TORCHCOMMS" in caplog.text) == warns
