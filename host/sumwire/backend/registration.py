@@ -48,12 +48,12 @@ def register(distributed: Any) -> None:
 
 
 def warn_of_torchcomms() -> None:
-    """Since version 2.13 torch gives every backend's name but one to torchcomms, where that is there and switched on."""
+    """Where torchcomms is switched on, torch from 2.13 on asks it for every backend but one."""
     config = sys.modules.get(f"{_TORCH}.config")
     if getattr(config, "use_torchcomms", False) and importlib.util.find_spec("torchcomms") is not None:
         logging.getLogger(NAME).warning(
-            'torchcomms is switched on, so init_process_group("sumwire") would ask it for the backend, which it does not '
-            "have; unset TORCH_DISTRIBUTED_USE_TORCHCOMMS, or set torch.distributed.config.use_torchcomms = False first"
+            'torchcomms is switched on, so init_process_group("sumwire") would ask it for a backend that it does not have; '
+            "unset TORCH_DISTRIBUTED_USE_TORCHCOMMS, or set torch.distributed.config.use_torchcomms = False first"
         )
 
 
