@@ -52,8 +52,8 @@ def warn_of_torchcomms() -> None:
     config = sys.modules.get(f"{_TORCH}.config")
     if getattr(config, "use_torchcomms", False) and importlib.util.find_spec("torchcomms") is not None:
         logging.getLogger(NAME).warning(
-            'torchcomms is switched on, so init_process_group("sumwire") would ask it for a backend that it does not have; '
-            "unset TORCH_DISTRIBUTED_USE_TORCHCOMMS, or set torch.distributed.config.use_torchcomms = False first"
+            'torchcomms is switched on, so init_process_group("sumwire") would ask it for a backend that it does not '
+            "have; unset TORCH_DISTRIBUTED_USE_TORCHCOMMS, or set torch.distributed.config.use_torchcomms = False first"
         )
 
 
