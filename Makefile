@@ -13,6 +13,8 @@ ENGINE ?= auto
 SYSTEM ?= thc
 # digits, digits-cnn, text
 TASK ?= digits
+# What SYSTEM is compared with: gloo, torch's hooks (fp16, bf16, powersgd1, powersgd4), topk, terngrad, naive4
+BASELINES ?= gloo,fp16,powersgd4
 # star, leaf-spine, leaf-spine2 (two spines), three-level
 TOPOLOGY ?= star
 # More, for example: --loss 0.01, --gray 2:0.01, --background 0.5, --incast 64, --slow 3:3, --trunk-bw 50; with SYSTEM=dlcp
@@ -135,7 +137,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup-system.sh
 
 run: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab run --workers $(WORKERS) --bw $(BW) --switch $(SWITCH) --engine $(ENGINE) \
-	  --task $(TASK) --systems gloo,$(SYSTEM) --topology $(TOPOLOGY) $(RUN_FLAGS)
+	  --task $(TASK) --systems $(BASELINES),$(SYSTEM) --topology $(TOPOLOGY) $(RUN_FLAGS)
 
 # Hundreds of processes import the same modules: they keep the bytecode, also where a container says not to.
 test: export PYTHONDONTWRITEBYTECODE :=

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Systems that replace gradients: by values (`ssgd`, `fp16`, `sum32`, `topk`, `terngrad`) or by signs (`vote`,
+"""Systems that replace gradients: by values (`ssgd`, `fp16`, `bf16`, `sum32`, `topk`, `terngrad`) or by signs (`vote`,
 `ef-sign`, `ssdm`). THC's are in `thc`.
 """
 
@@ -113,11 +113,11 @@ def _ssgd(name: str, group: dist.ProcessGroup | None, options: SystemOptions) ->
     return HookSystem(name, GROUP, hooks.all_reduce(group))
 
 
-def _fp16(name: str, group: dist.ProcessGroup | None, options: SystemOptions) -> System:
+def _half(name: str, group: dist.ProcessGroup | None, options: SystemOptions) -> System:
     from sumwire.systems import hooks
     from sumwire.systems.system import HookSystem
 
-    return HookSystem(name, GROUP, hooks.half_precision(group))
+    return HookSystem(name, GROUP, hooks.half_precision(group, brain=name == "bf16"))
 
 
 def _topk(name: str, group: dist.ProcessGroup | None, options: TopKOptions) -> System:
@@ -166,8 +166,15 @@ SYSTEMS: Final[Mapping[str, SystemSpec]] = {
     "fp16": SystemSpec(
         what="gradients in float16 (torch's hook)",
         paper="PyTorch's fp16_compress_hook",
-        routes={GROUP: Route(make=_fp16, options=SystemOptions, cost=ByAllReduce(bits=16))},
+        routes={GROUP: Route(make=_half, options=SystemOptions, cost=ByAllReduce(bits=16))},
         limits="values beyond float16 become infinite",
+        approximates_mean=True,
+    ),
+    "bf16": SystemSpec(
+        what="gradients in bfloat16 (torch's hook)",
+        paper="PyTorch's bf16_compress_hook",
+        routes={GROUP: Route(make=_half, options=SystemOptions, cost=ByAllReduce(bits=16))},
+        limits="3 significant digits at most",
         approximates_mean=True,
     ),
     "sum32": SystemSpec(

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    allreduce_hook,
+    bf16_compress_hook,
+    fp16_compress_hook,
+)
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.futures import Future
 from torch.optim import Optimizer
@@ -182,9 +186,10 @@ def all_reduce(group: dist.ProcessGroup | None) -> TimedHook:
     return TimedHook(allreduce_hook, group, lambda bucket: bucket.buffer().nbytes)
 
 
-def half_precision(group: dist.ProcessGroup | None) -> TimedHook:
-    """Return the hook for the mean of gradients rounded to float16."""
-    return TimedHook(fp16_compress_hook, group, lambda bucket: 2 * bucket.buffer().numel())
+def half_precision(group: dist.ProcessGroup | None, *, brain: bool = False) -> TimedHook:
+    """Return the hook for the mean of gradients rounded to float16, or to bfloat16 with ``brain``."""
+    hook = bf16_compress_hook if brain else fp16_compress_hook
+    return TimedHook(hook, group, lambda bucket: 2 * bucket.buffer().numel())
 
 
 def power_sgd(group: dist.ProcessGroup | None, *, rank: int, start_iter: int, min_compression: float) -> TimedHook:

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""THC's systems (`thc`, `thc-unbiased`, `thc-uniform`, `thc-wide`), and DLCP: in lanes of a job (`dlcp`), or around a
-ring of workers without a switch (`dlcp-ring`).
+"""THC's systems (`thc`, `thc-unbiased`, `thc-uniform`, `thc-wide`) and what they should beat (`naive4`); and DLCP: in
+lanes of a job (`dlcp`), or around a ring of workers without a switch (`dlcp-ring`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from sumwire_protocol.ops import SUM32, THC
@@ -99,6 +99,13 @@ def unbiased_codec(member: Member) -> GradientCodec:
     return UnbiasedThcCodec(_table(member), job=member.job, worker=member.worker)
 
 
+def naive_codec(member: Member) -> GradientCodec:
+    """Make the codec of `naive4`. Raises UsageError for a member without a table."""
+    from sumwire.codec.naive import NaiveCodec
+
+    return NaiveCodec(_table(member))
+
+
 def _table(member: Member) -> ThcTable:
     if member.table is None:
         raise UsageError(f"THC of job {member.job}: needs the job's table")
@@ -138,11 +145,23 @@ def _over_job(name: str, job: Job, options: WithFeedback) -> System:
 
 
 def _uniform_over_job(name: str, job: Job, options: WithFeedback) -> System:
+    _check_uniform(name, job)
+    return _over_job(name, job, options)
+
+
+def _naive_over_job(name: str, job: Job, options: WithFeedback) -> System:
+    from sumwire.systems.builders import gradients_over_job
+
+    _check_uniform(name, job)
+    made = naive_codec(Member.of(job.config))
+    return gradients_over_job(name, job, made, error_feedback=options.error_feedback)
+
+
+def _check_uniform(name: str, job: Job) -> None:
     table = job.config.thc.table if job.config.thc else ()
     if table != tuple(min(z, table[-1]) for z in range(len(table))):
         rule = f"must be 0, 1 ... for system {name}, as by `table: uniform`: that of the job is what the switch adds by"
         raise ConfigError("table", table, rule, where=f"job {job.config.name}")
-    return _over_job(name, job, options)
 
 
 def _over_group(name: str, group: dist.ProcessGroup | None, options: ThcGroupOptions | UniformGroupOptions) -> System:
@@ -183,6 +202,8 @@ def _in_ring(name: str, group: dist.ProcessGroup | None, options: DlcpRingOption
 
 
 _COST: Final = InPackets(op=THC)
+# Of a float32 that 256 values share.
+_SCALE_BITS: Final = _VALUE_BITS / 256
 _DLCP_PAPER: Final = "DLCP, arXiv 2008.08445; MLT, NSDI 2024"
 
 SYSTEMS: Final[Mapping[str, SystemSpec]] = {
@@ -225,6 +246,23 @@ SYSTEMS: Final[Mapping[str, SystemSpec]] = {
         routes={SWITCH: codec_route(wide_codec, InFields(op=SUM32, fields=3), WithFeedback)},
         keeps="residual",
         limits="at most 255 workers; float32 and half precision",
+        approximates_mean=True,
+    ),
+    "naive4": SystemSpec(
+        what="as `thc-uniform`, with a scale for 256 values, rounded to the nearest; no rotation, no clipping",
+        paper="no paper: what THC should beat",
+        routes={
+            SWITCH: Route(
+                make=_naive_over_job,
+                options=WithFeedback,
+                cost=replace(_COST, agreement_bits=_SCALE_BITS),
+                ops=OPS,
+                codec=naive_codec,
+            )
+        },
+        keeps="residual",
+        limits=f"{LIMITS}; the job's table must be the uniform one",
+        table="uniform",
         approximates_mean=True,
     ),
     "dlcp": SystemSpec(

@@ -15,27 +15,18 @@ from typing import Any, Final
 from sumwire_lab.bench import page
 from sumwire_lab.bench.benchmark import Bench, Chart, PageTable, Presentation, Row, Rows, Series, Suite
 from sumwire_lab.options.bench_options import BenchOptions, RatesOptions, SwitchOptions
-from sumwire_lab.options.recipes import BASELINE, BENCHED, TASKS, parse
+from sumwire_lab.options.recipes import BASELINE, BASELINES, BENCHED, TASKS, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.results import RecordFollower
+from sumwire_lab.run.results import RecordFollower, fastest
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.experiment import Say
 from sumwire_lab.study.figures import aligned
 from sumwire_lab.study.study import Context, Study
 
-PUBLISHED: Final = (BASELINE, "fp16", "powersgd")
-"""Baselines: what users have today without help from the network."""
-
 
 def ours(systems: Iterable[str]) -> list[str]:
-    """The systems whose packets are summed by Sumwire's switch or software aggregator."""
-    return [name for name in systems if parse(name).switched]
-
-
-def fastest(seconds: Mapping[str, float | None], names: Iterable[str]) -> str | None:
-    """The fastest of `names`; None if none of them has a time."""
-    timed = {name: value for name in names if (value := seconds.get(name)) is not None}
-    return min(timed, key=timed.__getitem__) if timed else None
+    """The systems whose packets are summed by Sumwire's switch or software aggregator, but for a baseline there."""
+    return [name for name in systems if parse(name).switched and name not in BASELINES]
 
 
 # By then a digits model has reached its accuracy.
@@ -44,7 +35,7 @@ QUICK_EPOCHS: Final = 8
 DEADLINE_S: Final = 3 * 3600.0
 LINK_MBIT: Final = 10.0
 QUICK_LINK_MBIT: Final = 100.0
-QUICK_SYSTEMS: Final = (*PUBLISHED, "thc", "marsit", "acp")
+QUICK_SYSTEMS: Final = (BASELINE, "fp16", "powersgd4", "naive4", "thc", "marsit", "acp")
 # Of the systems with two transports, the one that needs no switch is there as well.
 ALL_SYSTEMS: Final = (*BENCHED, "acp@group", "thc@group")
 QUICK_TASKS: Final = ("digits",)
@@ -57,7 +48,7 @@ HOW: Final = (
     "The time counts whole steps (forward pass, backward pass, communication, optimizer), but not the tests. "
     "The learning rate was chosen for each system. The target accuracy of a model is the same for all "
     "systems. Systems over the process group run on kernel bridges, without Sumwire. The ratio compares the "
-    "best of gloo, fp16 and powersgd with the best system that uses the switch."
+    "best baseline (gloo, torch's hooks, methods of others, naive 4 bits) with the best system that uses the switch."
 )
 _FROM_SUMMARY: Final = (
     *("accuracy", "time_to_target_s", "comm_s_per_step", "step_s", "wire_bytes_per_step", "steps", "parameters"),
@@ -160,7 +151,7 @@ def speed_up(task: str, rows: Rows) -> tuple[str, str, float] | None:
     """Best baseline, best system of Sumwire, and the speed-up in time to accuracy; None if one never reached the
     target."""
     times: Mapping[str, float | None] = {row["system"]: row["time_to_target_s"] for row in rows if row["task"] == task}
-    theirs = fastest(times, PUBLISHED)
+    theirs = fastest(times, BASELINES)
     mine = fastest(times, ours(times))
     if theirs is None or mine is None:
         return None
@@ -218,7 +209,7 @@ def _behind(task: str, rows: Rows) -> list[str]:
     """Sentences on systems of Sumwire that miss the target, are slower than the best baseline or less accurate than
     gloo."""
     here = {row["system"]: row for row in rows if row["task"] == task}
-    theirs = fastest({name: row["time_to_target_s"] for name, row in here.items()}, PUBLISHED)
+    theirs = fastest({name: row["time_to_target_s"] for name, row in here.items()}, BASELINES)
     sentences = []
     for name in ours(here):
         row = here[name]

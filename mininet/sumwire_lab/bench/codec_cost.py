@@ -32,7 +32,7 @@ _DECODE: Final = ("decode", "residual")
 # Systems that a codec of ours is compared with.
 _OTHERS: Final = ("fp16", "top-k")
 # Codecs whose other form is numpy's.
-_NUMPY: Final = ("sum32",)
+_NUMPY: Final = ("sum32", "naive4")
 _T = TypeVar("_T")
 
 

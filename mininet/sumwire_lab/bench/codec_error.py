@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sumwire import systems
 from sumwire.codec import tables
 from sumwire.codec.base import GradientCodec
+from sumwire.codec.naive import NaiveCodec
 from sumwire.codec.oracles import nmse, sum_words
 from sumwire.codec.sign import pack_signs, unpack_signs
 from sumwire.codec.sum32 import pack_elements, unpack_elements
@@ -43,7 +44,7 @@ _JOB: Final = 1
 
 # A codec of CODECS -> the system of the library that it is from.
 CODECS: Final[Mapping[str, str]] = {
-    **{name: name for name in ("thc", "thc-uniform", "sum32", "ef-sign", "ssdm", "vote")},
+    **{name: name for name in ("thc", "thc-uniform", "naive4", "sum32", "ef-sign", "ssdm", "vote")},
     "sign": "marsit",
 }
 
@@ -64,7 +65,7 @@ def make_codec(name: str, worker: int, workers: int) -> GradientCodec:
 
 def aggregate(codec: GradientCodec, contributions: Sequence[Words], draws: np.random.Generator) -> Words:
     """The switch's result for the workers' words, each of shape (chunks, words_up, 128)."""
-    if isinstance(codec, ThcCodec):
+    if isinstance(codec, ThcCodec | NaiveCodec):
         return sum_words(codec.table, contributions)
     if codec.info.op == SUM32.code:
         length = contributions[0].size // 4

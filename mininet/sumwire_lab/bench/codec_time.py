@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sumwire.codec import kernels
 from sumwire.codec.base import GradientCodec, staged
 from sumwire.codec.feedback import ErrorFeedback
+from sumwire.codec.naive import NaiveCodec
 from sumwire.codec.oracles import sum_words
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
@@ -48,8 +49,8 @@ Timed = list[dict[str, float]]
 
 def available_forms(codec: GradientCodec, device: str = "cpu") -> tuple[str, ...]:
     """Forms that can take tensors of a device, the one in use first: native, torch. Native kernels are the processor's:
-    of a GPU's tensors, the copies both ways are part of the round."""
-    fits = device == "cpu" or codec.staged
+    of a GPU's tensors, the copies both ways are part of the round. Naive quantization has none."""
+    fits = (device == "cpu" or codec.staged) and not isinstance(codec, NaiveCodec)
     return (NATIVE, TORCH) if fits and kernels.kernels(torch.zeros(1)) is not None else (TORCH,)
 
 
@@ -108,7 +109,7 @@ def _one_round(
 
 def _of_one_worker(codec: GradientCodec, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The switch's result for one contribution: table values with THC, else the contribution itself."""
-    return sum_words(codec.table, [words]) if isinstance(codec, ThcCodec) else words
+    return sum_words(codec.table, [words]) if isinstance(codec, ThcCodec | NaiveCodec) else words
 
 
 # CPU milliseconds per million values, by form; other codecs have no target.

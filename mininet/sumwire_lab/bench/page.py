@@ -32,6 +32,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "gloo": "ssgd: PyTorch's own all-reduce, the baseline",
     "marsit-adaptive": "marsit as the library has it; marsit here has the published rule, and no full precision",
     "marsit100": "marsit with the published rule and a round in full precision every 100 steps",
+    **{f"powersgd{rank}": f"powersgd with rank {rank} and whole gradients in the first 10 steps" for rank in (1, 4)},
     "thc-bounded": "thc with a quorum, and with a bound of what may be lost",
     "topk10": "topk with a tenth of the values",
     "udp-ring": "dlcp-ring without a loss bound",

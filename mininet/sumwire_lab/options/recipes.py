@@ -245,11 +245,16 @@ _MEAN_SIGN_RATES: Final = _rates(Rates(1.0), Rates(0.5), Rates(0.5))
 _PUBLISHED: Final = {"rule": "published"}
 _MARSIT_RATES: Final = _rates(Rates(1.0, 4.5e-3), Rates(1.0, 4.5e-3), Rates(1.0, 2e-3))
 
+# Torch's docs advise to begin with a tenth of the steps: about as many in each task with four workers.
+_ADVISED: Final = 10
+
 RECIPES: Final[Mapping[str, Recipe]] = {
     BASELINE: Recipe("ssgd"),
     "fp16": Recipe("fp16"),
+    "bf16": Recipe("bf16"),
     # Torch sends whole gradients in the first steps; 2 is the fewest that it allows.
     "powersgd": Recipe("powersgd", options={"start_iter": 2}),
+    **{f"powersgd{rank}": Recipe("powersgd", options={"start_iter": _ADVISED, "rank": rank}) for rank in (1, 4)},
     "topk": Recipe("topk"),
     "topk10": Recipe("topk", options={"k": 0.1}),
     "terngrad": Recipe("terngrad"),
@@ -259,6 +264,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "thc-unbiased": Recipe("thc-unbiased"),
     "thc-uniform": Recipe("thc-uniform"),
     "thc-wide": Recipe("thc-wide"),
+    "naive4": Recipe("naive4"),
     "thc-bounded": Recipe("thc", bounded=True),
     "dlcp": Recipe("dlcp"),
     "sum32": Recipe("sum32"),
@@ -277,16 +283,21 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "marsit-ring": Recipe("marsit-ring", _MARSIT_RATES, {**_PUBLISHED, "full_precision_every": None}),
     "marsit-torus": Recipe("marsit-torus", _MARSIT_RATES, {**_PUBLISHED, "full_precision_every": None}),
 }
-_ALIASES: Final = {"ssgd": BASELINE}
+_ALIASES: Final = {"ssgd": BASELINE, "gloo-fp16": "fp16", "gloo-bf16": "bf16"}
 SYSTEMS: Final = tuple(RECIPES)
 SYSTEM_OPS: Final = tuple(op for op in OPS if any(op.name in recipe.ops.get(SWITCH, ()) for recipe in RECIPES.values()))
 """The ops that systems use."""
 BENCHED: Final = tuple(name for name, recipe in RECIPES.items() if not recipe.laned and not recipe.bounded)
 """What the benchmark compares: systems of one job, on links without conditions."""
+BASELINES: Final = (
+    BASELINE, "fp16", "bf16", "powersgd", "powersgd1", "powersgd4", "topk", "topk10", "terngrad", "naive4",
+)  # fmt: skip
+"""What Sumwire's systems are compared with: torch's hooks and methods of others over the group, and naive quantization
+over the same switch."""
 DEFAULT_SYSTEMS: Final = (BASELINE, "thc")
 ALL_SYSTEMS: Final = (
-    "thc", "marsit", "marsit100", "marsit-adaptive", "vote", "ef-sign", "ssdm", "cascade", "fp16", "powersgd", "topk",
-    "sum32", "acp",
+    "thc", "marsit", "marsit100", "marsit-adaptive", "vote", "ef-sign", "ssdm", "cascade", "fp16", "bf16", "powersgd",
+    "powersgd1", "powersgd4", "topk", "naive4", "sum32", "acp",
 )  # fmt: skip
 """What `all` stands for, beside the baseline."""
 

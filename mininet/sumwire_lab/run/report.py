@@ -15,7 +15,7 @@ from commonlib.untrusted import UntrustedInputError, bounded_text, json_of, show
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.layout import load
-from sumwire_lab.options.recipes import BASELINE
+from sumwire_lab.options.recipes import BASELINE, BASELINES
 from sumwire_lab.options.recorded import SETTINGS, TOPOLOGY, settings_in
 from sumwire_lab.run.results import ratio
 from sumwire_lab.study.figures import aligned
@@ -82,10 +82,11 @@ _TABLE: Final = (
 def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
     """The table: a header, a row per measure, a column per system.
 
-    With gloo and one other system, a last column has the ratio of the two.
+    With gloo and one other system, besides other baselines, a last column has the ratio of the two.
     """
     names = tuple(summary["systems"])
-    compared = names[-1] if len(names) == 2 and names[0] == BASELINE else None
+    others = [name for name in names if name not in BASELINES] or names[1:]
+    compared = others[0] if len(others) == 1 and names[0] == BASELINE else None
     head = ("", *names, *((f"gloo / {compared}",) if compared else ()))
     return [head, *(_line_of(row, summary, compared) for row in _TABLE)]
 
@@ -127,7 +128,25 @@ def table(summary: dict[str, Any]) -> str:
     """Fixed-width text: labels to the left, numbers to the right."""
     first = shown_rows(summary)
     lanes = lane_rows(summary)
-    return "\n\n".join([_columns(first), *unlike(summary), *uneven(summary), *([_columns(lanes)] if lanes else [])])
+    return "\n\n".join(
+        [_columns(first), *best(summary), *unlike(summary), *uneven(summary), *([_columns(lanes)] if lanes else [])]
+    )
+
+
+def best(summary: dict[str, Any]) -> list[str]:
+    """A sentence on the best baseline, if there are others than gloo: ratios of times to the target accuracy."""
+    if sum(name in BASELINES for name in summary["systems"]) < 2:
+        return []
+    name = next((one["best_baseline"] for one in summary["answer"].values()), None)
+    if name is None:
+        return []
+    ratios = [
+        f"{name} / {other} is {one['over_best']:.2f}, {BASELINE} / {other} {_show(one['time_to_accuracy'], '.2f')}"
+        for other, one in summary["answer"].items()
+        if other not in BASELINES and one["over_best"]
+    ]
+    target = f"Best baseline to {summary['target_accuracy']:.0%} accuracy: {name}."
+    return [f"{target} By time to it, {'; '.join(ratios)}." if ratios else f"{target} No other system reached it."]
 
 
 def unlike(summary: dict[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.options.recipes import BASELINE, TASKS, TrainingTask, parse
+from sumwire_lab.options.recipes import BASELINE, BASELINES, TASKS, TrainingTask, parse
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.study.study import Column
 
@@ -320,16 +320,24 @@ def ratio(summary: dict[str, Any], key: str, system: str, baseline: str = BASELI
     return theirs / mine if mine and theirs else None
 
 
-def answers(systems: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float | None]]:
+def fastest(seconds: Mapping[str, float | None], names: Iterable[str]) -> str | None:
+    """The fastest of `names`; None if none of them has a time."""
+    timed = {name: value for name in names if (value := seconds.get(name)) is not None}
+    return min(timed, key=timed.__getitem__) if timed else None
+
+
+def answers(systems: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return ratios by system, from the entries of summary.json; empty without gloo.
 
     Ratios are gloo's value over the system's. `bound` is the ratio of the bytes in the busier direction of a link: what
     the communication's ratio could be if nothing but the links took time. `accuracy_points` are percentage points
-    above gloo's test accuracy.
+    above gloo's test accuracy. `best_baseline` is the one of the run that reaches the target first, and `over_best` its
+    time to it over the system's.
     """
     if BASELINE not in systems:
         return {}
     base = systems[BASELINE]
+    best = fastest({name: entry.get("time_to_target_s") for name, entry in systems.items()}, BASELINES)
     return {
         name: {
             "communication": _ratio(base, entry, "comm_s_per_step"),
@@ -337,6 +345,8 @@ def answers(systems: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, flo
             "time_to_accuracy": _ratio(base, entry, "time_to_target_s"),
             "bytes": _ratio(base, entry, "wire_bytes_per_step"),
             "accuracy_points": _points(base.get("accuracy"), entry.get("accuracy")),
+            "best_baseline": best,
+            "over_best": None if best is None else _ratio(systems[best], entry, "time_to_target_s"),
         }
         for name, entry in systems.items()
         if name != BASELINE

@@ -188,7 +188,7 @@ def system_options(
     recipe = chosen.recipe
     taken = {name: value for name, value in options.system.items() if chosen.has(name) and chosen.takes(name)}
     given = {**recipe.options, **taken}
-    if chosen.has("rank"):
+    if chosen.takes("rank"):
         given["rank"] = options.rank
     if "full_precision_every" in taken:
         given["full_precision_every"] = taken["full_precision_every"] or None

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire.codec.base import GradientCodec
+from sumwire.codec.naive import NaiveCodec
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
-from sumwire.codec.tables import solve
+from sumwire.codec.tables import solve, uniform
 from sumwire.codec.thc import ThcCodec, UnbiasedThcCodec
 from sumwire.codec.thc_wide import wide_codec
 from torch import Tensor
@@ -27,6 +28,7 @@ CODECS: dict[str, Callable[[], GradientCodec]] = {
     "thc-unbiased": lambda: UnbiasedThcCodec(TABLE, job=3, worker=1),
     "thc-wide": lambda: wide_codec(workers=2, job=3, worker=1),
     "thc-wide of many": lambda: wide_codec(workers=100, job=3, worker=1),
+    "naive4": lambda: NaiveCodec(uniform(4, 1 / 32)),
     "sum32": lambda: Sum32Codec(workers=2),
     "sign": SignCodec,
     "vote": VoteCodec,

@@ -24,6 +24,7 @@ LENGTH = 3000
 SYSTEMS: dict[str, dict[str, Any]] = {
     "ssgd": {},
     "fp16": {},
+    "bf16": {},
     "thc": {},
     "thc-uniform": {"bits": 4},
     "topk": {"k": 0.2},

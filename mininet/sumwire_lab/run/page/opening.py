@@ -106,7 +106,11 @@ def headline(summary: Mapping[str, Any], system: str) -> str:
         parts.append(f"reaches {target} {_compared(found['time_to_accuracy'], 'sooner', 'later')}")
     if found["accuracy_points"] is not None:
         parts.append(f"ends {_beside(found['accuracy_points'])}")
-    return f"{system} {_listed(parts)}." if parts else f"{system}: nothing to compare yet."
+    said = f"{system} {_listed(parts)}." if parts else f"{system}: nothing to compare yet."
+    best, over = found["best_baseline"], found["over_best"]
+    if best in (None, BASELINE, system) or over is None:
+        return said
+    return f"{said} It reaches {target} {_compared(over, 'sooner', 'later')} than {best}, the best baseline."
 
 
 def cards(summary: Mapping[str, Any], system: str, colours: Mapping[str, int]) -> list[Card]:
@@ -129,7 +133,7 @@ def cards(summary: Mapping[str, Any], system: str, colours: Mapping[str, int]) -
             f"{path}time_to_accuracy", found["time_to_accuracy"], times(found["time_to_accuracy"]),
             _label(found["time_to_accuracy"], f"sooner to {target:.0%} test accuracy", f"{BASELINE}'s speed to it"),
             _bars(summary, system, colours, "time_to_target_s", seconds),
-            "" if found["time_to_accuracy"] is not None else "At least one of them did not reach it.",
+            _over_best(found),
         ),
         Card(
             f"{path}accuracy_points", found["accuracy_points"], points(found["accuracy_points"]),
@@ -143,6 +147,13 @@ def cards(summary: Mapping[str, Any], system: str, colours: Mapping[str, int]) -
             "Per step, both directions, headers included.",
         ),
     ]  # fmt: skip
+
+
+def _over_best(found: Mapping[str, Any]) -> str:
+    if found["time_to_accuracy"] is None:
+        return "At least one of them did not reach it."
+    best = found["best_baseline"]
+    return "" if best in (None, BASELINE) else f"{times(found['over_best'])} with {best}, the best baseline."
 
 
 def _bars(

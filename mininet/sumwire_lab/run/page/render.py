@@ -15,7 +15,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sumwire_lab.options.recipes import BASELINE, TASKS
+from sumwire_lab.options.recipes import BASELINE, BASELINES, TASKS
 from sumwire_lab.run import report
 from sumwire_lab.run.page import charts, network, opening
 from sumwire_lab.run.report import Comparison, Line
@@ -80,7 +80,8 @@ def content(summary: dict[str, Any], results: Sequence[SystemResult]) -> dict[st
     """What the template shows."""
     colours = colours_of(list(summary["systems"]))
     compared = list(summary["answer"])
-    first = compared[0] if compared else next(iter(summary["systems"]), "")
+    own = [name for name in compared if name not in BASELINES] or compared
+    first = own[0] if own else next(iter(summary["systems"]), "")
     drawn = [charts.drawn(curve, colours) for curve in charts.curves(results, summary["target_accuracy"])]
     drawings = [network.drawing(name, entry.get("links", [])) for name, entry in summary["systems"].items()]
     lines = report.shown_rows(summary)

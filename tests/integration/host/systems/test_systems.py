@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sumwire
 import torch
+from helpers.aggregator.served import serving
 from helpers.gloo.systems_cases import OVER_A_SWITCH
 from helpers.training.replicas import backward, flat, in_threads, net
 from helpers.transport.soft_tree import LEAF_SPINE, STAR, TreeRig, soft_tree
@@ -22,6 +23,7 @@ from sumwire.training.reductions import Collective
 from torch import Tensor, nn
 
 STEPS = 50
+UNIFORM = {"bits": 4, "p": 0.03125, "table": list(range(16))}
 OPTIONS = OVER_A_SWITCH | {"vote": {"scale": 0.3}, "ssdm": {"scale": 0.5}}
 
 
@@ -156,7 +158,7 @@ def test_acp_over_the_switch_is_acp_with_exact_sums(rig: TreeRig) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "text"),
     [
-        ("marsit2", {}, "'marsit2': known are ssgd, fp16, sum32"),
+        ("marsit2", {}, "'marsit2': known are ssgd, fp16, bf16, sum32"),
         ("marsit", {}, "must have sum32 for system marsit"),
         ("vote", {"transport": "wire"}, "transport 'wire': known are auto, switch, group"),
         (
@@ -171,6 +173,7 @@ def test_acp_over_the_switch_is_acp_with_exact_sums(rig: TreeRig) -> None:
         ),
         ("ssdm", {"speed": 1}, "ssdm: option 'speed': over switch its options are scale, momentum"),
         ("thc", {"bits": 3}, "thc: option 'bits': over switch its options are error_feedback"),
+        ("naive4", {}, r"table = .*: must be 0, 1 \.\.\. for system naive4"),
         ("thc-uniform", {}, r"table = .*: must be 0, 1 \.\.\. for system thc-uniform"),
         ("ssdm", {"job": None}, "system ssdm: needs a job, with ops sum32, max32"),
         ("vote", {"job": None, "transport": "switch"}, "system vote: needs a job, with ops vote, max32"),
@@ -207,13 +210,38 @@ def test_attached_once_to_a_model_with_parameters(
 
 def test_uniform_thc_takes_a_job_with_the_uniform_table() -> None:
     plain = job_mapping(1, 8)
-    job_file = {**plain, "thc": {"bits": 4, "p": 0.03125, "table": list(range(16))}}
+    job_file = {**plain, "thc": UNIFORM}
     with sumwire.Job(configs(job_file)[0]) as job:
         assert systems.make("thc-uniform", job).transport == "switch"
 
 
+def test_naive_quantization_is_summed_as_thc_is_and_carries_what_it_left_out() -> None:
+    """A quarter of an index step is rounded away, and after four steps it has arrived."""
+    mapping = {**job_mapping(2, 8), "thc": UNIFORM}
+    gradient = torch.zeros(3000)
+    gradient[0], gradient[1] = 7.0, 0.25
+
+    def work(worker: int) -> list[float]:
+        model = nn.Linear(3000, 1, bias=False)
+        with sumwire.Job(configs(mapping)[worker], fallback="never") as job:
+            system = systems.make("naive4", job)
+            optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
+            before = model.weight.detach().clone()
+            for _ in range(4):
+                model.weight.grad = gradient[None, :].clone()
+                optimizer.step()
+            system.close()
+            return (before - model.weight.detach())[0, :3].tolist()
+
+    with serving(mapping):
+        found = run_workers(work, 2)
+    assert found == [pytest.approx([28.0, 1.0, 0.0], abs=1e-5)] * 2
+
+
 def test_all_systems_over_a_switch_are_tried() -> None:
-    assert set(OPTIONS) | {"thc-uniform", "dlcp"} == {name for name, spec in systems.TABLE.items() if spec.ops}
+    assert set(OPTIONS) | {"thc-uniform", "naive4", "dlcp"} == {
+        name for name, spec in systems.TABLE.items() if spec.ops
+    }
 
 
 def test_entries_are_read_without_torch() -> None:

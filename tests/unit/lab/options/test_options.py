@@ -164,6 +164,9 @@ def test_all_systems_are_named_once_and_after_the_baseline() -> None:
         ("acp", "acp", "acp", "switch", ("sum32", "max32")),
         ("powersgd@group", "powersgd", "powersgd", "group", ()),
         ("ssgd", "gloo", "ssgd", "group", ()),
+        ("gloo-fp16", "fp16", "fp16", "group", ()),
+        ("gloo-bf16", "bf16", "bf16", "group", ()),
+        ("naive4", "naive4", "naive4", "switch", ("thc", "max32")),
         ("marsit100", "marsit100", "marsit", "switch", ("sign", "sum32", "max32")),
     ],
 )
@@ -191,13 +194,16 @@ def test_what_recipes_take_from_the_library() -> None:
 
     assert takers_of("rank") == ["powersgd", "acp", "acp-thc"]
     assert takers_of("k") == ["topk"], "the name of topk10 says it"
-    assert named("tabled") == {"acp-thc", "thc", "thc-unbiased", "thc-uniform", "thc-bounded", "dlcp"}
-    assert named("uniform") == {"thc-uniform"}
+    assert named("tabled") == {"acp-thc", "thc", "thc-unbiased", "thc-uniform", "thc-bounded", "naive4", "dlcp"}
+    assert named("uniform") == {"thc-uniform", "naive4"}
     assert named("laned") == {"dlcp"}
     assert named("tagged") == {"dlcp", "dlcp-ring", "udp-ring"}
     measured = {
         "fp16",
+        "bf16",
         "powersgd",
+        "powersgd1",
+        "powersgd4",
         "topk",
         "topk10",
         "terngrad",
@@ -205,6 +211,7 @@ def test_what_recipes_take_from_the_library() -> None:
         "thc-unbiased",
         "thc-uniform",
         "thc-wide",
+        "naive4",
         "thc-bounded",
         "dlcp",
         "sum32",
@@ -215,7 +222,9 @@ def test_what_recipes_take_from_the_library() -> None:
     }
     assert named("estimates_mean") == measured
     assert {name: recipe.warm_up_steps for name, recipe in RECIPES.items() if recipe.warm_up_steps != 2} == {
-        "powersgd": 3
+        "powersgd": 3,
+        "powersgd1": 11,
+        "powersgd4": 11,
     }
     assert RECIPES["thc"].ops == {"switch": ("thc", "max32"), "group": ()}
 

@@ -30,7 +30,8 @@ def test_the_answer() -> None:
     assert found["bytes"] == pytest.approx(10.0)
     assert found["accuracy_points"] == pytest.approx(0.0)
     assert answers({"thc": {}}) == {}
-    empty = {"communication": None, "bound": None, "time_to_accuracy": None, "bytes": None, "accuracy_points": None}
+    assert (found["best_baseline"], found["over_best"]) == ("gloo", pytest.approx(4.0))
+    empty = dict.fromkeys((*found,))
     assert answers({"gloo": {}, "thc": {"comm_s_per_step": 0.0}}) == {"thc": empty}
 
 
@@ -94,6 +95,26 @@ def test_the_words_of_the_answer_when_sumwire_is_behind() -> None:
     )
     notes = [card.note for card in opening.cards(summary, "thc", render.colours_of(["gloo", "thc"]))]
     assert "At least one of them did not reach it." in notes
+
+
+def test_the_best_baseline_is_in_the_answer_on_the_page_and_below_the_table() -> None:
+    made = runs.results()
+    for name, share in (("powersgd4", 5), ("naive4", 2)):
+        steps = [replace(one, clock_s=one.clock_s / share) for one in made[0].workers[0].steps]
+        made.insert(1, replace(made[0], system=name, workers=(replace(made[0].workers[0], steps=steps),)))
+    summary = runs.summary(made)
+    found = summary["answer"]["thc"]
+    assert (found["best_baseline"], found["over_best"]) == ("powersgd4", pytest.approx(0.8))
+    assert opening.headline(summary, "thc").endswith(
+        "It reaches 95% test accuracy 1.25 times later than powersgd4, the best baseline."
+    )
+    assert "thc spends" in render.page(summary, made), "not a baseline's answer"
+    assert "0.80× with powersgd4, the best baseline." in render.page(summary, made)
+    assert report.best(summary) == [
+        "Best baseline to 95% accuracy: powersgd4. By time to it, powersgd4 / thc is 0.80, gloo / thc 4.00."
+    ]
+    assert report.rows(summary)[0][-1] == "gloo / thc"
+    assert report.best(runs.summary()) == [], "the table says it"
 
 
 def test_where_sumwire_loses() -> None:
