@@ -35,6 +35,8 @@ LIFE_FLAGS ?=
 TRUST_FLAGS ?=
 # Options of `make verify-papers`, for example: --rows thc,marsit-matching; QUICK=1 for minutes
 PAPERS_FLAGS ?=
+# Options of `make verify-evidence`, for example: --rows headline-digits-100; QUICK=1 for one seed
+EVIDENCE_FLAGS ?=
 # Options of `make verify-see`, for example: --rows tshark,doctor; QUICK=1 for minutes
 SEE_FLAGS ?=
 # Options of `make verify-ways`, for example: --rows start,start-wheel; QUICK=1 for minutes
@@ -77,7 +79,7 @@ endif
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE,SUMWIRE_LOG_FORMAT)
 
 .PHONY: release pages wheels help setup run test lint format docs p4 p4-tna bench bench-codec bench-allreduce bench-where bench-switch \
-  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-see verify-ways \
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-evidence verify-see verify-ways \
   verify-faithful simulate fuzz fuzz-trains \
   fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
 .DEFAULT_GOAL := help
@@ -107,6 +109,7 @@ help:
 	@echo "make verify-life      runs that are killed, stopped, cut off and restarted (LIFE_FLAGS=...)"
 	@echo "make verify-trust     attacks on jobs, switches and files, schedules, models (QUICK=1; TRUST_FLAGS=...)"
 	@echo "make verify-papers    what readers of the papers expect, paper by paper (QUICK=1; PAPERS_FLAGS=...)"
+	@echo "make verify-evidence  the strongest alternatives (QUICK=1; EVIDENCE_FLAGS=...)"
 	@echo "make verify-see       what shows packets, and the doctor, with their targets (QUICK=1; SEE_FLAGS=...)"
 	@echo "make verify-ways      the ways in: from a wheel to a training (QUICK=1; WAYS_FLAGS=...)"
 	@echo "make verify-faithful  P4 programs and P4Runtime clients of others (QUICK=1; FAITHFUL_FLAGS=...)"
@@ -216,6 +219,9 @@ verify-trust: $(READY)
 
 verify-papers: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify papers $(if $(filter-out 0,$(QUICK)),--quick) $(PAPERS_FLAGS)
+
+verify-evidence: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify evidence $(if $(filter-out 0,$(QUICK)),--quick) $(EVIDENCE_FLAGS)
 
 verify-see: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify see $(if $(filter-out 0,$(QUICK)),--quick) $(SEE_FLAGS)

@@ -98,6 +98,20 @@ def test_what_was_on_the_links(plain: tuple[dict[str, Any], Path, list[str]]) ->
         assert (first["up_lost"], second["down_lost"]) == (0, 0)
 
 
+def test_a_training_may_end_at_its_target_with_each_kind_of_baseline(tmp_path: Path) -> None:
+    train = TrainOptions(hidden=96, until_target=True)
+    options = RunOptions(
+        workers=2, link=OPTIONS.link, train=train, systems=("bf16", "powersgd4", "naive4"), switch="soft"
+    )
+    summary, _, _ = run(options, tmp_path)
+    for entry in summary["systems"].values():
+        assert entry["accuracy"] >= 0.95 and entry["replicas_equal"]
+        assert entry["steps"] == entry["steps_to_target"]
+    naive = summary["systems"]["naive4"]
+    assert (naive["fallbacks"], summary["systems"]["bf16"]["nmse"] < 1e-3) == (0, True)
+    assert naive["payload_bits_per_value_up"] < 5 and naive["nmse"] < 0.2
+
+
 def test_losses_and_malformed_packets_change_no_bit(
     plain: tuple[dict[str, Any], Path, list[str]], tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ class TrainOptions(Checked):
     weight_decay: float = TASKS[DEFAULT_TASK].weight_decay
     seed: int = option(1, "of weights, data and random bits", rule=at_least(0, "must not be negative"))
     max_steps: int | None = by_task("max_steps", "end after so many steps, with a schedule of this length", "steps")
+    until_target: bool = option(False, "end at the step whose test reaches the task's accuracy")
     nmse_samples: int = 4
     """Steps at which the aggregated gradient is compared with the true mean."""
     buffer_mb: float | None = option(

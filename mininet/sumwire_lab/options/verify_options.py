@@ -57,6 +57,12 @@ TOPICS: Final[Mapping[str, Topic]] = {
         grouped=True,
         flags=("rows", "quick"),
     ),
+    "evidence": Topic(
+        "compare with the strongest alternatives, and say what holds",
+        ("headline",),
+        grouped=True,
+        flags=("rows", "quick"),
+    ),
     "see": Topic(
         "check what shows packets, and the doctor",
         ("tshark", "decode", "scapy", "doctor", "report", "live", "lab", "tutorials", "docs", "metrics", "watched"),

@@ -83,6 +83,7 @@ class TrainingWorker:
         self._schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._factor)
         self._trainer = self._join(optimizer)
         # Unless the quorum is smaller, every step needs every worker, and all begin it together.
+        self._reached = False
         self._lockstep = spec.laned is None or spec.laned.lockstep(rank.ranks)
 
     def _join(self, optimizer: Optimizer) -> Trainer:
@@ -123,6 +124,9 @@ class TrainingWorker:
                 clock = self._followed(step, clock)
                 continue
             clock = self._step(step, clock, step in sampled)
+            # The replicas are equal, so all workers see it at the same step.
+            if self._reached and self.options.until_target:
+                break
         lost = counters.host_sockets() - lost
         self.write(
             "end", fingerprint=workload.fingerprint(self._network), stats=self._trainer.stats(), host_sockets=lost
@@ -235,9 +239,12 @@ class TrainingWorker:
 
     def _score(self, step: int) -> dict[str, float | None]:
         """The test score, if the test is due after this step."""
-        if (step + 1) % TASKS[self.options.task].evaluate_every and step + 1 < self._steps:
+        task = TASKS[self.options.task]
+        if (step + 1) % task.evaluate_every and step + 1 < self._steps:
             return {"accuracy": None, "bits": None}
-        return asdict(workload.score(self._network, self._samples))
+        score = workload.score(self._network, self._samples)
+        self._reached = score.accuracy >= task.target
+        return asdict(score)
 
 
 def train(spec: WorkerSpec, rank: Rank) -> None:

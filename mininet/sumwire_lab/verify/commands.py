@@ -24,6 +24,7 @@ from sumwire_lab.verify import (
     dlcp,
     entry_points,
     fault_injection,
+    headline,
     observability,
     papers_acp,
     papers_dlcp,
@@ -57,6 +58,7 @@ GROUPED: Final[Mapping[str, Mapping[str, Experiments]]] = {
         "dlcp": papers_dlcp.EXPERIMENTS,
         "acp": papers_acp.EXPERIMENTS,
     },
+    "evidence": {"headline": headline.EXPERIMENTS},
     "ways": entry_points.WAYS_IN,
     "faithful": conformance.GROUPS,
 }

@@ -1,0 +1,60 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rows `headline`: which systems count on which side, and what a ratio needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sumwire_lab.options.recipes import BASELINES
+from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.verify_options import VerifyOptions
+from sumwire_lab.verify import headline
+from sumwire_lab.verify.plan import Verification
+
+TIMES: dict[str, Sequence[float | None]] = {
+    "gloo": [12.0, 11.0, 13.0],
+    "powersgd4": [3.0, 5.0, 4.0],
+    "naive4": [9.0, 9.0, 9.0],
+    "thc": [4.0, 4.0, 5.0],
+    "acp": [1.0, None, 1.0],
+    "marsit-adaptive": [2.0, 2.0, 2.5],
+}
+
+
+def test_the_best_of_each_side_reaches_the_accuracy_with_every_seed() -> None:
+    ratio, table = headline.checks("digits", 0.95, TIMES, 1.5)
+    assert ratio.value == {"powersgd4 / marsit-adaptive": 2.0, "gloo / marsit-adaptive": 6.0, "powersgd4 / thc": 1.0}
+    assert (ratio.holds, ratio.target) == (True, ">= 1.5")
+    assert table.value["acp"] == "never" and table.value["gloo"] == 12.0
+    assert headline.checks("digits", 0.95, TIMES, 2.1)[0].holds is False
+    assert headline.checks("digits", 0.95, TIMES, None)[0].target == "reported"
+
+
+def test_naive_quantization_is_no_system_of_sumwire() -> None:
+    without = {name: times for name, times in TIMES.items() if name in ("gloo", "naive4")}
+    ratio, _ = headline.checks("digits", 0.95, without, 1.5)
+    assert ratio.holds is False and set(ratio.value.values()) == {None}
+
+
+def test_all_systems_are_trained_in_turn_for_each_seed_up_to_the_target(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[RunOptions] = []
+
+    def summary(_: Verification, options: RunOptions) -> dict[str, Any]:
+        asked.append(options)
+        return {"systems": {name: {"time_to_target_s": 1.0 + (name in BASELINES)} for name in options.systems}}
+
+    monkeypatch.setattr(Verification, "summary", summary)
+    v = Verification(tmp_path, print, VerifyOptions("evidence"))
+    for row, seeds in (("cnn-10", [1]), ("cnn-1000", [1, 2, 3])):
+        asked.clear()
+        ratio, _ = headline.EXPERIMENTS[row](v)
+        assert ratio.value["gloo / thc"] == 2.0
+        assert [options.train.seed for options in asked] == seeds
+        assert {(options.train.task, options.train.until_target) for options in asked} == {("digits-cnn", True)}
+        assert {options.systems for options in asked} == {headline.SYSTEMS}
