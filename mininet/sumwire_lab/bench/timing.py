@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, median
 from typing import Any, Final
 
@@ -68,8 +69,9 @@ def sides(values: int) -> tuple[int, int]:
 
 
 def wire_bytes(system: str, gradient: Gradient, workers: int) -> float:
-    """Bytes of a system, by its name in the lab. For Marsit: of a round of signs."""
+    """Bytes of a system, by its name in the lab, which may say a rank. For Marsit: of a round of signs."""
     chosen = parse(system)
+    gradient = replace(gradient, rank=chosen.recipe.options.get("rank", gradient.rank))
     octets = chosen.recipe.spec.routes[chosen.transport].cost.link_bytes(gradient, workers)
     # A group sends in full TCP segments.
     return octets if chosen.switched else octets * TCP_FRAME / TCP_PAYLOAD

@@ -391,9 +391,10 @@ def parse(name: str) -> Chosen:
 def named(text: str) -> tuple[str, ...]:
     """Return the systems of a list with commas, by their shortest names.
 
-    `all` stands for those of ALL_SYSTEMS that are not named before it. Raises OptionError for an unknown system.
+    `all` stands for those of ALL_SYSTEMS. A system counts once, where it is named first. Raises OptionError for an
+    unknown one.
     """
-    names: list[str] = []
+    names: dict[str, None] = {}
     for name in text.split(","):
-        names += [one for one in ALL_SYSTEMS if one not in names] if name == "all" else [parse(name).name]
+        names |= dict.fromkeys(ALL_SYSTEMS if name == "all" else (parse(name).name,))
     return tuple(names)

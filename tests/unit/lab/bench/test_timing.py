@@ -22,6 +22,8 @@ TCP = 1514 / 1448
         ("fp16", 1.5 * 2 * VALUES * TCP),
         # P and Q, 1000 x 4 and 1024 x 4.
         ("powersgd", 1.5 * 4 * 8096 * TCP),
+        ("powersgd1", 1.5 * 4 * 2024 * TCP),
+        ("naive4", 1000 * (74 + 1024)),
         ("acp@group", 1.5 * 4 * 4048 * TCP),
         # Three others' values and positions.
         ("topk", 3 * 8 * 10240 * TCP),

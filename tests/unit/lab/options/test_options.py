@@ -152,6 +152,7 @@ def test_all_systems_are_named_once_and_after_the_baseline() -> None:
     assert named("gloo,all") == ("gloo", *ALL_SYSTEMS)
     assert len(set(ALL_SYSTEMS)) == len(ALL_SYSTEMS)
     assert named("gloo,marsit") == ("gloo", "marsit")
+    assert named("gloo,fp16,gloo-fp16,ssgd") == ("gloo", "fp16"), "as make run SYSTEM=fp16 has it"
     assert RunOptions(systems=named("vote,gloo,all")).systems.count("vote") == 1
 
 
