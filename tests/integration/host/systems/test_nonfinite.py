@@ -23,7 +23,7 @@ OVER_GROUP: dict[str, dict[str, Any]] = {
     **{name: options for name, options in SYSTEMS.items() if name not in ("powersgd", "marsit-torus")},
     "dlcp-ring": {"loss_bound": 0.0},
 }
-REMEMBER_NOTHING = ("ssgd", "fp16", "terngrad", "vote", "cascade-magnitude", "sum32")
+REMEMBER_NOTHING = ("ssgd", "fp16", "bf16", "terngrad", "vote", "cascade-magnitude", "sum32")
 CASES = [(name, "group") for name in OVER_GROUP] + [(name, "switch") for name in OVER_A_SWITCH]
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 RANKS = 2
 CUT, END = 4, 8
 OVER_A_GROUP: dict[str, dict[str, Any]] = {
-    **{name: options for name, options in SYSTEMS.items() if name not in ("fp16", "thc-uniform", "vote")},
+    **{name: options for name, options in SYSTEMS.items() if name not in ("fp16", "bf16", "thc-uniform", "vote")},
     "marsit-torus": {**SYSTEMS["marsit-torus"], "rows": 1},
     "dlcp-ring": {"loss_bound": 0.0},
 }
