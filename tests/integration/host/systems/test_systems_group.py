@@ -62,9 +62,7 @@ def test_closing_ends_its_threads(ranks: Ranks, name: str) -> None:
         assert begun or name in {"ssgd", "fp16", "bf16", "marsit-ring", "marsit-torus", "dlcp-ring"}
 
 
-@pytest.mark.parametrize(
-    ("name", "least", "most"), [("ssgd", -1.0, 1e-6), ("fp16", 1e-7, 1e-4), ("bf16", 1e-4, 1e-3)]
-)
+@pytest.mark.parametrize(("name", "least", "most"), [("ssgd", -1.0, 1e-6), ("fp16", 1e-7, 1e-4), ("bf16", 1e-4, 1e-3)])
 @pytest.mark.parametrize("kind", ["plain", "ddp"])
 def test_uncompressed_training_is_that_of_the_mean_gradient(
     trained: list[dict[str, dict[str, Any]]], name: str, kind: str, least: float, most: float
