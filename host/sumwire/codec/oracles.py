@@ -22,6 +22,7 @@ from sumwire_protocol.tables import DEFAULT_BITS
 from torch import Tensor
 
 from sumwire.codec import layout, tables
+from sumwire.codec.base import CodecRound
 from sumwire.codec.rotation import rotate
 from sumwire.codec.seeds import SignStream
 from sumwire.codec.tables import PUBLISHED_GRANULARITY, PUBLISHED_P, PUBLISHED_TABLE
@@ -55,10 +56,14 @@ def codecs(
 def loopback(workers: Sequence[ThcCodec], gradients: Sequence[Tensor], sequence: int = 0) -> Tensor:
     """Return the mean of the workers' gradients by THC, without a network."""
     rounds = [codec.begin(x, sequence, bucket=0) for codec, x in zip(workers, gradients, strict=True)]
-    table = workers[0].table
-    agreed = np.maximum.reduce([one.norms() for one in rounds])
+    return mean_of(rounds, workers[0].table)
+
+
+def mean_of(rounds: Sequence[CodecRound], table: tables.ThcTable) -> Tensor:
+    """Return what the workers' rounds become in a switch with this table."""
+    agreed = np.maximum.reduce([one.preliminary() for one in rounds])
     summed = sum_words(table, [one.encode(agreed) for one in rounds])
-    return rounds[0].decode(summed, np.full(len(summed), len(gradients)))
+    return rounds[0].decode(summed, np.full(len(summed), len(rounds)))
 
 
 def nmse(estimate: Tensor, truth: Tensor) -> float:

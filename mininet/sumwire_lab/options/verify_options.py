@@ -59,7 +59,7 @@ TOPICS: Final[Mapping[str, Topic]] = {
     ),
     "evidence": Topic(
         "compare with the strongest alternatives, and say what holds",
-        ("headline",),
+        ("headline", "thc"),
         grouped=True,
         flags=("rows", "quick"),
     ),

@@ -23,6 +23,7 @@ from sumwire_lab.verify import (
     conformance,
     dlcp,
     entry_points,
+    evidence_thc,
     fault_injection,
     headline,
     observability,
@@ -58,7 +59,7 @@ GROUPED: Final[Mapping[str, Mapping[str, Experiments]]] = {
         "dlcp": papers_dlcp.EXPERIMENTS,
         "acp": papers_acp.EXPERIMENTS,
     },
-    "evidence": {"headline": headline.EXPERIMENTS},
+    "evidence": {"headline": headline.EXPERIMENTS, "thc": evidence_thc.EXPERIMENTS},
     "ways": entry_points.WAYS_IN,
     "faithful": conformance.GROUPS,
 }
