@@ -449,7 +449,8 @@ class Window:
         """Those of the chunks that are sent again now, all in the same way."""
         outgoing = Outgoing(chunks, SendKind.RESEND)
         if self._retries is not None:
-            outgoing = self._retries.choose(chunks, overtaken=overtaken, last=self._at_end())
+            waited_for = self._drained() or not self._timers.queued
+            outgoing = self._retries.choose(chunks, overtaken=overtaken, last=self._at_end(), waited_for=waited_for)
         if outgoing.kind in (SendKind.RESEND, SendKind.FLUSH):
             if overtaken:
                 self.counters.resent_quick += len(outgoing.chunks)
