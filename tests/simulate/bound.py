@@ -17,7 +17,8 @@ import multiprocessing
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
@@ -170,11 +171,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", type=Path, help="write the numbers there")
     asked = parser.parse_args(arguments)
     cells = [Cell(*place) for place in product(ROUND_TRIPS_S, LOSSES, asked.chunks)]
+    play = partial(measured, steps=asked.steps, seeds=asked.seeds)
     found = []
-    with multiprocessing.get_context("spawn").Pool(asked.jobs, be_quiet, maxtasksperchild=1) as pool:
-        for one in pool.imap(partial(measured, steps=asked.steps, seeds=asked.seeds), cells):
+    with ExitStack() as stack:
+        be_quiet()
+        several: Callable[..., Iterable[dict[str, Any]]] = map
+        if asked.jobs > 1:
+            context = multiprocessing.get_context("spawn")
+            several = stack.enter_context(context.Pool(asked.jobs, be_quiet, maxtasksperchild=1)).imap
+        for one in several(play, cells):
             found.append(one)
-            print(_line(one), flush=True)
+            sys.stdout.write(f"{_line(one)}\n")
+            sys.stdout.flush()
     if asked.json:
         asked.json.parent.mkdir(parents=True, exist_ok=True)
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
