@@ -174,7 +174,6 @@ def main(arguments: Sequence[str]) -> int:
     play = partial(measured, steps=asked.steps, seeds=asked.seeds)
     found = []
     with ExitStack() as stack:
-        be_quiet()
         several: Callable[..., Iterable[dict[str, Any]]] = map
         if asked.jobs > 1:
             context = multiprocessing.get_context("spawn")
@@ -200,4 +199,5 @@ def _line(one: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
+    be_quiet()
     sys.exit(main(sys.argv[1:]))
