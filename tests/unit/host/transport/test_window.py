@@ -471,6 +471,18 @@ def test_a_path_without_queues_is_not_asked_about_overtaken_chunks() -> None:
     assert sorted(taken(w, 0.04))[1:] == [(SendKind.RESEND, [0, 2, 3]), (SendKind.FLUSH, [1])]
 
 
+def test_nobody_is_left_out_before_the_first_result() -> None:
+    """A timer then tells of a worker that computes longer. Its contributions are not lost."""
+    w = Window(16, RttEstimator(), options=WindowOptions(adaptive_retries=True, probes=True))
+    w.begin(8, 0.0, budget=Budget(8), options=ExchangeOptions(waits_for_workers=True))
+    drain(w, 0.0)
+    slow = [kind for now in (0.3, 1.0, 3.0) for kind, _ in taken(w, now)]
+    assert slow
+    assert SendKind.FLUSH not in slow
+    answer(w, 0, 3.1)
+    assert SendKind.FLUSH in [kind for kind, _ in taken(w, 6.0)]
+
+
 def test_chunks_before_the_bounded_ones_are_never_flushed() -> None:
     budget = Budget(2, first=1)
     assert [budget.reserve(chunk) for chunk in (0, 1, 2, 3)] == [False, True, True, False]
