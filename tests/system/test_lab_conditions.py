@@ -19,7 +19,7 @@ from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.conditions import apply_conditions
 from sumwire_lab.run.session import Session, open_session
-from sumwire_lab.system.processes import wait_all
+from sumwire_lab.system.processes import wait_all, wait_said
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -129,6 +129,42 @@ def test_each_direction_of_each_link_loses_its_share_once(kind: str | None, send
     assert abs(got - packets * through) < 5 * math.sqrt(packets * through * (1 - through))
     assert packets - got <= told <= packets - got + 60
     assert of(lines, ProgramEvent.IMPAIRED)[0]["conditions"] == conditions.as_dict()
+
+
+# Says ready, then answers one datagram.
+ANSWER = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("0.0.0.0", int(sys.argv[1])))
+print("ready:", flush=True)
+data, peer = s.recvfrom(100)
+s.sendto(data, peer)
+"""
+# Writes how many seconds an answer takes.
+ASK = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(8)
+began = time.monotonic()
+s.sendto(b"?", (sys.argv[1], int(sys.argv[2])))
+s.recv(100)
+open(sys.argv[3], "w").write(str(time.monotonic() - began))
+"""
+
+
+@pytest.mark.parametrize("kind", [None, "soft"])
+def test_each_link_delays_each_direction(kind: str | None, tmp_path: Path) -> None:
+    """A question and its answer cross four links' directions. Nothing says how long they take at most."""
+    conditions, port, file = Conditions(delay_ms=30.0), next(PORTS), tmp_path / "seconds"
+    with session_of(kind, LinkOptions(1000, 5000), tmp_path, conditions) as session:
+        asker, answerer = session.fabric.hosts
+        answering = session.start("answer", answerer, [sys.executable, "-c", ANSWER, str(port)])
+        wait_said(answering, "ready:", session.log("answer"))
+        asking = session.start("ask", asker, [sys.executable, "-c", ASK, answerer.ip, str(port), str(file)])
+        assert asking.wait(20) == 0
+        assert "delay" in session.serving()
+    assert float(file.read_text()) >= 4 * 0.03
+    assert "dropped 0" in (tmp_path / "delay.log").read_text()
 
 
 def test_nothing_is_lost_after_the_conditions(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class CodecOptions:
 
     ``divide_by``: the number to divide every sum by, instead of its contributors. ``contribute=False``: send nothing;
     the tensor only tells the length. ``carried``: scales of the job's earlier operations, with which small tensors need
-    one round trip; None where sums may lack contributions. ``into``: where the result is written, once all of it is
+    one round trip; None with a quorum below the workers. ``into``: where the result is written, once all of it is
     there; may be the operation's tensor itself. Only where sums lack no contributions. ``multiply_by``: the result is
     the mean times this.
     """
@@ -149,7 +149,8 @@ class CodecOperation(Operation):
             )
         agreed = None
         if carried is not None and (scales := carried.scales) is not None:
-            agreed = self._in_one_trip(OneTrip(config, info.op, carried.form, scales, own, tos), transport, stats)
+            trip = OneTrip(config, info.op, carried.form, scales, own, tos, bounded=info.op in _BOUNDED_OPS)
+            agreed = self._in_one_trip(trip, transport, stats)
         if agreed is None:
             agreed = self._ask(transport, config, own, tos)
         if carried is not None:
@@ -157,7 +158,7 @@ class CodecOperation(Operation):
         if round_.decoded:
             return round_.result
         bounded = ExchangeOptions(
-            bounded=info.op in _BOUNDED_OPS,
+            bounded_from=0 if info.op in _BOUNDED_OPS else None,
             tos=tos,
             contribute=options.contribute,
             checked="signed" if masked is None else masked.checked,
@@ -166,15 +167,19 @@ class CodecOperation(Operation):
             step = part_chunks(round_.chunks, info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, masked, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats, at_end=options.into is not None)
-            if (exchange.results.counts != config.workers).any():
-                contributors = _contributors(exchange.results, config)
-                self._included = _included(contributors, config)
-                if (contributors != config.all_seats).any():
-                    self._contributors = torch.from_numpy(contributors.astype(np.int64))
+            self._note_missing(exchange.results, config)
         if options.into is not None:
             transport.keep_results()
             self._results = exchange.results
         return round_.result
+
+    def _note_missing(self, results: Results, config: JobConfig) -> None:
+        """Note who is not in some of the tensor's results."""
+        if (results.counts != config.workers).any():
+            contributors = _contributors(results, config)
+            self._included = _included(contributors, config)
+            if (contributors != config.all_seats).any():
+                self._contributors = torch.from_numpy(contributors.astype(np.int64))
 
     def kept(self, result: Tensor) -> CachedResult:
         """See Operation. The caller may change what was written into its tensor."""
@@ -210,13 +215,15 @@ class CodecOperation(Operation):
         """The agreed scales; None if they must be asked for. The round has its result if the carried ones fit."""
         try:
             tag = tag_in_one_trip(self.tag, trip.carried.tobytes())
-            agreed, done = trip.carry_out(transport, self._round, tag, stats)
+            agreed, results = trip.carry_out(transport, self._round, tag, stats)
         except CodecError as error:
             raise RecreateError(f"job {trip.config.job}: result that no sum can be: {error}; {_AGAIN}") from error
-        stats.one_trip_operations += done
-        stats.repeated_operations += not done
-        if not done:
+        if results is None:
+            stats.repeated_operations += 1
             self._round.encode_again()
+        else:
+            stats.one_trip_operations += 1
+            self._note_missing(results, trip.config)
         return agreed
 
     def _steps(

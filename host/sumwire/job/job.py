@@ -198,7 +198,7 @@ class Job(Collectives, Saved):
         # Whether every sum has all contributions.
         self._complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
         # In a blind job a worker that left its values out of the first of two sums would be known by their difference.
-        self._carried = CarriedScales() if one_trip and self._complete and not config.blind else None
+        self._carried = CarriedScales() if one_trip and config.quorum == config.workers and not config.blind else None
         self._session.on_change(self._forget_scales)
         self._exposition = exposition
         say_opened(config, grouped=self._grouped)

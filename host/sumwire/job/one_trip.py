@@ -7,7 +7,8 @@ workers. They are used where the scales before would have fitted the last operat
 costs the second payload at most once in each of its jumps.
 
 Chunk 0 of the exchange is the scales' chunk, and the tensor's chunks follow. A worker whose own scales do not fit
-sends zeros in place of these; its scales tell the others that the tensor is to be sent once more.
+sends zeros in place of these; its scales tell the others that the tensor is to be sent once more. With a loss bound
+contributions to the tensor's chunks may be missing, to the scales' chunk never.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 
+# Before the tensor's.
+_SCALES_CHUNKS: Final = 1
 # Tensors whose scales are kept, those that were last heard of first.
 _KEYS_MOST: Final = 1024
 
@@ -137,7 +140,7 @@ def carried_for(
 @dataclass(frozen=True)
 class OneTrip:
     """The exchange, never a blind job's. ``op``: the codec's. ``carried``: the scales to encode with. ``own``: this
-    worker's. ``tos``: of the tensor's chunks."""
+    worker's. ``tos``: of the tensor's chunks. ``bounded``: a loss bound applies to these."""
 
     config: JobConfig
     op: int
@@ -145,6 +148,7 @@ class OneTrip:
     carried: NDArray[np.uint32]
     own: NDArray[np.uint32]
     tos: NDArray[np.uint8] | None
+    bounded: bool = False
 
     def __post_init__(self) -> None:
         if self.config.blind:
@@ -156,18 +160,19 @@ class OneTrip:
 
     def carry_out(
         self, transport: Transport, round_: CodecRound, tag: int, stats: JobStats
-    ) -> tuple[NDArray[np.uint32] | None, bool]:
+    ) -> tuple[NDArray[np.uint32] | None, Results | None]:
         """Make the exchange, and decode its results if the carried scales fit.
 
-        Returns the agreed scales, None if they did not arrive whole, and whether the carried ones fit. Raises
-        CodecError for results that no sum can be.
+        Returns the agreed scales, None if they did not arrive whole, and the tensor's results, None if the carried ones
+        do not fit. Raises CodecError for results that no sum can be.
         """
         tos = self.tos
         if tos is not None:
             tos = np.concatenate([[protected(tos).max()], tos]).astype(np.uint8)
         # Its round trips include the wait for slow workers.
-        options = ExchangeOptions(waits_for_workers=True, tos=tos)
-        with transport.open(self.op, 1 + round_.chunks, tag, options) as exchange:
+        bounded_from = _SCALES_CHUNKS if self.bounded else None
+        options = ExchangeOptions(waits_for_workers=True, bounded_from=bounded_from, tos=tos)
+        with transport.open(self.op, _SCALES_CHUNKS + round_.chunks, tag, options) as exchange:
             began = time.monotonic()
             with trace.now.encode:
                 self._encode(exchange, round_)
@@ -176,25 +181,25 @@ class OneTrip:
             while exchange.progress(block=True) < exchange.chunks:
                 pass
             began = time.monotonic()
-            agreed = self._agreed(exchange.results)
-            fit = agreed is not None and self.form.fit(self.carried, agreed)
-            if fit:
+            agreed, results = self._agreed(exchange.results), None
+            if agreed is not None and self.form.fit(self.carried, agreed):
+                results = exchange.results.after(_SCALES_CHUNKS)
                 with trace.now.decode:
-                    self._decode(exchange.results, round_)
+                    self._decode(results, round_)
             stats.decode_s += time.monotonic() - began
-        return agreed, fit
+        return agreed, results
 
     def _encode(self, exchange: Exchange, round_: CodecRound) -> None:
         exchange.payload[0] = self.form.pack(self.own, self.config.worker, self.config.workers)
         if self.form.exceeded(self.carried, self.own):
-            exchange.payload[1:] = 0
+            exchange.payload[_SCALES_CHUNKS:] = 0
         else:
-            round_.encode_into(self.carried, 0, round_.chunks, exchange.payload[1:])
+            round_.encode_into(self.carried, 0, round_.chunks, exchange.payload[_SCALES_CHUNKS:])
 
     def _agreed(self, results: Results) -> NDArray[np.uint32] | None:
         whole = results.counts[0] == self.config.workers and not results.cuts[0] and not results.flags[0] & _DEGRADED
         return self.form.unpack(results.words[0], len(self.own), self.config.workers) if whole else None
 
     def _decode(self, results: Results, round_: CodecRound) -> None:
-        overflows = results.flags[1:] & p4.FLAG_OVERFLOW != 0
-        round_.decode_into(0, round_.chunks, results.words[1:], results.counts[1:], overflows)
+        overflows = results.flags & p4.FLAG_OVERFLOW != 0
+        round_.decode_into(0, round_.chunks, results.words, results.counts, overflows)

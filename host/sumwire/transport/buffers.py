@@ -73,15 +73,14 @@ class Results:
 
     def first(self, chunks: int) -> Results:
         """Those of the first chunks, in the same memory."""
-        if chunks == len(self.counts):
-            return self
-        return Results(
-            self.words[:chunks],
-            self.counts[:chunks],
-            self.contributors[:chunks],
-            self.flags[:chunks],
-            self.cuts[:chunks],
-        )
+        return self if chunks == len(self.counts) else self._part(slice(chunks))
+
+    def after(self, chunks: int) -> Results:
+        """Those after the first chunks, in the same memory."""
+        return self._part(slice(chunks, None))
+
+    def _part(self, of: slice) -> Results:
+        return Results(self.words[of], self.counts[of], self.contributors[of], self.flags[of], self.cuts[of])
 
 
 class ExpectedHeads(NamedTuple):

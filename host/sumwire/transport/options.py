@@ -155,9 +155,10 @@ class ExchangeOptions:
     """``waits_for_workers``: this exchange opens an operation. Its round trips include the wait for slow workers, so
     they say nothing about the path.
 
-    ``timeout_policy``: another one than the transport's. ``bounded``: contributions may be missing from the sums, as
-    many as the delivery's loss bound allows. ``tos``: the IPv4 TOS byte of every chunk's packets, uint8 (chunks,);
-    retransmissions have the same priority and are never dropped on purpose. ``contribute=False``: nothing is sent; the
+    ``timeout_policy``: another one than the transport's. ``bounded_from``: contributions may be missing from
+    the sums of this chunk and later ones, as many as the delivery's loss bound allows; None: from no sum. ``tos``: the
+    IPv4 TOS byte of every chunk's packets, uint8 (chunks,); retransmissions have the same priority and are never
+    dropped on purpose. ``contribute=False``: nothing is sent; the
     results of the other workers' contributions are waited for. ``next_run``: the exchange belongs to a greeting, and a
     slot in this round or a later one shows that another run has begun. ``checked``: in a blind job, whether sums are
     those of all workers is found out; elements are int32 if "signed", else uint32, and no sum of them leaves that.
@@ -165,7 +166,7 @@ class ExchangeOptions:
 
     waits_for_workers: bool = False
     timeout_policy: TimeoutPolicy | None = None
-    bounded: bool = False
+    bounded_from: int | None = None
     tos: NDArray[np.uint8] | None = None
     contribute: bool = True
     next_run: int | None = None

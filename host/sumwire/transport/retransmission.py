@@ -23,11 +23,12 @@
   Example: with 3 workers, chunk 7 is flushed first by the worker of rank 1 (7 mod 3), and at the second retry by all.
   PROBE is a header without payload that asks the switch who is in the slot's sum. The answer, INFORM, says whether this
   worker's contribution is needed. Probes are used when a retransmission did not help, and when a timer expires: most
-  likely the slot then waits for another worker. With a loss budget the first retry of the workers that do not flush a
-  chunk is a PROBE too: most likely the FLUSH closes the slot, and a contribution sent beside it would only bring the
-  result a second time. A chunk whose slot the switch already uses for a later round can only be recovered from other
-  workers. Example: a timer expires for 4 chunks because a straggler is late. Four probes of 32 bytes replace four
-  retransmissions of 536 bytes.
+  likely the slot then waits for another worker. With a loss budget, and where packets wait in queues, the first retry
+  of the workers that do not flush a chunk is a PROBE too: most likely the FLUSH closes the slot, and a contribution
+  sent beside it would only bring the result a second time. Elsewhere, and where nothing else can be sent, the round
+  trip that a PROBE costs who has lost the result would make the exchange longer. A chunk whose slot the switch
+  already uses for a later round can only be recovered from other workers. Example: a timer expires for 4 chunks
+  because a straggler is late. Four probes of 32 bytes replace four retransmissions of 536 bytes.
 """
 
 from __future__ import annotations
@@ -166,6 +167,8 @@ SHORT_TIMEOUT_S: Final = 0.06
 QUICK_TIMEOUT_S: Final = 0.012
 # The least timeout of an exchange's last chunks with adaptive retries, in shortest round trips.
 END_ROUND_TRIPS: Final = 1.5
+# Of the shortest round trip. On a path whose smoothed round trip is longer, most of it is spent in queues.
+QUEUED_ROUND_TRIPS: Final = 2.0
 # Where later results arrive first, a chunk is overtaken only so many smoothed round trips after its transmission.
 PATHS_ROUND_TRIPS: Final = 2.0
 
@@ -231,7 +234,7 @@ class Timers:
     def expiry(self, oldest_sent_at: float, *, at_end: bool) -> float:
         """When the timer expires. ``at_end``: only the exchange's last few chunks are open."""
         start = max(oldest_sent_at, self._timer_from)
-        expiry = start + self._rtt.timeout_s
+        expiry = start + self.timeout_s
         if at_end:
             expiry = min(expiry, max(start, self.progress_at) + self._end_timeout_s())
         return expiry
@@ -240,8 +243,8 @@ class Timers:
         """The timer has expired: allow a burst and back off."""
         progress = self.progress_at > self._timer_from
         self.burst = self._burst_size = self._burst_size * 2 if progress else TIMEOUT_BURST_CHUNKS
-        waited_s = self._end_timeout_s() if at_end else self._rtt.timeout_s
-        self.expired_at = now - min(waited_s, self._rtt.timeout_s)
+        waited_s = self._end_timeout_s() if at_end else self.timeout_s
+        self.expired_at = now - min(waited_s, self.timeout_s)
         self._timer_from = now
         for rtt in {self._rtt, self._short_rtt}:
             rtt.back_off()
@@ -249,8 +252,14 @@ class Timers:
 
     @property
     def timeout_s(self) -> float:
-        """Of this exchange, with its back-off."""
-        return self._rtt.timeout_s
+        """Of this exchange, with its back-off. A short one is no shorter than a round trip."""
+        return max(self._rtt.timeout_s, END_ROUND_TRIPS * self._shortest_s)
+
+    @property
+    def queued(self) -> bool:
+        """Whether packets spend most of their round trip in queues."""
+        smoothed = self._path_rtt.smoothed_s
+        return smoothed is not None and smoothed > QUEUED_ROUND_TRIPS * self._shortest_s
 
     @property
     def reordering_s(self) -> float:
@@ -276,10 +285,12 @@ def allowance(loss_bound: float, chunks: int, workers: int, *, worker: int, sequ
 
 
 class Budget:
-    """One worker's budget for one tensor. A FLUSH leaves out one contribution at most."""
+    """One worker's budget for one tensor, whose chunks before ``first`` must be complete. A FLUSH leaves out one
+    contribution at most."""
 
-    def __init__(self, allowed: int) -> None:
+    def __init__(self, allowed: int, first: int = 0) -> None:
         self.allowed = allowed
+        self._first = first
         self.spent = 0
         # Chunks that were sent with FLUSH and have no result yet, so that their cost is unknown.
         self.reserved: set[int] = set()
@@ -288,7 +299,7 @@ class Budget:
         """Whether ``chunk`` may be flushed, also again. One contribution is reserved for it until :meth:`settle`."""
         if chunk in self.reserved:
             return True
-        if self.spent + len(self.reserved) >= self.allowed:
+        if chunk < self._first or self.spent + len(self.reserved) >= self.allowed:
             return False
         self.reserved.add(chunk)
         return True
@@ -338,6 +349,7 @@ class Retries:
 
     ``budget``: contributions that may be missing; None if none may. ``contributes=False``: this worker only waits for
     results and must never send. ``recovers``: other workers can be asked for results.
+    ``begun``: all workers are known to have begun it.
     """
 
     def __init__(
@@ -350,10 +362,13 @@ class Retries:
         probes: bool,
         contributes: bool,
         recovers: bool,
+        begun: bool,
     ) -> None:
         self.budget = budget
         # Whether the switch has answered anything in this exchange.
         self.answered = False
+        # Whether all workers have begun it, as a result shows. Until then a timer tells of a slow one, not of a loss.
+        self.begun = begun
         self._first = first_sequence
         self._turn = turn
         self._probes = probes
@@ -366,13 +381,14 @@ class Retries:
         """The switch no longer has the chunk's result."""
         self._lost[chunk] = True
 
-    def choose(self, chunks: Chunks, *, overtaken: bool, last: bool) -> Outgoing:
+    def choose(self, chunks: Chunks, *, overtaken: bool, last: bool, waited_for: bool) -> Outgoing:
         """The first of the chunks, and all others that are to be sent in the same way. The rest stays due.
 
         ``overtaken``: results of later chunks have arrived; otherwise a timer has expired. ``last``: these are the
-        last open chunks of the exchange.
+        last open chunks of the exchange. ``waited_for``: a round trip more for their results would make the exchange
+        longer.
         """
-        kinds = np.array([self._kind(chunk, overtaken, last) for chunk in chunks.tolist()])
+        kinds = np.array([self._kind(chunk, overtaken, last, waited_for) for chunk in chunks.tolist()])
         chosen = chunks[kinds == kinds[0]]
         self._tries[chosen] += self._tries[chosen] < _TRIES_MAX
         self._retried = True
@@ -383,7 +399,7 @@ class Retries:
         lost = self._lost[chunks]
         return Outgoing(chunks[lost], SendKind.RECOVER) if lost.any() else Outgoing(chunks, SendKind.RESEND)
 
-    def _kind(self, chunk: int, overtaken: bool, last: bool) -> SendKind:
+    def _kind(self, chunk: int, overtaken: bool, last: bool, waited_for: bool) -> SendKind:
         tries = int(self._tries[chunk])
         # A chunk is found overtaken about once per round trip. It is retried at the 1st, 2nd, 3rd, 5th, 9th, ... time.
         if overtaken and tries & (tries - 1) > 0 and tries > 0:
@@ -391,16 +407,16 @@ class Retries:
         if self._lost[chunk] or (self._recovers and tries == _RECOVER_AFTER):
             return SendKind.RECOVER
         own = (self._first + chunk) % self._turn.workers == self._turn.rank
-        if self.budget is not None:
+        if self.budget is not None and (overtaken or self.begun):
             if (own or tries > 0) and self.budget.reserve(chunk):
                 return SendKind.FLUSH
             # The FLUSH of another worker closes the slot for all. Only a worker whose result was lost must send, and
-            # INFORM tells which one that is.
-            if overtaken and not last and tries == 0 and self._probes and self.budget.allowed:
+            # INFORM tells which one that is, a round trip later.
+            if overtaken and not waited_for and tries == 0 and self._probes and self.budget.allowed:
                 return SendKind.PROBE
         # Without a PROBE first: an overtaken chunk was most likely lost; the very first packets may have reached no
         # switch; and the last chunks hold up the whole tensor.
         unheard = not self.answered and not self._retried
-        if not self._probes or (tries == 0 and (overtaken or last or unheard)):
+        if not self._probes or (tries == 0 and (overtaken or unheard)) or (tries < 2 and last):
             return SendKind.RESEND
         return SendKind.RESEND if tries % _CONTRIBUTION_EVERY == _CONTRIBUTION_EVERY - 1 else SendKind.PROBE

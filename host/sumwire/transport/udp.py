@@ -249,7 +249,7 @@ class Transport:
         )
         self.link.load(buffers.packets, buffers.tos, first % self._config.slots)
         self._connection.pace.begin()
-        budget = self._budget(chunks, first) if options.bounded else None
+        budget = self._budget(chunks, first, options.bounded_from)
         self.window.begin(chunks, began, filled=0, budget=budget, options=options)
         timeout_policy = options.timeout_policy or self._timeout_policy
         guard = None if hide is None else Guard(asked, hide, check, self._config.job)
@@ -292,13 +292,14 @@ class Transport:
         if self._exchange is not None and not self._exchange.closed:
             raise UsageError("an exchange is under way: finish it first")
 
-    def _budget(self, chunks: int, first: int) -> Budget | None:
+    def _budget(self, chunks: int, first: int, bounded_from: int | None) -> Budget | None:
         """Contributions that this worker may leave out of a tensor; None if the tensor must be complete."""
         config, bound = self._config, _loss_bound(self._options)
         # A slot that one contribution closes cannot close without one.
-        if not bound or self._connection.closing_contributions < 2:
+        if not bound or bounded_from is None or self._connection.closing_contributions < 2:
             return None
-        return Budget(allowance(bound, chunks, config.workers, worker=config.worker, sequence=first))
+        bounded = chunks - bounded_from
+        return Budget(allowance(bound, bounded, config.workers, worker=config.worker, sequence=first), bounded_from)
 
 
 def _loss_bound(options: TransportOptions) -> float:

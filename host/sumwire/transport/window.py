@@ -146,7 +146,7 @@ class Window:
             self._turns = SendSchedule(chunks, self.slots, self._flight)
             self.steady = None if self._native is None else Steady(self._native, self._flight, self._turns)
         self._timers.begin(now, sampled=not options.waits_for_workers)
-        self._retries = self._new_retries(budget) if self.options.adaptive_retries else None
+        self._retries = self._new_retries(budget, options) if self.options.adaptive_retries else None
         if not self.contributes:
             self._flight.send(np.arange(chunks), now)
 
@@ -354,7 +354,7 @@ class Window:
         self._results += count
         self._timers.progress_at = now
         if self._retries is not None:
-            self._retries.answered = True
+            self._retries.answered = self._retries.begun = True
         if latest:
             self._fast.answered(latest)
         round_trip_s = self._timers.measured(sent_at, now)
@@ -373,7 +373,7 @@ class Window:
             kept_results=options.kept_results,
         )
 
-    def _new_retries(self, budget: Budget | None) -> Retries:
+    def _new_retries(self, budget: Budget | None, options: ExchangeOptions) -> Retries:
         return Retries(
             self.chunks,
             self.base,
@@ -382,6 +382,7 @@ class Window:
             probes=self.options.probes,
             contributes=self.contributes,
             recovers=self.options.early_closing,
+            begun=not options.waits_for_workers,
         )
 
     def _overtaken(self, now: float, most: int) -> Chunks:
@@ -449,7 +450,8 @@ class Window:
         """Those of the chunks that are sent again now, all in the same way."""
         outgoing = Outgoing(chunks, SendKind.RESEND)
         if self._retries is not None:
-            outgoing = self._retries.choose(chunks, overtaken=overtaken, last=self._at_end())
+            waited_for = self._drained() or not self._timers.queued
+            outgoing = self._retries.choose(chunks, overtaken=overtaken, last=self._at_end(), waited_for=waited_for)
         if outgoing.kind in (SendKind.RESEND, SendKind.FLUSH):
             if overtaken:
                 self.counters.resent_quick += len(outgoing.chunks)

@@ -6,13 +6,18 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from mininet.node import Switch
+from nativelib import programs
 
+from sumwire_lab.network import delay
 from sumwire_lab.network.fabric import Fabric, SwitchPlan
 from sumwire_lab.network.switches import P4Process
-from sumwire_lab.network.topology import SwitchFactory, no_ipv6_command, run_in
+from sumwire_lab.network.topology import RelayFactory, SwitchFactory, no_ipv6_command, run_in
+from sumwire_lab.system.leftovers import Ledger
+from sumwire_lab.system.processes import stop_process, wait_said
 
 
 class BridgeNode(Switch):  # type: ignore[misc]
@@ -60,6 +65,45 @@ class P4Node(Switch):  # type: ignore[misc]
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
         self._p4.stop()
         super().stop(deleteIntfs)
+
+
+class DelayNode(Switch):  # type: ignore[misc]
+    """The process in the middle of all links that have a delay. Its ports are pairs: 1 and 2 are of one link, and so
+    on."""
+
+    def __init__(
+        self, name: str, delay_s: float = 0.0, log: Path | None = None, ledger: Ledger | None = None, **params: Any
+    ) -> None:
+        super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
+        self.process: subprocess.Popen[bytes] | None = None
+        self._delay_s, self._log, self._ledger = delay_s, log, ledger
+
+    def start(self, controllers: object) -> None:
+        assert self._log is not None
+        assert self._ledger is not None
+        names = [i.name for _, i in sorted((self.ports[i], i) for i in self.intfList() if i.name != "lo")]
+        pairs = [f"{one}={other}" for one, other in zip(names[::2], names[1::2], strict=True)]
+        command = programs.module("sumwire_lab.network.delay", f"{self._delay_s}", *pairs)
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        self._ledger.add_process(self.process.pid)
+        wait_said(self.process, delay.READY, self._log)
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
+        if self.process is not None:
+            stop_process(self.process)
+        super().stop(deleteIntfs)
+
+
+def delaying(delay_s: float, log: Path, ledger: Ledger) -> RelayFactory:
+    """A factory of what delays packets on all limited links."""
+
+    def make(net: Any, fabric: Fabric) -> Any:
+        return net.addSwitch(f"{fabric.token}-delay", cls=DelayNode, delay_s=delay_s, log=log, ledger=ledger)
+
+    return make
 
 
 def bridge() -> SwitchFactory:

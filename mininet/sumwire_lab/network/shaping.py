@@ -264,12 +264,13 @@ OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
 def kept(kind: str | None, options: RunOptions) -> bool:
     """Whether hosts keep their offloads in a network with this kind of switch; None: kernel bridges.
 
-    bmv2 and the soft switch's Python engine read frames one by one, as they are. Random loss, and queues by priority
-    that are full, act on what crosses a link as one frame, so they would take whole trains.
+    bmv2, the soft switch's Python engine and what delays frames read them one by one, as they are. Random loss, and
+    queues by priority that are full, act on what crosses a link as one frame, so they would take whole trains.
     """
-    whole_trains_lost = options.conditions.loss > 0 or options.conditions.gray is not None or options.link.priorities
+    conditions = options.conditions
+    whole_trains_lost = conditions.loss > 0 or conditions.gray is not None or options.link.priorities
     takes_trains = kind in (None, AGGREGATOR) or (kind == "soft" and choose_engine(options.engine) == "native")
-    return takes_trains and not whole_trains_lost
+    return takes_trains and not whole_trains_lost and not conditions.delay_ms
 
 
 def off_command(interface: str) -> list[str]:

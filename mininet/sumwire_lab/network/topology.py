@@ -50,6 +50,10 @@ SwitchFactory = Callable[[Any, Fabric, SwitchPlan], Any]
 """(Mininet object, plan of all, plan of this one) -> the switch node, added to the net but not started."""
 
 
+RelayFactory = Callable[[Any, Fabric], Any]
+"""(Mininet object, plan of all) -> the node in the middle of all limited links, added to the net but not started."""
+
+
 # One end of a link: Mininet node, interface, port (None: the next free one).
 _End = tuple[Any, str, int | None]
 
@@ -68,14 +72,25 @@ class LimitedEnd:
 class MininetNetwork:
     """A network that exists for the time of the `with` block. Its switches run in the root namespace.
 
-    `offloads`: whether its interfaces keep their segmentation and checksum offloads.
+    `offloads`: whether its interfaces keep their segmentation and checksum offloads. `make_relay`: what is in the
+    middle of all limited links; None: nothing is.
     """
 
-    def __init__(self, fabric: Fabric, ledger: Ledger, make_switch: SwitchFactory, *, offloads: bool) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        ledger: Ledger,
+        make_switch: SwitchFactory,
+        *,
+        offloads: bool,
+        make_relay: RelayFactory | None = None,
+    ) -> None:
         self.fabric = fabric
         self.offloads = offloads
         self._ledger = ledger
         self._make_switch = make_switch
+        self._make_relay = make_relay
+        self.relay: Any = None
         self._net: Any = None
         self._hosts: dict[str, Any] = {}
         self._ends: list[tuple[_End, _End]] = []
@@ -198,6 +213,10 @@ class MininetNetwork:
             self.switches[switch.name] = node = self._make_switch(net, self.fabric, switch)
             self._ledger.add_process(node.pid)
         ends = [*self._host_links(self._all_hosts()), *self._trunks()]
+        if self._make_relay is not None:
+            self.relay = self._make_relay(net, self.fabric)
+            self._ledger.add_process(self.relay.pid)
+            ends = [half for number, link in enumerate(ends) for half in self._halves(number, link)]
         for (node1, name1, port1), (node2, name2, port2) in ends:
             net.addLink(node1, node2, port1=port1, port2=port2, intfName1=name1, intfName2=name2)
         net.build()
@@ -217,6 +236,15 @@ class MininetNetwork:
             for node, interface, _ in link:
                 self._run(node, [off_command(interface)])
         self.offloads = False
+
+    def _halves(self, number: int, link: tuple[_End, _End]) -> list[tuple[_End, _End]]:
+        """A link with the relay in its middle; as it is, where the link has no limit."""
+        limited = {end.interface for end in self.limited_ends()}
+        one, other = link
+        if one[1] not in limited:
+            return [link]
+        token = self.fabric.token
+        return [(one, (self.relay, f"{token}-x{number}", None)), ((self.relay, f"{token}-y{number}", None), other)]
 
     def _servers(self) -> tuple[HostPlan, ...]:
         """Hosts besides the workers."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions of a run: packet loss, other traffic, a slow worker. Checked once."""
+"""Conditions of a run: packet loss, delay, other traffic, a slow worker. Checked once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ BACKGROUND_MAX: Final = 0.95
 _SERVER_BACKGROUND_MAX: Final = 4.0
 _INCAST_MAX_KB: Final = 100_000
 _SLOW_MAX: Final = 100.0
+_DELAY_MAX_MS: Final = 1000.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,13 @@ class Conditions(Checked):
         read=partial(OfHost.parse, "slow"),
         rule=Rule(lambda slow: 1 <= slow.value <= _SLOW_MAX, f"a factor is 1 to {_SLOW_MAX:g}"),
     )
+    delay_ms: float = option(
+        0.0,
+        "milliseconds that packets take across every limited link, in each direction",
+        flag="delay",
+        metavar="MS",
+        rule=between(0, _DELAY_MAX_MS, f"0 to {_DELAY_MAX_MS:g} milliseconds"),
+    )
 
     def check_hosts(self, workers: int) -> None:
         """Raises OptionError for a host that the run does not have, and for traffic with fewer than 2 hosts."""
@@ -110,6 +118,7 @@ class Conditions(Checked):
         """The conditions in words; empty without any."""
         parts = {
             "loss": self.loss and f"{self.loss:.3%} on every link",
+            "delay": self.delay_ms and f"{self.delay_ms:g} ms on every link, each way",
             "gray failure": self.gray and f"{self.gray.value:.3%} on the link of h{self.gray.host}",
             "background": self.background and f"{self.background:.0%} of every link, or of the server's",
             "incast": self.incast_kb and f"{self.incast_kb} kB from every host to h1 at once, twice a second",
@@ -125,4 +134,5 @@ class Conditions(Checked):
             "background": self.background,
             "incast_kb": self.incast_kb,
             "slow": None if self.slow is None else str(self.slow),
+            "delay_ms": self.delay_ms,
         }

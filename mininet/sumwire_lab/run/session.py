@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from nativelib import programs
 
@@ -26,6 +26,9 @@ from sumwire_lab.system.counters import Counted
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.metrics_sockets import LAST_S, MetricsSockets
 from sumwire_lab.system.processes import stop_process, wait_said
+
+# Name of the process that delays packets.
+_DELAY: Final = "delay"
 
 
 @dataclass
@@ -89,6 +92,7 @@ class Session:
             self.fabric.label(name): getattr(node, "process", None) for name, node in self.network.switches.items()
         }
         processes[AGGREGATOR] = self.aggregator
+        processes[_DELAY] = getattr(self.network.relay, "process", None)
         return {name: process for name, process in processes.items() if process is not None}
 
     def start_aggregator(self, name: str = AGGREGATOR) -> None:
@@ -110,7 +114,7 @@ class Session:
 
     def counted(self) -> Counted:
         """Loss counters that can only be read while the network is up."""
-        logs = [self.log(name) for name in self.serving()]
+        logs = [self.log(name) for name in self.serving() if name != _DELAY]
         sockets = None if self.aggregator is None else counters.host_sockets(self.aggregator.pid)
         return Counted(self.network.queue_drops(), logs, sockets)
 
@@ -217,7 +221,9 @@ def open_session(
         if kind is not None and kind != AGGREGATOR:
             processes = _processes(kind, options, fabric, folder, ledger, offloads=offloads, metrics=metrics)
         factory = mininet_nodes.p4(processes) if processes else mininet_nodes.bridge()
-        network = stack.enter_context(MininetNetwork(fabric, ledger, factory, offloads=offloads))
+        delay_s = options.conditions.delay_ms / 1000
+        relay = mininet_nodes.delaying(delay_s, folder / f"{_DELAY}.log", ledger) if delay_s else None
+        network = stack.enter_context(MininetNetwork(fabric, ledger, factory, offloads=offloads, make_relay=relay))
         session = Session(fabric, network, ledger, folder, {}, metrics=metrics, link_mbit=options.link.known_mbit)
         session.trace = folder / "trace-{worker}.json" if options.trace else None
         if processes:

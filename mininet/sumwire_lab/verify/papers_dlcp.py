@@ -18,11 +18,13 @@ from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.study.check import Check, at_least, at_most, equal, reported
 from sumwire_lab.verify.dlcp import FIRST_SHARE_MIN, replicas_check
-from sumwire_lab.verify.plan import Experiment, Experiments, Verification, needs_bmv2, simulated
+from sumwire_lab.verify.plan import Experiment, Experiments, Verification, needs_bmv2, recorded, simulated
 
 SERVER_MIN: Final = 1.5
 MECHANISM_MIN: Final = 1.05
 LOSS_MIN: Final = 1.0
+# A bound that brings nothing must not cost anything either.
+GRID_MIN: Final = 0.98
 INCAST_MEAN_MIN: Final = 1.15
 INCAST_P99_MIN: Final = 1.3
 EARLY_MIN: Final = 1.15
@@ -131,6 +133,27 @@ def conserved_checks(record: Mapping[str, Any], wanted: int) -> list[Check]:
     ]
 
 
+def grid_checks(cells: Sequence[Mapping[str, Any]]) -> list[Check]:
+    """`cells`: what `simulate.bound --json` writes; numbers are of p = 0 and of p = 5 %, in this order."""
+
+    def gain(cell: Mapping[str, Any], of: str = "mean_s") -> float:
+        return float(cell[of][0] / cell[of][1])
+
+    def named(cell: Mapping[str, Any]) -> str:
+        return f"{1000 * cell['round_trip_s']:g} ms, {cell['loss']:.1%} lost, {cell['chunks']} chunks"
+
+    label = "simulated jobs over 1 to 40 ms round trip, p = 0 / p = 5 %"
+    least = min(cells, key=gain)
+    return [
+        at_least(f"{label}: mean time of a step, the least ({named(least)})", gain(least), GRID_MIN),
+        *(
+            reported(f"{label}, {named(cell)}: mean and 99th percentile", [gain(cell), gain(cell, "p99_s")])
+            for cell in cells
+            if cell["loss"] >= GRID_LOSS
+        ),
+    ]
+
+
 def early_forward_checks(outcome: EarlyForwardOutcome) -> list[Check]:
     """Step time without early forward over that with it."""
     label = "early forward, communication about equal to computation"
@@ -165,6 +188,10 @@ LOSS: Final = Conditions(loss=0.01)
 SCHEDULES: Final = 3000
 QUICK_SCHEDULES: Final = 100
 QUICK_TURNS: Final = 4
+# Of each seed, in each cell of the grid; and the loss from which on cells have a row.
+GRID_STEPS: Final = 40
+QUICK_GRID_STEPS: Final = 2
+GRID_LOSS: Final = 0.01
 # Of the server's incast, and of random loss.
 SERVER_BOUND: Final = 0.05
 LOSS_BOUND: Final = 0.03
@@ -174,6 +201,13 @@ def _conserved(v: Verification) -> list[Check]:
     """Simulated jobs, many in trees and with a bound, under loss: nothing that workers gave is lost or counts twice."""
     count = QUICK_SCHEDULES if v.quick else SCHEDULES
     return conserved_checks(simulated(v.results, count), count)
+
+
+def _grid(v: Verification) -> list[Check]:
+    """Whole jobs in virtual time, which lose the same packets with a bound and without, over a grid of paths."""
+    steps = str(QUICK_GRID_STEPS if v.quick else GRID_STEPS)
+    words = ["simulate.bound", "--steps", steps, "--seeds", str(len(v.options.seeds))]
+    return grid_checks(recorded(words, v.results / "bound.json"))
 
 
 def _ring(v: Verification) -> list[Check]:
@@ -273,6 +307,7 @@ EXPERIMENTS: Final[Experiments] = {
     "loss": _loss,
     "incast": _incast,
     "conserved": _conserved,
+    "bound": _grid,
     "ring": _ring,
     "early-forward": lambda v: early_forward_checks(run_early_forward(v.results, v.say, turns=1 if v.quick else 3)),
 }

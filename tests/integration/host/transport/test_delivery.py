@@ -53,7 +53,7 @@ def transfer(
 ) -> list[Outcome]:
     """One tensor through what ``switch`` makes of the golden one; the sums are right, and say who is missing."""
     mapping = job_mapping(len(up), slots)
-    options, exchange = TransportOptions(delivery=delivery), ExchangeOptions(bounded=bounded)
+    options, exchange = TransportOptions(delivery=delivery), ExchangeOptions(bounded_from=0 if bounded else None)
     bound = 0.0 if delivery is None else delivery.loss_bound
     made = switch(golden_switch(mapping, key=key))
     outcomes = exchanged(mapping, up, made, key=key, options=options, exchange=exchange, **bridge)

@@ -420,7 +420,7 @@ def test_a_result_that_is_lost_with_the_switch_above_comes_from_workers_elsewher
     def work(worker: int) -> tuple[Results, Any]:
         options = TransportOptions(delivery=Delivery(loss_bound=0.001), deadline_s=60.0)
         with Transport(configs(mapping)[worker], options) as transport:
-            results = transport.exchange(p4.OP_THC, up[worker], options=ExchangeOptions(bounded=True))
+            results = transport.exchange(p4.OP_THC, up[worker], options=ExchangeOptions(bounded_from=0))
             end.wait(120)
             return results, transport.stats
 

@@ -22,6 +22,10 @@ EQUAL = {"replicas_equal": True}
 V = Verification(Path("results"), print, VerifyOptions("papers"))
 
 
+def cell(chunks: int, p99: float, *means: float, loss: float = 0.01) -> dict[str, Any]:
+    return {"round_trip_s": 0.04, "loss": loss, "chunks": chunks, "mean_s": means, "p99_s": [p99, 1.0]}
+
+
 def holding(checks: list[Any]) -> list[bool | None]:
     return [check.holds for check in checks]
 
@@ -154,3 +158,11 @@ def test_a_ring_keeps_its_bound_and_its_bits() -> None:
     assert holding(checks(equal=False))[0] is False
     assert holding(checks(off=1.0))[1] is False
     assert holding(checks(missing=0.031))[2] is False
+
+
+def test_a_bound_may_cost_no_time_anywhere() -> None:
+    checks = papers_dlcp.grid_checks([cell(20, 1.2, 1.1, 1.0), cell(500, 1.0, 0.99, 1.0, loss=0.001)])
+    assert holding(checks) == [True, True]
+    assert "0.1% lost, 500 chunks" in checks[0].check
+    assert checks[1].value == [1.1, 1.2]
+    assert holding(papers_dlcp.grid_checks([cell(20, 1.2, 0.97, 1.0)]))[0] is False
