@@ -46,8 +46,8 @@ def main() -> None:
     lacks = lacking()
     if lacks:
         words = " ".join(f"'{one}'" for one in lacks)
-        cure = f"run `make wheels`, which brings all, or {sys.executable} -m pip install {words}"
-        sys.exit(f"{sys.executable} lacks {', '.join(lacks)}, which wheels are built with; {cure}")
+        cure = f"run `make wheels`, which brings all, or python -m pip install {words}"
+        sys.exit(f"this Python lacks {', '.join(lacks)}, which wheels are built with; {cure}")
     arguments.out.mkdir(parents=True, exist_ok=True)
     sys.path[:0] = [str(ROOT / folder) for folder in CODE]
     with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ somebody left behind locks nobody out.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from dataclasses import dataclass
@@ -145,14 +146,12 @@ class SwitchSession:
 
     def _receive(self) -> None:
         """The stream's thread: only elections matter here."""
-        try:
+        # What has gone wrong is asked of the stream itself.
+        with contextlib.suppress(grpc.RpcError):
             for message in self.stream:
                 if message.HasField("arbitration"):
                     self._updates.put(message.arbitration)
-        except grpc.RpcError as error:
-            log.debug("switch %s: the stream has ended: %s", self._switch.name, error)
-        finally:
-            self._updates.put(None)
+        self._updates.put(None)
 
     def _next_update(self, within_s: float) -> Any:
         """The next arbitration update; None at the stream's end, or without one in time."""

@@ -38,7 +38,7 @@ CALM = Schedule(
 
 
 FORGOTTEN = Schedule(
-    seed=2565269077536216392,
+    seed=2565269077536216397,
     terms=Terms("tree11", 8, 2),
     weather=Weather(0.2, 0.02, 0.1, 0.01, (5e-05, 0.0001)),
     steps=(Step("reduce", 1018, 64762, 0.05), Step("reduce", 3058, 37077, 0.001)),
@@ -490,7 +490,7 @@ def test_replicas_are_equal_after_slots_are_forgotten_under_a_loss_bound() -> No
         terms=Terms("star2", 4, 2),
         weather=Weather(0.2, 0.0, 0.0, 1.0, (5e-05, 0.0001)),
         steps=(step, step, step, step),
-        faults=(Fault("renew", 0.0, frame=56),),
+        faults=(Fault("renew", 0.0, frame=41),),
         group=True,
         loss_bound=0.3,
         trains=True,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sumwire.codec.oracles import loopback
+from sumwire.codec.oracles import codecs, loopback
 from sumwire.codec.tables import for_workers
 from sumwire_lab.bench.thc_variants import (
     EXACT,
@@ -48,7 +48,8 @@ def error(variant: Variant, x: torch.Tensor) -> float:
 @pytest.mark.parametrize("table", ["auto", UNIFORM])
 def test_the_first_variant_is_the_codec(table: str) -> None:
     x = gradients()
-    of_codec = loopback(for_workers(WORKERS, kind=table), list(x), block=4096)
+    members = codecs(for_workers(WORKERS, kind=table), WORKERS, 4096, correlated=False)
+    of_codec = loopback(members, list(x))
     mean = x.mean(dim=0)
     expected = float((of_codec - mean).square().sum() / mean.square().sum())
     assert error(replace(THC, table=table), x) == pytest.approx(expected, rel=0.03)
