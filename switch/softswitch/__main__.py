@@ -1,9 +1,25 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m softswitch`` runs the command ``softswitch``."""
+"""The command `softswitch`, which `python -m softswitch` is too."""
+
+from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
-from softswitch.cli import main
+from commonlib import entry
 
-sys.exit(main())
+
+def main() -> int:
+    """Returns the exit status."""
+    return entry.run(_load)
+
+
+def _load() -> Callable[[], int]:
+    from softswitch.cli import main
+
+    return main
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -31,7 +31,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
         "common",
         set(),
         "version events privileges shutdown forking log_context http_client http_server untrusted facade p4runtime"
-        " | logs metrics | metrics_server",
+        " entry | logs metrics | metrics_server",
     ),
     "nativelib": (
         "native",

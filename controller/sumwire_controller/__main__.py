@@ -1,0 +1,25 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command `sumwire-controller`, which `python -m sumwire_controller` is too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from commonlib import entry
+
+
+def main() -> int:
+    """Returns the exit status."""
+    return entry.run(_load)
+
+
+def _load() -> Callable[[], int]:
+    from sumwire_controller.cli import main
+
+    return main
+
+
+if __name__ == "__main__":
+    sys.exit(main())
