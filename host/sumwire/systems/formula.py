@@ -50,7 +50,7 @@ class OneAllReduce:
     and one are of no use.
     """
 
-    values: int
+    values: float
     link_mbit: float
     workers: int
     cores: int
