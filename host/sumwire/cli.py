@@ -216,7 +216,10 @@ def _pays(options: argparse.Namespace) -> int:
         return _without_torch(options)
     hosts, left_out = pays.measured(asked)
     found = pays.answers(asked, hosts)
-    print(json.dumps(pays.as_dict(found, left_out)) if options.json else pays.as_text(found, left_out))
+    if options.json:
+        print(json.dumps(pays.as_dict(found, left_out)))
+    else:
+        print(pays.as_text(found, left_out, assumed=options.shapes is None))
     return 0
 
 

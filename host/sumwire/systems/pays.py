@@ -368,8 +368,8 @@ def as_dict(found: Sequence[Answer], left_out: Mapping[str, str]) -> dict[str, A
     return {"systems": [asdict(one) for one in found], "left_out": left_out, "recommendation": recommendation(found)}
 
 
-def as_text(found: Sequence[Answer], left_out: Mapping[str, str]) -> str:
-    """The table, what was left out, and the recommendation."""
+def as_text(found: Sequence[Answer], left_out: Mapping[str, str], *, assumed: bool) -> str:
+    """The table, what was left out, and the recommendation. ``assumed``: whether the shapes are not the user's."""
     lines = [f"{'system':15}{'s a step':>10}{'MB up':>10}{'MB down':>10}{'CPU, ms/M':>11}  limit"]
     lines += [
         f"{_label(one):15}{one.seconds:10.4f}{one.up_bytes / 1e6:10.2f}{one.down_bytes / 1e6:10.2f}{one.host_ms:11.2f}"
@@ -377,4 +377,6 @@ def as_text(found: Sequence[Answer], left_out: Mapping[str, str]) -> str:
         for one in found
     ]
     lines += [f"left out: {name}: {why}" for name, why in left_out.items()]
-    return "\n".join([*lines, "CPU of codecs and gloo is measured here, all else is computed", recommendation(found)])
+    lines.append("measured here: the CPU time of codecs and gloo; all else is computed")
+    lines += [f"assumed: matrices of {_SIDE}x{_SIDE}; --shapes tells the model's"] if assumed else []
+    return "\n".join([*lines, recommendation(found)])
