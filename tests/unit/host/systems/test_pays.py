@@ -91,6 +91,9 @@ def test_what_limits() -> None:
     far = answers(asked(rtt="1s"))["thc"]
     assert far.limit == "round trips"
     assert far.seconds > 100_000 / 2048
+    # Fourteen hops of half a second for each of 16 buckets; thrice with Power-SGD.
+    hops = {name: one.seconds for name, one in answers(asked(rate="1000G", rtt="1s")).items()}
+    assert (hops["ssgd"], hops["powersgd"]) == pytest.approx((112, 336), rel=0.01)
     slow = pays.answers(asked(rate="100G"), {"thc": HostCost(1e-6)})[0]
     assert slow.limit == "processor"
     assert slow.seconds == pytest.approx(102.4 / pays.BUSY, rel=0.01)
