@@ -22,10 +22,10 @@ COMMAND, PRINTED = (
 def test_it_prints_the_page_s_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(shlex.split(COMMAND)[1:]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert [line[:15] for line in told[:-2]] == [line[:15] for line in PRINTED.splitlines()[:-2]]
-    for line, printed in zip(told[1:15], PRINTED.splitlines()[1:15], strict=True):
-        # Bytes are computed: they are the page's on every machine.
-        assert line[25:45] == printed[25:45]
+    assert [line[:10] for line in told] == [line[:10] for line in PRINTED.splitlines()]
+    # Bytes are computed: they are the page's on every machine.
+    rows = slice(1, [line.split(":")[0] for line in told].index("measured here"))
+    assert [line[25:45] for line in told[rows]] == [line[25:45] for line in PRINTED.splitlines()[rows]]
 
 
 def test_every_system_has_a_cost_or_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
