@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: `sumwire up`, `doctor`, `decode`, `top`, `inspect`, `profile-loss` and `tune`.
+"""The command line: `sumwire up`, `doctor`, `decode`, `top`, `inspect`, `profile-loss`, `tune` and `pays`.
 
-What a command needs is imported when it runs: torch alone takes seconds, and only the last three need it.
+What a command needs is imported when it runs: torch alone takes seconds, and only the last four need it.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import select
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _INTERRUPTED = 130
-# Commands that need no torch.
-_LIGHT: Final = ("decode", "doctor", "top", "up")
+# Commands that are parsed without torch.
+_LIGHT: Final = ("decode", "doctor", "pays", "top", "up")
 _STANDARD_INPUT: Final = "-"
 
 
@@ -82,6 +83,7 @@ def _parser(*, light: bool) -> argparse.ArgumentParser:
     _add_doctor(commands)
     _add_decode(commands)
     _add_top(commands)
+    _add_pays(commands)
     if not light:
         try:
             _add_others(commands)
@@ -177,6 +179,48 @@ def _add_top(commands: Commands) -> None:
     top.add_argument("--once", action="store_true", help="show what two scrapes say, and end")
     top.add_argument("--json", action="store_true", help="print one JSON object for each picture")
     top.set_defaults(run=_top)
+
+
+def _add_pays(commands: Commands) -> None:
+    pays = commands.add_parser(
+        "pays",
+        help="say what a step's communication takes by gloo, torch's hooks and each system, before anything is set up",
+        description="Measures codecs and gloo on this machine for seconds, and computes the rest. It needs PyTorch.",
+    )
+    pays.add_argument("--params", required=True, metavar="NUMBER", help="parameters that are trained, as 110M")
+    pays.add_argument("--rate", required=True, metavar="RATE", help="bit/s of a worker's link, as 1G")
+    pays.add_argument("--rtt", default="0.2ms", metavar="TIME", help="round trip between two hosts (default: 0.2ms)")
+    pays.add_argument("--workers", type=int, default=8, metavar="NUMBER", help="default: 8")
+    text = "of matrices, as 768x3072*24,30522x768; the rest counts as vectors (default: 1024x1024, as many as fit)"
+    pays.add_argument("--shapes", metavar="SHAPES", help=text)
+    pays.add_argument("--rank", type=int, default=4, metavar="NUMBER", help="of low-rank systems (default: 4)")
+    text = "bit/s of the link of a software aggregator (default: a switch that is as fast as its ports)"
+    pays.add_argument("--aggregator", metavar="RATE", help=text)
+    pays.add_argument("--json", action="store_true", help="print one JSON object")
+    pays.set_defaults(run=_pays, name="pays")
+
+
+def _pays(options: argparse.Namespace) -> int:
+    from sumwire.systems import pays
+
+    asked = pays.question(
+        options.params,
+        options.rate,
+        options.rtt,
+        options.workers,
+        shapes=options.shapes,
+        rank=options.rank,
+        aggregator=options.aggregator,
+    )
+    if importlib.util.find_spec("torch") is None:
+        return _without_torch(options)
+    hosts, left_out = pays.measured(asked)
+    found = pays.answers(asked, hosts)
+    if options.json:
+        print(json.dumps(pays.as_dict(found, left_out)))
+    else:
+        print(pays.as_text(found, left_out, assumed=options.shapes is None))
+    return 0
 
 
 def _interval(text: str) -> float:

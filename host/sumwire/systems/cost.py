@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a system puts on the wire for one gradient: the bits of docs/systems.md, and the bytes that bound a benchmark.
 
-A cost is the mean over the steps. It has no packet headers, acknowledgements or retransmissions, unless it says so.
+A cost is the mean over the steps. Bits have no packet headers, bytes have them; neither have acknowledgements or
+retransmissions.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from sumwire_protocol.ops import Op
 
 from sumwire.wire.packets import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 
+# A full TCP segment: 1448 bytes of data with timestamps in a frame of 1514.
+TCP_PAYLOAD: Final = 1448
+TCP_FRAME: Final = 1514
 _BYTE: Final = 8
 _SAME: Final = "the same"
 _HOPS: Final = "2 (n - 1)/n"
@@ -74,9 +78,13 @@ class Cost(ABC):
     def down(self) -> str:
         """Bits received per value of the gradient."""
 
-    @abstractmethod
     def link_bytes(self, gradient: Gradient, workers: int) -> float:
         """Bytes on the busier direction of a worker's link for one gradient; ``extra`` is left out."""
+        return max(self.both_ways(self.carried.count(gradient), workers))
+
+    @abstractmethod
+    def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
+        """Bytes that a worker sends and receives for so many numbers, with headers; ``extra`` is left out."""
 
     def _text(self, bits: float) -> str:
         factor = f" {self.carried.factor}" if self.carried.factor else ""
@@ -98,10 +106,11 @@ class InPackets(Cost):
     def down(self) -> str:
         return _or_the_same(self._text(self._bits(self.op.down.words)), self.up)
 
-    def link_bytes(self, gradient: Gradient, workers: int) -> float:
-        """With the packets' headers, without the preliminary exchange."""
-        packet = LOWER_HEADER_BYTES + HEADER_BYTES + max(self.op.up.words, self.op.down.words) * WORD_BYTES
-        return math.ceil(self.carried.count(gradient) / self.op.values) * packet
+    def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
+        """Without the preliminary exchange."""
+        packets = math.ceil(numbers / self.op.values)
+        up, down = (LOWER_HEADER_BYTES + HEADER_BYTES + one.words * WORD_BYTES for one in (self.op.up, self.op.down))
+        return packets * up, packets * down
 
     def _bits(self, words: int) -> float:
         return words * WORD_BYTES * _BYTE / self.op.values + self.agreement_bits
@@ -113,8 +122,9 @@ class InFields(InPackets):
 
     fields: int
 
-    def link_bytes(self, gradient: Gradient, workers: int) -> float:
-        return InPackets.link_bytes(self, gradient, workers) / self.fields
+    def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
+        up, down = InPackets.both_ways(self, numbers, workers)
+        return up / self.fields, down / self.fields
 
     def _bits(self, words: int) -> float:
         return InPackets._bits(self, words) / self.fields
@@ -134,9 +144,8 @@ class ByAllReduce(Cost):
     def down(self) -> str:
         return _or_the_same(self.up, self.up)
 
-    def link_bytes(self, gradient: Gradient, workers: int) -> float:
-        """Each way, by a ring."""
-        return _ring(self.bits / _BYTE * self.carried.count(gradient), workers)
+    def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
+        return _ring(self.bits / _BYTE * numbers, workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +162,8 @@ class ByAllGather(Cost):
     def down(self) -> str:
         return "n" if self.up == "1" else f"{self.up} n"
 
-    def link_bytes(self, gradient: Gradient, workers: int) -> float:
-        """Each way."""
-        return (workers - 1) * self.bits / _BYTE * self.carried.count(gradient)
+    def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
+        return _in_segments((workers - 1) * self.bits / _BYTE * numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,14 +178,18 @@ class HopByHop(Cost):
     def down(self) -> str:
         return _SAME
 
-    def link_bytes(self, gradient: Gradient, workers: int) -> float:
-        """Each way."""
-        return _ring(self.carried.count(gradient) / _BYTE, workers)
+    def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
+        return _ring(numbers / _BYTE, workers)
 
 
-def _ring(payload: float, workers: int) -> float:
+def _ring(payload: float, workers: int) -> tuple[float, float]:
     """A ring all-reduce sends n - 1 parts of 1/n to sum, and n - 1 to spread the sums."""
-    return 2 * (workers - 1) / workers * payload
+    return _in_segments(2 * (workers - 1) / workers * payload)
+
+
+def _in_segments(payload: float) -> tuple[float, float]:
+    """A group sends in full TCP segments, as much as it receives."""
+    return (payload * TCP_FRAME / TCP_PAYLOAD,) * 2
 
 
 def _number(bits: float) -> str:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
-from typing import Any, Final
+from typing import Any
 
 from sumwire.systems.cost import Gradient
 
@@ -57,11 +57,6 @@ def retransmissions(measured: Sequence[Mapping[str, Any]]) -> int:
     return sum(int(worker["stats"].get("retransmissions", 0)) for worker in measured)
 
 
-# A full TCP segment: 1448 bytes of data with timestamps in a frame of 1514.
-TCP_PAYLOAD: Final = 1448
-TCP_FRAME: Final = 1514
-
-
 def sides(values: int) -> tuple[int, int]:
     """Rows and columns of the matrix with this many values that is nearest to a square."""
     rows = next(rows for rows in range(math.isqrt(values), 0, -1) if values % rows == 0)
@@ -72,9 +67,7 @@ def wire_bytes(system: str, gradient: Gradient, workers: int) -> float:
     """Bytes of a system, by its name in the lab, which may say a rank. For Marsit: of a round of signs."""
     chosen = parse(system)
     gradient = replace(gradient, rank=chosen.recipe.options.get("rank", gradient.rank))
-    octets = chosen.recipe.spec.routes[chosen.transport].cost.link_bytes(gradient, workers)
-    # A group sends in full TCP segments.
-    return octets if chosen.switched else octets * TCP_FRAME / TCP_PAYLOAD
+    return chosen.recipe.spec.routes[chosen.transport].cost.link_bytes(gradient, workers)
 
 
 def all_reduce_bytes(system: str, values: int, workers: int) -> int:

@@ -31,6 +31,7 @@ _OUTPUTS: Final = "tests/integration/docs/test_outputs.py"
 _RECIPES: Final = "tests/integration/docs/test_recipes.py"
 _SEE: Final = "tests/integration/docs/test_see.py"
 _BLOCKS: Final = "tests/integration/docs/test_python_blocks.py"
+_PAYS: Final = "tests/integration/host/test_pays.py"
 _WHERE: Final = "tests/unit/lab/bench/where/test_page.py"
 
 _DIAGRAM: Final = Shown("a drawing in letters, nothing to run")
@@ -188,6 +189,13 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
         "needs a firewall: make verify-see makes one, and wants cause and cure"
     ),
     ("where-it-pays.md: The formula", ""): _FORMULA,
+    (
+        "where-it-pays.md: Before anything is set up",
+        "",
+    ): "tests/integration/host/test_pays.py::test_it_prints_the_page_s_table",
+    ("where-it-pays.md: Before anything is set up", "text"): (
+        "tests/integration/host/test_pays.py::test_it_prints_the_page_s_table"
+    ),
     ("where-it-pays.md: On your machine", ""): _HOURS,
     ("where-it-pays.md: On your machine (2)", ""): _HOURS,
     ("wire-format.md: Wire format", ""): f"{_OUTPUTS}::test_the_headers_drawing_is_the_programs",

@@ -19,7 +19,10 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["tune", "job.json"], ["inspect", "resnet50"], ["profile-loss", "x.py"]])
+@pytest.mark.parametrize(
+    "words",
+    [["tune", "job.json"], ["inspect", "resnet50"], ["profile-loss", "x.py"], ["pays", "--params=1M", "--rate=1G"]],
+)
 def test_commands_that_need_it_say_so(words: list[str]) -> None:
     ended = run(f"from sumwire.cli import main\nsys.exit(main({words}))")
     assert ended.returncode == 1

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from sumwire.systems.formula import wire_s
+
 from sumwire_lab.bench.timing import all_reduce_bytes
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.bench_options import GRID_SWITCHES, GRID_SYSTEMS
@@ -222,11 +224,6 @@ class GridSession:
         """Seconds that the session takes at least, to tell how much of a grid is left."""
         octets = sum(all_reduce_bytes(self.place.system, size, workers) for size in self.sizes)
         return _SESSION_S + (1 + REPEATS) * wire_s(octets, self.link_mbit)
-
-
-def wire_s(octets: float, link_mbit: float) -> float:
-    """Seconds that a link needs for so many bytes."""
-    return 8 * octets / (link_mbit * 1e6)
 
 
 def planned(grid: Grid, record: GridRecord, available_bytes: int) -> list[GridSession]:

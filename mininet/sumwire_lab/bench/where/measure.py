@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
+from sumwire.systems.formula import wire_s
+
 from sumwire_lab.bench.exchange_worker import exchanges
 from sumwire_lab.bench.timing import all_reduce_bytes, repeats_of
 from sumwire_lab.bench.where import page, picture
@@ -31,7 +33,6 @@ from sumwire_lab.bench.where.grid import (
     Skipped,
     planned,
     too_slow,
-    wire_s,
 )
 from sumwire_lab.errors import LabError, MissingToolError, OptionError
 from sumwire_lab.network import switches

@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from sumwire.systems.formula import OneAllReduce
+from sumwire.systems.formula import seconds as by_formula
+
 from sumwire_lab.bench.where import formula
-from sumwire_lab.bench.where.formula import CheckedCell, Fitted, OneAllReduce
+from sumwire_lab.bench.where.formula import CheckedCell, Fitted
 from sumwire_lab.bench.where.grid import BRIDGE, CellKey, GridRecord, SystemAt
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.bench_options import rate_text
@@ -121,7 +124,7 @@ def faster_up_to(
 
     def seconds(of: SystemAt, mbit: float) -> float:
         sent = formula.traffic(of.system, values, workers)
-        return formula.seconds(sent, fitted[of].costs, OneAllReduce(values, mbit, workers, cores))
+        return by_formula(sent, fitted[of].costs, OneAllReduce(values, mbit, workers, cores))
 
     return max((mbit for mbit in _TRIED if seconds(place, mbit) < seconds(_GLOO, mbit)), default=None)
 

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import pytest
+from sumwire.systems.formula import Costs, wire_s
 from sumwire_lab.bench.where import formula, page
-from sumwire_lab.bench.where.formula import Costs
-from sumwire_lab.bench.where.grid import BRIDGE, Cell, CellKey, GridRecord, SystemAt, wire_s
+from sumwire_lab.bench.where.grid import BRIDGE, Cell, CellKey, GridRecord, SystemAt
 from sumwire_lab.options.run_options import UNLIMITED
 
 GLOO, THC, SLOW = SystemAt(BRIDGE, "gloo"), SystemAt("soft", "thc"), SystemAt("bmv2", "thc")

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`sumwire pays`: what it asks, what it computes, and what it recommends. Nothing is measured here."""
+
+from __future__ import annotations
+
+import pytest
+from sumwire.errors import ConfigError
+from sumwire.systems import pays
+from sumwire.systems.pays import Answer, HostCost, Question
+
+FAST = {name: HostCost(1e-12) for name in (pays.GLOO, "fp16", pays.POWER_SGD, "thc", "sum32", "acp", "marsit")}
+
+
+def asked(
+    params: str = "102.4M",
+    rate: str = "100M",
+    rtt: str = "0.2ms",
+    workers: int = 8,
+    *,
+    shapes: str | None = None,
+    rank: int = 4,
+    aggregator: str | None = None,
+) -> Question:
+    return pays.question(params, rate, rtt, workers, shapes=shapes, rank=rank, aggregator=aggregator)
+
+
+def answers(question: Question) -> dict[str, Answer]:
+    return {one.system: one for one in pays.answers(question, FAST)}
+
+
+@pytest.mark.parametrize(
+    ("params", "values"), [("110M", 110_000_000), ("6.0M", 6_000_000), ("1500", 1500), (".5k", 500), ("1.3G", 1.3e9)]
+)
+def test_units(params: str, values: int) -> None:
+    assert asked(params).values == values
+    assert asked(rate="2.5G").link_bps == 2.5e9
+    assert [asked(rtt=text).rtt_s for text in ("200us", "0.2ms", "2s")] == pytest.approx([2e-4, 2e-4, 2])
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("params", text) for text in ("", "M", "1X", "0M", "-1M", "1e6", "1001G", "nan", "inf")),
+        *(("rate", text) for text in ("10", "0", "1Gbit", "1 G")[2:]),
+        *(("rtt", text) for text in ("1", "0ms", "1M")),
+        ("aggregator", "fast"),
+        *(("shapes", text) for text in ("", "3y4", "3x", "0x3", "2x2,", "20000x20000", "1x1*9999999999999")),
+        ("workers", 1),
+        ("rank", 0),
+    ],
+)
+def test_what_is_wrong_is_named(option: str, value: str | int) -> None:
+    with pytest.raises(ConfigError, match=rf"sumwire pays: --{option} = .*must .*; (write|correct)"):
+        asked(**{option: value})  # type: ignore[arg-type]
+
+
+def test_shapes_and_the_rest() -> None:
+    told = [item.shape for item in asked("1M", shapes="300x400*2,5x4x3,7").plan.items]
+    assert told == [(300, 400), (300, 400), (5, 4, 3), (7,), (1_000_000 - 240_067,)]
+    assumed = [item.shape for item in asked("2.5M").plan.items]
+    assert assumed == [(1024, 1024), (1024, 1024), (2_500_000 - 2 * 1024 * 1024,)]
+
+
+def test_bytes_by_hand() -> None:
+    found = answers(asked("102.4M", shapes="1024x1000*100"))
+    # A ring of eight, 1.75 times 409.6 MB, in segments of 1448 of 1514.
+    assert found["ssgd"].up_bytes == found["ssgd"].down_bytes == pytest.approx(1.75 * 409.6e6 * 1514 / 1448)
+    assert found["fp16"].up_bytes == pytest.approx(found["ssgd"].up_bytes / 2)
+    # 100,000 packets of 74 + 512 up, 74 + 1024 down, in 16 buckets.
+    assert found["thc"].up_bytes == pytest.approx(586e5, rel=1e-3)
+    assert found["thc"].down_bytes == pytest.approx(1098e5, rel=1e-3)
+    # P and Q of rank 4: 100 times 4 * 2024 values, ACP one of them by turns.
+    assert found["powersgd"].up_bytes == pytest.approx(1.75 * 4 * 809_600 * 1514 / 1448)
+    assert found["acp"].up_bytes == pytest.approx(404_800 / 256 * 1098, rel=0.01)
+    # 99 rounds of 12,500 packets with signs, one of 400,000.
+    assert found["marsit"].up_bytes == pytest.approx(0.99 * 12_500 * 1098 + 0.01 * 400_000 * 1098, rel=1e-3)
+
+
+def test_what_limits() -> None:
+    found = answers(asked())
+    assert (found["ssgd"].limit, found["thc"].limit) == ("link", "link")
+    # 8 bits of 109.8 MB at 100 Mbit/s, the rest is below 4 %.
+    assert found["thc"].seconds == pytest.approx(8.784, rel=0.04)
+    # The results of eight workers over one link as fast as theirs.
+    shared = answers(asked(aggregator="100M"))
+    assert shared["thc"].limit == "aggregator's link"
+    assert shared["thc"].seconds == pytest.approx(8 * 8.784, rel=0.04)
+    assert shared["ssgd"] == found["ssgd"]
+    # 2048 packets under way in a second.
+    far = answers(asked(rtt="1s"))["thc"]
+    assert far.limit == "round trips"
+    assert far.seconds > 100_000 / 2048
+    # Fourteen hops of half a second for each of 16 buckets; thrice with Power-SGD.
+    hops = {name: one.seconds for name, one in answers(asked(rate="1000G", rtt="1s")).items()}
+    assert (hops["ssgd"], hops["powersgd"]) == pytest.approx((112, 336), rel=0.01)
+    slow = pays.answers(asked(rate="100G"), {"thc": HostCost(1e-6)})[0]
+    assert slow.limit == "processor"
+    assert slow.seconds == pytest.approx(102.4 / pays.BUSY, rel=0.01)
+
+
+def answer(system: str, seconds: float) -> Answer:
+    return Answer(system, seconds, 1e6, 1e6, 1.0, "link")
+
+
+def test_recommendations() -> None:
+    gloo, thc, marsit = answer("ssgd", 6.0), answer("thc", 1.0), answer("marsit", 0.2)
+    assert pays.recommendation([gloo, thc]) == "take thc: 1 s a step for gloo's 6, 6.0 times faster"
+    assert pays.recommendation([gloo, thc, marsit]).splitlines()[1].startswith("faster, but try your model's accuracy")
+    assert pays.recommendation([gloo, answer("fp16", 3.0)]).startswith("take fp16 hook: ")
+    for other in (5.5, 7.0):
+        assert pays.recommendation([gloo, answer("thc", other)]).startswith("stay with gloo: ")
+
+
+def test_the_table_says_what_was_left_out_and_what_is_assumed() -> None:
+    text = pays.as_text([answer("ssgd", 6.0)], {"vote": "a switch takes 15 workers at most"}, assumed=True)
+    assert text.splitlines()[1].split() == ["gloo", "6.0000", "1.00", "1.00", "1.00", "link"]
+    assert "left out: vote: a switch takes 15 workers at most" in text
+    assert "assumed: matrices of 1024x1024" in text
+    assert "assumed" not in pays.as_text([answer("ssgd", 6.0)], {}, assumed=False)
