@@ -51,7 +51,7 @@ def test_units(params: str, values: int) -> None:
     ],
 )
 def test_what_is_wrong_is_named(option: str, value: str | int) -> None:
-    with pytest.raises(ConfigError, match=rf"sumwire pays: --{option} = .*must .*; (write|correct)"):
+    with pytest.raises(ConfigError, match=rf"pays: --{option} = .*must .*; (write|correct)"):
         asked(**{option: value})  # type: ignore[arg-type]
 
 
@@ -107,6 +107,9 @@ def test_recommendations() -> None:
     gloo, thc, marsit = answer("ssgd", 6.0), answer("thc", 1.0), answer("marsit", 0.2)
     assert pays.recommendation([gloo, thc]) == "take thc: 1 s a step for gloo's 6, 6.0 times faster"
     assert pays.recommendation([gloo, thc, marsit]).splitlines()[1].startswith("faster, but try your model's accuracy")
+    stock = pays.recommendation([gloo, thc, marsit, answer("powersgd", 0.5)]).splitlines()[1]
+    assert stock.endswith("first: marsit (0.2 s), Power-SGD hook (0.5 s)")
+    assert pays.recommendation([gloo, thc, answer("powersgd", 0.95)]).count("\n") == 0
     assert pays.recommendation([gloo, answer("fp16", 3.0)]).startswith("take fp16 hook: ")
     for other in (5.5, 7.0):
         assert pays.recommendation([gloo, answer("thc", other)]).startswith("stay with gloo: ")
