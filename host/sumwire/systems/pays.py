@@ -174,7 +174,7 @@ def measured(asked: Question) -> tuple[dict[str, HostCost], dict[str, str]]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        gloo_s, gradient = _gloo_s(torch.float32, asked), torch.randn(_VALUES)
+        gloo_s, gradient = _gloo_s(torch.float32, asked), _drawn(_VALUES)
         half_s = _gloo_s(torch.float16, asked) + _least_s(lambda _: gradient.copy_(gradient.half())) / _VALUES
         share = sum(item.values for item in asked.plan.items if item.rank) / asked.values
         both_s = share * _low_rank_s(asked.rank)
@@ -220,7 +220,6 @@ def _least_s(work: Callable[[int], object], clock: Callable[[], float] = time.th
 def _codec_cost(name: str, route: Route[Any], workers: int) -> HostCost:
     """Of one worker's round, with error feedback. Raises CodecError or SumwireError for too many workers."""
     import numpy as np
-    import torch
 
     from sumwire.codec.feedback import ErrorFeedback
     from sumwire.codec.oracles import sum_words
@@ -229,7 +228,7 @@ def _codec_cost(name: str, route: Route[Any], workers: int) -> HostCost:
     spec = TABLE[name]
     table = for_workers(workers, kind=UNIFORM if spec.table == "uniform" else AUTO) if spec.table else None
     assert route.codec is not None
-    codec, feedback, gradient = route.codec(Member(1, 0, workers, table)), ErrorFeedback(), torch.randn(_VALUES)
+    codec, feedback, gradient = route.codec(Member(1, 0, workers, table)), ErrorFeedback(), _drawn(_VALUES)
 
     def begun(sequence: int) -> tuple[CodecRound, NDArray[np.uint8]]:
         round_ = codec.begin(feedback.compensate(0, gradient), sequence, 0)
@@ -259,7 +258,7 @@ def _gloo_s(dtype: torch.dtype, asked: Question) -> float:
         options = dist.ProcessGroupGloo._Options()
         try:
             options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
-            group, x = dist.ProcessGroupGloo(store, number, 2, options), torch.ones(_VALUES, dtype=dtype)
+            group, x = dist.ProcessGroupGloo(store, number, 2, options), torch.ones(_VALUES, dtype=dtype, device="cpu")
 
             def work(_: int) -> None:
                 together.wait()
@@ -276,13 +275,20 @@ def _gloo_s(dtype: torch.dtype, asked: Question) -> float:
     return spent / 2 / _VALUES * ring_steps(asked.workers) / asked.workers
 
 
+def _drawn(*shape: int) -> torch.Tensor:
+    """Normal values, as a gradient's."""
+    import torch
+
+    return torch.randn(shape, dtype=torch.float32, device="cpu")
+
+
 def _low_rank_s(rank: int) -> float:
     """Of a P step and a Q step of ACP-SGD on a square matrix. Power-SGD's hook does nearly both in one step."""
     import torch
 
     from sumwire.lowrank.matrices import MatrixState
 
-    gradient = torch.randn(_SIDE, _SIDE)
+    gradient = _drawn(_SIDE, _SIDE)
     state = MatrixState(Item((_SIDE, _SIDE), rank, _VALUE_BYTES), gradient, seed=1, number=0)
 
     def work(_: int) -> None:
