@@ -186,6 +186,7 @@ class OneTrip:
                 results = exchange.results.after(_SCALES_CHUNKS)
                 with trace.now.decode:
                     self._decode(results, round_)
+            exchange.discarded = results is None
             stats.decode_s += time.monotonic() - began
         return agreed, results
 

@@ -251,6 +251,8 @@ class Exchange:
         self.payload = buffers.payload[: self.chunks]
         self.results = buffers.results if guard is None else buffers.results.first(self.chunks)
         self.closed = False
+        # Whether nobody takes the results: what they lack is then in no mean, and is not counted.
+        self.discarded = False
         self._connection = connection
         self._window = connection.window
         self._buffers = buffers
@@ -404,8 +406,10 @@ class Exchange:
         config, counters, stats = self._connection.config, self._window.counters, self._connection.stats
         results = self.results
         if not self._window.open_chunks:
-            stats.missing += len(results.counts) * config.workers - int(results.counts.sum())
-            stats.left_out += int(np.count_nonzero(results.contributors >> np.uint32(config.seat) & np.uint32(1) == 0))
+            if not self.discarded:
+                without = results.contributors >> np.uint32(config.seat) & np.uint32(1) == 0
+                stats.missing += len(results.counts) * config.workers - int(results.counts.sum())
+                stats.left_out += int(np.count_nonzero(without))
             if results.flags.any() or results.cuts.any():
                 stats.trimmed += int(np.count_nonzero((results.flags & p4.FLAG_TRIMMED != 0) | (results.cuts != 0)))
                 stats.ce_marks += int(np.count_nonzero(results.flags & p4.FLAG_CE))

@@ -258,6 +258,33 @@ def test_with_a_loss_bound_the_tensors_chunks_may_lack_contributions() -> None:
     torch.testing.assert_close(left, given)
 
 
+def test_what_a_tensor_that_is_sent_once_more_lacks_counts_once() -> None:
+    """In its last step every norm is three times as large, so that the carried ones do not fit."""
+    chunks, lost = 20, {2, 9}
+    mapping, allowed = mapping_of(), 3
+
+    def deaf(number: int, datagram: bytes) -> bool:
+        packet = model.decode(datagram)
+        data = packet.kind == p4.KIND_CONTRIBUTE and packet.op == p4.OP_THC
+        return data and packet.worker == 1 and packet.chunk in lost
+
+    def work(worker: int) -> tuple[list[int], int]:
+        delivery = Delivery(loss_bound=(allowed + 0.5) / (chunks * WORKERS))
+        missing = []
+        with Job(configs(mapping)[worker], block=1024, delivery=delivery) as job:
+            for step in range(4):
+                before = job.stats.missing
+                job.reduce(tensor(worker, step, chunks * 1024) * (3.0 if step == 3 else 1.0))
+                missing.append(job.stats.missing - before)
+            return missing, job.stats.repeated_operations
+
+    with Bridge(mapping, golden_switch(mapping), deaf=deaf):
+        outcomes = run_workers(work, WORKERS)
+    for missing, repeated in outcomes:
+        assert repeated == 1
+        assert all(len(lost) <= one <= allowed for one in missing), missing
+
+
 def test_tags_go_with_the_tensors_chunks() -> None:
     """The scales' chunk is as urgent as the most urgent of them."""
     seen: list[int] = []
