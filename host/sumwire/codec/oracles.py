@@ -104,22 +104,10 @@ def oracle_rows(values: int = VALUES, seed: int = 1) -> list[tuple[str, float, f
         ("table MSE", table.mse, 1.307459e-2),
         ("NMSE, 1 worker, Gaussian", nmse(loopback(alone, gaussian[:1]), gaussian[0]), 0.0203),
         ("NMSE, 1 worker, layered lognormal(1)", nmse(loopback(alone, [layered]), layered), 0.0203),
-        (
-            "NMSE, 8 identical gradients",
-            nmse(of_equals[0], gaussian[0]),
-            0.0089,
-        ),
-        (
-            "NMSE, 8 identical gradients, correlated rounding",
-            nmse(of_equals[1], gaussian[0]),
-            0.0074,
-        ),
+        ("NMSE, 8 identical gradients", nmse(of_equals[0], gaussian[0]), 0.0089),
+        ("NMSE, 8 identical gradients, correlated rounding", nmse(of_equals[1], gaussian[0]), 0.0074),
         ("NMSE, 4 independent gradients, against their mean", nmse(of_four, mean), 0.0203),
-        (
-            "NMSE, 4 independent gradients, correlated rounding",
-            nmse(loopback(four, gaussian), mean),
-            0.0143,
-        ),
+        ("NMSE, 4 independent gradients, correlated rounding", nmse(loopback(four, gaussian), mean), 0.0143),
         ("NMSE, 4 independent gradients, against one's energy", own_energy, 0.0051),
         ("clipped share", clipped_fraction(table, gaussian[0]), PUBLISHED_P),
     ]

@@ -75,7 +75,9 @@ _TIMES: Final[Mapping[str, float]] = {"us": 1e-6, "ms": 1e-3, "s": 1}
 _MOST: Final = 1e12
 _ADDED: Final = ("seconds", "up_bytes", "down_bytes", "host_ms")
 _WHERE: Final = "pays"
-_SIZES: Final = re.compile(r"([1-9]\d*(?:x[1-9]\d*)*)(?:\*(\d+))?")
+_SIZES: Final = re.compile(r"([1-9]\d{0,11}(?:x[1-9]\d{0,11})*)(?:\*(\d{1,12}))?")
+# A plan of so many takes a second or two.
+_TENSORS_MOST: Final = 100_000
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,9 @@ def _tensors(values: int, shapes: str | None) -> list[tuple[int, ...]]:
         if rest < 0:
             rule = f"must have no more values than --params, which has {-rest} fewer"
             raise ConfigError("--shapes", text, rule, where=_WHERE, cure="correct one of the two")
+        if len(found) + count > _TENSORS_MOST:
+            rule = f"must be {_TENSORS_MOST} tensors at most"
+            raise ConfigError("--shapes", text, rule, where=_WHERE, cure="write --shapes with fewer and larger ones")
         found += [shape] * count
     return [*found, (rest,)] if rest else found
 

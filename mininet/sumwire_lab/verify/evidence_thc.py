@@ -32,6 +32,7 @@ WIDTH: Final = 128
 BATCH: Final = 8
 RATE: Final = 2e-3
 STEPS: Final = 400
+QUICK_STEPS: Final = 20
 # How many more steps THC may need.
 MORE: Final = 1.05
 SSGD: Final = "S-SGD"
@@ -63,7 +64,7 @@ class Means:
 
     def of(self, gradients: Sequence[Tensor], step: int) -> Tensor:
         if not self._codecs:
-            return torch.stack([*gradients]).mean(dim=0)
+            return torch.stack(list(gradients)).mean(dim=0)
         left = self._left or [torch.zeros_like(x) for x in gradients]
         rounds = [codec.begin(x + kept, step, 0) for codec, x, kept in zip(self._codecs, gradients, left, strict=True)]
         mean = mean_of(rounds, self._codecs[0].table)
@@ -122,7 +123,6 @@ def _text(v: Verification) -> list[Check]:
     return text_checks(found)
 
 
-QUICK_STEPS: Final = 20
 VALUES: Final = 1 << 18
 ROW_VALUES: Final = 64
 # Of an embedding's rows, those whose words a batch has.

@@ -83,8 +83,11 @@ def uniform_checks(ratios: Mapping[int, float]) -> list[Check]:
     return [at_most(label, ratios[worst], 1.0)]
 
 
-def rounding_checks(apart: Mapping[int, float], spread: Mapping[int, float]) -> list[Check]:
-    """NMSE of the mean by number of workers: each rounds by numbers of its own, or by its share of common ones."""
+def rounding_checks(
+    apart: Mapping[int, float], spread: Mapping[int, float], unclipped: Mapping[int, float]
+) -> list[Check]:
+    """NMSE of the mean by number of workers: each rounds by numbers of its own, or by its share of common ones.
+    `unclipped`: the latter by thc-unbiased."""
     gains = {workers: apart[workers] / spread[workers] for workers in spread}
     least = min(gains, key=lambda workers: gains[workers])
     label = f"THC, n = {min(gains)} .. {max(gains)}: NMSE of the mean, rounding apart / correlated"
@@ -92,6 +95,7 @@ def rounding_checks(apart: Mapping[int, float], spread: Mapping[int, float]) -> 
         at_least(f"{label}, smallest (n = {least})", gains[least], CORRELATED_GAIN),
         reported(f"{label}, by number of workers", gains),
         reported("THC: NMSE of the mean with correlated rounding, by number of workers", dict(spread)),
+        reported("NMSE of the mean, thc-unbiased / thc", {n: unclipped[n] / spread[n] for n in spread}),
     ]
 
 
@@ -168,15 +172,15 @@ def _uniform(_: Verification) -> list[Check]:
 
 def _rounding(_: Verification) -> list[Check]:
     generator = torch.Generator().manual_seed(1)
-    apart: dict[int, float] = {}
-    spread: dict[int, float] = {}
+    ways: tuple[tuple[type[ThcCodec], bool], ...] = ((ThcCodec, False), (ThcCodec, True), (UnbiasedThcCodec, True))
+    errors: tuple[dict[int, float], ...] = tuple({} for _ in ways)
     for workers in ROUNDED:
         gradients = [torch.randn(VALUES, generator=generator) for _ in range(workers)]
         mean = torch.stack(gradients).mean(dim=0)
-        for found, correlated in ((apart, False), (spread, True)):
-            members = codecs(for_workers(workers), workers, BLOCK_VALUES, correlated=correlated)
+        for found, (kind, correlated) in zip(errors, ways, strict=True):
+            members = codecs(for_workers(workers), workers, BLOCK_VALUES, correlated=correlated, kind=kind)
             found[workers] = nmse(loopback(members, gradients), mean)
-    return rounding_checks(apart, spread)
+    return rounding_checks(*errors)
 
 
 def _unbiased(v: Verification) -> list[Check]:

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
+import torch
+from helpers.paths import ROOT
 from sumwire.codec.errors import CodecError, TableError
+from sumwire.codec.oracles import codecs, loopback, nmse
 from sumwire.codec.tables import ThcTable, best_granularity, for_workers, solve, threshold, uniform
 from sumwire_lab.experiments.closed_forms import least_errors
 
@@ -133,3 +137,21 @@ def test_every_number_of_workers_has_tables(workers: int) -> None:
     assert solved.mse <= even.mse
     assert (solved == even) == (workers >= 16)
     assert even.levels == min(16, 255 // workers + 1)
+
+
+def test_the_page_has_the_errors_of_tables() -> None:
+    """One worker's from the table itself, and the mean's measured."""
+    page = (ROOT / "docs" / "host.md").read_text()
+    number = r"([\d.]+) \|"
+    rows = re.findall(rf"^\| (\d+)[^|]*\| {' '.join([number] * 6)}$", page, re.MULTILINE)
+    assert [int(row[0]) for row in rows] == [2, 4, 8, 16, 18, 20, 24, 32]
+    for row in rows:
+        workers, granularity, levels = map(int, row[:3])
+        for kind, alone, mean in (("auto", *row[3:5]), ("uniform", *row[5:])):
+            table = for_workers(workers, kind=kind)
+            assert table.mse + table.clip_mse == pytest.approx(float(alone), abs=6e-5)
+            gradients = [*torch.randn(workers, 1 << 15, generator=torch.Generator().manual_seed(1))]
+            found = nmse(loopback(codecs(table, workers), gradients), torch.stack(gradients).mean(dim=0))
+            assert found == pytest.approx(float(mean), rel=0.06), (workers, kind)
+        table = for_workers(workers)
+        assert (table.granularity, table.levels) == (granularity, levels)

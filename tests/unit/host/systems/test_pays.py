@@ -45,7 +45,10 @@ def test_units(params: str, values: int) -> None:
         *(("rate", text) for text in ("10", "0", "1Gbit", "1 G")[2:]),
         *(("rtt", text) for text in ("1", "0ms", "1M")),
         ("aggregator", "fast"),
-        *(("shapes", text) for text in ("", "3y4", "3x", "0x3", "2x2,", "20000x20000", "1x1*9999999999999")),
+        *(
+            ("shapes", text)
+            for text in ("", "3y4", "3x", "0x3", "2x2,", "20000x20000", "1x1*9999999999999", "1x1*100001")
+        ),
         ("workers", 1),
         ("rank", 0),
     ],
