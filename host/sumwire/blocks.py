@@ -15,7 +15,7 @@ _HUGE_PAGE: Final = 1 << 21
 
 
 def new_block(size: int) -> NDArray[np.uint8]:
-    """Return memory of at least so many bytes, on huge pages where they help. No page of it need be there yet."""
+    """Return memory of at least ``size`` bytes, on huge pages where they help. Its pages may not be allocated yet."""
     if size < _HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.empty(size, np.uint8)
     whole = -(-size // _HUGE_PAGE) * _HUGE_PAGE

@@ -8,15 +8,15 @@ its own or with torch.distributed.checkpoint, which keeps one copy of a key that
 dicts, lists, numbers, strings and tensors on the processor, all of them copies; torch.load reads it with
 ``weights_only=True``.
 
-`load_state_dict()` takes this worker's entry out of what it is given. If another number of workers saved, it needs the
-entries of all of them, and divides the residuals: worker j of m takes m/n times the sum of those of the old workers
-j, j + m, j + 2m ... of n. The mean over the workers, which is what is applied, is then the same.
+`load_state_dict()` takes this worker's entry out of its argument. If another number of workers saved, it needs the
+entries of all of them, and divides the residuals: worker j of m takes m/n times the sum of those of the old workers j,
+j + m, j + 2m ... of n. The mean over the workers, which training applies, then stays the same.
 
     4 workers with residuals 1, 2, 3, 4      mean 2.5
     2 workers: 2/4 (1 + 3), 2/4 (2 + 4)      2 and 3, mean 2.5
     8 workers: 8/4 times 1, 2, 3, 4          2, 4, 6, 8, 0, 0, 0, 0, mean 2.5
 
-All else, as counters and momentum, new worker j takes from old worker j mod n.
+New worker j takes everything else, such as counters and momentum, from old worker j mod n.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ Shapes = Sequence[tuple[str, tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class Content:
-    """What one worker's state consists of. ``residuals``: what it has not yet sent, tensors or dicts of them, which
-    another number of workers divides. ``rest``: all else, plain values and tensors."""
+    """One worker's state. ``residuals``: what it has not sent yet, tensors or dicts of them, which are divided anew for
+    another number of workers. ``rest``: everything else, plain values and tensors.
+    """
 
     residuals: dict[Any, Any] = field(default_factory=dict)
     rest: dict[str, Any] = field(default_factory=dict)
@@ -67,13 +68,14 @@ class Content:
 
 @runtime_checkable
 class Kept(Protocol):
-    """Something whose state between steps decides the next steps' numbers."""
+    """An object with state between steps that affects the results of the next steps."""
 
     def kept(self) -> Content:
         """Return the state. Tensors need not be copies."""
 
     def restore(self, content: Content, /) -> None:
-        """Continue from a state, whose tensors may be kept. Raises UsageError for that of something else."""
+        """Continue from a state, whose tensors may be kept. Raises UsageError for the state of another kind of object.
+        """
 
 
 @dataclass(frozen=True)
@@ -85,15 +87,16 @@ class Place:
 
     @classmethod
     def here(cls, otherwise: Place | None = None) -> Place:
-        """Return this process's rank among all, if torch.distributed is initialised; else ``otherwise``, or the only
-        worker's."""
+        """Return this process's rank and the number of ranks if torch.distributed is initialised; else ``otherwise``,
+        or worker 0 of 1.
+        """
         if dist.is_available() and dist.is_initialized():
             return cls(dist.get_rank(), dist.get_world_size())
         return otherwise or cls(0, 1)
 
 
 class Saved(ABC):
-    """Has a `state_dict` and takes it back: what torch.distributed.checkpoint calls Stateful."""
+    """Has `state_dict` and `load_state_dict`, so it is what torch.distributed.checkpoint calls Stateful."""
 
     @abstractmethod
     def kept(self) -> Content:
@@ -108,23 +111,25 @@ class Saved(ABC):
         return Place.here()
 
     def kind(self) -> str:
-        """Return what the state is of, in words: no other kind can be loaded."""
+        """Return in words what the state belongs to. A state of another kind cannot be loaded."""
         return type(self).__name__
 
     def state_dict(self) -> dict[str, Any]:
-        """Return this worker's state, in copies. To be called between steps. See :mod:`sumwire.checkpoint`."""
+        """Return this worker's state, in copies. Call it between steps. See :mod:`sumwire.checkpoint`."""
         return packed(self.kind(), self.place(), self.kept())
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict`, or from those of all workers of a run with another number of them.
+        """Continue from this worker's :meth:`state_dict`, or from those of all workers of a run that had another number
+        of them.
 
-        To be called between steps, by all workers. Raises UsageError for the state of something else.
+        All workers call it, between steps. Raises UsageError for a state of another kind.
         """
         self.restore(unpacked(self.kind(), self.place(), state_dict))
 
 
 def packed(kind: str, place: Place, content: Content) -> dict[str, Any]:
-    """Return the entry of one worker. A tuple is one value for torch.distributed.checkpoint, whatever it holds."""
+    """Return the checkpoint entry of one worker. It is a tuple, which torch.distributed.checkpoint saves as one value.
+    """
     state = {
         "kind": kind,
         "worker": place.worker,
@@ -136,9 +141,9 @@ def packed(kind: str, place: Place, content: Content) -> dict[str, Any]:
 
 
 def unpacked(kind: str, place: Place, entries: Mapping[str, Any]) -> Content:
-    """Return this worker's content of a state, from one or more workers' entries; its tensors are copies.
+    """Return this worker's content of a state, from one or more workers' entries. Its tensors are copies.
 
-    Raises UsageError for a state of something else, of another version, or without an entry that is needed.
+    Raises UsageError for a state of another kind or version, or if a needed entry is missing.
     """
     states = [_state(kind, key, entry) for key, entry in entries.items() if _WORKER.fullmatch(str(key))]
     if not states:
@@ -237,7 +242,7 @@ def copied(value: Any) -> Any:
 
 
 def check_shapes(where: str, saved: Shapes, here: Shapes) -> None:
-    """Raise UsageError if a saved parameter is not here, or has another shape here. The message names it."""
+    """Raise UsageError if a saved parameter does not exist here, or has another shape here. The message names it."""
     shapes = dict(here)
     for name, shape in saved:
         if name not in shapes:
@@ -251,8 +256,11 @@ _MODEL: Final = "load the state into the model that it was saved with, or begin 
 
 
 def owner_of(call: object) -> Kept | None:
-    """Return what keeps the state of a function or wrapper: itself, the object whose method it is, or what that of the
-    function which it wraps (functools.wraps, functools.partial) is. None if nothing is known of a state."""
+    """Return the object that keeps the state of a function or wrapper; None if no such object is known.
+
+    It is the callable itself, the object whose method it is, or the same for the function that it wraps
+    (functools.wraps, functools.partial).
+    """
     seen: Any = call
     while not isinstance(seen, Kept):
         way = next((name for name in ("__wrapped__", "__self__", "func") if hasattr(seen, name)), None)
@@ -263,22 +271,24 @@ def owner_of(call: object) -> Kept | None:
 
 
 def refuse_pickling(owner: object, holds: str) -> NoReturn:
-    """Raise UsageError: an object with sockets and threads is not copied, its state is."""
+    """Raise UsageError: an object with sockets and threads cannot be pickled. The message says to save its state
+    instead.
+    """
     name = type(owner).__name__
     cure = f"save its state_dict(), and load that into a new {name}"
     raise UsageError(f"{name}: cannot be pickled or copied, as it holds {holds}: {cure}")
 
 
 def place_of(*owners: object) -> Place:
-    """Return the place of the first of these that has one, else this process's."""
+    """Return the place of the first of these objects that has one, else this process's."""
     return next((owner.place() for owner in owners if isinstance(owner, Saved)), None) or Place.here()
 
 
 def read(path: str | Path, name: str) -> dict[str, Any]:
-    """Return all workers' entries of what ``torch.distributed.checkpoint.save({name: ...})`` has saved.
+    """Read all workers' entries that ``torch.distributed.checkpoint.save({name: ...})`` saved.
 
-    For `load_state_dict` with another number of workers. ``name`` has dots where dicts were nested. No collective call.
-    Raises UsageError for a checkpoint without that name.
+    For `load_state_dict` with another number of workers. In ``name`` dots separate the keys of nested dicts. Not a
+    collective call. Raises UsageError for a checkpoint without that name.
     """
     from torch.distributed.checkpoint.filesystem import FileSystemReader
     from torch.distributed.checkpoint.state_dict_loader import load

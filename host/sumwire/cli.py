@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: `sumwire up`, `doctor`, `decode`, `top`, `inspect`, `profile-loss`, `tune` and `pays`.
 
-What a command needs is imported when it runs: torch alone takes seconds, and only the last four need it.
+A command imports what it needs when it runs: torch alone takes seconds, and only the last four need it.
 """
 
 from __future__ import annotations

@@ -141,9 +141,9 @@ class SwitchLostError(DeadlineError):
 
 
 class StaleRunError(RecreateError):
-    """Another run of this job has begun, or the switch is past what this worker can catch up with.
+    """Another run of this job has begun, or the switch is too far ahead for this worker to catch up.
 
-    ``slot``, ``round``: what the switch said of one of its slots; None if it said nothing.
+    ``slot``, ``round``: the switch's answer about one of its slots; None if it did not answer.
     """
 
     def __init__(self, text: str, *, slot: int | None = None, round_: int | None = None) -> None:
@@ -161,7 +161,7 @@ class MaskReuseError(RecreateError):
 
 
 class TamperedError(RecreateError):
-    """Somebody on the way, such as the switch, has changed what the workers of a blind job told each other."""
+    """A party on the path, such as the switch, has changed values that the workers of a blind job sent each other."""
 
 
 class PlaintextError(RecreateError):
@@ -177,7 +177,7 @@ class AddressError(TransportError):
 
 
 class PeerLostError(RecreateError):
-    """Another worker's process has ended or cannot be reached, as the process group says."""
+    """Another worker's process has ended or cannot be reached, according to the process group."""
 
 
 class InterruptedJobError(RecreateError):
@@ -185,7 +185,7 @@ class InterruptedJobError(RecreateError):
 
 
 class FallbackError(RecreateError):
-    """No fall-back to the ordinary all-reduce: a worker lacks a result that no other worker keeps any more."""
+    """The fall-back to the ordinary all-reduce failed: a worker lacks a result that no other worker still has."""
 
 
 class GroupError(RecreateError):
@@ -205,7 +205,7 @@ class RefusedError(UsageError):
 
 
 class MismatchError(UsageError):
-    """The switch and this worker differ: in the job's configuration, the table, the quorum, or the program itself."""
+    """The switch and this worker disagree on the job's configuration, the table, the quorum, or the program itself."""
 
 
 class JobBusyError(UsageError):

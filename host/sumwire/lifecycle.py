@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The life of an object that threads use: its process, its thread, its calls, and the order in which it closes.
+"""The lifecycle of an object that threads use: its process, its thread, its calls, and the order in which it closes.
 
 Jobs, the control thread, the communication thread of hooks, lanes, transports, rings and aggregator children each have
 a :class:`Lifecycle`. It answers the same four questions for all of them:
@@ -49,10 +49,11 @@ def _nothing(*_: object) -> None:
 class Lifecycle:
     """``name`` begins every error text, such as "job digits". ``how`` makes another object, such as "Job(config)".
 
-    As a context manager it is one call: calls of several threads come one after the other. From the moment that the
-    caller sets ``begun``, an error can leave the other workers waiting. Then a RecreateError, RefusedError or
-    MismatchError is kept in ``broken``, and every later call raises it again. KeyboardInterrupt and foreign exceptions
-    become an InterruptedJobError there, whose text has ``doing()``, and the object gives up.
+    Entered as a context manager it guards one call, so that calls of several threads run one after the other. From the
+    moment that the caller sets ``begun``, an error can leave the other workers waiting. Then a RecreateError,
+    RefusedError or MismatchError is kept in ``broken``, and every later call raises it again. For KeyboardInterrupt and
+    foreign exceptions ``broken`` becomes an InterruptedJobError, whose text contains ``doing()``, and the object gives
+    up.
 
     ``give_up(why)`` makes calls under way end with ClosedError, and tells other workers; it does not wait. ``broke`` is
     called with the error that is kept.
@@ -89,7 +90,9 @@ class Lifecycle:
         return os.getpid() != self._process
 
     def check_process(self) -> None:
-        """Raises ForkError in a forked child. To be called before any wait: what is waited for may not exist here."""
+        """Raise ForkError in a forked child. Call it before any wait, because what is waited for may not exist in a
+        child.
+        """
         if os.getpid() != self._process:
             raise ForkError(
                 f"{self.name}: used in a forked child of the process that made it; make it in the child, or start "
@@ -106,7 +109,9 @@ class Lifecycle:
             raise self.broken
 
     def between_calls(self) -> threading.Lock:
-        """Return the lock that keeps calls out. Raises ForkError: another thread may have held it at the fork."""
+        """Return the lock that keeps calls out. Raises ForkError in a forked child, because another thread may have
+        held the lock at the fork.
+        """
         if os.getpid() != self._process:
             self.check_process()
         return self._calls
@@ -148,7 +153,7 @@ class Lifecycle:
         return "it closed the job after an error" if self.broken is None else str(self.broken)
 
     def give_up(self) -> None:
-        """End calls under way in other threads, and tell other workers. :meth:`close` must follow."""
+        """End calls under way in other threads, and tell other workers. Call :meth:`close` afterwards."""
         if not self.forked:
             self._give_up(self.why)
 
@@ -161,7 +166,7 @@ class Lifecycle:
         self._thread.start()
 
     def close_at_exit(self, close: Callable[[], object]) -> None:
-        """Call ``close``, which must call :meth:`close`, before the interpreter ends, if the object is open then."""
+        """Call ``close``, which must call :meth:`close`, when the interpreter ends, if the object is still open."""
         self._at_exit = close
         atexit.register(close)
 
@@ -176,7 +181,7 @@ class Lifecycle:
         return threading.current_thread() is self._thread
 
     def stop_thread(self) -> Callable[[], object]:
-        """Tell the thread to end, and return what waits for it. Another one can be started at once."""
+        """Tell the thread to end, and return a function that waits for it. Another thread can be started at once."""
         thread, self._thread = self._thread, None
         if thread is None or self.forked:
             return _nothing
@@ -186,15 +191,16 @@ class Lifecycle:
     # -- the end ---------------------------------------------------------------------------------------
 
     def on_close(self, closer: Callable[[], object]) -> None:
-        """Register what :meth:`close` calls first, such as the end of a thread that uses the object. Those registered
-        last are called first."""
+        """Register a function that :meth:`close` calls first, such as one that ends a thread using the object. The last
+        registered is called first.
+        """
         self._users.append(closer)
 
     def close(self, end: Callable[[], object] = _nothing) -> None:
         """End the users of the object, wait for the call under way, end the thread, and call ``end``.
 
-        Does nothing in a forked child, and the second time. A second thread waits until the first has closed the
-        object, except one that the first may be waiting for.
+        Does nothing in a forked child, or the second time. If two threads call it, the second waits for the first,
+        unless the first may be waiting for the second.
         """
         waits = threading.current_thread() not in _threads
         if self.forked or not self._closing.acquire(blocking=waits):

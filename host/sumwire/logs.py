@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of the host library: what they show, and in which form (docs/watch.md, "Logs").
+"""Configures the logs of the host library (docs/watch.md, "Logs").
 
 Without :func:`configure` and SUMWIRE_LOG_FORMAT the library logs to ``logging.getLogger("sumwire")``, and leaves all
 else to the script.
@@ -25,10 +25,10 @@ _handlers: list[logging.Handler] = []
 
 
 def configure(form: str | None = None, level: str = "info", stream: TextIO | None = None) -> None:
-    """Show the library's log lines, in the ``form`` "text" or "json"; None for what SUMWIRE_LOG_FORMAT says, or text.
+    """Show the library's log lines, in the ``form`` "text" or "json"; None takes SUMWIRE_LOG_FORMAT, or else "text".
 
-    ``level``: the least level that is shown. ``stream``: where to; None for standard error. A second call replaces the
-    first. Lines then go to no other handler of the script. Raises ConfigError.
+    ``level``: the lowest level that is shown. ``stream``: the output; None for standard error. A second call replaces
+    the first. Lines then go to no other handler of the script. Raises ConfigError.
     """
     chosen = _form(form)
     if level not in LEVELS:
@@ -52,7 +52,7 @@ def by_environment() -> None:
 
 
 def shown() -> bool:
-    """Whether lines from `info` on are shown, by :func:`configure` or by SUMWIRE_LOG_FORMAT."""
+    """Return whether lines of level info and above are shown, by :func:`configure` or by SUMWIRE_LOG_FORMAT."""
     return bool(_handlers) and logging.getLogger("sumwire").isEnabledFor(logging.INFO)
 
 

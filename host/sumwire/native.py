@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the C files beside a module. Without a compiler, or with SUMWIRE_NATIVE=0, numpy and torch do the same work, at
-a higher price."""
+"""Loads the C files beside a module. Without a compiler, or with SUMWIRE_NATIVE=0, numpy and torch do the same work,
+only slower.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +35,9 @@ def constants_header(constants: Mapping[str, int | str]) -> str:
 class NativeFolder:
     """The C files of a folder, compiled and loaded when they are first used.
 
-    ``constants``: of their constants.h, where a text is C. ``without``: what no compiler means, for the log. ``off``:
-    the same where the user wants none, logged once if it is given. ``includes``: other folders with headers.
+    ``constants``: those for constants.h; a text is inserted as C. ``without``: what the lack of a compiler means, for
+    the log. ``off``: the same if the user switched C off, logged once if given. ``includes``: other folders with
+    headers.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class NativeFolder:
         self._log = logging.getLogger(logger)
 
     def kernels(self) -> Native | None:
-        """The compiled functions and their structures, or None if Python has to do their work."""
+        """Return the compiled functions and their structures, or None if Python has to do their work."""
         if switched_off():
             self._say_switched_off()
             return None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a value that a program passes in is a number of the kind that is meant: bool is none, nor is NaN."""
+"""Checks whether a value that a program passes in is a number of the required kind. bool and NaN are not numbers."""
 
 from __future__ import annotations
 

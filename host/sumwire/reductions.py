@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a flat tensor to the workers' mean: the public names of :mod:`sumwire.training.reductions`."""
+"""Functions from a flat tensor to the workers' mean: the public names of :mod:`sumwire.training.reductions`."""
 
 from sumwire.training.reductions import (
     thc_through_group,

@@ -3,7 +3,8 @@
 """A step's timeline: spans of time, as a trace for Perfetto or Chrome, and as ranges of torch's profiler.
 
 A job's operation is a span (:func:`operation`), and so is each of its :class:`Stages`: ``with trace.now.encode:``.
-Whether stages are recorded is looked up when an operation begins. Off, which is the default, a stage costs no call.
+Whether stages are recorded is decided when an operation begins. By default they are not, and then a stage costs no
+call.
 :class:`sumwire.Job` turns a trace on.
 """
 
@@ -53,7 +54,7 @@ _profiler: tuple[Callable[[], bool], Callable[[str], AbstractContextManager[Any]
 
 
 class Recorder:
-    """The spans of this process, for one file. ``name``, ``number``: of the process in the trace."""
+    """The spans of this process, for one file. ``name``, ``number``: those of the process in the trace."""
 
     def __init__(self, path: Path, name: str, number: int) -> None:
         self.path = path
@@ -64,7 +65,7 @@ class Recorder:
         self._threads: dict[int, str] = {}
 
     def add(self, name: str, began: int, ended: int, details: dict[str, Any]) -> None:
-        """A span of this thread, in nanoseconds of the monotonic clock."""
+        """Add a span of this thread, in nanoseconds of the monotonic clock."""
         if len(self.spans) >= SPANS_MOST:
             self.lost += 1
             return
@@ -74,7 +75,7 @@ class Recorder:
         self.spans.append((name, began, ended, thread, details))
 
     def as_dict(self) -> dict[str, Any]:
-        """The trace in Chrome's format: complete events, in microseconds of the machine's monotonic clock."""
+        """Return the trace in Chrome's format: complete events, in microseconds of the machine's monotonic clock."""
         own = {"pid": self._number}
         numbers = {thread: number for number, thread in enumerate(self._threads)}
         events: list[dict[str, Any]] = [{**own, "ph": "M", "name": "process_name", "args": {"name": self._name}}]
@@ -118,7 +119,9 @@ class _Span:
 
 
 def span(name: str, **details: Any) -> AbstractContextManager[None]:
-    """``with span("apply"):`` names what this thread does meanwhile. ``details``: JSON values for the trace."""
+    """Return a context manager that names what this thread does: ``with span("apply"):``. ``details``: JSON values for
+    the trace.
+    """
     recorder, profiled = _recorder, _profiler is not None and _profiler[0]()
     return _Span(name, details, recorder, profiled) if recorder is not None or profiled else _OFF
 
@@ -134,7 +137,7 @@ _RECORDED: Final = cast(Stages, _Recorded())
 
 
 def operation(name: str, number: int, values: int, bucket: int) -> AbstractContextManager[None]:
-    """Return the span of an operation, and let its stages be recorded if that is wanted now."""
+    """Return the span of an operation, and record its stages if tracing is on now."""
     global now  # noqa: PLW0603
     if _recorder is None and (_profiler is None or not _profiler[0]()):
         now = _UNRECORDED
@@ -150,8 +153,8 @@ def use_profiler(running: Callable[[], bool], make: Callable[[str], AbstractCont
 
 
 def start(path: str | None, name: str, worker: int) -> Callable[[], None] | None:
-    """Record this process's spans, and return what ends it and writes the file. None without a path here and in
-    SUMWIRE_TRACE.
+    """Start to record this process's spans, and return a function that ends this and writes the file. Returns None
+    without a path here and in SUMWIRE_TRACE.
 
     "{worker}" in the path becomes the worker's number. Jobs of one process that name one path share its file. Raises
     UsageError for a second path, and for a file that cannot be written.

@@ -1,8 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: which datagrams are refused, and why: the first rule that one breaks (docs/protocol.md#reject).
+"""Decides which datagrams are refused, and gives as the reason the first rule that each breaks
+(docs/protocol.md#reject).
 
-Ports of a switch, checksums and packets other than UDP have no rule here: the kernel drops what is wrong with them.
+The kernel already drops bad checksums and packets other than UDP, and an aggregator has no switch ports. So there are
+no rules for these here.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ PARTIAL_WORDS: Final = _words(lambda op: op.partial)
 
 
 def lost_planes(records: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which packets are trimmed THC contributions, without their low index planes, (n,)."""
+    """Return which packets are THC contributions that a switch trimmed, so that their low index planes are lost, bool
+    (n,).
+    """
     return np.asarray((records["op"] == p4.OP_THC) & (records["words"] == p4.THC_WORDS_TRIMMED))
 
 
@@ -49,7 +53,10 @@ def are_hellos(records: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def refusals(state: State, batch: Batch) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Reasons, REJECT_NONE for admitted packets, and indices of jobs, both (n,). Refused packets have any index."""
+    """Return the reject reason of each packet, REJECT_NONE if it is admitted, and the index of its job, both (n,).
+
+    The job index of a refused packet is arbitrary.
+    """
     records = headers(batch.rows)
     index = state.job_of[records["job"]]
     reasons = np.full(batch.count, p4.REJECT_NONE, np.uint8)
@@ -68,7 +75,7 @@ def bare_sizes(records: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 def from_above(records: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which packets are of kinds that the aggregator above sends, (n,)."""
+    """Return which packets are of a kind that only a parent aggregator sends, bool (n,)."""
     return np.isin(records["version_kind"] & 0xF, FROM_ABOVE)
 
 

@@ -29,12 +29,12 @@ ROW_BYTES: Final = HEADER_BYTES + PAYLOAD_BYTES + WORD_BYTES
 
 @dataclass
 class Batch:
-    """Datagrams as they came, the first ``count`` of the arrays.
+    """A batch of received datagrams. Only the first ``count`` rows of each array are in use.
 
-    ``rows``: uint8 (room, ROW_BYTES), the first ROW_BYTES of a longer datagram; or only (room, HEADER_BYTES), where
-    ``at`` has the addresses of the datagrams themselves. ``sizes``: bytes of each. ``sources``: the senders' addresses,
-    as from :func:`sumwire.aggregator.state.packed_address`. ``ports``: their UDP ports, uint16, big endian. ``tos``:
-    uint8, IPv4's TOS byte. ``longest``: the number of datagrams of the longest train (GSO) among them.
+    ``rows``: uint8 (room, ROW_BYTES), the first ROW_BYTES of each datagram; or only the headers (room, HEADER_BYTES),
+    and then ``at`` has the addresses of the whole datagrams in memory. ``sizes``: bytes of each. ``sources``: the
+    senders' addresses, as from :func:`sumwire.aggregator.state.packed_address`. ``ports``: their UDP ports, uint16, big
+    endian. ``tos``: uint8, IPv4's TOS byte. ``longest``: how many datagrams the longest GSO train among them has.
     """
 
     rows: NDArray[np.uint8]
@@ -51,7 +51,7 @@ class Batch:
         return self._part(0, self.count)
 
     def parts(self, most: int) -> Iterator[Batch]:
-        """This batch in parts of at most ``most`` datagrams, in their order."""
+        """Split this batch into parts of at most ``most`` datagrams, in order."""
         if self.count <= most:
             yield self
             return
@@ -87,13 +87,13 @@ class Refusal(NamedTuple):
 
 
 class Replies:
-    """Replies to a batch, the first ``count`` of the arrays; and which of its datagrams were refused.
+    """Replies to a batch, the first ``count`` rows of each array, and which datagrams of the batch were refused.
 
-    ``heads``: uint8 (room, HEADER_BYTES). ``payloads``: uint8 (room, PAYLOAD_BYTES), one for all replies with the same
-    result. ``payload_of``: int32, the payload of each reply. ``sizes``: bytes of each, with its header. ``places``: the
-    receiver, an index into :attr:`State.places`. ``tos``: uint8, the TOS byte to send it with. ``reasons``: uint8, for
-    each datagram of the batch REJECT_NONE, or why it was refused. ``refused``: how many are refused; ``refusals``: the
-    answers to them.
+    ``heads``: uint8 (room, HEADER_BYTES). ``payloads``: uint8 (room, PAYLOAD_BYTES); replies with the same result share
+    one payload. ``payload_of``: int32, the payload of each reply. ``sizes``: bytes of each reply, header included.
+    ``places``: the receiver, an index into :attr:`State.places`. ``tos``: uint8, the TOS byte to send it with.
+    ``reasons``: uint8, the reject reason of each datagram of the batch, or REJECT_NONE. ``refused``: how many are
+    refused. ``refusals``: the REFUSED answers to them.
     """
 
     def __init__(self, room: int) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`sumwire-aggregator JOB.json...` serves jobs until a signal.
+"""`sumwire-aggregator JOB.json...` serves jobs until it gets SIGTERM or SIGINT.
 
 Exit status: 0 done, 1 refused or failed, 2 wrong usage.
 """
@@ -88,7 +88,7 @@ def served(shared: Shared, place: MetricsEndpoint | None) -> Iterator[str]:
 
 
 class Reporter:
-    """Prints the counters when packets of workers have changed them since the last call of :meth:`tell`."""
+    """Prints the counters, if workers' packets have changed them since the last call of :meth:`tell`."""
 
     def __init__(self, shared: Shared, voice: logs.Voice) -> None:
         self._shared, self._voice = shared, voice
@@ -119,7 +119,7 @@ def report(shared: Shared) -> str:
 
 
 def counted(shared: Shared) -> dict[str, dict[str, int]]:
-    """Verdicts and reject reasons that are not 0, and all counters of replies; by kind and name."""
+    """Return all counters that are not 0, by kind (verdicts, reject reasons, replies) and name."""
     verdicts, rejects, sockets = _totals(shared)
     return {
         "verdicts": _named(verdicts, "VERDICT_"),

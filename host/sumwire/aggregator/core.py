@@ -51,8 +51,8 @@ class Aggregator:
     def process(self, batch: Batch, now: float) -> Replies:
         """Process up to ``batch`` datagrams at ``now``, in seconds of the monotonic clock.
 
-        The replies are in the order of the packets they answer, and by seat. Whatever the datagrams hold it never
-        raises, but UsageError for more of them than there is room for.
+        The replies are in the order of the packets they answer, and by seat. No content of a datagram makes it raise.
+        Raises UsageError for more datagrams than the arrays have room for.
         """
         if batch.count > self.batch:
             limit = f"this aggregator takes at most {self.batch}"
@@ -65,7 +65,8 @@ class Aggregator:
         return self.replies
 
     def refuse(self, batch: Batch, now: float) -> None:
-        """Prepare REFUSED answers to the refused packets of a batch, and take in answers of parent aggregators."""
+        """Prepare REFUSED answers to the refused packets of a batch, and process the parent aggregators' answers in it.
+        """
         if self.upward:
             self._hear(batch)
         replies, refused = self.replies, int(self.state.verdicts[p4.VERDICT_REJECT])

@@ -79,12 +79,12 @@ _SIGN_BIT: Final = np.uint32(1 << 31)
 
 @dataclass(frozen=True)
 class Contributions:
-    """Contributions of one op, each to another slot.
+    """Contributions of one op, each to a different slot.
 
-    ``payload`` is (n, words up, 128), or where they are ``partial`` results of lower aggregators (n, words of a partial
-    result, 128). ``coefficients`` (n, 8) are the jobs' tables for THC, ``counts`` (n,) how many workers are in the
-    slots with these, ``weights`` (n,) for how many each of these stands, and ``keys`` (n,) the slots' streams of
-    random bits for SIGN.
+    ``payload`` is (n, words up, 128), or, if they are ``partial`` results of lower aggregators, (n, words of a partial
+    result, 128). ``coefficients`` (n, 8): the jobs' THC tables. ``counts`` (n,): how many workers each slot holds with
+    this contribution. ``weights`` (n,): how many workers the contribution stands for. ``keys`` (n,): the slots' random
+    streams for SIGN.
     """
 
     payload: Planes
@@ -138,13 +138,13 @@ def _counters_taken(partial: Planes) -> Planes:
 
 
 def counters_passed(counters: Planes) -> Planes:
-    """VOTE: the partial results (n, 6, 128) of counters (n, 8, 128)."""
+    """VOTE: compute partial results (n, 6, 128) from counters (n, 8, 128)."""
     split = counters.reshape(len(counters), VOTE_COUNTERS, VOTE_PLANES, p4.WORD_BYTES)
     return split[:, :, -_VOTE_PLANES_PARTIAL:].reshape(len(counters), p4.VOTE_WORDS_PARTIAL, p4.WORD_BYTES)
 
 
 def add_planes(held: Planes, added: Planes, counters: int) -> Planes:
-    """Sums of planes. A slot's 8 planes are ``counters`` numbers of equal width; a carry ripples within its number."""
+    """Add planes. A slot's 8 planes are ``counters`` numbers of equal width; a carry stays within its number."""
     first, second = _wide(held), _wide(added)
     total = np.empty_like(first)
     planes = p4.SLOT_WORDS // counters
@@ -167,14 +167,14 @@ def _as_planes(elements: NDArray[Any]) -> Planes:
 
 
 def overflows(held: Planes, added: Planes, total: Planes) -> NDArray[np.bool_]:
-    """SUM32: in which slots an element of the sum left its range, (n,)."""
+    """SUM32: return in which slots some element of the sum overflowed, bool (n,)."""
     a, b, c = (_elements(x).astype(np.uint32) for x in (held, added, total))
     # Both addends have the same sign, and the sum has the other.
     return np.asarray(((a ^ c) & (b ^ c) & _SIGN_BIT).any(axis=(1, 2)))
 
 
 def merge_signs(held: Planes, new: Contributions) -> Planes:
-    """SIGN: the contribution's sign replaces the held one with probability weight / count."""
+    """SIGN: replace each held sign by the contribution's with probability weight / count."""
     a, b = (_wide(x).reshape(len(x), -1) for x in (held, new.payload))
     drawn = np.empty_like(a)
     for count, weight in sorted(set(zip(new.counts.tolist(), new.weights.tolist(), strict=True))):
@@ -209,12 +209,14 @@ def start(op: int, new: Contributions) -> Planes:
 
 
 def fold(op: int, held: Planes, new: Contributions) -> Planes:
-    """The words of slots that held ``held``, (n, 8, 128), with these contributions."""
+    """Add contributions to slots that hold ``held``, (n, 8, 128), and return the slots' new words."""
     return FOLDS[op](held if op in STARTS else held[:, : new.payload.shape[1]], new)
 
 
 def votes(counters: Planes, counts: NDArray[np.uint8]) -> Planes:
-    """VOTE: majorities (n, 2, 128) of counters (n, 8, 128) that have counted ``counts`` votes. A tie is plus."""
+    """VOTE: return the majorities (n, 2, 128) of counters (n, 8, 128) that have counted ``counts`` votes. A tie is
+    plus.
+    """
     least = (counts.astype(np.uint32) + 1) >> 1
     # From the least significant bit on: where counter and threshold differ the counter's bit decides, else the lower
     # bits.

@@ -28,8 +28,8 @@ _LINE_BYTES_MOST: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Seat:
-    """The sender at a seat. ``weight``: how many workers it stands for. ``is_lower``: it is an aggregator, not a
-    worker."""
+    """The sender at a seat: a worker, or a lower aggregator (``is_lower``). ``weight``: how many workers it stands for.
+    """
 
     ip: str
     udp_port: int
@@ -67,7 +67,9 @@ class Part:
         return len(self.seats) if self.in_tree else self.job.quorum
 
     def worker(self, seat: int) -> int | None:
-        """The rank in the whole job of the worker at a seat; None for a lower aggregator or an empty seat."""
+        """Return the rank, in the whole job, of the worker at a seat; None if the seat is empty or has a lower
+        aggregator.
+        """
         places = [(address.aggregator, address.seat) for address in self.job.addresses]
         return places.index((self.aggregator, seat)) if (self.aggregator, seat) in places else None
 
@@ -78,9 +80,10 @@ class Part:
 
 
 def part_of(job: JobConfig, aggregator: str | None = None) -> Part:
-    """A job's part at one of its aggregators. ``aggregator``: its address; a job that has a single one needs none.
+    """Return a job's part at one of its aggregators. ``aggregator``: its address, which a job with one aggregator does
+    not need.
 
-    Raises ConfigError if the job has several and none is named, or none of that address.
+    Raises ConfigError if the job has several aggregators and ``aggregator`` is not the address of one of them.
     """
     _check_named(job, aggregator, where=f"job {job.name}")
     at = job.aggregator if aggregator is None else aggregator
@@ -96,7 +99,9 @@ def part_of(job: JobConfig, aggregator: str | None = None) -> Part:
 
 
 def aggregators_of(job: JobConfig) -> list[str]:
-    """The addresses of all aggregators of a job: first those that workers send to, in rank order, then those above."""
+    """Return the addresses of all aggregators of a job: first those that workers send to, in rank order, then their
+    parents.
+    """
     workers = (address.aggregator for address in job.addresses)
     return list(dict.fromkeys((*workers, *(name for one in job.tree for name in (one.aggregator, one.above)))))
 
@@ -147,7 +152,8 @@ def lanes_of(jobs: Sequence[JobConfig], at: str | None = None) -> tuple[Part, ..
 
 
 def check_together(jobs: Sequence[JobConfig], names: Sequence[str], at: str | None = None) -> None:
-    """Raise ConfigError if one aggregator cannot serve all jobs: they share a number, or name different aggregators.
+    """Raise ConfigError if one aggregator cannot serve all jobs, because two share a number or they name different
+    aggregators.
 
     ``names``: the file of each job, for the message. ``at``: this aggregator's address, where jobs have several.
     """

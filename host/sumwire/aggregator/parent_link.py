@@ -1,19 +1,19 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The link of a lower aggregator to its parent aggregator: it learns the generation of each job by HELLO probes.
+"""The link of a lower aggregator to its parent aggregator: it asks for the generation of each job by HELLO probes.
 
 (For the parent process of the operating system see :class:`sumwire.aggregator.processes.ParentProcess`.)
 
 All aggregators of a job must use the same generation, because the packets of the workers name it. The root draws it
-when it starts. A lower aggregator serves a job only once it knows the generation, and then asks for it every second. If
-the parent has another generation, the parent was restarted and its slots are empty, so this aggregator empties its own.
+when it starts. A lower aggregator serves a job only once it knows the generation, and asks again every second. If the
+parent has another generation, the parent was restarted and its slots are empty, so this aggregator empties its own.
 
 The parent is in doubt when it has not answered a HELLO by the time the next is due, or when it refuses a run that it
 should know (TOKEN). It is then asked ten times a second. Until it answers, HELLOs of workers are not answered, because
 a run that they open now would fail.
 
 Each HELLO names a random slot, and an answer counts only if it names the slot of the open HELLO. So a replayed answer
-is most likely ignored. Used by `core`, `server` and `processes`.
+is ignored, except with small probability. Used by `core`, `server` and `processes`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _ParentLink:
 
 
 class ParentLink:
-    """The links of all jobs that have a parent aggregator. Open questions are shared with the other processes."""
+    """The links of all jobs that have a parent aggregator. The open HELLOs are shared with the other processes."""
 
     def __init__(self, parts: Sequence[Part], shared: Shared) -> None:
         self._shared = shared
@@ -135,8 +135,8 @@ class ParentLink:
     def hear(self, batch: Batch, reasons: NDArray[np.uint8]) -> int:
         """Process the parent aggregators' answers in a batch. Returns how many there were.
 
-        Answers were refused for their kind; their ``reasons`` become REJECT_NONE. A REFUSED with reason TOKEN puts the
-        parent in doubt.
+        Admission has refused these answers, because no worker may send their kind; their ``reasons`` become
+        REJECT_NONE. A REFUSED with reason TOKEN puts the parent in doubt.
         """
         # Python loops only over datagrams from parents, so that a flood from others costs little.
         rows = np.flatnonzero(np.isin(batch.sources[: batch.count], self._sources))
@@ -163,8 +163,9 @@ class ParentLink:
             self._shared.doubted[link.index] = 1
 
     def take(self, datagram: bytes, source: tuple[int, int]) -> bool:
-        """Process a datagram if it is a parent's answer. Returns whether it is. ``source``: the sender's packed address
-        and UDP port."""
+        """Process a datagram if it is a parent's answer, and return whether it is. ``source``: the sender's packed
+        address and UDP port.
+        """
         if len(datagram) < HEADER_BYTES:
             return False
         octets = np.frombuffer(datagram, np.uint8)

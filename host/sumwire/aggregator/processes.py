@@ -73,10 +73,10 @@ _PORT_WAIT_S: Final = 0.05
 def listen(
     address: str, port: int, processes: int, named_in: str = "", *, sleep: Callable[[float], object] = time.sleep
 ) -> list[socket.socket]:
-    """A socket for each process, all bound to one port.
+    """Open one socket per process, all bound to the same port.
 
-    ``named_in``: the job file or option that names the address, for messages. Waits up to 2 s for a port that is in
-    use. Raises ListenError.
+    ``named_in``: the job file or option that names the address, for messages. Waits up to 2 s for a port in use. Raises
+    ListenError.
     """
     with contextlib.ExitStack() as opened:
         try:
@@ -129,11 +129,11 @@ def _steer_by_slot(sockets: Sequence[socket.socket]) -> None:
 
 
 class ProcessPool:
-    """The processes of an aggregator, as a context manager. Entering it waits for the parent aggregator, if there is
-    one, and starts them; a signal to stop or ``told_to_stop`` ends the wait. Leaving it stops them.
+    """The processes of an aggregator, as a context manager.
 
-    ``named_in``: the job file or option that names the address, for messages. ``at``: the address of this aggregator,
-    needed where a job has several.
+    Entering it waits for the parent aggregator, if there is one, and starts the processes. A stop signal or
+    ``told_to_stop`` ends that wait. Leaving it stops the processes. ``named_in``: the job file or option that names the
+    address, for messages. ``at``: this aggregator's address, needed where a job has several.
     """
 
     def __init__(
@@ -206,8 +206,9 @@ class ProcessPool:
         return self.is_stopped
 
     def wait(self, tell: Callable[[], object] = lambda: None, every_s: float | None = None) -> None:
-        """Wait for a signal to stop, and call ``tell`` every ``every_s`` seconds meanwhile. Raises ProcessError if a
-        process ends by itself."""
+        """Wait for a stop signal, and meanwhile call ``tell`` every ``every_s`` seconds. Raises ProcessError if a child
+        process ends by itself.
+        """
         while not self.is_stopped and (caught := _signal_within(every_s)) not in _STOP:
             if caught is None:
                 tell()
@@ -228,10 +229,10 @@ def _signal_within(seconds: float | None) -> int | None:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Block signals, so that :meth:`ProcessPool.wait` receives them. In the main thread alone.
+    """Block signals, so that :meth:`ProcessPool.wait` receives them. For the main thread only.
 
-    Threads of libraries do not block them, so one of those may get a signal that comes while nobody waits for it. Its
-    handler passes the signal on to the main thread.
+    Threads that libraries start do not block signals. One of them may get a signal while nobody waits for it; its
+    handler then passes the signal on to the main thread.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     handlers = {one: signal.signal(one, _pass_on) for one in _STOP | {signal.SIGHUP}}
@@ -248,11 +249,10 @@ def _pass_on(number: int, _frame: FrameType | None) -> None:
 
 
 class ParentProcess:
-    """The program that started this one, whose end is noticed even if it was killed.
+    """The program that started this process. Its end is noticed even if it was killed.
 
-    Two signs are watched. Standard input alone is not enough: it stays open while a child of that program holds its
-    other end. The process id alone is not enough: the program at the other end of an ssh connection runs on another
-    machine.
+    Two signs are watched, because neither suffices. Standard input stays open while another child of that program holds
+    its other end. The parent's process id is of no use where the program is at the other end of an ssh connection.
     """
 
     def __init__(self) -> None:
@@ -269,12 +269,14 @@ class ParentProcess:
             self._is_gone = True
 
     def has_ended(self, within_ms: float | None = 0.0) -> bool:
-        """Whether it or standard input ends within the time; None waits for ever."""
+        """Wait until the program or standard input has ended, at most ``within_ms``; None waits for ever. Returns
+        whether one has.
+        """
         while not self._is_gone and (events := self._poll.poll(within_ms)):
             # Input is ignored; its end means that the parent ended.
             self._is_gone = any(one != self._stdin or not os.read(self._stdin, 4096) for one, _ in events)
         return self._is_gone
 
     def end_with_it(self, stop: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM)) -> None:
-        """Call ``stop`` once it has ended, from a thread. By default this process gets SIGTERM."""
+        """Call ``stop`` from a thread once the program has ended. By default ``stop`` sends SIGTERM to this process."""
         threading.Thread(target=lambda: self.has_ended(None) and stop(), name="parent", daemon=True).start()

@@ -57,7 +57,9 @@ class ReferenceReplies:
         self._rows: list[Numbers] = []
 
     def note(self, rows: Numbers, verdicts: NDArray[np.uint8], slots: NDArray[Any], numbers: NDArray[Any]) -> None:
-        """Note a turn: its packets' rows and verdicts, their slots as they are now, and the slots' numbers."""
+        """Record one turn: its packets' rows and verdicts, a copy of their slots' present contents, and the slots'
+        numbers.
+        """
         answered = np.isin(verdicts, _ANSWERED)
         self._rows.append(rows[answered])
         self._slots.append(slots[answered])

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Refused packets: the REFUSED answers to their senders, and the lines of the log. Used by `core` and `server`.
+"""Answers refused packets with REFUSED, and logs them. Used by `core` and `server`.
 
 REFUSED tells a known sender why its packet was refused, at most once in REFUSAL_GAP_US. Only contributions and probes
 are answered, so two programs cannot answer each other for ever. The answer is a header alone, so it is never longer
 than the packet. Unknown senders get no answer.
 
-The log has one line for each sender and reason in 10 s; it ends with the cure.
+The log has at most one line per sender and reason in 10 s. Each line ends with the cure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Rejecter:
         self._senders, self._told_at = state.shared.senders, state.shared.told_at
 
     def answers(self, batch: Batch, reasons: NDArray[np.uint8], now: float) -> list[Refusal]:
-        """The answers to a batch whose datagrams were refused for ``reasons``, at ``now`` in seconds."""
+        """Return the REFUSED answers to the datagrams of a batch that were refused. ``now`` is in seconds."""
         which = np.flatnonzero(reasons)
         which = which[batch.sizes[which] >= HEADER_BYTES]
         kinds = headers(batch.rows)["version_kind"][which] & 0xF
@@ -89,8 +89,9 @@ class RefusalLog:
         self._parts = {part.job.job: part for part in state.parts}
 
     def note(self, batch: Batch, reasons: NDArray[np.uint8], now: float) -> None:
-        """Log the datagrams that were refused for ``reasons``, unless their sender's was logged within 10 s of
-        ``now``."""
+        """Log the datagrams that were refused for ``reasons``. A sender that was logged less than 10 s before ``now``
+        is skipped.
+        """
         which = np.flatnonzero(reasons)
         senders = self._senders.rows_of(batch.sources[which])
         new = now - self._logged_at[senders, reasons[which]] >= GAP_S

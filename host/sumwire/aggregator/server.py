@@ -24,7 +24,7 @@ from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
 
 
 class OneCall:
-    """Receives, processes and answers packets in a single call of C, for a process that serves all slots.
+    """Receives, processes and answers packets in a single C call, for a process that serves all slots.
 
     ``datagrams``: the buffers of ``receiver``.
     """
@@ -40,10 +40,9 @@ class OneCall:
         self._served = library.aggregator_served()
 
     def serve(self, now: float) -> tuple[Batch, bool]:
-        """Return the datagrams that have arrived, and whether they were answered. More than one batch of them is only
-        received.
+        """Return the datagrams that have arrived, and whether they were answered.
 
-        Raises OSError.
+        Datagrams beyond one batch are received but not answered. Raises OSError.
         """
         aggregator, sender, served = self._aggregator, self._sender, self._served
         aggregator.load(self._datagrams.batch)
@@ -74,9 +73,9 @@ _MESSAGES: Final = 256
 
 
 class Server:
-    """Serves the slots of process number ``process`` at a bound UDP socket.
+    """Serves the slots of one process, number ``process``, at a bound UDP socket.
 
-    ``inboxes``: those of all processes, by number; empty for a single process.
+    ``inboxes``: the inboxes of all processes, by number; empty for a single process.
     """
 
     def __init__(self, udp: socket.socket, state: State, inboxes: Sequence[HandOver] = (), process: int = 0) -> None:

@@ -94,7 +94,7 @@ class HandOver:
         self._writer.close()
 
     def put(self, batch: Batch, which: NDArray[np.intp]) -> int:
-        """Pass the datagrams ``which`` of a batch on. Returns how many fitted."""
+        """Pass the datagrams of a batch that ``which`` selects to this inbox. Returns how many fitted."""
         send = calls()[0]
         origins, vectors = np.zeros(len(which), _ORIGIN), np.zeros((len(which), 2), VECTOR)
         origins["source"], origins["port"] = batch.sources[which], batch.ports[which]

@@ -79,10 +79,11 @@ class Datagrams:
 
 
 class UdpReceiver:
-    """Receives datagrams, with their senders' addresses and TOS, from a UDP socket; trains of them in one piece.
+    """Receives datagrams with their senders' addresses and TOS from a UDP socket. Trains of datagrams arrive in one
+    piece (GRO).
 
-    ``messages``: how many messages a call takes at most, each a datagram or a train. ``library``: takes trains apart
-    without copying them; numpy, without a library, copies them.
+    ``messages``: how many messages, each a datagram or a train, one call takes at most. ``library``: the C library,
+    which splits trains without copying them; without it numpy copies them.
     """
 
     def __init__(self, udp: socket.socket, messages: int, library: Native | None = None) -> None:
@@ -130,7 +131,7 @@ class UdpReceiver:
 
 
 def received(call: Any, descriptor: int, messages: int, room: int) -> int:
-    """Call recvmmsg without waiting, for messages at an address. Returns their number."""
+    """Call recvmmsg without waiting, with ``room`` messages at address ``messages``. Returns how many arrived."""
     count = int(call(descriptor, messages, room, socket.MSG_DONTWAIT, None))
     return 0 if count < 0 and ctypes.get_errno() in NOTHING_THERE else checked(count)
 
@@ -197,12 +198,14 @@ class ReplySender:
         )
 
     def send(self, longest: int = TRAIN_ROWS) -> None:
-        """Send all replies in trains of at most ``longest``. Waits up to _SEND_TIMEOUT_S for room in the socket."""
+        """Send all replies, in trains of at most ``longest`` datagrams. Waits up to _SEND_TIMEOUT_S for room in the
+        socket.
+        """
         joined = (longest if longest > 1 else TO_SINGLES) if self.sends_trains else 1
         self.send_from(0, self.arrange(joined))
 
     def send_from(self, at: int, count: int) -> None:
-        """Send the messages ``at`` to ``count`` of those that :meth:`arrange` made."""
+        """Send messages ``at`` to ``count`` - 1 of those that :meth:`arrange` prepared."""
         lost = 0
         while at < count:
             try:
@@ -242,8 +245,9 @@ class ReplySender:
         )
 
     def arrange(self, joined: int) -> int:
-        """Lay the replies out as messages of at most ``joined``, by place, and in order within a place. Returns the
-        number of messages."""
+        """Group the replies into messages of at most ``joined`` replies each, by receiver and in order. Returns the
+        number of messages.
+        """
         if self._library is None:
             return self._arrange(joined)
         return int(self._library.aggregator_arrange(self._reply_arrays, self._replies.count, joined, self.arrays))

@@ -26,8 +26,9 @@ _STRANGERS: Final = 16
 
 
 class Senders:
-    """Maps senders' addresses to row numbers. The first ``known`` of ``rows`` belong to the addresses of seats, one
-    each; all other senders share the rest."""
+    """Maps senders' addresses to row numbers. The first ``known`` rows belong to the seats' addresses, one each. All
+    other senders share the remaining rows.
+    """
 
     def __init__(self, parts: Sequence[Part]) -> None:
         ips = {seat.ip for part in parts for seat in part.seats.values()}
@@ -43,7 +44,7 @@ class Senders:
 
 
 def packed_address(ip: str) -> int:
-    """An IPv4 address as uint32: the four bytes of a packet read in this machine's byte order."""
+    """Return an IPv4 address as uint32: the four bytes of the packet, read in this machine's byte order."""
     return int(np.frombuffer(socket.inet_aton(ip), np.uint32)[0])
 
 
@@ -106,9 +107,9 @@ _GENERATION_MAX: Final = (1 << 32) - 1
 
 class Shared:
     """Memory that the processes of an aggregator share: counters, the jobs' runs, and when each sender was last
-    answered or logged. Processes that are forked later see it.
+    answered or logged. Processes that are forked later share it too.
 
-    ``generation``: of all jobs, random by default, so that a restarted aggregator has another one.
+    ``generation``: the generation of all jobs; random by default, so that a restarted aggregator has a new one.
     """
 
     def __init__(self, jobs: Sequence[Part], processes: int = 1, generation: int | None = None) -> None:
@@ -137,11 +138,11 @@ def _shared(shape: tuple[int, ...], kind: npt.DTypeLike) -> NDArray[Any]:
 
 
 class State:
-    """The slots and admission tables of all jobs, in process number ``process``.
+    """The slots and admission tables of all jobs in one process, number ``process``.
 
-    ``parts``: the aggregator's part of each job. ``places``: the receivers of replies, (ip, UDP port) of each seat of
-    each job, and after a job's seats its parent aggregator. ``seed``: of SIGN's random bits, and of the generation
-    where no ``shared`` is given.
+    ``parts``: the aggregator's part of each job. ``places``: the receivers of replies as (ip, UDP port): the seats of
+    each job, followed by the job's parent aggregator. ``seed``: for SIGN's random bits, and for the generation where no
+    ``shared`` is given.
     """
 
     def __init__(
@@ -210,10 +211,10 @@ class State:
 
 
 def coefficients(table: Sequence[int]) -> list[int]:
-    """The coefficients of a THC table as polynomials over GF(2), a number of 16 bits for each plane of the values.
+    """Return a THC table as polynomials over GF(2): one 16-bit number for each plane of the values.
 
-    Plane k, the least significant first, is the XOR of the monomials whose bits are set in number k. Monomial m is the
-    AND of the index planes whose bits m has. Rows that the table lacks are 0; no worker sends their index.
+    Plane k, counted from the least significant, is the XOR of the monomials whose bits are set in number k. Monomial m
+    is the AND of the index planes that m's set bits name. Rows that the table lacks are 0; no worker sends their index.
     """
     rows = np.zeros(MONOMIALS, np.int64)
     rows[: len(table)] = table

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls of a group reduce gradients: those of torch's own data parallelism, known by who makes them.
+"""Tells which calls on a process group reduce gradients, by looking at the code that makes the call.
 
-A collective does not say what its tensor is. DDP's reducer is C++, so the Python code nearest to its calls is
-autograd's engine, or none in a thread of a GPU's backward pass. It makes all-reduces alone: a reduce-scatter from there
-is the gradient of torch's functional all-gather, which is C++ in older versions. All else calls from Python: FSDP
-and DDP's own hooks from the modules below; DTensor, SyncBatchNorm and users' code from others, also within a backward
-pass. What is not known to be a gradient counts as none.
+A collective does not say what its tensor is. DDP's reducer is C++: the nearest Python frame is autograd's engine, or
+there is none in a GPU's backward thread. An all-reduce from such a place is a gradient. A reduce-scatter from there is
+not: it is the gradient of torch's functional all-gather, which is C++ in older versions. All other calls come from
+Python. FSDP and DDP's own hooks call from the modules listed below. DTensor, SyncBatchNorm and users' code call from
+other modules, also during a backward pass. A call that is not recognised does not count as a gradient.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ _DATA_PARALLEL: Final = frozenset({
 
 
 def called_for_gradient(*, all_reduce: bool) -> bool:
-    """Whether the call of a group under way in this thread, an ``all_reduce`` or another, is one of DDP or FSDP for a
-    gradient."""
+    """Return whether DDP or FSDP makes the present call on a group in order to reduce a gradient. ``all_reduce``:
+    whether the call is an all-reduce.
+    """
     frame = _outside(sys._getframe(), lambda name: name.startswith(_OWN) or name == _DYNAMO)
     if frame is None or _module(frame) == _ENGINE:
         return all_reduce
@@ -56,10 +57,10 @@ def called_for_gradient(*, all_reduce: bool) -> bool:
 
 
 def check_built_in_hooks(group: ProcessGroup) -> None:
-    """Let the backward pass under way raise UsageError if a model on the group has DDP's built-in hook for float16,
-    whose C++ cannot read the result of a group that Python defines. Only a sum of float16 can be of such a model.
+    """Make the present backward pass raise UsageError if a model on the group uses DDP's built-in float16 hook.
 
-    After the last bucket: within a call of DDP's reducer nothing may be asked of it.
+    That hook is C++ and cannot read the result of a group that Python defines. Only a float16 sum can come from it. The
+    check runs after the last bucket, because DDP's reducer cannot be queried during one of its own calls.
     """
     # Without a backward pass there is no such hook.
     with contextlib.suppress(RuntimeError):

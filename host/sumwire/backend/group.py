@@ -53,7 +53,8 @@ _ProcessGroup: Any = dist.ProcessGroup
 
 
 def create(given: Any, options: Any) -> SumwireGroup:
-    """What torch.distributed calls for each new group. Raises UsageError for options of another backend."""
+    """Create a group; torch.distributed calls this for each new one. Raises UsageError for options of another backend.
+    """
     if options is not None and not isinstance(options, Options):
         raise UsageError(f"pg_options = {options!r}: must be sumwire.backend.Options(...), or left out")
     default = not dist.is_initialized()
@@ -70,7 +71,7 @@ def create(given: Any, options: Any) -> SumwireGroup:
 @dynamo_disabled
 @passing_through
 class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
-    """One group, made by :func:`create`. ``has_part``: whether it may have a job."""
+    """One process group, made by :func:`create`. ``has_part``: whether it may have a job."""
 
     def __init__(self, place: GroupRank, options: Options, has_part: bool) -> None:
         # With a store torch would make an object that Python cannot extend.
@@ -113,7 +114,7 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         return self._note(works[0] if len(works) == 1 else JointWork(works))
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Any:
-        """See torch.distributed.all_reduce_coalesced. Tensors of one type and device travel as one."""
+        """See torch.distributed.all_reduce_coalesced. Tensors of the same dtype and device are sent as one."""
         opts = dist.AllreduceCoalescedOptions() if opts is None else opts
         alike = len({(x.dtype, x.device) for x in tensors}) == 1
         what = self._reduction(opts, tensors, values=sum(x.numel() for x in tensors)) if alike else None
@@ -200,7 +201,7 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
     # -- the job ---------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """End the group, and its job if that is its own: a collective call."""
+        """End the group, and its job if the group opened it. A collective call."""
         network, self._network = self._network, None
         self._has_part = False
         if network is not None:

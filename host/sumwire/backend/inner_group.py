@@ -34,13 +34,13 @@ CALLS: Final = {
 
 @dataclass(frozen=True)
 class InnerGroup:
-    """torch's own ``group``, and its ``backends`` by device, with their type."""
+    """torch's ``group``, and its ``backends`` with their type, by device."""
 
     group: Any
     backends: dict[torch.device, tuple[Any, Any]]
 
     def register(self, group: Any) -> None:
-        """Register the backends with a group, for the calls that it does not carry out itself."""
+        """Register the inner backends with a group, for calls that the group does not carry out itself."""
         for device, (kind, backend) in self.backends.items():
             group._register_backend(device, kind, backend)
         group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
@@ -74,7 +74,7 @@ def _nccl(store: Any, rank: int, ranks: int, timeout: timedelta) -> Any:
 
 
 def passed_through(name: str) -> Callable[..., Any]:
-    """A method that calls the inner group's method of this name; for a class with `_inner` and `_note`."""
+    """Return a method that calls the inner group's method of this name. The class must have `_inner` and `_note`."""
 
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
         return self._note(getattr(self._inner.group, name)(*arguments, **named))

@@ -40,11 +40,11 @@ _of_calls: Final[ContextVar[Precision | None]] = ContextVar("precision of calls"
 
 @dataclass(frozen=True)
 class Options:
-    """What a user chooses: ``init_process_group("sumwire", pg_options=sumwire.backend.Options(...))``.
+    """Options of the backend: ``init_process_group("sumwire", pg_options=sumwire.backend.Options(...))``.
 
-    ``job``: a job file, or what has been read from one; None for what SUMWIRE_JOB names. ``precision``: of all float
-    tensors; None to compress gradients alone. ``exact_below``: float tensors of fewer values are exact. ``gradients``:
-    the precision of what DDP and FSDP reduce; None for that of all, SUMWIRE_PRECISION, or "4bit".
+    ``job``: a job file or a loaded one; None for the file that SUMWIRE_JOB names. ``precision``: for all float tensors;
+    None compresses gradients only. ``exact_below``: float tensors of fewer values are summed exactly. ``gradients``:
+    the precision of what DDP and FSDP reduce; None takes ``precision``, then SUMWIRE_PRECISION, then "4bit".
 
     Raises UsageError for a value that breaks a rule.
     """
@@ -61,7 +61,8 @@ class Options:
         self.chosen(gradient=True)
 
     def chosen(self, *, gradient: bool) -> Precision:
-        """The precision of a call's float tensors. ``gradient``: whether they are known to be gradients."""
+        """Return the precision of a call's float tensors. ``gradient``: whether the call is known to reduce gradients.
+        """
         of_call = _of_calls.get()
         if of_call is not None:
             return of_call
@@ -75,9 +76,11 @@ class Options:
 
 @contextmanager
 def calls_at(precision: Precision) -> Iterator[None]:
-    """Context manager: float tensors in calls of groups of the backend that this thread makes within have this
-    precision, whatever the group's options say. All ranks must say the same. Raises UsageError for one that there is
-    not."""
+    """Context manager: calls that this thread makes inside it on groups of the backend use this precision for float
+    tensors.
+
+    It overrides the group's options, and must be the same on all ranks. Raises UsageError for an unknown precision.
+    """
     token = _of_calls.set(_checked("precision", precision))
     try:
         yield
@@ -93,8 +96,8 @@ def _checked(name: str, asked: str) -> Precision:
 
 
 def use(job: Source | None) -> None:
-    """Let the backend's groups use this job from their next collective on: a job file, what was read from one, or an
-    open Job of the default group, which stays the caller's to close. None takes back what was said before.
+    """Let the backend's groups use this job from their next collective on: a job file, a loaded one, or an open Job of
+    the default group, which the caller still has to close. None undoes the previous call.
 
     Raises UsageError for anything else, such as a :class:`sumwire.training.hierarchical.NodeJob`.
     """
@@ -105,7 +108,8 @@ def use(job: Source | None) -> None:
 
 
 def find_by(finder: Finder) -> None:
-    """Ask ``finder(rank, size, store)`` for jobs that neither options nor SUMWIRE_JOB name."""
+    """Register ``finder(rank, size, store)``, which is asked for a job where neither options nor SUMWIRE_JOB name one.
+    """
     _finders.append(finder)
 
 
@@ -116,7 +120,7 @@ def source_of(options: Options) -> Source | None:
 
 
 def job_for(rank: int, size: int, store: Store, options: Options | None = None) -> JobConfig | Job:
-    """The job of a group of ``size`` ranks that have met in ``store``, as its worker ``rank`` sees it.
+    """Return the job for worker ``rank`` of a group of ``size`` ranks, which have met in ``store``.
 
     Raises UsageError if there is none, ConfigError for a job file that breaks a rule.
     """

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which reductions of a group go through the network, and the thread that carries them out. Used by `group`.
+"""Decides which reductions of a group go through the network, and has the thread that carries them out. Used by
+`group`.
 
-All ranks choose the same route, because they choose by what all of them know.
+All ranks choose the same route, because the choice depends only on what all of them know.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Call = Callable[[Job], list[Tensor]]
 
 
 class ReduceRoute(Enum):
-    """How a reduction is carried out. INNER: by the inner process group; the others go through the network."""
+    """How a reduction is carried out: INNER by the inner process group, all others through the network."""
 
     FLOATS = auto()
     INTEGERS = auto()
@@ -43,15 +44,15 @@ class ReduceRoute(Enum):
 
 
 def op_of(op: object) -> str:
-    """The name of an operation of torch.distributed.ReduceOp, "" for one that only the inner group knows."""
+    """Return the name of a torch.distributed.ReduceOp; "" for one that only the inner group supports."""
     return next((name for name in _OPS if op == getattr(dist.ReduceOp, name)), "")
 
 
 def route_of(op: str, dtype: torch.dtype, values: int, exact_below: int, precision: Precision) -> ReduceRoute:
-    """Choose the route of a reduction, given that the group has a job. ``values``: of a rank's tensor.
+    """Choose the route of a reduction for a group that has a job. ``values``: how many values a rank's tensor has.
 
-    Floats go through the network at their precision, from `exact_below` values on. 32-bit integer sums, and
-    maxima and minima of 32-bit values, are exact there and need a third less traffic than a ring of 4. For all else
+    Floats go through the network at their precision, from `exact_below` values on. 32-bit integer sums, and maxima and
+    minima of 32-bit values, are exact there and need a third less traffic than a ring of 4. For all other reductions
     the network has no op, or one that needs more traffic than the ring.
     """
     if values < exact_below:
@@ -66,7 +67,7 @@ def route_of(op: str, dtype: torch.dtype, values: int, exact_below: int, precisi
 
 
 def possible(route: ReduceRoute, config: JobConfig) -> bool:
-    """Whether the job supports the route exactly: it sums over all workers, and has the op."""
+    """Return whether the job can carry out the route exactly: it sums over all workers, and has the op."""
     if route is ReduceRoute.FLOATS:
         return True
     whole = config.quorum == config.workers
@@ -75,8 +76,9 @@ def possible(route: ReduceRoute, config: JobConfig) -> bool:
 
 @dataclass(frozen=True)
 class GroupRank:
-    """This process as number ``rank`` of a group. ``ranks``: the group's global ranks, of ``world``. ``store``:
-    theirs."""
+    """This process as rank ``rank`` of a group. ``ranks``: the group's global ranks, out of ``world``. ``store``: the
+    group's store.
+    """
 
     store: Any
     rank: int
@@ -105,8 +107,10 @@ def opener(config: JobConfig, at: GroupRank) -> Callable[[], Job]:
 
 
 class Network:
-    """A group's thread, which opens the job and carries out operations in the order of calls. ``job``: an open one of
-    the caller's, or a function that opens one, which is closed with the group."""
+    """A group's thread, which opens the job and carries out operations in the order of calls.
+
+    ``job``: an open job of the caller's, or a function that opens one, which is then closed with the group.
+    """
 
     def __init__(self, name: str, job: Job | Callable[[], Job]) -> None:
         given = job if isinstance(job, Job) else None
@@ -138,7 +142,7 @@ class Network:
         return self._thread.submit(carry_out, device, awaited=True)
 
     def close(self) -> None:
-        """End the thread after all calls, and the job if the group opened it: a collective call."""
+        """End the thread after all calls, and close the job if the group opened it. A collective call."""
         self._life.close(self._end)
 
     def _end(self) -> None:
@@ -155,8 +159,9 @@ class Network:
 
 
 def reduced(what: Reduction, job: Job, x: Tensor, into: Tensor | None = None) -> Tensor:
-    """Reduce the workers' flat tensors. ``into``: memory that the result may be written to, such as x itself; it is
-    then returned."""
+    """Reduce the workers' flat tensors. ``into``: memory where the result may be written, such as x itself; if it is
+    used, it is returned.
+    """
     x = x.resolve_neg()
     if what.route is ReduceRoute.INTEGERS:
         return sum_integers(job, x)
@@ -167,6 +172,6 @@ def reduced(what: Reduction, job: Job, x: Tensor, into: Tensor | None = None) ->
 
 
 def written_by(x: Tensor) -> Tensor | None:
-    """The flat memory of a tensor in which a mean can be written; None if there is none."""
+    """Return a flat view of the tensor's memory into which a mean can be written; None if there is none."""
     plain = x.dtype == torch.float32 and x.device.type == "cpu" and x.is_contiguous() and not x.is_neg()
     return x.detach().view(-1) if plain else None

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers the name "sumwire" among the backends of torch.distributed. Called by `import sumwire`.
 
-`import sumwire` loads no torch, and is mostly written before `import torch`. So the name is registered at once where
-torch.distributed is loaded already, and else as soon as it is.
+`import sumwire` loads no torch, and usually comes before `import torch`. The name is registered at once if
+torch.distributed is already loaded, otherwise as soon as it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _prepared: Final[list[Callable[[], object]]] = []
 
 
 def register_when_loaded(prepare: Callable[[], object] | None = None) -> None:
-    """Register the backend, now or after torch.distributed has been loaded. Repeating it changes nothing.
+    """Register the backend now, or once torch.distributed is loaded. Repeated calls change nothing.
 
     ``prepare`` is called once, before the backend's first group.
     """
@@ -39,7 +39,7 @@ def register_when_loaded(prepare: Callable[[], object] | None = None) -> None:
 
 
 def register(distributed: Any) -> None:
-    """Register the backend with the module torch.distributed, if that has been built with process groups."""
+    """Register the backend with the module torch.distributed, if torch was built with process groups."""
     if not distributed.is_available():
         return
     if NAME.upper() not in distributed.Backend._plugins:
@@ -48,7 +48,7 @@ def register(distributed: Any) -> None:
 
 
 def warn_of_torchcomms() -> None:
-    """Where torchcomms is switched on, torch from 2.13 on asks it for every backend but one."""
+    """Warn if torchcomms is switched on: from 2.13 on, torch then asks it for every backend but one."""
     config = sys.modules.get(f"{_TORCH}.config")
     if getattr(config, "use_torchcomms", False) and importlib.util.find_spec("torchcomms") is not None:
         logging.getLogger(NAME).warning(

@@ -64,7 +64,9 @@ class NetworkWork(Work):
         self._future = future
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait for the end; Ctrl-C ends the wait. Raises the collective's error; RuntimeError after the time-out."""
+        """Wait for the collective; Ctrl-C ends the wait. Raises the collective's error, or RuntimeError after the
+        timeout.
+        """
         if timeout:
             done = threading.Event()
             self._future.add_done_callback(lambda _: done.set())
@@ -101,7 +103,9 @@ class NetworkWork(Work):
 
 @dynamo_disabled
 class JointWork(Work):
-    """Several collectives as one. NCCL has none to wait for where a call is not asynchronous: None."""
+    """Several collectives as one Work. NCCL returns None for a call that is not asynchronous: there is nothing to wait
+    for.
+    """
 
     def __init__(self, works: Sequence[Any]) -> None:
         super().__init__()

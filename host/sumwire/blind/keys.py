@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The secrets of a job's workers: one of each pair, and one that all of them share.
 
-They are agreed on once, when the job is made, and live in this process's memory alone. Every pair's secret comes from
-an X25519 exchange of keys drawn for it, so whoever reads the exchange does not learn it. Worker 0 draws the common
-secret, and gives it to every other worker under the pair's.
+The workers agree on them once, when the job is made, and keep them in memory only. Every pair's secret comes from an
+X25519 exchange with fresh keys, so an eavesdropper does not learn it. Worker 0 draws the common secret, and sends it to
+every other worker encrypted with the pair's secret.
 
-Every run of the job derives keys of its own from them (:meth:`Keys.for_run`), by the numbers that the run's workers
-have drawn in its greeting. A worker draws a new number for every greeting, so its keys are new whatever others say.
+Every run of the job derives keys of its own from them (:meth:`Keys.for_run`), from the random numbers (nonces) that the
+workers exchange in the run's greeting. A worker draws a new number for every greeting, so its keys are new whatever
+others say.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ Gather = Callable[[bytes], Sequence[bytes]]
 
 
 class Keys:
-    """One worker's secrets. ``pairs``: by the other worker. ``job``: its number and name, in every derived key."""
+    """One worker's secrets. ``pairs``: the secret shared with each other worker. ``job``: the job's number and name,
+    which enter every derived key.
+    """
 
     def __init__(self, job: str, worker: int, pairs: dict[int, bytes], common: bytes) -> None:
         self._job = job
@@ -45,10 +48,10 @@ class Keys:
 
     @classmethod
     def agree(cls, job: str, worker: int, gather: Gather, known: bytes | None = None) -> Keys:
-        """Agree on secrets with all other workers: a collective call, which gathers twice.
+        """Agree on secrets with all other workers. A collective call, which gathers twice.
 
-        ``known``: a secret that they have from elsewhere. Who lacks it cannot take a worker's place in the exchange.
-        Raises PeerLostError if worker 0's secret cannot be opened.
+        ``known``: a secret that all workers already have. A process without it cannot take a worker's place in the
+        exchange. Raises PeerLostError if worker 0's secret cannot be decrypted.
         """
         own = X25519PrivateKey.generate()
         public = gather(own.public_key().public_bytes_raw())
@@ -70,9 +73,9 @@ class Keys:
         return cls(job, worker, pairs, common)
 
     def for_run(self, first_round: int, nonces: Sequence[int]) -> Masks:
-        """The masks of a run, of whose greeting these are the first round and the workers' numbers.
+        """Return the masks of a run. ``first_round`` and ``nonces`` come from the run's greeting.
 
-        Raises MaskReuseError if these secrets have served such a run before.
+        Raises MaskReuseError if these secrets were already used for such a run.
         """
         run = (first_round, *nonces)
         if run in self._runs:

@@ -58,7 +58,9 @@ _STEP_CHUNKS: Final = 64
 
 
 class Masks:
-    """``pairs``: a key of 32 bytes for every other worker. The others: keys that all workers have."""
+    """One worker's masks. ``pairs``: a key of 32 bytes for each other worker. The other fields are keys that all
+    workers have.
+    """
 
     def __init__(self, worker: int, pairs: Mapping[int, bytes], *, common: bytes, tags: bytes, sums: bytes) -> None:
         self._streams = [(KeyStream(key), worker < other) for other, key in pairs.items()]
@@ -72,7 +74,7 @@ class Masks:
     def hide(self, sequence: int, payload: NDArray[np.uint8]) -> None:
         """Add the masks of the chunks from ``sequence`` on to their payload, uint8 (chunks, 8, 128), in place.
 
-        Raises MaskReuseError for a chunk whose masks were used, or that comes after a later one.
+        Raises MaskReuseError if a chunk's masks were used before, or if a later chunk was masked before it.
         """
         if sequence < self._unused:
             raise MaskReuseError(
@@ -86,19 +88,21 @@ class Masks:
                 _add(part, stream.chunks(sequence + first, len(part)), adds=adds)
 
     def places(self, sequence: int, chunks: int) -> NDArray[np.uint32]:
-        """Numbers that all workers know and nobody else, (chunks x 256,): of the chunks from ``sequence`` on.
+        """Return random numbers that only this job's workers know, (chunks x 256,), for the chunks from ``sequence``
+        on.
 
-        Every place of them may hide one value of one worker. They are not part of the masks that :meth:`hide` adds.
+        Each may hide one value of one worker. They are independent of the masks that :meth:`hide` adds.
         """
         return KeyStream(self._common).chunks(sequence, chunks).view("<u4").astype(np.uint32)
 
     def tag(self, content: bytes) -> bytes:
-        """16 bytes that only this run's workers can make of the content, so that they notice changes."""
+        """Return a 16-byte tag of the content that only this run's workers can compute, so that they notice changes."""
         return hashlib.blake2b(content, digest_size=_TAG_BYTES, key=self._tags).digest()
 
     def weights(self, sequence: int, chunks: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Secrets below 2**61 of the run's workers, for :mod:`sumwire.blind.sums`: of the elements of every chunk,
-        shape (256,), and of each of the chunks from ``sequence`` on, shape (chunks,)."""
+        """Return the secret weights, below 2**61, that :mod:`sumwire.blind.sums` uses: for the elements of every chunk,
+        shape (256,), and for the chunks from ``sequence`` on, shape (chunks,).
+        """
         return self._factors, self._drawn(sequence, chunks)
 
     def _drawn(self, first: int, count: int) -> NDArray[np.uint64]:
@@ -109,7 +113,7 @@ class Masks:
 
 
 class KeyStream:
-    """The key stream of one key. What :meth:`chunks` returns lies in memory of its own until the next call."""
+    """The key stream of one key. The array that :meth:`chunks` returns is overwritten by the next call."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AES256(key)
@@ -151,19 +155,23 @@ _COUNTER_BITS: Final = 4
 
 
 class MaskedPackets(ABC):
-    """The packets of one op as packets of SUM32. ``op``: of whose words they take the place, with as many values."""
+    """Carries the packets of one op as packets of SUM32. ``op``: the op whose words are replaced; the number of values
+    stays the same.
+    """
 
     op: Op
 
     @abstractmethod
     def up(self, words: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
-        """Write the op's words of a host, uint8 (chunks, up words, 128), as elements to ``out``, uint8 (chunks, 8,
-        128) with any stride between chunks."""
+        """Convert a host's words of the op, uint8 (chunks, up words, 128), to SUM32 elements in ``out``, uint8 (chunks,
+        8, 128) with any stride between chunks.
+        """
 
     @abstractmethod
     def down(self, sums: NDArray[np.uint8], workers: int) -> NDArray[np.uint8]:
-        """Return what the op would have sent down, uint8 (chunks, down words, 128), from sums of elements of all
-        workers, uint8 (chunks, 8, 128)."""
+        """Convert all workers' summed elements, uint8 (chunks, 8, 128), to what the op's switch would have sent down,
+        uint8 (chunks, down words, 128).
+        """
 
 
 class TableLanes(MaskedPackets):
@@ -215,11 +223,11 @@ _TAG_ELEMENTS: Final = _TAG_BYTES // 4
 
 
 class Places:
-    """Room for ``count`` numbers of each worker, and their tag, in the chunks from ``sequence`` on.
+    """Room for ``count`` numbers and a tag from each worker, in the chunks from ``sequence`` on.
 
-    Workers so tell each other numbers through the switch that it cannot read, such as the norms of their tensors. Each
-    has places of its own, and zeros elsewhere. A tag, under a key that all workers have, shows whether the numbers are
-    those that their worker sent, before they are used.
+    With it workers exchange numbers, such as the norms of their tensors, that the switch cannot read. Each worker
+    writes to places of its own, and zeros elsewhere. The tag, under a key that all workers have, shows before use
+    whether the numbers are those that the worker sent.
     """
 
     def __init__(self, masks: Masks, sequence: int, count: int, *, worker: int, workers: int) -> None:
@@ -232,16 +240,17 @@ class Places:
         self._workers = workers
 
     def pack(self, own: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        """This worker's payload, uint8 (chunks, 8, 128), with its numbers, shape (count,)."""
+        """Return this worker's payload, uint8 (chunks, 8, 128), which contains its numbers, shape (count,)."""
         elements = np.zeros(self.chunks * _ELEMENTS, ">u4")
         here = slice(self._worker * self._room, (self._worker + 1) * self._room)
         elements[here] = np.concatenate([own, self._tag(self._worker, own)]) + self._hidden[here]
         return elements.view(np.uint8).reshape(self.chunks, SUM32.up.words, p4.WORD_BYTES)
 
     def unpack(self, words: NDArray[np.uint8]) -> NDArray[np.uint32]:
-        """The numbers of all workers, shape (workers, count), from the sums, uint8 (chunks, 8, 128).
+        """Return the numbers of all workers, shape (workers, count), from the sums, uint8 (chunks, 8, 128).
 
-        Raises CodecError for what these workers have not sent: a tag does not fit, but for one in 2**128 changes.
+        Raises CodecError if a tag does not fit, so that the numbers were changed. A change goes unnoticed with
+        probability 2**-128.
         """
         elements = np.ascontiguousarray(words).reshape(-1).view(">u4").astype(np.uint32)
         filled = self._workers * self._room

@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the sums that a worker got are those of what all workers sent, without trust in whoever summed.
+"""Checks that the sums a worker received are the sums of what all workers sent, without trusting whoever summed.
 
-A *check* of elements is a weighted sum of them modulo the prime 2**61 - 1. The weights are secrets of the run's
-workers. Every worker tells the others the check of its own elements, in chunks behind them
-(:class:`sumwire.blind.masks.Places`). The checks of all workers must add up to the check of the sums. Who changes sums
-without the weights has two chances in 2**61 that they still do (Carter and Wegman, 1981): element j of chunk k has the
-weight f_j g_k, where the f are drawn for the run and the g for the chunk.
+A *check* is a weighted sum of elements modulo the prime 2**61 - 1. The weights are secrets of the run's workers. Every
+worker sends the check of its own elements to the others, in chunks behind the elements
+(:class:`sumwire.blind.masks.Places`). The checks of all workers must add up to the check of the sums. Someone who
+changes sums without knowing the weights passes with probability 2**-60 (Carter and Wegman, 1981): element j of chunk k
+has the weight f_j g_k, where the f are drawn for the run and the g for the chunk.
 
-Example, modulo 101: two workers send (5, 7) and (1, 2), with the weights (10, 20). Their checks are 190 = 89 and 50. A
-sum of (6, 9) has 240 = 38 = 89 + 50 - 101. One of (6, 8) has 18.
+Example, modulo 101: two workers send (5, 7) and (1, 2), with the weights (10, 20). Their checks are 190 = 89 and 50.
+The right sum (6, 9) has the check 240 = 38 = 89 + 50 - 101. A wrong sum (6, 8) has 18.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _DEGRADED: Final = p4.FLAG_MISSING | p4.FLAG_INCOMPLETE | p4.FLAG_TRIMMED
 class SumCheck:
     """The check of one exchange's elements, in the ``chunks`` chunks from ``sequence`` on.
 
-    ``room``: how many chunks come behind these. ``signed``: elements are int32, of which no sum leaves int32; else they
-    are uint32, of which no sum leaves uint32.
+    ``room``: how many chunks follow them for the workers' checks. ``signed``: elements are int32 and no sum overflows
+    it; otherwise both are so for uint32.
     """
 
     def __init__(self, masks: Masks, sequence: int, chunks: int, *, worker: int, workers: int, signed: bool) -> None:
@@ -48,11 +48,14 @@ class SumCheck:
         self._got = 0
 
     def send(self, first: int, payload: NDArray[np.uint8]) -> None:
-        """This worker's elements from chunk ``first`` on, before they are masked: uint8 (chunks, 8, 128)."""
+        """Add this worker's elements from chunk ``first`` on to its check, before they are masked: uint8 (chunks, 8,
+        128).
+        """
         self._sent = (self._sent + self._of(first, payload)) % PRIME
 
     def told(self) -> NDArray[np.uint8]:
-        """The chunks behind the elements, when all of these were sent: uint8 (room, 8, 128)."""
+        """Return the chunks that carry this worker's check, uint8 (room, 8, 128). Call it after all elements were sent.
+        """
         return self._places.pack(np.array([self._sent >> 32, self._sent & 0xFFFFFFFF], np.uint32))
 
     def take(self, first: int, words: NDArray[np.uint8]) -> None:
@@ -62,7 +65,8 @@ class SumCheck:
     def finish(
         self, words: NDArray[np.uint8], counts: NDArray[np.uint8], flags: NDArray[np.uint8], cuts: NDArray[np.uint8]
     ) -> None:
-        """Check the sums, all of which were taken. ``words``: the chunks behind them. The others: of all results.
+        """Check the sums, all of which must have been taken. ``words``: the chunks with the workers' checks. The others
+        describe all results.
 
         Raises CodecError for sums that are not those of all workers.
         """

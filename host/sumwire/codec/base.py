@@ -59,9 +59,9 @@ class CodecInfo:
 class CodecRound(ABC):
     """One tensor in one round of aggregation, whole (`encode`, `decode`) or in parts (`encode_into`, `decode_into`).
 
-    A part is a run of chunks whose borders are multiples of `grain`; the tensor's end is a border too. Every part is
-    encoded once, then decoded once, in any order of parts. Different threads may work on different parts. The tensor
-    must not change before the last part is encoded, nor before `residual` is called if it is.
+    A part is a range of chunks whose ends are multiples of `grain`, or the tensor's end. Every part is encoded once,
+    then decoded once, in any order of parts. Different threads may work on different parts. The tensor must not change
+    before the last part is encoded, or before `residual` is called, if it is called.
     """
 
     def __init__(self, codec: GradientCodec, x: Tensor, chunks: int, grain: int) -> None:
@@ -89,26 +89,29 @@ class CodecRound(ABC):
 
     @property
     def outside(self) -> NDArray[np.bool_] | None:
-        """Chunks of this worker that are sent with the flag OVERFLOW, bool (chunks,); None for none.
+        """Return which chunks this worker sends with the flag OVERFLOW, bool (chunks,); None if there are none.
 
-        Of a codec that has no preliminary exchange, they have NaN or infinity. A chunk's is known once it is encoded.
+        A codec without a preliminary exchange flags chunks with NaN or infinity. A chunk's flag is known once it is
+        encoded.
         """
         return None
 
     def magnitudes(self) -> NDArray[np.float32]:
-        """Return the L2 norm of what each chunk carries of the tensor, shape (chunks,): what its loss would leave out.
+        """Return the L2 norm of each chunk's share of the tensor, shape (chunks,). It measures what losing the chunk
+        would cost.
 
-        Infinite where float32 is too narrow, or a value not finite. May be called before anything is encoded.
+        It is infinite where float32 is too narrow, or where a value is not finite. May be called before anything is
+        encoded.
         """
         return _chunk_norms(self._x, self._info.chunk_values, self.chunks)
 
     def divide_by(self, workers: int) -> None:
         """Divide every sum by `workers` instead of its number of contributors.
 
-        A missing contribution then counts as zeros in what travels, which for THC are the rotated values.
+        A missing contribution then counts as zeros, for THC as zeros after the rotation.
 
-        Raises CodecError unless positive, StageError after the first part is decoded. `decode` then
-        raises CountError for a count above `workers`.
+        Raises CodecError unless positive, StageError after the first part is decoded. `decode` then raises CountError
+        for a count above `workers`.
         """
         if workers < 1:
             raise CodecError(f"workers={workers}: sums are divided by 1 or more")
@@ -117,7 +120,8 @@ class CodecRound(ABC):
         self._workers_divided_by = workers
 
     def multiply_by(self, factor: int) -> None:
-        """Multiply the result, which is a mean, by `factor`: by the number of workers it is a sum.
+        """Multiply the result, which is a mean, by `factor`. With the number of workers as the factor the result is a
+        sum.
 
         Raises CodecError unless positive, StageError after the first part is decoded.
         """
@@ -128,8 +132,10 @@ class CodecRound(ABC):
         self._times = factor
 
     def write_to(self, target: Tensor) -> None:
-        """Write the result to `target`, a flat tensor of the result's length, dtype and device; its memory may be that
-        of the round's tensor, which then has no residual. Raises CodecError for any other.
+        """Write the result to `target`, a flat tensor of the result's length, dtype and device.
+
+        `target` may share the memory of the round's tensor, which then has no residual. Raises CodecError for another
+        tensor.
         """
         x = self._x
         if (target.shape, target.dtype, target.device) != (x.shape, result_dtype(x), x.device):
@@ -138,7 +144,7 @@ class CodecRound(ABC):
         self._overwrites = target.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
 
     def preliminary(self) -> NDArray[np.uint32]:
-        """Return what goes into the preliminary exchange, uint32; empty if the codec has none."""
+        """Return this worker's values for the preliminary exchange, uint32; empty if the codec has none."""
         return np.zeros(0, np.uint32)
 
     @property
@@ -152,7 +158,7 @@ class CodecRound(ABC):
         return 0 not in self._decoded
 
     def encode_again(self) -> None:
-        """Forget what was encoded: the sums of that payload count for nothing. Raises StageError after decode."""
+        """Forget what was encoded, because its sums are not used. Raises StageError after decode."""
         if 1 in self._decoded:
             raise StageError("encode_again: comes before decode")
         self._encoded[:] = bytes(self.chunks)
@@ -161,8 +167,8 @@ class CodecRound(ABC):
         """Write the payload words of chunks first..last-1 to `out`.
 
         out has shape (last - first, words_up, 128), with any stride between chunks, so that it may lie inside packet
-        buffers. `agreed` is the outcome of the preliminary exchange, of `preliminary`'s shape: in every place the
-        largest of all workers. Of a codec with a place per block, only the part's places are read.
+        buffers. `agreed` is the result of the preliminary exchange, of `preliminary`'s shape: elementwise the largest
+        value of all workers. If a codec has one value per block, only those of the part are read.
 
         Raises StageError for a run of chunks that is no part or is already encoded, CodecError for another shape or
         dtype, and the codec's own errors for values that it refuses.
@@ -186,10 +192,10 @@ class CodecRound(ABC):
     ) -> None:
         """Decode chunks first..last-1 to their place in `result`.
 
-        words, shape (last - first, words_down, 128), are the switch's, and may lie inside packet buffers. counts,
+        words, shape (last - first, words_down, 128), come from the switch, and may lie inside packet buffers. counts,
         shape (last - first,), are the numbers of contributors; a chunk without contributors decodes to zeros.
-        overflows, bool (last - first,), are chunks whose result has the flag OVERFLOW; None for none.
-        A chunk in which some worker has NaN or infinity decodes to NaN.
+        overflows, bool (last - first,), are chunks whose result has the flag OVERFLOW; None for none. A chunk in which
+        some worker has NaN or infinity decodes to NaN.
 
         Raises StageError for a run of chunks that is no part, not encoded or already decoded, CountError for counts of
         another shape or dtype or below 0, CodecError for other words, and the codec's own errors.
@@ -218,8 +224,7 @@ class CodecRound(ABC):
         """The aggregate of the contributors' tensors: their mean, or the codec's estimate of it. Shape (length,),
         float32 unless the codec keeps float64.
 
-        It has equal bits on every worker, however it was cut into parts. Raises StageError before all parts are
-        decoded.
+        It has equal bits on every worker, whatever the parts were. Raises StageError before all parts are decoded.
         """
         if not self.decoded:
             raise StageError(f"result: {self._decoded.count(0)} of {self.chunks} chunks are not decoded yet")
@@ -255,9 +260,9 @@ class CodecRound(ABC):
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
         """Return what this worker's payload left out of its tensor: shape (length,), of `result`'s dtype, a new tensor.
 
-        It is finite, but of no meaning for chunks whose result is NaN: of such a step all residuals are dropped.
-        `included`, bool of shape (chunks,), is False for chunks that did not get into the sum; they are left out whole.
-        Raises StageError before all parts are encoded, CodecError for a mask of another shape or dtype.
+        It is finite, but meaningless for chunks whose result is NaN; callers drop all residuals of such a step.
+        `included`, bool of shape (chunks,), is False for chunks that did not get into the sum; all of their values are
+        residual. Raises StageError before all parts are encoded, CodecError for a mask of another shape or dtype.
         """
 
     def _multiply(self, part: Tensor) -> None:
@@ -353,10 +358,10 @@ def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int6
 
 
 class GradientCodec(ABC):
-    """Makes rounds. It keeps no state of them but memory for reuse, so several threads may use it.
+    """Makes rounds. It keeps no state between rounds except memory for reuse, so several threads may use it.
 
-    `scales`: how it carries scales from one tensor to the next; None if it does not. `staged`: whether its kernels do
-    so much more than torch that tensors of GPUs are brought to them (:mod:`sumwire.codec.base`).
+    `scales`: how it carries scales from one tensor to the next; None if it does not. `staged`: whether its kernels are
+    so much faster than torch that GPU tensors are copied to the CPU for them (:mod:`sumwire.codec.base`).
     """
 
     info: ClassVar[CodecInfo]
@@ -387,19 +392,24 @@ class GradientCodec(ABC):
         return mean(x)
 
     def left_by_ordinary(self, x: Tensor) -> Tensor:
-        """Return what `ordinary` leaves of this worker's flat tensor for its next one: a new tensor of the result's
-        dtype."""
+        """Return the part of this worker's flat tensor that `ordinary` leaves for its next one: a new tensor of the
+        result's dtype.
+        """
         return torch.zeros_like(x, dtype=result_dtype(x))
 
     def left_unsent(self, x: Tensor) -> Tensor:
-        """Return what stays of a flat tensor that is in no sum: all of it that is finite, a new tensor of the result's
-        dtype."""
+        """Return what remains of a flat tensor that is in no sum: its finite values, a new tensor of the result's
+        dtype.
+        """
         return torch.nan_to_num(x.detach().to(result_dtype(x)), nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def staged(codec: GradientCodec, x: Tensor) -> Tensor:
-    """Return what the codec is to be given for a flat tensor: itself, or for one on a GPU its copy in pinned memory, if
-    that is faster. Results have the same bits."""
+    """Return the tensor to give to the codec: x itself, or for a GPU tensor its copy in pinned memory, if that is
+    faster.
+
+    The results have the same bits either way.
+    """
     if not x.is_cuda or not codec.staged or x.layout != torch.strided:
         return x
     if kernels(torch.empty(0, dtype=x.dtype, device="cpu")) is None:

@@ -156,7 +156,7 @@ class ParameterFeedback(Saved):
         self._residuals = dict(content.residuals)
 
     def rescale(self, factor: float) -> None:
-        """Multiply all residuals: gradients have another unit from now on."""
+        """Multiply all residuals, because gradients are in another unit from now on."""
         for residual in self._residuals.values():
             residual.mul_(factor)
 

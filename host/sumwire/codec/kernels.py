@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native kernels: C, compiled at first use. Without a compiler or with SUMWIRE_NATIVE=0, torch is used instead.
 
-And sums over chunks, which norms are made of, by kernels or torch. They have a fixed order of additions, so that
+The module also has the sums over chunks that norms are made of, by kernels or torch. They add in a fixed order, so that
 kernels, torch and all devices give equal bits. A chunk's 1024 terms, padded with zeros, are added by halves: term i of
-the second half is added to term i of the first, until one term is left. The chunks of a block are added in that way
-too.
+the second half is added to term i of the first, until one term is left. The chunks of a block are added in the same
+way.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ NATIVE: Final = NativeFolder(
 
 
 def kernels(x: Tensor) -> Native | None:
-    """Return the kernels for this tensor; None on other devices, for float64 and without a compiler."""
+    """Return the kernels for this tensor; None for float64, on devices other than the CPU, and without a compiler."""
     if not x.is_cpu or x.dtype == torch.float64:
         return None
     return _kernels(os.environ.get(SWITCH))
@@ -80,10 +80,10 @@ def _kernels(switch: str | None) -> Native | None:
 
 
 def threads() -> int:
-    """Return how many threads share a kernel's work: ``SUMWIRE_THREADS``, else as many as torch uses, but at most 4 and
-    at most half of the rank's share of the cores.
+    """Return how many threads share a kernel's work: ``SUMWIRE_THREADS``, else as many as torch uses.
 
-    Raises UsageError unless the variable is a number from 1 to 64.
+    The default is at most 4, and at most half of the rank's share of the cores. Raises UsageError unless the variable
+    is a number from 1 to 64.
     """
     chosen = os.environ.get(THREADS)
     if chosen is None:
@@ -106,7 +106,7 @@ def _usual_threads(torch_threads: int, cores: int, ranks: int) -> int:
 
 
 def float32(x: Tensor) -> Tensor:
-    """Return the values as the kernels read them: float32, contiguous. Copies only if they are not."""
+    """Return the values as the kernels read them: float32, contiguous. Copies only if necessary."""
     return x if x.dtype == torch.float32 and x.is_contiguous() else x.to(torch.float32).contiguous()
 
 
@@ -138,10 +138,10 @@ def square_sums(x: Tensor) -> NDArray[np.float32]:
 
 
 def add(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
-    """Write x + y to ``total``, flat and float32, and return it. On the way its `square_sums` are found: they are kept
-    with it until an operation changes it.
+    """Write x + y to ``total``, flat and float32, and return it. Its `square_sums` are computed in the same pass, and
+    cached with it until an operation changes it.
 
-    ``total`` must not be changed in other ways, such as through `Tensor.numpy`, before `square_sums` is called.
+    Do not change ``total`` in other ways, such as through `Tensor.numpy`, before `square_sums` is called.
     """
     native = kernels(total)
     if native is None or not (_is_plain(x) and _is_plain(y)):
@@ -176,7 +176,7 @@ def magnitude_sums(x: Tensor) -> NDArray[np.float64]:
 
 
 def add_halves(terms: NDArray[_Float]) -> NDArray[_Float]:
-    """Return the sum of every row; rows have a power of two of terms."""
+    """Return the sum of every row, whose length is a power of two."""
     while terms.shape[1] > 1:
         half = terms.shape[1] // 2
         terms = terms[:, :half] + terms[:, half:]
@@ -184,7 +184,7 @@ def add_halves(terms: NDArray[_Float]) -> NDArray[_Float]:
 
 
 def total(sums: NDArray[np.float64]) -> float:
-    """Return the sum over all chunks; infinite where it exceeds float64."""
+    """Return the sum over all chunks; infinity if it exceeds float64."""
     padded = np.zeros((1, 1 << max(len(sums) - 1, 0).bit_length()))
     padded[0, : len(sums)] = sums
     with np.errstate(over="ignore"):

@@ -83,11 +83,12 @@ class Layout:
 
     @functools.cached_property
     def grain(self) -> int:
-        """Chunks of the largest block, at least 1. Runs of chunks with borders at multiples of it cut no block."""
+        """Return the number of chunks in the largest block, at least 1. Parts that end at multiples of it cut no block.
+        """
         return max((group.block_chunks for group in self.groups), default=1)
 
     def part(self, first: int, last: int) -> tuple[BlockGroup, ...]:
-        """Return the blocks of chunks first..last-1, a run that cuts no block."""
+        """Return the blocks of chunks first..last-1, which must not cut a block."""
         if (first, last) == (0, self.chunks):
             return self.groups
         return tuple(_clip(g, first, last) for g in self.groups if g.first_chunk < last and g.last_chunk > first)
@@ -127,8 +128,8 @@ def check_block(block: int | None) -> None:
 def layout(length: int, block: int | None) -> Layout:
     """Cut `length` values into blocks.
 
-    With a block size: whole blocks first, then the rest in ever smaller powers of two down to one chunk, so that
-    padding is less than a chunk. With None: one block, the next power of two.
+    With a block size, whole blocks come first. The rest is cut into ever smaller powers of two, down to one chunk, so
+    that padding is less than a chunk. With None there is one block, of the next power of two.
 
     Raises CodecError for an impossible block size.
     """

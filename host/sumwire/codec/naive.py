@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Naive quantization, which THC has to be better than: no rotation, no clipping, no solved table.
+"""Naive quantization, the baseline for THC: no rotation, no clipping, no optimised table.
 
 Groups of 256 values share a scale, the largest magnitude M that any worker has in the group, which comes back from a
 MAX32 exchange. A value x becomes q = round(7 x / M), to the nearest, and travels as the index q + 7 of a THC packet
 whose table is 0, 1 .. 15. So the switch adds it as it adds THC's, and the mean is (sum / k - 7) M / 7 for k workers.
-What rounding changed is the residual, for error feedback. Tables with fewer levels have a smaller number in place of 7.
+The rounding error is the residual, for error feedback. Tables with fewer levels have a smaller number in place of 7.
 """
 
 from __future__ import annotations

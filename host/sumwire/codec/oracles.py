@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Known errors of THC, and their measurement: a correct codec meets every row.
+"""Known errors of THC, and how to measure them. A correct codec meets every row.
 
 Expected values are those of a full-length rotation of 2**20 values with the published table, without error feedback:
 rounding .01307 + clipping .00727 of a gradient's energy; over identical workers only the rounding part averages out.
 Correlated rounding leaves .01307 - .00606 of independent gradients, where .00606 is the variance of a number's expected
-error over the gradients, which an even number of workers has in equal and opposite parts; and next to nothing of 8
-identical ones.
+error over the gradients, which an even number of workers has in equal and opposite parts. It leaves almost no error of
+8 identical gradients.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOLERANCE: Final = 0.03
 
 
 def sum_words(table: tables.ThcTable, contributions: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """Return the sum planes (chunks, 8, 128) that a switch makes of the workers' index planes (chunks, 4, 128)."""
+    """Return the sum planes (chunks, 8, 128) that a switch computes from the workers' index planes (chunks, 4, 128)."""
     # Planes a table does not use are zero, but another worker's bits are not trusted to be.
     lookup = np.zeros(2**layout.INDEX_PLANES, np.int64)
     lookup[: len(table.values)] = table.values
@@ -60,7 +60,7 @@ def loopback(workers: Sequence[ThcCodec], gradients: Sequence[Tensor], sequence:
 
 
 def mean_of(rounds: Sequence[CodecRound], table: tables.ThcTable) -> Tensor:
-    """Return what the workers' rounds become in a switch with this table."""
+    """Return the mean that the workers' rounds get from a switch with this table."""
     agreed = np.maximum.reduce([one.preliminary() for one in rounds])
     summed = sum_words(table, [one.encode(agreed) for one in rounds])
     return rounds[0].decode(summed, np.full(len(summed), len(rounds)))
@@ -72,7 +72,7 @@ def nmse(estimate: Tensor, truth: Tensor) -> float:
 
 
 def layered_gradient(values: int, sigma: float, generator: torch.Generator, segment: int = 4096) -> Tensor:
-    """Return Gaussian values whose segments are scaled by lognormal(sigma) factors, as layers of a network are."""
+    """Return Gaussian values whose segments are scaled by lognormal(sigma) factors, as the layers of a network are."""
     x = torch.randn(values, generator=generator, dtype=torch.float32, device="cpu")
     factors = torch.exp(
         sigma * torch.randn(-(-values // segment), generator=generator, dtype=torch.float32, device="cpu")

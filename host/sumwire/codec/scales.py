@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Scales that one operation hands on to the next, so that a small tensor needs one round trip instead of two.
+"""Scales that one operation passes to the next, so that a small tensor needs one round trip instead of two.
 
 A scale is what workers agree on for a block before they encode it: THC's norm, SUM32's exponent. The scales of the last
 operation, with some room above them, are the *carried* ones. A tensor is encoded with them, and one more chunk of its
 op, the *scales' chunk*, travels beside it: every worker puts its own scales in places of its own and zeros elsewhere.
-So the sum shows the scales of all workers, and each finds out alike whether the carried ones fit. If they do, the
-tensor's sums stand. If not, the scales are agreed on now, and the tensor is encoded once more.
+So the sum shows the scales of all workers, and every worker sees whether the carried ones fit. If they do, the tensor's
+sums are used. If not, the workers now agree on scales, and encode the tensor once more.
 
 Example: two workers, THC, one block each, carried norm 4.5. Worker 0 has the norm 4.0 and worker 1 the norm 3.5. The
 scales' chunk shows (4.0, 3.5); the largest, 4.0, fits 4.5, and the next tensor is encoded with 1.125 x 4.0 = 4.5.
@@ -30,7 +30,7 @@ _NO_INDEX: Final = 255
 
 
 class Scales(ABC):
-    """How one codec carries its scales over. All workers do the same, with the same bits."""
+    """How a codec reuses scales from one tensor to the next. The methods give the same bits on all workers."""
 
     @abstractmethod
     def room(self, workers: int) -> int:
@@ -44,7 +44,7 @@ class Scales(ABC):
     def unpack(self, words: NDArray[np.uint8], count: int, workers: int) -> NDArray[np.uint32]:
         """Return the largest of all workers' scales, shape (count,), from the sum of their chunks.
 
-        words has shape (words down, 128). Raises CodecError for what no workers can have sent.
+        words has shape (words down, 128). Raises CodecError for a sum that no workers can have sent.
         """
 
     @abstractmethod
@@ -52,16 +52,16 @@ class Scales(ABC):
         """Return what the next tensor is encoded with."""
 
     def fit(self, carried: NDArray[np.uint32], agreed: NDArray[np.uint32]) -> bool:
-        """Return whether the carried scales serve a tensor whose agreed ones are these."""
+        """Return whether the carried scales are good enough for a tensor with these agreed scales."""
         return not self.exceeded(carried, agreed) and not self.too_wide(carried, agreed)
 
     @abstractmethod
     def exceeded(self, carried: NDArray[np.uint32], scales: NDArray[np.uint32]) -> bool:
-        """Return whether the carried scale of some block is too small for this one, or the block is not finite."""
+        """Return whether some block's carried scale is too small for its scale, or the block is not finite."""
 
     @abstractmethod
     def too_wide(self, carried: NDArray[np.uint32], agreed: NDArray[np.uint32]) -> bool:
-        """Return whether the carried scale of some block is so large that the block would lose precision."""
+        """Return whether some block's carried scale is so large that the block would lose precision."""
 
 
 class NormScales(Scales):
@@ -115,10 +115,10 @@ class NormScales(Scales):
 
 
 class ExponentScales(Scales):
-    """SUM32's biased exponents, an element each.
+    """SUM32's biased exponents, one element each.
 
-    A carried exponent is one above the last one, and fits one that is up to ``SPARE`` below it: the error bound is then
-    at most 2**SPARE times that with the block's own exponent. A block of zeros always fits.
+    A carried exponent is one above the last one. It fits an exponent that is up to ``SPARE`` below it; the error bound
+    is then at most 2**SPARE times that with the block's own exponent. A block of zeros always fits.
     """
 
     SPARE: Final = 3

@@ -14,9 +14,9 @@ words, that is sixteen 32-bit parts, the low half of a word first: value p of th
 value 16 + p the high half. That is a number 0..65535. Each worker has a stream of its own, and a run can be repeated.
 
 Correlated rounding streams (Suresh et al., ICML 2022, arXiv 2203.04925): key = fold(ROUNDING_TAG, job, sequence,
-bucket), the same for all workers, and worker w has every number XOR `spread`(w). So a worker's numbers are uniform as
-before, but those of n workers for one value are spread evenly: one in each n-th of their range where n is a power of
-two, and workers 2 i and 2 i + 1 have numbers that add up to 65535. Where one worker rounds up, another rounds down.
+bucket), the same for all workers, and worker w has every number XOR `spread`(w). So a worker's numbers stay uniform,
+but those of n workers for one value are spread evenly. If n is a power of two, there is one in each n-th of the range.
+The numbers of workers 2 i and 2 i + 1 add up to 65535. Where one worker rounds up, another rounds down.
 
 > Example: the shared number is 0x2A10. Workers 0 to 3 have 0x2A10, 0xD5EF, 0x6A10 and 0x95EF.
 """
@@ -106,7 +106,7 @@ def _sign_rows(device: torch.device) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class SignStream:
-    """The diagonal D of one bucket's rotations, for one device; `base` is the key without the block."""
+    """The signs on the diagonal D of one bucket's rotations, on one device. `base` is the key without the block."""
 
     base: int
     device: torch.device
@@ -132,15 +132,16 @@ class SignStream:
 
 
 def spread(worker: int) -> int:
-    """Return what a worker's correlated numbers have XORed: bit 14 is its bit 1, bit 13 its bit 2, and so on, all of it
-    the other way round for an odd worker."""
+    """Return the mask with which a worker's correlated numbers are XORed: bit 14 is bit 1 of `worker`, bit 13 is bit 2,
+    and so on. For an odd worker all bits are inverted.
+    """
     half = int(f"{worker >> 1 & DRAW_STEPS // 2 - 1:015b}"[::-1], 2)
     return half ^ (DRAW_STEPS - 1 if worker & 1 else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class RoundingStream:
-    """One worker's uniform numbers of one bucket, for one device. `flipped`: bits that are the other way round."""
+    """One worker's uniform numbers for one bucket, on one device. `flipped`: the mask of inverted bits."""
 
     key: int
     device: torch.device
@@ -154,7 +155,7 @@ class RoundingStream:
 
     @classmethod
     def correlated(cls, job: int, worker: int, sequence: int, bucket: int, device: torch.device) -> RoundingStream:
-        """Return this worker's share of the stream that the workers have together."""
+        """Return this worker's share of the stream that all workers share."""
         _little_endian()
         return cls(fold(ROUNDING_TAG, job, sequence, bucket), device, spread(worker))
 
@@ -166,9 +167,9 @@ class RoundingStream:
         return numbers.bitwise_xor_(self.flipped) if self.flipped else numbers
 
     def uniform(self, first_value: int, count: int) -> Tensor:
-        """Midpoints (k + 1/2) / 65536 of 65536 equal cells of (0, 1), float32, shape (count,).
+        """Return midpoints (k + 1/2) / 65536 of 65536 equal cells of (0, 1), float32, shape (count,).
 
-        first_value and count are multiples of 32. They are never 0 nor 1. An event drawn by comparing
-        with them has its probability within 2**-17.
+        first_value and count are multiples of 32. The midpoints are never 0 or 1. An event drawn by comparing with them
+        has its probability within 2**-17.
         """
         return self.numbers(first_value, count).to(torch.float32).add_(0.5).mul_(1 / DRAW_STEPS)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sign methods: signs on the wire, signSGD with majority vote, SSDM and EF-signSGD.
+"""Sign methods: merged signs, signSGD with majority vote, SSDM and EF-signSGD.
 
 A set bit is plus, and zero of either sign is plus. Value i of a chunk is bit i from the left of its words: 8192 to a
 SIGN chunk, 2048 to a VOTE chunk. Padding after the last value is sent as minus and never read. The native kernels and
@@ -16,8 +16,8 @@ torch give equal bits.
   counted in fields of 5 bits (:class:`sumwire.codec.sum32.Fields`), so at most 31 workers take part.
 * ef-sign (:class:`EfSignCodec`): EF-signSGD (Karimireddy et al., ICML 2019, arXiv 1901.09847), with every worker's own
   scale s = |g|_1 / d. Workers agree on the largest one, S, and a worker stands for q S / Q sign(g): q is s / S in whole
-  Q-ths, at least 1. Q is as large as a field of 6 bits allows, 63 // 2n for n workers. What that leaves out of g is the
-  residual, rounding of the scale included. A field is Q + q sign(g), and the result is the exact mean of what the
+  Q-ths, at least 1. Q is as large as a field of 6 bits allows, 63 // 2n for n workers. The rest of g is the residual,
+  which includes the rounding of the scale. A field is Q + q sign(g), and the result is the exact mean of what the
   workers stand for.
   Example: 4 workers, Q = 7. Of scales 16 and 1 the first worker sends +-7 sevenths of 16, the second +-1 seventh of it.
 
@@ -101,8 +101,9 @@ def draw_signs(x: Tensor, inverse: float, stream: RoundingStream, first_value: i
 
 
 def write_signs(words: NDArray[np.uint8], factor: float, target: Tensor, tensor_values: int) -> None:
-    """Fill target with +-factor, by the first signs of words, shape (chunks, words, 128). It is part of a tensor of so
-    many values."""
+    """Fill target with +-factor, by the first signs of words, shape (chunks, words, 128). target is part of a tensor of
+    ``tensor_values`` values.
+    """
     native = kernels(target)
     if native is None:
         plus = np.unpackbits(words.reshape(-1), count=len(target))
@@ -125,7 +126,7 @@ def signs(x: Tensor) -> Tensor:
 
 
 def pack_signs(plus: NDArray[np.bool_], words: int) -> NDArray[np.uint8]:
-    """Return signs of shape (length,) as chunks of shape (chunks, words, 128). Raises CodecError for other input."""
+    """Pack signs of shape (length,) into chunks of shape (chunks, words, 128). Raises CodecError for other input."""
     if plus.dtype != np.bool_ or plus.ndim != 1:
         raise CodecError(f"{plus.dtype} signs of shape {plus.shape}: needs bool (length,)")
     chunk_bytes = words * p4.WORD_BYTES
@@ -246,8 +247,11 @@ def check_momentum(momentum: float) -> None:
 
 
 class SsdmCodec(GradientCodec):
-    """Stochastic signs of one worker of one job, counted. What a round leaves for the next is ``momentum`` times its
-    tensor. Raises CodecError for a momentum that is not from 0 to below 1."""
+    """Stochastic signs (SSDM) for one worker of one job. ``momentum`` times a round's tensor is added to the next
+    gradient.
+
+    Raises CodecError unless 0 <= momentum < 1.
+    """
 
     info: ClassVar[CodecInfo] = _SSDM_FIELDS.info("ssdm")
 
@@ -266,7 +270,7 @@ class SsdmCodec(GradientCodec):
         return mean(_direction(x).to("cpu", torch.float32))
 
     def left_by_ordinary(self, x: Tensor) -> Tensor:
-        """The momentum that the next gradient is added to, as after a round."""
+        """Return the momentum to which the next gradient is added, as after a normal round."""
         return self.left_unsent(x)
 
     def left_unsent(self, x: Tensor) -> Tensor:
@@ -332,7 +336,7 @@ WORKERS_MAX: Final = _LEVEL_FIELDS.most // 2
 
 
 class EfSignCodec(GradientCodec):
-    """EF-signSGD for one of ``workers``. Raises CodecError for more of them than a field counts."""
+    """EF-signSGD for one of ``workers``. Raises CodecError if there are more than a field can count."""
 
     info: ClassVar[CodecInfo] = _LEVEL_FIELDS.info("ef-sign", MAX32.code)
 

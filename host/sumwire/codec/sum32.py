@@ -42,8 +42,11 @@ from sumwire.numeric import is_whole
 
 @dataclass(frozen=True, slots=True)
 class NativeFixedPoint:
-    """``most``: the largest magnitude in units of fixed point. ``threads``: how many share the work. Units are powers
-    of two by chunk: their exponents, int64 of shape (chunks, 1). Values are float32 and contiguous."""
+    """Fixed-point arithmetic in the native kernels. Values are float32 and contiguous.
+
+    ``most``: the largest magnitude in units of fixed point. ``threads``: how many share the work. A unit is a power of
+    two for each chunk, given as its exponent, int64 of shape (chunks, 1).
+    """
 
     kernels: Native
     most: float
@@ -73,7 +76,7 @@ class NativeFixedPoint:
         )  # fmt: skip
 
     def residual(self, x: Tensor, unit: NDArray[np.int64], included: NDArray[np.bool_] | None, target: Tensor) -> None:
-        """Write what fixed point leaves out of x to ``target``; all of a chunk that is not included."""
+        """Write what fixed point leaves out of x to ``target``. For a chunk that is not included that is all of x."""
         to_units, from_units = _factors(-unit), _factors(unit)
         mask = None if included is None else np.ascontiguousarray(included)
         self.kernels.codec_sum32_residual(
@@ -108,7 +111,7 @@ def scale_bits(workers: int) -> int:
 
 
 def pack_elements(elements: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """Return int32 values of shape (length,) as chunks of shape (chunks, 8, 128), filled up with 0.
+    """Pack int32 values of shape (length,) into chunks of shape (chunks, 8, 128), padded with 0.
 
     Raises CodecError for another shape or dtype.
     """
@@ -126,12 +129,14 @@ def unpack_elements(words: NDArray[np.uint8], length: int) -> NDArray[np.int32]:
 
 
 class Sum32Codec(GradientCodec):
-    """The mean of up to 255 workers in full precision. float64 tensors keep their dtype, not all of their precision.
+    """The mean of up to 255 workers in full precision. float64 tensors keep their dtype, but not all of their
+    precision.
 
     Raises CodecError for another number of workers.
 
-    ``clamp`` is for jobs whose exponents may be agreed on without this worker. Its values beyond them are then sent as
-    the largest possible ones, and the rest is in its residual. Without ``clamp`` such values are an error.
+    ``clamp`` is for jobs where the exponents may be agreed on without this worker. Values beyond these exponents are
+    then sent as the largest possible ones, and the rest goes to the residual. Without ``clamp`` such values are an
+    error.
     """
 
     info: ClassVar[CodecInfo] = CodecInfo.of("sum32", SUM32, MAX32)
@@ -290,7 +295,8 @@ class Fields:
     stays 0. Example: fields of 6 bits are 5 to an element, 1280 values to a chunk. Three workers that send 2, 2 and 1
     in field 1 add up to 5 << 6.
 
-    Fields of ``bits`` bits."""
+    ``bits``: the width of a field.
+    """
 
     bits: int
 
@@ -319,7 +325,8 @@ class Fields:
         return pack_elements((shaped << self._shifts()).sum(axis=1, dtype=np.int32).reshape(-1))
 
     def check_counts(self, counts: NDArray[np.int64], each: int) -> None:
-        """Raise CodecError for a chunk of more contributors, which send at most ``each``, than a field has room for."""
+        """Raise CodecError if a chunk has more contributors, each sending at most ``each``, than a field has room for.
+        """
         if counts.max(initial=0) * each > self.most:
             raise CodecError(f"count {counts.max()}: a field holds at most {self.most // each} contributions")
 

@@ -99,13 +99,13 @@ class ThcTable:
 
     @property
     def max_workers(self) -> int:
-        """Most workers whose sum cannot overflow a value's sum planes; 0 if even one can."""
+        """Return the largest number of workers whose sum cannot overflow a value's sum planes; 0 if even one can."""
         return SUM_MAX // self.granularity
 
 
 @dataclass(frozen=True, slots=True)
 class CellTables:
-    """A table as the codec computes with it, in float32.
+    """A table in the float32 form that the codec computes with.
 
     A grid position w in cell c, 0..granularity, has the real index (slope[c] w + offset[c]) / INDEX_STEPS. Index z is
     at levels[z], a grid position counted from the middle.
@@ -137,9 +137,9 @@ def uniform(bits: int, p: float, max_granularity: int = GRANULARITY_MAX) -> ThcT
 
 
 def for_workers(workers: int, bits: int = DEFAULT_BITS, p: float = DEFAULT_P, kind: str = AUTO) -> ThcTable:
-    """Return the table that a job of so many workers has unless it is given one; `kind`: `auto` or `uniform`.
+    """Return the default table of a job with ``workers`` workers. `kind`: `auto` or `uniform`.
 
-    Raises TableError as `solve`, for more workers than sums have room for, and for another kind.
+    Raises TableError like `solve`, for more workers than sums have room for, and for another kind.
     """
     if not is_whole(workers, 1, SUM_MAX):
         rule = f"must be a whole number in 1..{SUM_MAX}, the largest sum; ranks of one machine can share a worker"
@@ -153,7 +153,7 @@ def for_workers(workers: int, bits: int = DEFAULT_BITS, p: float = DEFAULT_P, ki
 
 
 def solve(bits: int, granularity: int, p: float, symmetric: bool = True) -> ThcTable:
-    """Return the table of least `mse` with this granularity, see `sumwire_protocol.tables.optimal`.
+    """Return the table with the least `mse` for this granularity, see `sumwire_protocol.tables.optimal`.
 
     Raises TableError for bits outside 1..8, a granularity outside 1..4095, or p outside (0, 1).
     """
@@ -164,9 +164,10 @@ def solve(bits: int, granularity: int, p: float, symmetric: bool = True) -> ThcT
 
 
 def best_granularity(bits: int, p: float, max_granularity: int, symmetric: bool = False) -> ThcTable:
-    """Return the table of least `mse` over every granularity up to `max_granularity`; of equals the coarsest.
+    """Return the table of least `mse` over every granularity up to `max_granularity`; among equals the one with the
+    smallest granularity.
 
-    For n workers pass SUM_MAX // n. Raises TableError as `solve`.
+    For n workers pass SUM_MAX // n. Raises TableError like `solve`.
     """
     _check(bits, max_granularity)
     threshold(p)

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tensors that codecs take and return: checks, values that are not finite, and memory that is used again.
 
-NaN and infinity cannot be summed by a codec. A worker tells the others that it has some, in the preliminary exchange by
-`NOT_FINITE` in the place of a block's norm or exponent. It sends zeros for that block, and its result is NaN.
+NaN and infinity cannot be summed by a codec. A worker that has such values tells the others in the preliminary
+exchange, by `NOT_FINITE` in place of the block's norm or exponent. It sends zeros for that block, and the block's
+result is NaN.
 
 The operating system clears every page that it hands out, and the C library returns large blocks to it at once. So a
 new tensor of ten million values can take longer to allocate than to compute. :class:`Recycler` keeps the memory of
@@ -76,7 +77,9 @@ def result_dtype(x: Tensor) -> torch.dtype:
 
 
 def expect_residual(x: Tensor) -> Tensor:
-    """Mark a tensor whose round will be asked for its residual, and return it: a codec may make it on the way."""
+    """Mark a tensor whose round will be asked for its residual, and return it. A codec may then compute the residual
+    while encoding.
+    """
     setattr(x, _RESIDUAL, True)
     return x
 
@@ -104,7 +107,7 @@ class _Lease(np.ndarray[Any, np.dtype[np.uint8]]):
 
 
 class Recycler:
-    """Makes CPU tensors. The memory of one that nothing refers to any more, its views included, serves a later one.
+    """Makes CPU tensors, and reuses the memory of earlier ones once nothing, not even a view, refers to them.
 
     Any thread may use it. A block may come back at any time, so it relies on atomic operations of the queue.
     """

@@ -5,8 +5,8 @@
 One round of a worker:
 1. x is cut into blocks. The worker sends each block's L2 norm (`norms`), and the largest of all workers comes back.
 2. v = RHT(x); s = sqrt(d) / largest norm makes v about standard normal. s v is clamped to +-t_p, put on
-   the grid 0..g and rounded at random to one of the two table values around it (`encode`): unbiased unless clamped, but
-   for 2**-17 of an index step.
+   the grid 0..g and rounded at random to one of the two table values around it (`encode`). A value that is not clamped
+   is unbiased to within 2**-17 of an index step.
 3. The switch adds table values; RHT^-1((sum / k - g / 2) increment / s) is the mean of the k contributors (`decode`).
 4. What clamping and rounding changed is x - RHT^-1(q / s) (`residual`), for error feedback.
 
@@ -52,9 +52,9 @@ class ThcCodec(GradientCodec):
     """THC for one worker of one job.
 
     `table` must be the same on all workers and in the switch. `block` is the rotation's length, a power of two >= 1024,
-    or None for the full tensor, and must be the same on all workers. With `correlated` the workers round by numbers
-    that are spread among them, else each by numbers of its own, as published; a worker's indices have the same
-    distribution either way.
+    or None for the full tensor, and must be the same on all workers. With `correlated` the workers' random numbers for
+    rounding are spread evenly over their range; otherwise they are independent, as published. A worker's indices have
+    the same distribution either way.
 
     Raises CodecError for a table of more than 4 bits, one whose values do not fit a value's sum planes, or an
     impossible block.
@@ -86,7 +86,7 @@ class ThcCodec(GradientCodec):
         return layout(length, self.block)
 
     def chunks(self, length: int) -> int:
-        """Return the packets of a tensor of `length` values, with those that only pad a block."""
+        """Return the packets of a tensor of `length` values, including those that only pad a block."""
         return self.layout(length).chunks
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> ThcRound:
@@ -100,11 +100,11 @@ class ThcCodec(GradientCodec):
 
 
 class UnbiasedThcCodec(ThcCodec):
-    """THC whose range is that of the values, so that nothing is clipped: a sum is right on average, whoever takes part.
+    """THC whose range covers all values, so that nothing is clipped. A sum is unbiased, whoever takes part.
 
-    In place of a block's norm goes its largest rotated magnitude, divided by the table's threshold. So the range is as
-    wide as the values' of all workers: the squared error is 1.4 times that of the usual clipped share with 2 workers,
-    1.9 times with 8, and 2.6 times with 17. And a tensor is rotated twice.
+    A block sends its largest rotated magnitude divided by the table's threshold, instead of its norm. So the range
+    covers the values of all workers. The squared error is 1.4 times that of the usual clipped share with 2 workers, 1.9
+    times with 8, and 2.6 times with 17. A tensor is rotated twice.
     """
 
     info: ClassVar[CodecInfo] = CodecInfo.of("thc-unbiased", THC, MAX32)
@@ -147,8 +147,8 @@ class ThcRound(CodecRound):
         self._left = self._new_result() if leaves else None
 
     def norms(self) -> NDArray[np.uint32]:
-        """Return the blocks' L2 norms as float32 bits, shape (blocks,); NOT_FINITE for a block that is not finite. Of a
-        codec that clips nothing: what stands for them.
+        """Return the blocks' L2 norms as float32 bits, shape (blocks,); NOT_FINITE for a block that is not finite. A
+        codec that clips nothing returns its ranges instead.
 
         Bits of non-negative floats order like the floats, so an unsigned maximum gives the largest norm.
         """
@@ -162,7 +162,9 @@ class ThcRound(CodecRound):
         return ranges
 
     def magnitudes(self) -> NDArray[np.float32]:
-        """The rotation spreads a block's values evenly over its chunks, so each carries an equal part of its norm."""
+        """Return an equal part of the block's norm for each of its chunks, since the rotation spreads the values
+        evenly.
+        """
         norms = np.where(np.isnan(self._norms), np.inf, self._norms)
         of_blocks: NDArray[np.float32] = (norms / np.sqrt(self.layout.block_chunks)).astype(np.float32)
         return of_blocks[self._chunk_blocks]
@@ -178,9 +180,9 @@ class ThcRound(CodecRound):
         return other
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
-        """x minus the values that this worker's indices stand for; x in chunks that are not included.
+        """Return x minus the values that this worker's indices stand for; all of x in chunks that are not included.
 
-        Unless it was expected (`values.expect_residual`), it is made now, by encoding again.
+        Unless it was expected (`values.expect_residual`), it is computed now, by encoding again.
         """
         self._check_residual(included)
         left, self._left = self._left, None
@@ -320,7 +322,7 @@ def without_spoiled(x: Tensor, norms: NDArray[np.float32], cut: Layout) -> Tenso
 def block_norms(x: Tensor, chunk_sums: NDArray[np.float32], cut: Layout) -> NDArray[np.float32]:
     """Return L2 norms by block, float32; those below NORM_MIN are 0, those above NORM_MAX or not finite are NaN.
 
-    NaN and Inf show up in the norms, so finite tensors are read only once.
+    NaN and infinity show up in the norms, so finite tensors are read only once.
     """
     sums = _block_sums(chunk_sums, cut).astype(np.float64)
     suspects = np.flatnonzero(~((sums > _PLAIN_SUMS[0]) & (sums < _PLAIN_SUMS[1])))

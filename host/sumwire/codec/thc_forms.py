@@ -32,8 +32,8 @@ _WHOLE: Final = 2.0**23
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Where what a part leaves out goes: `target` is the whole tensor's. `from_grid`, by chunk of the part: the value
-    of a grid cell, 0 for a chunk that is not in the sum.
+    """Where the residual of a part goes: `target` is that of the whole tensor. `from_grid`, by chunk of the part: the
+    value of a grid cell, 0 for a chunk that is not in the sum.
     """
 
     target: Tensor
@@ -99,7 +99,7 @@ class TorchForm:
         out: NDArray[np.uint8],
         left: Left | None,
     ) -> None:
-        """Write the index planes of a part to `out`, and what they leave out of x to its place in `left`.
+        """Write the index planes of a part to `out`, and its residual to its place in `left`.
 
         to_grid: grid cells per unit of H D x, by block of the tensor.
         """
@@ -190,7 +190,7 @@ class TorchForm:
 
 
 class GridForm(TorchForm):
-    """TorchForm where grid points 0..granularity travel themselves, each a level."""
+    """A TorchForm that sends the grid points 0..granularity themselves; each is a level."""
 
     def points(self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32]) -> NDArray[np.uint8]:
         """Return the grid points of a part's values, padding included.
@@ -214,7 +214,7 @@ class GridForm(TorchForm):
     ) -> None:
         """Write D H y of a part's values y, padding included, to its place in `target`. Overwrites the values.
 
-        y are the values times the cell of their block; `cells` are those of the tensor's blocks.
+        y are the values times the grid cell of their block; `cells` has the grid cells of all the tensor's blocks.
         """
         hadamard, first = Hadamard(), part[0].first_value
         whole = torch.from_numpy(values).to(self._signs.device)
@@ -233,7 +233,7 @@ class GridForm(TorchForm):
     def values(
         self, fields: Fields, words: NDArray[np.uint8], middle: NDArray[np.float32], shares: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Return the fields of chunks less their middle, times their share; both are by chunk."""
+        """Unpack the fields of chunks, subtract `middle` and multiply by `shares`, both by chunk."""
         found = fields.unpack(words).astype(np.float32)
         found -= middle[:, None]
         found *= shares[:, None]
@@ -314,9 +314,10 @@ class NativeForm:
         block_chunks: NDArray[np.intp],
         scales: tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]],
     ) -> bool:
-        """Set the scales of blocks, unless some norm (float32 bits) is out of bounds. Returns whether it has.
+        """Compute the scales of blocks. Returns False, and computes nothing, if some norm (float32 bits) is out of
+        bounds.
 
-        scales: grid cells per unit of H D x, by block; by chunk what a grid cell adds, and the same in float32.
+        scales: grid cells per unit of H D x, by block; then the value of a grid cell by chunk, and the same in float32.
         """
         return bool(
             self._kernels.codec_thc_scales(
@@ -335,10 +336,10 @@ class NativeForm:
         divisor: int | None,
         cells: NDArray[np.float64],
     ) -> bool:
-        """`decode`, unless some count is 0 or too large, or some sum. Returns whether it has; if not, the part's place
-        in `target` means nothing.
+        """Like `decode`, for the usual case. Returns False if some count is 0 or too large, or some sum is too large;
+        the part's place in `target` is then undefined.
 
-        divisor: what sums are divided by, None for their own counts. cells: what a grid cell adds, by chunk.
+        divisor: what sums are divided by, None for their own counts. cells: the value of a grid cell, by chunk.
         """
         counts = np.ascontiguousarray(counts)
         length, shared, first = len(target), threads(), part[0].first_chunk
@@ -376,7 +377,7 @@ class NativeForm:
 def usual_norms(
     kernels: Native, chunk_sums: NDArray[np.float32], cut: Layout, bounds: tuple[float, float]
 ) -> NDArray[np.float32] | None:
-    """Return the blocks' norms from their chunks' sums of squares; None if a block's sum is not within bounds."""
+    """Return the blocks' norms from their chunks' sums of squares; None if some block's sum is out of bounds."""
     norms = np.empty(cut.blocks, np.float32)
     usual = kernels.codec_thc_norms(
         address(chunk_sums), len(chunk_sums), address(cut.block_chunks), cut.blocks, *bounds, address(norms)

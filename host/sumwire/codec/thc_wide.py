@@ -111,7 +111,7 @@ _SHARES: Final = tuple(2.0**-power for power in range(3, 16))
 
 
 class WideThcCodec(GradientCodec):
-    """One worker's part of a job of ``workers``; :func:`wide_codec` makes it, with as many fields as fit."""
+    """One worker's part of a job of ``workers``. :func:`wide_codec` makes it, with as many fields as fit."""
 
     fields: ClassVar[Fields]
     staged: ClassVar[bool] = True
@@ -149,7 +149,7 @@ class _TwoToAnElement(WideThcCodec):
 
 
 def wide_codec(*, workers: int, job: int, worker: int) -> WideThcCodec:
-    """The codec of one of ``workers``. Raises CodecError for none, or more of them than a packet can count."""
+    """Return the codec of one of ``workers``. Raises CodecError for no workers, or more than a packet can count."""
     if not is_whole(workers, 1, WORKERS_MAX):
         raise CodecError(f"workers = {workers!r}: must be a whole number in 1..{WORKERS_MAX}, as many as packets count")
     narrow = _ThreeToAnElement.fields.most // workers >= _CELLS_MIN

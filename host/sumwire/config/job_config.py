@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker must know to take part in a job: its number, slots, ops, addresses and lanes; and the rules for a tree
-of software aggregators."""
+"""The configuration of a job for one worker (number, slots, ops, addresses, lanes), and the rules for a tree of
+software aggregators.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Branch:
-    """A lower aggregator, the address of the one above it, and its seat there."""
+    """A lower aggregator, the address of its parent, and its seat there."""
 
     aggregator: str
     above: str
@@ -78,16 +79,16 @@ class Lane:
 
 @dataclass(frozen=True)
 class JobConfig:
-    """One job as one worker sees it. ``job`` is the number in the packets; ``name`` is for people.
+    """One job as one worker sees it. ``job`` is the number in the packets; ``name`` is for humans.
 
     ``worker`` is this worker's number in the whole job. Packets carry the ``seat``, its number at its own switch.
     ``lanes``: the job's priority lanes. ``job`` and ``slots`` are those of lane 0; see :meth:`for_lane` for the others.
     ``paths``: paths between leaf and root that packets may use. With more than one, results can arrive out of order.
     ``workers_min``: the fewest workers that a run may have; by default all of them. ``job_workers``, ``job_quorum``:
     those of the whole job, where ``workers`` and ``quorum`` are those of a smaller run (:meth:`for_run`). ``blind``:
-    the switch gets masked contributions (:mod:`sumwire.blind`). ``key``: 32 bytes, with which packets get
-    authentication tags (:mod:`sumwire.wire.authentication`); None for none. ``tree``: the lower ones of several
-    software aggregators; empty for one aggregator, and for switches, whose tree the controller knows.
+    contributions are masked (:mod:`sumwire.blind`). ``key``: 32 bytes, with which packets get authentication tags
+    (:mod:`sumwire.wire.authentication`); None for none. ``tree``: the lower ones of several software aggregators; empty
+    for one aggregator, and for switches, whose tree the controller knows.
 
     Example: with two lanes, jobs 7 and 8, lane 1 sends as job 8 and from the UDP port after lane 0's.
     """
@@ -137,8 +138,10 @@ class JobConfig:
         )
 
     def for_run(self, workers: int) -> JobConfig:
-        """The job as a run of its first ``workers`` workers sees it. Raises ConfigError if the job has no such run, or
-        this worker is not in it."""
+        """Return the job as a run of its first ``workers`` workers sees it.
+
+        Raises ConfigError if the job has no such run, or this worker is not in it.
+        """
         where = f"job {self.name}"
         if not self.workers_min <= workers <= self.job_workers:
             rule = f"must be in {self.workers_min}..{self.job_workers}: workers_min and workers of the job"
@@ -155,17 +158,17 @@ class JobConfig:
 
     @property
     def quorum_least(self) -> int:
-        """The least quorum of a run that a contribution may name; 0 if every run has all workers."""
+        """Return the smallest quorum of a run that a contribution may name; 0 if every run has all workers."""
         return self.workers_min if self.workers_min < self.job_workers else 0
 
     @cached_property
     def run_quorum(self) -> int:
-        """What contributions name as the quorum of their run; 0 for the job's."""
+        """Return the quorum that contributions name for their run; 0 stands for the job's."""
         return self.quorum if self.quorum < self.job_quorum else 0
 
     @property
     def digest(self) -> int:
-        """What the switch's digest of the job must be, see :func:`sumwire_protocol.digest.job_digest`."""
+        """Return the digest of the job that the switch must have, see :func:`sumwire_protocol.digest.job_digest`."""
         table = None if self.thc is None else self.thc.table
         return job_digest(self.job, self.ops, self.job_workers, self.job_quorum, self.slots, table, self.quorum_least)
 
@@ -186,7 +189,9 @@ class JobConfig:
 
     @cached_property
     def seat(self) -> int:
-        """This worker's number at its own switch: it is in its packets, and is its bit in ``contributors``."""
+        """Return this worker's number at its own switch. It is in the worker's packets, and is its bit in
+        ``contributors``.
+        """
         return self.own_address.seat
 
     @cached_property
@@ -209,7 +214,7 @@ class TreeError(ValueError):
 
 
 def workers_below(tree: Sequence[Branch], addresses: Sequence[Address]) -> Counter[str]:
-    """How many workers each aggregator stands for: its own, and those of the aggregators below it."""
+    """Return how many workers each aggregator stands for: its own, and those of the aggregators below it."""
     above = {one.aggregator: one.above for one in tree}
     found: Counter[str] = Counter()
     for address in addresses:
@@ -221,7 +226,7 @@ def workers_below(tree: Sequence[Branch], addresses: Sequence[Address]) -> Count
 
 
 def check_tree(tree: Sequence[Branch], addresses: Sequence[Address], ops: Sequence[str]) -> None:
-    """Raises TreeError if the aggregators are no tree with one root, in which every worker has its place."""
+    """Raise TreeError unless the aggregators form a tree with one root in which every worker has a place."""
     above = {one.aggregator: one.above for one in tree}
     if len(above) != len(tree):
         raise TreeError([one.aggregator for one in tree], "must name each lower aggregator once, with the one above it")

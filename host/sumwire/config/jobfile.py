@@ -66,7 +66,7 @@ _FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min", "blind"
 def complete(data: Mapping[str, Any], *, where: str) -> Mapping[str, Any]:
     """Return a job file in the short form with all its fields; any other one unchanged. Raises ConfigError.
 
-    Ops are thc, max32 and sum32, there are 512 slots, and all workers make the quorum, unless the file says otherwise.
+    Defaults: ops thc, max32 and sum32; 512 slots; the quorum is all workers.
     """
     form = "hosts" if "hosts" in data else "leaves"
     if form not in data:
@@ -116,8 +116,8 @@ def tree_of(
 def addresses(hosts: Sequence[str], aggregator: str, first: int = p4.SUMWIRE_PORT) -> list[dict[str, Any]]:
     """Return the workers' entries in a job file, in the order of their hosts.
 
-    Everything at one address has UDP ports of its own, with room for all lanes: the aggregator the first ones, then
-    each worker that many further on. ``first``: the first port of a worker on another server.
+    Programs at one address have UDP ports of their own, with room for all lanes: the aggregator the first ones, then
+    each worker the next ones. ``first``: the first port of a worker on another server.
     """
     return list(_entries(hosts, aggregator, first, Counter([aggregator])))
 
@@ -150,9 +150,9 @@ def load_job(path: str | Path, worker: int, *, key_file: str | None = None) -> J
 
 def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job", key_file: str | None = None) -> JobConfig:
     """Check the content of a job file. Raises ConfigError at the first broken rule; ``where`` begins its message.
-    ``key_file``: as of :func:`load_job`.
+    ``key_file``: as in :func:`load_job`.
 
-    The short form is completed first.
+    A file in the short form is completed first.
     """
     data = complete(data, where=where)
     fields = _Fields(data, where)

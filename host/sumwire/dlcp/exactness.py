@@ -4,11 +4,11 @@
 
     python -m sumwire.dlcp.exactness [--json]
 
-Gradients of four workers are summed by THC as in a switch. A share of the contributions, or of the results, is hit.
-Rows: nothing is hit; contributions or results lose their two low planes; or contributions are dropped, and the sum is
-divided by the number of contributors, or by all workers, as if missing contributions were zeros. Packets that are
-hit are drawn at random, or are those of the smallest magnitude. The number is the NMSE of the mean,
-|error|^2 / |mean|^2, of one round without error feedback.
+Gradients of four workers are summed by THC as in a switch. A share of the contributions or results is lost or cut
+("hit"). Rows: nothing is hit; contributions or results lose their two low planes; or contributions are dropped, and the
+sum is divided by the number of contributors, or by all workers, as if missing contributions were zeros. Packets that
+are hit are drawn at random, or are those of the smallest magnitude. The number is the NMSE of the mean, |error|^2 /
+|mean|^2, of one round without error feedback.
 
 Gradients: "layered" are normal values whose scale differs by blocks of 4096 as between layers (log-normal, sigma 1);
 0.7 of their energy is common to the workers. "digits" are those of the tenth training step on scikit-learn's digits.
@@ -47,7 +47,9 @@ Choose = Callable[[float, NDArray[np.float32]], NDArray[np.bool_]]
 
 
 class Sum:
-    """The workers' gradients, summed in one switch with contributions or results hit. Errors are NMSE of the mean."""
+    """The workers' gradients, summed in one switch while some contributions or results are lost or cut. Errors are the
+    NMSE of the mean.
+    """
 
     def __init__(self, gradients: Sequence[Tensor], table: ThcTable) -> None:
         self._table = table
@@ -72,11 +74,13 @@ class Sum:
         return self._error(np.where(hit[..., None], filled(self._indices), self._indices), np.zeros_like(hit))
 
     def cut_results(self, hit: NDArray[np.bool_]) -> float:
-        """Return the error if results lose their two low planes in chunks where ``hit``, shape (chunks,)."""
+        """Return the error if results lose their two low planes in the chunks that ``hit``, bool (chunks,), selects."""
         return self._error(self._indices, np.zeros(self.magnitudes.shape, np.bool_), hit)
 
     def dropped(self, hit: NDArray[np.bool_], *, zero_fill: bool = False) -> float:
-        """Return the error if contributions are not in the sum. With ``zero_fill`` it is divided by all workers."""
+        """Return the error if the contributions that ``hit`` selects are missing. With ``zero_fill`` the sum is divided
+        by all workers.
+        """
         return self._error(self._indices, hit, zero_fill=zero_fill)
 
     def _rounds(self) -> list[ThcRound]:
@@ -104,7 +108,9 @@ class Sum:
 
 
 def filled(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return values of shape (..., 1024) after the loss of their two low bits: 2 in even places, 1 in odd ones."""
+    """Return values of shape (..., 1024) whose two low bits are lost and replaced: by 2 in even places, by 1 in odd
+    ones.
+    """
     low = np.where(np.arange(values.shape[-1]) % 2 == 0, 2, 1).astype(np.uint8)
     return (values & np.uint8(0xFC)) | low
 
@@ -116,7 +122,7 @@ def at_random(seed: int) -> Choose:
 
 
 def smallest(share: float, magnitudes: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Choose the contributions of smallest magnitude of every worker."""
+    """Choose the given share of every worker's contributions, those of smallest magnitude."""
     count = round(share * magnitudes.shape[1])
     hit = np.zeros(magnitudes.shape, np.bool_)
     for row, places in zip(hit, np.argsort(magnitudes, axis=1, kind="stable")[:, :count], strict=True):
@@ -140,7 +146,7 @@ def rows(gradients: Sequence[Tensor], shares: Sequence[float] = SHARES) -> dict[
 
 
 def energy_of_classes(gradients: Sequence[Tensor], position: float) -> list[float]:
-    """Return the share of the gradients' energy in packets of classes 0 to 3, by the default policy."""
+    """Return the share of the gradients' energy in packets of drop classes 0 to 3, by the default policy."""
     energy = np.zeros(CLASSES)
     for magnitudes in Sum(gradients, for_workers(len(gradients))).magnitudes:
         classes = LayerMagnitude().drop_classes(position, magnitudes)

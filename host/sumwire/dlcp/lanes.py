@@ -51,8 +51,8 @@ _Result = TypeVar("_Result")
 class TensorRecord:
     """What happened to one tensor.
 
-    It was handed over at ``handed_over`` on time.monotonic's clock, and its result came ``seconds`` later. Of all
-    ``contributions`` (chunks x workers), ``missing`` are not in the result.
+    It was handed over at ``handed_over`` on time.monotonic's clock, and its result came ``seconds`` later. ``missing``
+    of all ``contributions`` (chunks x workers) are not in the result.
     """
 
     bucket: int
@@ -75,7 +75,7 @@ class TensorRecord:
 
 
 class Lanes(Saved):
-    """One worker's end of a job of one or more lanes. Also a context manager.
+    """One worker of a job with one or more lanes. Also a context manager.
 
     ``policy`` decides the lanes' priorities and the packets' drop classes; None is the default policy for the number of
     lanes. ``delivery`` limits what may be missing; None is a loss bound of 1 %. ``options`` are those of
@@ -123,7 +123,7 @@ class Lanes(Saved):
 
     @property
     def stats(self) -> JobStats:
-        """Totals of all lanes. Seconds are counted for each lane, also if lanes work at the same time."""
+        """Return the totals of all lanes. Seconds are added up over lanes, also while lanes work at the same time."""
         total = JobStats()
         for job in self.jobs:
             for field in fields(JobStats):
@@ -148,7 +148,7 @@ class Lanes(Saved):
         self._life.on_close(closer)
 
     def close(self, *, agree: bool = True) -> None:
-        """End all lanes after what was submitted; closing twice is allowed. See :meth:`sumwire.Job.close`."""
+        """End all lanes after the submitted calls. Closing twice is allowed. See :meth:`sumwire.Job.close`."""
         if not agree:
             self._life.give_up()
         self._life.close(partial(self._close_jobs, agree=agree))
@@ -171,7 +171,7 @@ class Lanes(Saved):
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Say that this worker is silent on purpose. See :meth:`sumwire.Job.pause`."""
+        """Declare that this worker is silent on purpose. See :meth:`sumwire.Job.pause`."""
         with contextlib.ExitStack() as lanes:
             for job in self.jobs:
                 lanes.enter_context(job.pause())
@@ -232,7 +232,9 @@ class Lanes(Saved):
         return self.jobs[self.lane_of(position)].results_ahead()
 
     def follow(self, values: int, bucket: int, position: float) -> Tensor:
-        """Return the result of an operation that the other workers make without this one. See :meth:`Job.follow`."""
+        """Return True if the other workers already have a result in this tensor's lane that lacks this worker's
+        contribution.
+        """
         began = time.monotonic()
         lane = self.lane_of(position)
         before = self.jobs[lane].stats.missing
@@ -241,7 +243,7 @@ class Lanes(Saved):
         return mean
 
     def take_records(self) -> list[TensorRecord]:
-        """Return the records since the last call, in the order of results."""
+        """Return the records of tensors since the last call, in the order of results."""
         taken = []
         while self._records:
             taken.append(self._records.popleft())

@@ -78,7 +78,7 @@ def loaded(place: str) -> Any:
 def rows(shapes: Iterable[Named], policy: Policy, lanes: int, *, by_parameter: bool = False) -> list[LayerRow]:
     """Return the model's layers, front first, each as if it were a bucket of its own.
 
-    Shares of drop classes are those of packets that all differ in magnitude.
+    The shares of drop classes assume that all packets differ in magnitude.
     """
     priorities = check_priorities(policy.priorities, lanes)
     layers: dict[str, int] = {}

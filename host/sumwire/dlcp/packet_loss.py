@@ -147,7 +147,7 @@ class PacketLoss:
         return small if self.of == SMALL else ~small
 
     def draw(self, packets: int) -> NDArray[np.bool_]:
-        """Return which of the next packets are lost, bool of shape (packets,)."""
+        """Draw which of the next packets are lost, bool of shape (packets,)."""
         lost = self._draws.random(packets) < self.share if self.pattern == IID else self._bursts(packets)
         self.packets += packets
         self.lost += int(np.count_nonzero(lost))
@@ -236,8 +236,9 @@ class LossProfile:
 
 @dataclass(frozen=True)
 class Script:
-    """A training script with its arguments. A run ends after ``timeout_s`` seconds; None is no limit. ``of``: which
-    packets may be lost, one of :data:`PLACES`."""
+    """A training script with its arguments. ``timeout_s``: the time limit of a run in seconds; None is no limit.
+    ``of``: which packets may be lost, one of :data:`PLACES`.
+    """
 
     path: Path
     arguments: tuple[str, ...] = ()
@@ -300,7 +301,7 @@ def profile(
     seeds: int = 3,
     say: Say = lambda _: None,
 ) -> LossProfile:
-    """Find the largest share of ``grid`` that holds.
+    """Find the largest share of lost packets in ``grid`` with which the script still reaches its accuracy.
 
     ``target`` is the accuracy to reach; None is the accuracy without loss minus ``within``. ``say`` gets a line for
     every run.

@@ -6,8 +6,8 @@
         model = DistributedDataParallel(make_model(), bucket_cap_mb=1)
         model.register_comm_hook(LaneState(lanes, model.module), lane_hook)
 
-A bucket's place in the model follows from its parameters, not from its number: DDP hands buckets over in reverse order,
-the front layers last, and regroups them after the first iteration.
+A bucket's place in the model is computed from its parameters, not from its number: DDP hands buckets over in reverse
+order, the front layers last, and regroups them after the first iteration.
 """
 
 from collections.abc import Iterable, Sequence
@@ -131,7 +131,7 @@ class LaneState(DdpState):
     def behind(self) -> bool:
         """Return True if a quorum of other workers has already completed the first bucket of this worker's next step.
 
-        They then make that step without this worker. False before the first step. Call it between steps.
+        If so, they make that step without this worker. False before the first step. Call it between steps.
         """
         return bool(self._step) and self.lanes.behind(self._step[0].position)
 
@@ -181,8 +181,7 @@ def lane_hook(state: LaneState, bucket: GradBucket) -> Future[Tensor]:
 class LaneSync(GradientOptimizer):
     """Replaces the gradients of a plain model by their mean before the inner optimizer's step.
 
-    It sends one tensor for each lane that has parameters. A parameter without gradient counts as zeros and gets a
-    gradient.
+    It sends one tensor per lane that has parameters. A parameter without gradient counts as zeros and gets a gradient.
     """
 
     def __init__(self, optimizer: Optimizer, state: LaneState) -> None:
@@ -212,10 +211,10 @@ class LaneSync(GradientOptimizer):
 
 
 class EarlySync(LaneSync):
-    """As :class:`LaneSync`, but the step is made piece by piece when the next forward pass needs it
+    """Like :class:`LaneSync`, but the step is made piece by piece, each when the next forward pass needs it
     (:mod:`sumwire.training.early_forward`). ``sends``: whether gradients are sent here, not by DDP's hook.
 
-    Raises UsageError where results with NaN or infinity are to raise.
+    Raises UsageError if results with NaN or infinity are to raise.
     """
 
     def __init__(self, model: nn.Module, optimizer: Optimizer, state: LaneState, *, sends: bool) -> None:
@@ -226,7 +225,9 @@ class EarlySync(LaneSync):
         super().__init__(optimizer, state)
 
     def step(self, closure: Any = None, *, grad_scaler: Any = None) -> Any:
-        """Send the gradients and return. Raises UsageError for a closure or scaler, which need the whole step."""
+        """Send the gradients and return. Raises UsageError for a closure or scaler, because both need the whole step at
+        once.
+        """
         if closure is not None or grad_scaler is not None:
             raise UsageError("early forward: a closure or GradScaler needs the whole step: leave early_forward out")
         self._exchanged.check()
@@ -253,7 +254,7 @@ class EarlySync(LaneSync):
 
 
 def check_early(nonfinite: NonFinite) -> None:
-    """Raise UsageError for "raise": an error of one piece would come after others are updated."""
+    """Raise UsageError for "raise": the error of one piece would come after other pieces have updated the model."""
     if nonfinite == "raise":
         rule = "needs the whole step: leave early_forward out, or nonfinite"
         raise UsageError(f"early forward: nonfinite = {nonfinite!r} {rule}")

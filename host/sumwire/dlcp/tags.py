@@ -55,12 +55,12 @@ class Tag:
 
     @property
     def ecn(self) -> int:
-        """The two ECN bits: whether a congested switch marks the packet or may drop it."""
+        """The two ECN bits, which tell a congested switch whether to mark the packet or that it may drop it."""
         return p4.ECN_ECT if self.drop_class == PROTECTED else p4.ECN_NOT_ECT
 
     @property
     def tos(self) -> int:
-        """The byte of the IPv4 header that holds both, as IP_TOS takes it."""
+        """The TOS byte of the IPv4 header, which holds DSCP and ECN, as IP_TOS takes it."""
         return self.dscp << 2 | self.ecn
 
     @classmethod
@@ -79,13 +79,13 @@ class Policy(Protocol):
 
     @property
     def priorities(self) -> Sequence[int]:
-        """Priority of every lane, falling; lane 0 has the front layers."""
+        """The priority of every lane, in falling order; lane 0 has the front layers."""
 
     def priority(self, position: float) -> int:
         """Return one of ``priorities``. All packets of a tensor have the same, since they are in one lane."""
 
     def drop_classes(self, position: float, magnitudes: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Return drop classes 0..3 of a tensor's chunks, shape (chunks,), by the L2 norms of their values."""
+        """Return drop classes 0..3 of a tensor's chunks, shape (chunks,), given the L2 norms of the chunks."""
 
 
 @dataclass(frozen=True, slots=True)

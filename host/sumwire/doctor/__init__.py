@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in the way of a job on this host: `sumwire doctor`."""
+"""`sumwire doctor`: finds what keeps a job from running on this host."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller's program says of the switches: `sumwire-controller status`, as a process of its own."""
+"""Asks the controller about the switches, by `sumwire-controller status` in a process of its own."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _WORDS_MOST: Final = 600
 
 
 class ControllerStatus:
-    """`sumwire-controller status` under way, as a context manager. It runs while the host is examined.
+    """A running `sumwire-controller status`, as a context manager. It runs while the host is examined.
 
-    ``config``: the switches' YAML file. Asking needs the way to their P4Runtime servers. ``p4``: the compiled program
-    that the controller is given.
+    ``config``: the switches' YAML file. This host must be able to reach their P4Runtime servers. ``p4``: the compiled
+    program, passed to the controller.
     """
 
     def __init__(self, config: Path, p4: Path | None) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole examination, in the order in which one thing needs another."""
+"""Runs all checks of `sumwire doctor`, each after those that it depends on."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sumwire.errors import ConfigError, SumwireError
 def examine(
     job_file: Path | None = None, worker: int | None = None, *, status: ControllerStatus | None = None
 ) -> Iterator[Finding]:
-    """All findings, as they are made; within some 3 s.
+    """Yield all findings as they are made, within about 3 s. The checks change nothing in a running job.
 
-    ``job_file``: of the job, as ``worker``; by default the one whose address is this host's. ``status``: what the
-    controller's program says, under way. Nothing of a running job changes.
+    ``job_file``: the job to check as ``worker``; by default the worker with an address of this host. ``status``: the
+    running `sumwire-controller status`.
     """
     config = None
     if job_file is not None:

@@ -19,7 +19,9 @@ _BETWEEN: Final = re.compile(r"; |(?<=\?) ")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line. ``name``: what was looked at; ``cure``: what mends it, "" where there is nothing to mend."""
+    """One finding, which is one line of output. ``name``: what was examined. ``cure``: how to mend it, "" if nothing is
+    wrong.
+    """
 
     name: str
     state: str
@@ -38,7 +40,7 @@ def unknown(name: str, why: str) -> Finding:
 
 
 def bad(name: str, message: str | Exception, cure: str = "") -> Finding:
-    """Something is wrong. Without a cure, the message ends with it."""
+    """Return a finding that something is wrong. Without ``cure``, the message ends with the cure."""
     if cure:
         return Finding(name, BAD, str(message), cure)
     text, *said = _BETWEEN.split(str(message), maxsplit=1)

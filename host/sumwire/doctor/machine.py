@@ -142,7 +142,7 @@ def offloads(device: str) -> Finding:
 
 
 def words_of(command: list[str]) -> str | None:
-    """What a command prints; None if it is not there, fails, or takes long."""
+    """Return the output of a command; None if it does not exist, fails or takes too long."""
     try:
         done = subprocess.run(
             [programs.program(command[0]), *command[1:]],
@@ -161,9 +161,10 @@ def words_of(command: list[str]) -> str | None:
 @dataclass(frozen=True)
 class NetworkPlace:
     """The worker's place in the network. ``here``: the worker's address is this host's. ``way``: there is a route to
-    the switch, and its device is connected. ``device``: towards the switch; "" if not known. ``hop``: the next address
-    on the way, a gateway's or the switch's own; "" if not known. ``narrow``: the device takes no packet as long as the
-    job's."""
+    the switch, and its device is up. ``device``: the network device of that route; "" if unknown. ``hop``: the next
+    address on the route, a gateway or the switch itself; "" if unknown. ``narrow``: the device's MTU is below the job's
+    packet length.
+    """
 
     here: bool
     way: bool

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the switch from the worker's own address, and judges its answers. Used by `examination`.
+"""Sends test packets to the switch from the worker's own address, and judges the answers. Used by `examination`.
 
-There are two questions, which change nothing at the switch: HELLO, and a probe as long as a contribution. The switch
-refuses the long probe (reason WORDS), and that answer shows that whole packets pass. As root the device is watched
-meanwhile, below any firewall of this host.
+There are two, neither of which changes anything at the switch: HELLO, and a probe as long as a contribution. The switch
+refuses the long probe (reason WORDS), and that answer shows that packets of full length arrive. As root the device is
+also captured, below any firewall of this host.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ _RULES_SHOWN: Final = 3
 
 @dataclass
 class SwitchAnswers:
-    """The result of the questions. ``state``: the answer to HELLO. ``refused``: a refusal's reason.
+    """The answers of the switch. ``state``: the answer to HELLO. ``refused``: the reason of a refusal.
 
-    ``failure``: the latest error of the socket. ``watched``: the device was watched, and then ``seen_out`` and
-    ``seen_in`` say whether questions left by it and answers came. ``long_passes``: whether a packet of ``long_bytes``
-    arrives; None if that was not asked. ``own_port``: the questions came from the worker's own UDP port.
+    ``failure``: the latest error of the socket. ``watched``: the device was captured; if so, ``seen_out`` and
+    ``seen_in`` tell whether test packets left and answers came. ``long_passes``: whether a packet of ``long_bytes``
+    arrives; None if not tested. ``own_port``: the test packets came from the worker's own UDP port.
     """
 
     state: SwitchState | None = None
@@ -90,7 +90,7 @@ class SwitchAnswers:
 
 
 def ask(config: JobConfig, device: str) -> SwitchAnswers:
-    """Ask the switch: from the worker's UDP port, or, where a run has it, from any other."""
+    """Send the test packets to the switch, from the worker's UDP port or, if a run holds that, from any other port."""
     answers = SwitchAnswers()
     with ExitStack() as stack:
         udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))

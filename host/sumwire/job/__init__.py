@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's part in one job: the greeting, the operations and their order, and the fall-back without the switch."""
+"""One worker's part in a job: the handshake, the operations in their order, and the fall-back without the switch."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A tensor through a codec: the codec's preliminary exchange, then payload up and results down, part by part.
+"""Sends a tensor through a codec: the codec's preliminary exchange, then payload up and results down, part by part.
 
 Example (THC): the workers first agree on the largest norm of every block, in MAX32 chunks. With these norms each worker
 encodes its tensor, part by part, while packets of earlier parts travel.
@@ -63,13 +63,14 @@ Tagging = Callable[[NDArray[np.float32]], NDArray[np.uint8]]
 
 @dataclass(frozen=True)
 class CodecOptions:
-    """``tag``: gives packets their TOS bytes, by the magnitudes of their chunks.
+    """Options of an operation through a codec.
 
-    ``divide_by``: the number to divide every sum by, instead of its contributors. ``contribute=False``: send nothing;
-    the tensor only tells the length. ``carried``: scales of the job's earlier operations, with which small tensors need
-    one round trip; None with a quorum below the workers. ``into``: where the result is written, once all of it is
-    there; may be the operation's tensor itself. Only where sums lack no contributions. ``multiply_by``: the result is
-    the mean times this.
+    ``tag``: computes the packets' TOS bytes from the magnitudes of their chunks. ``divide_by``: divide every sum by
+    this number instead of its number of contributors. ``contribute=False``: send nothing; the tensor only gives the
+    length. ``carried``: scales of the job's earlier operations, with which small tensors need one round trip; None with
+    a quorum below the workers. ``into``: memory for the result, written once all of it has arrived; may be the
+    operation's own tensor. Only for sums that lack no contributions. ``multiply_by``: the result is the mean times this
+    number.
     """
 
     tag: Tagging | None = None
@@ -81,9 +82,9 @@ class CodecOptions:
 
 
 class CodecOperation(Operation):
-    """The mean of the workers' flat tensors by a codec.
+    """The operation that computes the mean of the workers' flat tensors with a codec.
 
-    ``sequence``: number of the operation in the job, for the codec's seeds.
+    ``sequence``: number of the operation in the job, which seeds the codec's random numbers.
     """
 
     def __init__(
@@ -120,8 +121,9 @@ class CodecOperation(Operation):
         self._left_out = False
 
     def residual(self) -> Tensor:
-        """This worker's compression error, and its contributions to chunks whose sums lack them: shape (length,). To be
-        called after the result is there."""
+        """Return this worker's compression error plus its contributions to chunks whose sums lack them: shape
+        (length,). Call it once the result is there.
+        """
         return self._left().to(self._device)
 
     def _left(self) -> Tensor:
@@ -182,7 +184,9 @@ class CodecOperation(Operation):
                 self._contributors = torch.from_numpy(contributors.astype(np.int64))
 
     def kept(self, result: Tensor) -> CachedResult:
-        """See Operation. The caller may change what was written into its tensor."""
+        """See Operation. The caller may change a result that was written into its own tensor, so that one is not
+        cached.
+        """
         results, into = self._results, result is self._options.into
         if into and results is not None:
             # Kept until the next operation: the caller's tensor must not live as long.
@@ -284,8 +288,9 @@ class CodecOperation(Operation):
 
 
 def check_fit(config: JobConfig, codec: GradientCodec, *, tagged: bool = False) -> None:
-    """Raises ConfigError for THC with another table or p than the job's, for sums of fewer workers, and for a mean that
-    a blind job cannot make. ``tagged``: packets have priorities."""
+    """Raise ConfigError for THC with another table or p than the job's, for sums of too few workers, and for a mean
+    that a blind job cannot compute. ``tagged``: packets have priorities.
+    """
     where = f"job {config.name}, a codec given"
     if isinstance(codec, ThcCodec) and config.thc is not None:
         own, jobs = (codec.table.values, codec.table.p), (config.thc.table, config.thc.p)
@@ -303,7 +308,7 @@ def check_fit(config: JobConfig, codec: GradientCodec, *, tagged: bool = False) 
 
 @cache
 def mean_by(codec: str) -> str:
-    """What the operation is, in descriptions of calls. ``codec``: its name."""
+    """Return how call descriptions name the operation. ``codec``: the codec's name."""
     return f"mean by {codec}"
 
 

@@ -218,7 +218,7 @@ class Vote(_Signs):
 
 
 def overflows(results: Results) -> int:
-    """How many chunks have a sum that left int32. Equal on all workers."""
+    """Return how many chunks have a sum that overflowed int32. Equal on all workers."""
     return int(np.count_nonzero(results.flags & p4.FLAG_OVERFLOW))
 
 
@@ -254,7 +254,8 @@ class Collectives(ABC):
         return sums[: len(values)]
 
     def total(self, x: Tensor, bucket: int = 0) -> Tensor:
-        """Sum of the workers' flat tensors in their own dtype, by the process group: with the bits of its all-reduce.
+        """Return the sum of the workers' flat tensors in their own dtype, by the process group and with the bits of its
+        all-reduce.
 
         Raises ConfigError without a process group, or with a quorum below the workers.
         """
@@ -273,7 +274,9 @@ class Collectives(ABC):
         ).to(plus.device, torch.bool)
 
     def all_finite(self, finite: bool) -> bool:
-        """Whether all workers have called with True, by MAX32. With ``nonfinite="raise"`` NonFiniteError if not."""
+        """Return whether all workers called with True, found out by MAX32. With ``nonfinite="raise"`` raises
+        NonFiniteError if not.
+        """
         found = bool(self.max32(np.array([not finite], np.uint32))[0] == 0)
         if self._raises:
             refuse_unless(found)

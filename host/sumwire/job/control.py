@@ -32,8 +32,9 @@ from sumwire.transport.stats import JobStats
 
 @dataclass(frozen=True)
 class Change:
-    """``kind``: "fallback" to the process group, or "return" to the network. ``operation``: the first one made in the
-    new way, the same on all workers. ``reason``: a text for people."""
+    """A change between network and process group. ``kind``: "fallback" to the process group, or "return" to the
+    network. ``operation``: the first one after the change, the same on all workers. ``reason``: a text for humans.
+    """
 
     kind: Literal["fallback", "return"]
     operation: int
@@ -57,9 +58,10 @@ class _StoppedError(Exception):
 
 
 class Control:
-    """``agreement``: of this job. ``kept``: its latest results by the network. ``sees_switch``: during the fall-back,
-    asks the switch whether it serves this job; may take some tenths of a second. ``ranks``: those of the job, if they
-    are not the default group's.
+    """The control thread of one job. ``agreement``: the job's :class:`~sumwire.job.coordination.OwnRank` and
+    coordinator. ``kept``: the job's latest results by the network. ``sees_switch``: called during the fall-back to test
+    whether the switch serves this job; it may take some tenths of a second. ``ranks``: the job's ranks, if they are not
+    those of the default group.
 
     Creating one is a collective call of all ranks. Raises GroupError if it fails.
     """
@@ -108,12 +110,13 @@ class Control:
 
     @property
     def greeted(self) -> bool:
-        """Whether this rank has ever taken part in a greeting, or returned to the switch with all others."""
+        """Return whether this rank has ever completed a handshake, or returned to the switch together with all others.
+        """
         return self._member.greeted
 
     @property
     def joined(self) -> bool:
-        """Whether this rank has taken part in the greeting of the present run."""
+        """Return whether this rank has completed the handshake of the present run."""
         return self._member.joined
 
     def note_joined(self) -> None:
@@ -134,7 +137,7 @@ class Control:
         self._life.start(self._work, "sumwire control", stop=self._stop)
 
     def end(self) -> None:
-        """End the thread, whatever it waits for, and the groups; also where the thread was not started."""
+        """End the thread, whatever it is waiting for, and the groups. Also works if the thread was never started."""
         self._life.close(self._close_groups)
 
     def _close_groups(self) -> None:
@@ -148,8 +151,8 @@ class Control:
     # -- the thread that makes operations ---------------------------------------------------------------
 
     def begin(self, call: str, *, by_choice: bool = False) -> bool:
-        """Begin the next operation, once it may. Returns whether it goes through the network; ``by_choice`` it does
-        not.
+        """Wait until the next operation may begin, and begin it. Returns whether it goes through the network; with
+        ``by_choice`` it does not.
 
         Raises the error that has ended the job.
         """
@@ -166,7 +169,7 @@ class Control:
             self._finish(result, kept=by_network, by_network=by_network)
 
     def finish_by_choice(self, result: CachedResult) -> None:
-        """The operation, which did not use the network by choice, has its result."""
+        """Record that an operation has its result which went by the process group by choice."""
         with self._changed:
             # Other ranks may not have it yet when a fall-back is agreed on.
             self._finish(result, kept=self._member.network, by_network=False)
@@ -181,7 +184,7 @@ class Control:
     def await_fallback(self, lost: str = "") -> None:
         """Leave the operation's exchange, and wait until the ranks have agreed on the fall-back.
 
-        ``lost``: why this rank asks for it. Raises the error that has ended the job.
+        ``lost``: the reason why this rank asks for it. Raises the error that has ended the job.
         """
         with self._changed:
             self._member.leave_network()
@@ -193,7 +196,9 @@ class Control:
             self._check()
 
     def fail(self, error: SumwireError) -> RecreateError | UsageError | SumwireError:
-        """End the job on all ranks with this error, or with one that another rank has told first. Returns which."""
+        """End the job on all ranks with this error, or with an error that another rank reported first. Returns the
+        error used.
+        """
         with self._changed:
             if self._member.left:
                 return error
@@ -211,7 +216,7 @@ class Control:
             self._check()
 
     def check_exchange(self, *, stalled: bool) -> None:
-        """To be called while an exchange waits.
+        """Check whether a waiting exchange may go on. ``stalled``: it has waited long without a new result.
 
         Raises HaltedError if it must end, or the error that has ended the job.
         """
@@ -222,13 +227,14 @@ class Control:
                 raise HaltedError
 
     def handed_out(self) -> HandedOut | None:
-        """The result of the operation under way, or else of the next one, if it is handed out."""
+        """Return the result of the operation under way, or of the next one, if another rank hands it out."""
         with self._changed:
             return self._handed_out.get(self._member.completed)
 
     @contextlib.contextmanager
     def using_network(self) -> Iterator[bool]:
-        """Keep the transport for the caller, between operations, if the network is in use; else the value is False.
+        """Keep the control thread from using the transport meanwhile, between operations. Yields whether the network is
+        in use.
 
         Raises the error that has ended the job.
         """
@@ -259,7 +265,7 @@ class Control:
             self._set_paused(paused=False)
 
     def close(self) -> None:
-        """Wait until all ranks close the job. Raises the error that has ended it instead."""
+        """Wait until all ranks close the job. Raises the error that has ended it, if there is one."""
         with self._changed:
             self._member.closing = True
             self._wake.set()
@@ -270,15 +276,16 @@ class Control:
             raise failure.error()
 
     def announce_leaving(self, why: str) -> None:
-        """Tell the others that this rank leaves: the job ends for them with PeerLostError, and for this rank's threads
-        with ClosedError."""
+        """Tell the other ranks that this rank leaves. The job then ends for them with PeerLostError, and for this
+        rank's threads with ClosedError.
+        """
         with self._changed:
             self._member.left = self._member.left or why
             self._wake.set()
             self._changed.notify_all()
 
     def leave(self, why: str) -> None:
-        """Like :meth:`announce_leaving`, and wait some seconds for the round that tells the others."""
+        """Like :meth:`announce_leaving`, and also wait some seconds for the heartbeat that tells the others."""
         self.announce_leaving(why)
         with self._changed:
             over = self._changed.wait_for(lambda: self._member.ended, _LEAVING_S)

@@ -16,9 +16,9 @@ There are no threads, clocks or sockets here: :mod:`sumwire.job.control` has the
 | HOLDING | none begins | RETURNING, in the next round |
 | RETURNING | those that some rank has begun | NETWORK, when all ranks have completed them |
 
-Let c be the operations that a rank has completed. Once all have halted the values of c stand, and F is the largest.
-Results of operations below F that some rank lacks are handed out by ranks that have them. Operations from F on are
-made by the process group. So all replicas apply the same results, however far apart the ranks were.
+Let c be the number of operations that a rank has completed. Once all ranks have halted, c no longer changes; F is the
+largest c. Results of operations below F that some rank lacks are handed out by ranks that have them. Operations from F
+on are made by the process group. So all replicas apply the same results, however far apart the ranks were.
 
 Example: rank 1 of 3 loses the switch in operation 7, and ranks 0 and 2 have completed it: c = (8, 7, 8) and F = 8.
 Rank 0 hands out the result of operation 7, and operation 8 is an ordinary all-reduce on all ranks.
@@ -105,8 +105,9 @@ Decision = Halt | FallBack | Hold | Limit | Return | Fail | Done
 
 
 class Coordinator:
-    """``job``: its name, for texts. ``quorum``: ranks that the network needs for a result. ``always``: a rank that
-    cannot reach the switch at the start falls back too, instead of ending the job."""
+    """Makes the decisions. ``job``: its name, for texts. ``quorum``: how many ranks the network needs for a result.
+    ``always``: a rank that cannot reach the switch at the start falls back too, instead of ending the job.
+    """
 
     def __init__(self, job: str, quorum: int, *, always: bool = False) -> None:
         self.phase = CoordinationPhase.NETWORK
@@ -124,11 +125,11 @@ class Coordinator:
 
     @property
     def urgent(self) -> bool:
-        """Whether the next round should follow soon, because something is being decided."""
+        """Return whether the next round should follow soon, because a decision is being made."""
         return self.phase not in (CoordinationPhase.NETWORK, CoordinationPhase.FALLBACK)
 
     def step(self, vector: Vector) -> Decision | None:
-        """The decision of one round, None if nothing changes. ``vector``: the statuses by rank."""
+        """Return the decision of one round, None if nothing changes. ``vector``: the statuses by rank."""
         ending = self._ending(vector)
         if ending is not None:
             self.phase = CoordinationPhase.ENDED
@@ -233,8 +234,8 @@ def _giver(vector: Vector, operation: int) -> int | None:
 
 
 class OwnRank:
-    """``network``: operations go through the switch, else by the process group. ``first``: the result of an operation
-    below this number is handed out to this rank.
+    """This rank's part in the decisions. ``network``: operations go through the switch, else by the process group.
+    ``first``: the result of an operation below this number is handed out to this rank.
 
     The rank calls :meth:`begin`, :meth:`leave_network` where an operation by the network fails, and :meth:`finish`.
     Between rounds it may set ``greeted`` (in any run; a return sets it too), ``joined`` (in the present one), ``lost``,
@@ -283,11 +284,11 @@ class OwnRank:
 
     @property
     def handed_out(self) -> bool:
-        """Whether the result of the next operation, or of the one under way, is handed out."""
+        """Return whether another rank hands out the result of the operation under way, or of the next one."""
         return not self.network and self.completed < self.first
 
     def begin(self, call: str, *, by_choice: bool = False) -> bool:
-        """The next operation begins. Returns whether it goes through the network; ``by_choice`` it does not."""
+        """Begin the next operation. Returns whether it goes through the network; with ``by_choice`` it does not."""
         self.started = self.completed + 1
         self.call = call
         by_network = self.network and not by_choice
@@ -295,12 +296,12 @@ class OwnRank:
         return by_network
 
     def leave_network(self) -> None:
-        """The operation under way, or another call, does not use the transport any more."""
+        """Record that the operation under way, or another call, no longer uses the transport."""
         self.users -= 1
         self.stalled = False
 
     def finish(self, *, by_network: bool) -> None:
-        """The operation under way has its result, made by the network or not."""
+        """Record that the operation under way has its result. ``by_network``: whether the network produced it."""
         if by_network:
             self.leave_network()
         self.completed = self.started
@@ -312,7 +313,9 @@ class OwnRank:
         self.call = ""
 
     def status(self, kept_from: int) -> RankStatus:
-        """What this rank tells the others. ``kept_from``: the first operation whose result it can hand out."""
+        """Return this rank's status for the others. ``kept_from``: the first operation whose result this rank can hand
+        out.
+        """
         return RankStatus(
             worker=self.worker,
             completed=self.completed,

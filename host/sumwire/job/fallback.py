@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Operations that go by the process group by choice: :class:`GroupMean` and :class:`GroupTotal`.
+"""Operations that use the process group by choice: :class:`GroupMean` and :class:`GroupTotal`.
 
-The tag of the calls so far travels behind a small tensor, in one collective, and before some large ones, in a
-collective of its own: then those need no copy. So workers that make different calls find out: the sums of a number and
-of its square are n times those of this worker only if all workers have the same number.
+They compare the workers' calls without a collective of their own for small tensors: the tag of the calls so far is
+appended to the tensor. For some large tensors the tag goes in a separate collective first, so that the tensor need not
+be copied. The comparison uses sums: those of a number and of its square are n times this worker's only if all workers
+have the same number.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ LARGE: Final = 1 << 18
 
 
 class GroupMean(Operation):
-    """``codec``: the name of the one that it takes the place of. Nothing is left out of the mean.
+    """The mean by the process group. ``codec``: the name of the codec that it replaces. Nothing is left out of the
+    mean.
 
-    ``into``: where the result of a large tensor is written; may be the tensor itself. ``total``: the sum is made,
-    which saves the division: a pass over the whole tensor.
+    ``into``: where the result of a large tensor is written; may be the tensor itself. ``total``: return the sum, which
+    saves the division, a pass over the whole tensor.
     """
 
     by_group: ClassVar[bool] = True
@@ -112,8 +114,9 @@ class GroupMean(Operation):
             )
 
     def kept(self, result: Tensor) -> CachedResult:
-        """See Operation. No worker needs it: all have their own of the same collective, or get an error. So an empty
-        one takes the place of what the caller may change."""
+        """See Operation. Returns an empty result if the caller may change its own: no other worker needs it, since all
+        get the result of the same collective, or an error.
+        """
         return CachedResult(0, _nothing) if result is self._into else super().kept(result)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> NoReturn:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job's process group: the rendezvous of its ranks, gloo groups of its own, and the collectives of the fall-back.
 
-:class:`sumwire.job.job.Job` calls :func:`taking_part` before a job has groups of its own. Making a group waits for all
-ranks, also for those that have ended. The default group is connected already, and gloo notices at once when one of
+:class:`sumwire.job.job.Job` calls :func:`taking_part` before it makes groups of its own, because making a group waits
+    for all ranks, also for those that have ended. The default group is connected already, and gloo notices at once when
+    one of
 its connections ends. So every rank first tells all others, by one collective of the default group, that it takes part
 or why it cannot. It writes the same to the default group's store, where it stays when the rank ends. A default group
 without gloo, such as NCCL alone, has no rendezvous.
@@ -63,7 +64,7 @@ class Work(Protocol):
         """Whether it is over, well or not."""
 
     def wait(self, timeout: timedelta = ...) -> Any:
-        """Raises RuntimeError if it failed, or is not over after the time."""
+        """Wait for the collective. Raises RuntimeError if it failed, or is not over after ``timeout``."""
 
 
 def available() -> bool:
@@ -72,12 +73,12 @@ def available() -> bool:
 
 
 def first_clause(text: str) -> str:
-    """What a text of gloo says first, without the place in its source, remarks and advice."""
+    """Return the first statement of an error text of gloo, without source location, remarks and advice."""
     return _CLAUSE_END.split(_SOURCE.sub("", text.partition("\n")[0]))[0]
 
 
 def looks() -> Iterator[None]:
-    """Yield the moments at which to poll: often at first, then less and less, without end."""
+    """Yield at the moments at which to poll: often at first, then less and less, without end."""
     pause_s = _FIRST_LOOK_S
     while True:
         yield
@@ -124,11 +125,11 @@ def _await_here(work: Work, check: Callable[[], None]) -> None:
 
 
 class Ranks:
-    """The ranks that are the workers of a job, where these are not the ranks of the default process group.
+    """The ranks that are a job's workers, where these are not the ranks of the default process group.
 
-    ``store``: of these ranks alone, for one such object. ``rank``: this one's number among them, of ``ranks``. All
-    collectives end after ``timeout``. Making one is a collective call of these ranks, and needs no process group. Its
-    groups are unknown to torch.distributed, so they outlive `destroy_process_group`. Raises GroupError.
+    ``store``: a store that only these ranks use, for one such object. ``rank``: this process's number among ``ranks``.
+    All collectives end after ``timeout``. Making one is a collective call of these ranks, and needs no process group.
+    torch.distributed does not know its groups, so they outlive `destroy_process_group`. Raises GroupError.
     """
 
     def __init__(self, store: Store, rank: int, ranks: int, timeout: timedelta) -> None:
@@ -140,7 +141,7 @@ class Ranks:
         self.meeting = self.gloo()
 
     def gloo(self) -> Any:
-        """A new group: a collective call, in the same order on all ranks. Raises GroupError."""
+        """Make a new gloo group: a collective call, in the same order on all ranks. Raises GroupError."""
         store = PrefixStore(f"gloo{next(self._groups)}", self.store)
         try:
             return dist.distributed_c10d.ProcessGroupGloo(store, self.rank, self.ranks, self._timeout)
@@ -149,8 +150,7 @@ class Ranks:
 
 
 class MeetingGroup(_Collectives):
-    """The collectives of a group that is there already: that of ``ranks``, or the default one on processors, which must
-    be gloo's."""
+    """The collectives of an existing gloo group: that of ``ranks``, or the default group's for CPU tensors."""
 
     def __init__(self, ranks: Ranks | None = None) -> None:
         super().__init__(dist.distributed_c10d._get_default_group() if ranks is None else ranks.meeting)
@@ -171,7 +171,8 @@ class MeetingGroup(_Collectives):
                 _never_destroy(self._group)
 
     def leave(self, start: Callable[[Any], Work]) -> None:
-        """Begin a collective, and leave the rest to gloo's threads. Raises GroupError if it cannot begin."""
+        """Start a collective without waiting for it; gloo's threads complete it. Raises GroupError if it cannot start.
+        """
         try:
             start(self._group)
         except RuntimeError as error:
@@ -180,7 +181,7 @@ class MeetingGroup(_Collectives):
 
 
 class GlooGroup(_Collectives):
-    """A gloo group of ``ranks``, or of all ranks of the default group, with that one's time-out.
+    """A gloo group of ``ranks``, or of all ranks of the default group, with the default group's timeout.
 
     Creating one is a collective call: all ranks create theirs in the same order.
     """
@@ -200,8 +201,9 @@ class GlooGroup(_Collectives):
 
 
 def destroy(group: Any) -> None:
-    """Have torch forget a group of gloo, unless it has. Its threads, which look for work 100 times a second, end with
-    the last reference. Other groups stay, as NCCL's would wait for all ranks."""
+    """Remove a gloo group from torch, unless it is removed already. Its threads, which poll 100 times a second, end
+    with the last reference. Groups of other backends stay, because NCCL's would wait for all ranks.
+    """
     if dist.is_initialized() and group in dist.distributed_c10d._world.pg_map and dist.get_backend(group) == "gloo":
         dist.destroy_process_group(group)
 
@@ -236,10 +238,11 @@ _NUMBERS: Final = itertools.count()
 
 @contextlib.contextmanager
 def taking_part(job: str, ranks: Ranks | None = None) -> Iterator[None]:
-    """Within it a rank gets ready for a job, and at its end all ranks have. ``ranks``: the job's own, if it has them.
+    """Context manager in which each rank prepares for a job. When it exits, all ranks are prepared. ``ranks``: the
+    job's own, if it has them.
 
-    If this rank raises within it, the others learn why, and it does not wait for them. Raises PeerLostError, which
-    names the ranks that cannot take part.
+    If this rank raises inside, the others learn why, and it does not wait for them. Raises PeerLostError, which names
+    the ranks that cannot take part.
     """
     if ranks is None and not (available() and MeetingGroup.has_gloo()):
         yield
@@ -349,7 +352,8 @@ _CALL_BYTES: Final = 256
 
 
 class Fallback:
-    """All ranks make the same calls in the same order. Every method raises GroupError if a rank is gone.
+    """The collectives of the fall-back. All ranks make the same calls in the same order. Every method raises GroupError
+    if a rank is gone.
 
     Creating one is a collective call. ``check`` is called while a collective waits, and may raise. ``ranks``: see
     :class:`sumwire.job.gloo.GlooGroup`.
@@ -369,7 +373,9 @@ class Fallback:
         self._group.close()
 
     def compare(self, call: str) -> None:
-        """Raises OrderError unless all ranks give the same description. gloo itself would mix their tensors."""
+        """Raise OrderError unless all ranks give the same description of the call. gloo itself would mix up their
+        tensors.
+        """
         own = torch.zeros(_CALL_BYTES, dtype=torch.uint8, device="cpu")
         text = call.encode()[:_CALL_BYTES]
         own[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
@@ -381,9 +387,9 @@ class Fallback:
             )
 
     def mean(self, x: Tensor, *, counts: bool = True) -> Tensor:
-        """Mean of a float32 CPU tensor over the workers, with equal bits on all of them; a new tensor.
+        """Return the mean of a float32 CPU tensor over the workers, a new tensor with equal bits on all of them.
 
-        ``counts=False``: this worker has nothing to give. Its tensor only tells the length.
+        ``counts=False``: this worker does not contribute. Its tensor only gives the length.
         """
         weight = torch.full((1,), float(counts), dtype=x.dtype, device="cpu")
         total = torch.cat([x if counts else torch.zeros_like(x), weight])
@@ -391,7 +397,7 @@ class Fallback:
         return total[:-1].div_(total[-1].clamp(min=1.0))
 
     def total(self, x: Tensor) -> Tensor:
-        """Sum of a CPU tensor over all workers, in its dtype; a new tensor."""
+        """Return the sum of a CPU tensor over all workers, in its dtype; a new tensor."""
         return self._reduce(x.clone(), dist.ReduceOp.SUM)
 
     def add_(self, x: Tensor) -> None:

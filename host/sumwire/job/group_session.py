@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One worker's end of a job with a process group: operations go through the switch, else by the group.
+"""One worker of a job with a process group. Operations go through the switch, or otherwise by the group.
 
 :class:`AgreedFallback` carries out every operation of such a job. The ranks agree on every change
-(:mod:`sumwire.job.coordination`). If the switch did not finish an operation, the rank gets the result from another
-rank, or all ranks repeat the operation by the process group. An exchange waits for as long as all ranks live
-(:class:`GroupTimeouts`).
+    (:mod:`sumwire.job.coordination`). If the switch did not finish an operation, the rank gets the result from another
+    rank, or all ranks repeat the operation by the process group. An exchange waits for as long as all ranks live
+    (:class:`GroupTimeouts`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _HELLO_S: Final = 0.3
 
 
 class GroupTimeouts:
-    """Waits as long as the control thread does not say otherwise, and names in the log who is waited for."""
+    """Lets exchanges wait until the control thread says otherwise, and logs whom they wait for."""
 
     def __init__(self, control: Control, job: str) -> None:
         self._control = control
@@ -67,7 +67,9 @@ class GroupTimeouts:
         self._warn_at_s = _WARN_AFTER_S
 
     def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
-        """Raises HaltedError when the ranks decide something, and the error that has ended the job on another rank."""
+        """Check whether the exchange may go on waiting. Raises HaltedError when the ranks are making a decision, and
+        the error that has ended the job on another rank.
+        """
         if waited_s < self._last_s:
             self._calls = 0
             self._warn_at_s = _WARN_AFTER_S
@@ -79,7 +81,7 @@ class GroupTimeouts:
             self._warn(waited_s, missing)
 
     def switch_lost(self, error: SwitchLostError) -> None:
-        """Raises the error, so that the operation asks for the fall-back."""
+        """Raise the error, so that the operation asks for the fall-back."""
         raise error
 
     def _warn(self, waited_s: float, missing: Collection[int] | None) -> None:
@@ -118,7 +120,9 @@ class _History:
 
 @dataclass(frozen=True)
 class AgreedFallback:
-    """``always``: a switch that cannot be reached at the start is no error either."""
+    """Carries out operations through the switch or by the group. ``always``: fall back also if the switch cannot be
+    reached at the start.
+    """
 
     control: Control
     stats: JobStats
@@ -127,7 +131,7 @@ class AgreedFallback:
     _history: _History = field(default_factory=_History, init=False)
 
     def carry_out(self, operation: Operation, call: str, through_switch: Callable[[], Tensor]) -> Tensor:
-        """The result of the job's next operation. ``call`` describes it, equally on all workers.
+        """Return the result of the job's next operation. ``call`` describes it, equally on all workers.
 
         Raises RetryError if the operation was not made, and the error that has ended the job on all ranks.
         """
@@ -148,8 +152,11 @@ class AgreedFallback:
         return result
 
     def by_choice(self, operation: Operation, call: str) -> Tensor:
-        """The result of an operation that goes by the process group in every phase, and in the same way: some ranks may
-        have learned of a fall-back when they begin it, and others not."""
+        """Return the result of an operation that uses the process group by choice.
+
+        It does so in the same way in every phase, because some ranks may already know of a fall-back when they begin
+        it, and others not.
+        """
         self.control.begin(call, by_choice=True)
         first = self._history.count < COMPARED
         operation.compared = first or self._history.count % COMPARED != 0
@@ -201,9 +208,9 @@ class AgreedFallback:
 
 
 class GroupSession(JobSession):
-    """With a process group. Creating and closing one are collective calls.
+    """The session of a job with a process group. Creating and closing one are collective calls.
 
-    Raises ConfigError on all ranks if their workers are not those of the job.
+    Raises ConfigError on all ranks if the group's ranks do not match the job's workers.
     """
 
     def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
@@ -324,6 +331,8 @@ def _agreed_keys(config: JobConfig, control: Control, known: bytes | None) -> Ke
 
 
 def open_session(config: JobConfig, options: SessionOptions, stats: JobStats) -> JobSession:
-    """With the job's own ranks or the default process group, if there are such: a collective call."""
+    """Open a session: with the job's own ranks or the default process group, if either exists. Then it is a collective
+    call.
+    """
     grouped = is_grouped(options.ranks)
     return GroupSession(config, options, stats) if grouped else AloneSession(config, options, stats)

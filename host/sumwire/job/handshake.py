@@ -86,7 +86,7 @@ _DEGRADED: Final = p4.FLAG_MISSING | p4.FLAG_TRIMMED
 
 
 class SpoiledError(Exception):
-    """A step's sum has a packet of a run that has ended: the greeting must begin again, in other rounds."""
+    """A step's sum contains a packet of a run that has ended, so the handshake must begin again in other rounds."""
 
 
 class UnlikeError(Exception):
@@ -94,9 +94,9 @@ class UnlikeError(Exception):
 
 
 class Greeting:
-    """One worker's greeting. ``settings``: JSON values that must be equal on all workers.
+    """One worker's part in the handshake. ``settings``: JSON values that must be equal on all workers.
 
-    ``groups``: the workers (numbers) that contribute to each chunk of a step. ``announces``: a chunk of zeros comes
+    ``groups``: the workers (numbers) that contribute to each chunk of a step. ``announces``: a chunk of zeros is sent
     first.
     """
 
@@ -119,7 +119,7 @@ class Greeting:
         return tuple(self._nonces.tolist())
 
     def begin(self) -> None:
-        """Begin in other rounds: forget the nonces that were seen before."""
+        """Begin again in other rounds, and forget the nonces seen so far."""
         self._nonces[:] = 0
 
     @staticmethod
@@ -136,10 +136,10 @@ class Greeting:
         return elements.view(np.uint8).reshape(1, 1, WORD_BYTES)
 
     def take_nonces(self, block: int, group: list[int], words: NDArray[np.uint8]) -> None:
-        """Take in the result of a nonces chunk, uint8 (1, 1, 128).
+        """Process the result of a nonces chunk, uint8 (1, 1, 128).
 
-        Raises SpoiledError if one of the group has no number in it, or this worker another one than its own, or
-        somebody else has.
+        Raises SpoiledError if a member of the group has no number in it, if this worker has a number other than its
+        own, or if a worker outside the group has one.
         """
         elements = words.reshape(-1).view(ELEMENT).astype(np.uint32)
         first = block * ELEMENTS
@@ -152,14 +152,15 @@ class Greeting:
             self._nonces[first + element] = elements[element]
 
     def digests(self) -> NDArray[np.uint8]:
-        """This worker's digests, of its settings and of the nonces: uint8 (1, 1, 128)."""
+        """Return the digests of this worker's settings and of the nonces: uint8 (1, 1, 128)."""
         seen = _digest(self._nonces.astype(ELEMENT).tobytes())
         both = np.concatenate([self._settings, ~self._settings, seen, ~seen]).astype(ELEMENT)
         return both.view(np.uint8).reshape(1, 1, WORD_BYTES)
 
     def check_digests(self, words: NDArray[np.uint8]) -> None:
-        """Check the result of a digests chunk. Raises SpoiledError if not all have seen the same nonces, UnlikeError if
-        the settings differ."""
+        """Check the result of a digests chunk. Raises SpoiledError if the workers have not all seen the same nonces,
+        UnlikeError if their settings differ.
+        """
         own, highest = self.digests().reshape(4, _DIGEST_BYTES), words.reshape(4, _DIGEST_BYTES)
         if (own[2:] != highest[2:]).any():
             raise SpoiledError("the workers have not all seen the same nonces")
@@ -167,15 +168,16 @@ class Greeting:
             raise UnlikeError
 
     def token(self, first_round: int, generation: int) -> int:
-        """The token of the run that these workers have begun in ``first_round`` of the job's ``generation``: 64 bits
-        that no other run has."""
+        """Return the 64-bit token of the run that these workers began in ``first_round`` of the job's ``generation``.
+        No other run has the same one.
+        """
         seen = np.concatenate([self._nonces, self._settings, [first_round, generation]]).astype(ELEMENT).tobytes()
         token = int.from_bytes(hashlib.blake2b(seen, digest_size=_TOKEN_BYTES).digest())
         return token if token >= p4.TOKENS_OF_RUNS else token + p4.TOKENS_OF_RUNS
 
     @staticmethod
     def opening(chunks: int, generation: int) -> NDArray[np.uint8]:
-        """The chunks that open a run, uint8 (chunks, 1, 128): each begins with the job's generation."""
+        """Return the chunks that open a run, uint8 (chunks, 1, 128). Each begins with the job's generation."""
         elements = np.zeros((chunks, 1, ELEMENTS), ELEMENT)
         elements[:, :, 0] = generation
         return elements.view(np.uint8)
@@ -185,7 +187,7 @@ class Greeting:
         return pack_index_planes(_pattern(self._config, self._config.worker)[None])
 
     def check_table(self, results: Results) -> None:
-        """Check the sums of all workers' known indices. Raises MismatchError naming the first wrong one."""
+        """Check the sums of all workers' known indices. Raises MismatchError that names the first wrong one."""
         config = self._config
         if results.flags[0] & _DEGRADED or results.cuts[0]:
             return
@@ -272,8 +274,8 @@ def join(
     """Join the run of the other workers, or begin it, and greet them. The transport then continues in the run's rounds.
 
     ``settings``: JSON values that must be equal on all workers. An exchange under way is dropped. Raises MismatchError
-    if the switch and the job file differ, OrderError if the workers' settings do, RefusedError, and what
-    ``timeout_policy`` raises: by itself SwitchLostError, and DeadlineError with the missing workers.
+    if the switch and the job file differ, OrderError if the workers' settings differ, and RefusedError. Also raises
+    what ``timeout_policy`` raises: SwitchLostError, and DeadlineError with the missing workers.
     """
     return _Joining(transport, config, settings, timeout_policy).run()
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Heartbeats: the status that each rank sends to all others in every round, and the rounds themselves.
+"""Heartbeats: in every round each rank sends its status to all others.
 
 The control thread (:mod:`sumwire.job.control`) sends them. A status is a JSON object of the fields that differ from
 their defaults.
@@ -34,12 +34,12 @@ class Failure:
 
     @classmethod
     def of(cls, error: SumwireError) -> Failure:
-        """Describe an error. What it has beyond its text is kept where JSON can hold it."""
+        """Describe an error. Attributes beyond its text are kept if JSON can hold them."""
         known = {name: value for name, value in vars(error).items() if _plain(value)}
         return cls(type(error).__name__, str(error), known)
 
     def error(self) -> RecreateError | UsageError:
-        """The error itself, of the same class and with the same text on every rank."""
+        """Return the error, of the same class and with the same text on every rank."""
         kind = getattr(errors, self.kind, RecreateError)
         found: RecreateError | UsageError = kind.__new__(kind, self.text)
         # Their own constructors would write the text anew.
@@ -50,13 +50,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class RankStatus:
-    """One rank in one round.
+    """The status of one rank in one round.
 
     ``completed``, ``started``: operations of the job. The one under way, if any, has the number ``completed``, and
     ``call`` describes it. Of its results by the network the rank still has those from ``kept_from`` on.
 
-    ``greeted``: it has taken part in a greeting, or returned to the switch with all others. ``joined``: in the greeting
-    of the present run. ``halted``: it does not use the network, and will not before the next decision. ``lost``: why it
+    ``greeted``: it has completed a handshake, or returned to the switch with all others. ``joined``: it has completed
+    the handshake of the present run. ``halted``: it does not use the network until the next decision. ``lost``: why it
     wants the fall-back. ``stalled``: its exchange has waited long without any new result. ``sees_switch``: during the
     fall-back, the switch answers and serves this job.
 
@@ -86,7 +86,7 @@ class RankStatus:
         return self.started > self.completed
 
     def encode(self) -> bytes:
-        """At most STATUS_BYTES bytes. Texts that are too long for them are cut."""
+        """Return the status as at most STATUS_BYTES bytes. Texts that are too long are cut."""
         content, most = self._json(), STATUS_BYTES
         while len(content) > STATUS_BYTES:
             most //= 2
@@ -95,7 +95,7 @@ class RankStatus:
 
     @classmethod
     def decode(cls, content: bytes) -> RankStatus:
-        """The inverse of :meth:`encode`. Spaces after the content do not count."""
+        """Return the status encoded in ``content``, the inverse of :meth:`encode`. Trailing spaces are ignored."""
         data = json.loads(content)
         failure = data.pop("failure", None)
         return cls(**data, failure=None if failure is None else Failure(**failure))
@@ -128,8 +128,8 @@ _HEAD_BYTES: Final = 256
 
 
 class Rounds:
-    """Every method raises GroupError if a rank is gone. ``check`` is called while one waits, and may raise. ``ranks``:
-    see :class:`sumwire.job.gloo.GlooGroup`.
+    """Exchanges the statuses of all ranks. Every method raises GroupError if a rank is gone. ``check`` is called while
+    a method waits, and may raise. ``ranks``: see :class:`sumwire.job.gloo.GlooGroup`.
 
     Creating one is a collective call.
     """
@@ -145,10 +145,10 @@ class Rounds:
         self._group.close()
 
     def exchange(self, own: RankStatus) -> list[RankStatus]:
-        """The statuses of all ranks in this round, by rank.
+        """Exchange statuses, and return those of all ranks in this round, by rank.
 
-        A rank whose status needs more than _ROUND_BYTES sends spaces. All ranks see that, and exchange once more,
-        with room for the longest.
+        A rank whose status needs more than _ROUND_BYTES sends spaces. All ranks see these, and exchange once more, with
+        room for the longest status.
         """
         content = own.encode()
         rows = self._to_all(content if len(content) <= _ROUND_BYTES else b"", _ROUND_BYTES)

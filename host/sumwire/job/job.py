@@ -95,9 +95,9 @@ class Job(Collectives, Saved):
 
     Without a process group, ``deadline_s`` is after how many seconds without any new result an operation ends with
     DeadlineError, and ``join_s`` the same for the greeting, while other workers may still be starting. ``silence_s``:
-    seconds without any answer from the switch after which it counts as lost.
+    the switch counts as lost after so many seconds without an answer.
 
-    ``workers``: how many of the job's workers take part, if the job file allows a range; with a process group it is the
+    ``workers``: how many of the job's workers take part, if the job file allows a range. With a process group it is the
     number of ranks. ``rtt``: the estimator of the retransmission timeout. ``delivery``: the loss bound, congestion
     control and probes; without it tensors arrive complete, by plain retransmission in a window of half the slots.
 
@@ -115,17 +115,18 @@ class Job(Collectives, Saved):
     "auto" each goes by whichever was measured to be faster for its size (:meth:`tune`), and without a measurement
     through the switch. Both must be equal on all workers.
 
-    ``blind_key``: of a blind job, a secret that all workers have from elsewhere. It protects their exchange of keys
-    from whoever can change the process group's packets.
+    ``blind_key``: for a blind job, a secret that all workers already share. It protects their key exchange against
+    anyone who can change the process group's packets.
 
-    ``metrics``: "[ADDRESS:]PORT", where metrics are served over HTTP until the job closes; None: where SUMWIRE_METRICS
-    says, and nowhere without it (:mod:`sumwire.job.metrics`).
+    ``metrics``: "[ADDRESS:]PORT" at which metrics are served over HTTP until the job closes. None takes it from
+    SUMWIRE_METRICS, and serves none if that is not set (:mod:`sumwire.job.metrics`).
 
-    ``trace``: a file for the spans of this process's operations, written when the job closes; None: the file that
-    SUMWIRE_TRACE names, and none without it (:mod:`sumwire.trace`). "{worker}" in it is this worker's number.
+    ``trace``: a file for the spans of this process's operations, written when the job closes. None takes it from
+    SUMWIRE_TRACE, and writes none if that is not set (:mod:`sumwire.trace`). "{worker}" in the name becomes this
+    worker's number.
 
     ``ranks``: the ranks that are the job's workers, where they are not all ranks of the default process group
-    (:class:`sumwire.job.gloo.Ranks`). They then are the process group of all that is said above.
+    (:class:`sumwire.job.gloo.Ranks`). "The process group" above then means these ranks.
 
     After a RecreateError, RefusedError or MismatchError the job is unusable and raises that error again, and after
     KeyboardInterrupt or any foreign exception InterruptedJobError.
@@ -224,12 +225,12 @@ class Job(Collectives, Saved):
 
     @property
     def fallen_back(self) -> bool:
-        """Whether operations now use the process group instead of the switch."""
+        """Return whether operations now use the process group instead of the switch."""
         return self._session.fallen_back
 
     @property
     def metrics(self) -> str | None:
-        """Where the job's metrics are served, as ADDRESS:PORT; None if they are not."""
+        """The address where the job's metrics are served, as ADDRESS:PORT; None if they are not."""
         return None if self._exposition is None else str(self._exposition.endpoint)
 
     def on_change(self, callback: Callable[[Change], None]) -> None:
@@ -240,8 +241,11 @@ class Job(Collectives, Saved):
         self._session.on_change(callback)
 
     def pause(self) -> contextlib.AbstractContextManager[None]:
-        """``with job.pause():`` says that this worker is silent on purpose, for example because it evaluates: others
-        wait for it without warnings. Has no effect without a process group."""
+        """Return a context manager that declares this worker silent on purpose, for example because it evaluates.
+
+        Inside ``with job.pause():`` other workers wait for it without warnings. It has no effect without a process
+        group.
+        """
         self._life.check_process()
         return self._session.pause()
 
@@ -254,8 +258,9 @@ class Job(Collectives, Saved):
         self.close(agree=error is None)
 
     def on_close(self, closer: Callable[[], None]) -> None:
-        """Register a function that :meth:`close` calls first, e.g. to end a thread that uses the job. Those registered
-        last are called first."""
+        """Register a function that :meth:`close` calls first, for example to end a thread that uses the job. The last
+        registered is called first.
+        """
         self._life.on_close(closer)
 
     @property
@@ -304,8 +309,9 @@ class Job(Collectives, Saved):
         log_context.closed(self._here)
 
     def give_up(self) -> None:
-        """Let operations end with ClosedError, those under way in other threads and all later ones. :meth:`close` must
-        follow."""
+        """End operations with ClosedError: those under way in other threads, and all later ones. Call :meth:`close`
+        afterwards.
+        """
         self._life.give_up()
 
     def reduce(
@@ -318,10 +324,10 @@ class Job(Collectives, Saved):
         into: Tensor | None = None,
         total: bool = False,
     ) -> tuple[Tensor, Residual]:
-        """Mean of the workers' flat tensors by THC, and a function that returns this worker's residual.
+        """Return the mean of the workers' flat tensors by THC, and a function that returns this worker's residual.
 
         Both are float32 of x's length. The mean has equal bits on all workers and must not be changed. The residual is
-        x minus what the mean contains of it; it is only computed when the function is called, and needs x unchanged.
+        the part of x that the mean lacks. It is only computed when the function is called, and needs x unchanged.
         ``bucket``: a number equal on all workers. Calls that differ in it, in length or in order end with OrderError.
         ``tag``, ``given``, ``into``, ``total``: see :meth:`reduce_with`. Raises the errors of :mod:`sumwire.errors`.
         """
@@ -339,14 +345,15 @@ class Job(Collectives, Saved):
         into: Tensor | None = None,
         total: bool = False,
     ) -> tuple[Tensor, Residual]:
-        """Like :meth:`reduce`, with ``codec`` instead of THC. The job must have the codec's ops, and THC's table is the
-        job's: ConfigError for another.
+        """Like :meth:`reduce`, with ``codec`` instead of THC. The job must have the codec's ops, and a THC codec the
+        job's table; otherwise ConfigError is raised.
 
         ``tag``: maps the magnitudes of the tensor's chunks, float32 (chunks,), to the IPv4 TOS bytes of their packets,
-        uint8 (chunks,). ``given``: a text that must be equal on all workers, for what the caller makes of the mean.
-        ``into``: a contiguous float32 CPU tensor, which may be x itself. Where that saves time the mean is written
-        there, once all of it has arrived, and ``into`` is returned; if it is x, there is no residual. ``total``: the
-        mean times the workers instead of the mean. All workers must say the same, for example by ``given``.
+        uint8 (chunks,). ``given``: a text that must be equal on all workers, which describes how the caller uses the
+        mean. ``into``: a contiguous float32 CPU tensor, which may be x itself. Where that saves time the mean is
+        written there, once all of it has arrived, and ``into`` is returned; if it is x, there is no residual.
+        ``total``: the mean times the workers instead of the mean. All workers must say the same, for example by
+        ``given``.
         """
         # "raise" leaves the caller's tensor as it was. What is masked is not kept in the op's words.
         target = into if self._complete and not self._raises and not self.config.blind else None
@@ -381,22 +388,22 @@ class Job(Collectives, Saved):
         return result, residual
 
     def results_ahead(self) -> bool:
-        """Return True if the other workers have finished chunks of an operation that this worker has not started, so
-        that it completes without this worker's contribution. To be called between operations.
+        """Return True if the other workers have finished chunks of an operation that this worker has not started. They
+        will complete it without this worker's contribution.
 
-        Only possible with a quorum below the number of workers.
+        Call it between operations. Only possible with a quorum below the number of workers.
         """
         with self._life.between_calls():
             self._life.check()
             return self._session.results_ahead()
 
     def follow(self, values: int, bucket: int = 0, *, codec: GradientCodec | None = None) -> Tensor:
-        """The mean of an operation that the other workers do without this one. This worker sends nothing.
+        """Return the mean of an operation that the other workers do without this one. This worker sends nothing.
 
         It takes the place of :meth:`reduce` (with ``codec``, of :meth:`reduce_with`) for a tensor of ``values`` values,
-        and returns the same bits as on the other workers. To be called after :meth:`results_ahead` has returned True;
-        otherwise there may be no such operation, and it ends with DeadlineError. Raises ConfigError with a quorum of
-        all workers.
+        and returns the same bits as on the other workers. Call it after :meth:`results_ahead` has returned True.
+        Otherwise there may be no such operation, and the call ends with DeadlineError. Raises ConfigError with a quorum
+        of all workers.
         """
         config = self.config
         if config.quorum == config.workers:
@@ -414,14 +421,15 @@ class Job(Collectives, Saved):
         return refuse_nonfinite(result, bucket) if self._raises else result
 
     def mean(self, x: Tensor, bucket: int = 0) -> Tensor:
-        """Mean of the workers' flat tensors in full precision, by SUM32: float32, or float64 if x is.
+        """Return the mean of the workers' flat tensors in full precision, by SUM32: float32, or float64 if x is.
 
         Equal bits on all workers. Error bound: :mod:`sumwire.codec.sum32`.
         """
         return self.reduce_with(self._sum32, x, bucket)[0]
 
     def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None) -> Tensor:
-        """For every value +1 or -1: the sign of one worker's value, drawn with equal probabilities. Zero is plus.
+        """Return +1 or -1 for every value: the sign of one worker's value, drawn with equal probabilities. Zero is
+        plus.
 
         Flat tensors; the result is float32, or float64 if x is. After a fall-back it is the mean of the workers' signs,
         which is the expectation of merged signs. ``given``, ``into``: see :meth:`reduce_with`.
@@ -429,7 +437,7 @@ class Job(Collectives, Saved):
         return self.reduce_with(self._sign, x, bucket, given=given, into=into)[0]
 
     def tune(self, sizes: Sequence[int] = SIZES) -> TuningTable:
-        """Measure from which size on the switch is faster than the process group, and go by that from now on.
+        """Measure for each size whether the switch or the process group is faster, and use the faster one from now on.
 
         A collective call of some seconds, with equal ``sizes`` on all workers. The table is kept on this machine for
         later jobs with these aggregators and so many workers. Raises ConfigError without a process group or with a

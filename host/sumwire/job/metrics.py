@@ -39,7 +39,9 @@ _BYTES_OF_MBIT: Final = 1e6 / 8
 
 
 def line_rate(address: str) -> float | None:
-    """Bytes per second, as SUMWIRE_LINK_MBIT or else the device with this IPv4 address says. None if neither does."""
+    """Return the link's bytes per second, from SUMWIRE_LINK_MBIT or from the device with this IPv4 address; None if
+    neither is known.
+    """
     told = _number(os.environ.get(VARIABLE, ""))
     if told is None:
         device = _device(address)
@@ -129,7 +131,8 @@ def readings(
 
 
 def opened(config: JobConfig, option: str | None) -> Exposition | None:
-    """The server that ``option`` or else SUMWIRE_METRICS asks for, new or there already; None without either.
+    """Return the metrics server that ``option``, or else SUMWIRE_METRICS, asks for, new or existing; None if neither is
+    set.
 
     Raises ConfigError.
     """
@@ -165,7 +168,7 @@ def serve(
 
 
 def close_unused(exposition: Exposition | None) -> None:
-    """End a server that has no job, such as that of a job that was interrupted while it began."""
+    """Stop a metrics server that no job uses, for example because the job was interrupted while it began."""
     with _servers_lock:
         if exposition is not None and exposition.unused:
             for place in [place for place, one in _servers.items() if one is exposition]:

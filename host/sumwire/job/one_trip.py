@@ -3,8 +3,8 @@
 """A small tensor in one round trip: it is encoded with carried scales, and its own scales travel beside it.
 
 Carried scales (:mod:`sumwire.codec.scales`) come from the last operation on the same tensor, and are equal on all
-workers. They are used where the scales before would have fitted the last operation. So a tensor whose norms jump about
-costs the second payload at most once in each of its jumps.
+workers. They are used only if the previous carried scales would have fitted the last operation. So a tensor whose norms
+jump pays for a second payload at most once per jump.
 
 Chunk 0 of the exchange is the scales' chunk, and the tensor's chunks follow. A worker whose own scales do not fit
 sends zeros in place of these; its scales tell the others that the tensor is to be sent once more. With a loss bound
@@ -43,7 +43,7 @@ _KEYS_MOST: Final = 1024
 
 
 class ScalesKey(NamedTuple):
-    """Tells one tensor of a job from others. ``blocks``: how many scales it has."""
+    """Identifies one tensor of a job. ``blocks``: how many scales it has."""
 
     codec: str
     bucket: int
@@ -58,8 +58,9 @@ class _ScalesEntry:
 
 
 class CarriedScales:
-    """All changes follow from results that all workers have, so it is the same on all of them. A fall-back clears it,
-    since workers may then differ by an operation."""
+    """The carried scales of a job. They change only by results that all workers have, so they are equal on all workers.
+    A fall-back clears them, since workers may then differ by an operation.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[ScalesKey, _ScalesEntry] = {}
@@ -68,7 +69,7 @@ class CarriedScales:
         return len(self._entries)
 
     def of(self, key: ScalesKey) -> NDArray[np.uint32] | None:
-        """The scales to encode the tensor with; None if its norms must be asked for."""
+        """Return the scales to encode the tensor with; None if the workers must first agree on them."""
         entry = self._entries.get(key)
         return entry.scales if entry is not None and entry.trusted else None
 
@@ -107,7 +108,7 @@ _DEGRADED: Final = p4.FLAG_MISSING | p4.FLAG_INCOMPLETE | p4.FLAG_TRIMMED
 
 @dataclass(frozen=True)
 class TensorScales:
-    """One tensor's place among a job's carried scales. ``form``: how its codec carries them."""
+    """One tensor's entry among a job's carried scales. ``form``: how its codec carries them."""
 
     kept: CarriedScales
     key: ScalesKey
@@ -115,7 +116,7 @@ class TensorScales:
 
     @property
     def scales(self) -> NDArray[np.uint32] | None:
-        """The scales to encode the tensor with; None if they must be asked for."""
+        """Return the scales to encode the tensor with; None if the workers must first agree on them."""
         return self.kept.of(self.key)
 
     def learn(self, agreed: NDArray[np.uint32]) -> None:
@@ -126,8 +127,9 @@ class TensorScales:
 def carried_for(
     kept: CarriedScales, codec: GradientCodec, x: Tensor, bucket: int, *, scales: int, workers: int
 ) -> TensorScales | None:
-    """The place of a tensor of at most ONE_TRIP_CHUNKS chunks, with so many scales; None if it always takes two round
-    trips."""
+    """Return the entry of a tensor of at most ONE_TRIP_CHUNKS chunks, with ``scales`` scales; None if it always takes
+    two round trips.
+    """
     form = codec.scales
     if form is None or scales > form.room(workers):
         return None
@@ -139,8 +141,10 @@ def carried_for(
 
 @dataclass(frozen=True)
 class OneTrip:
-    """The exchange, never a blind job's. ``op``: the codec's. ``carried``: the scales to encode with. ``own``: this
-    worker's. ``tos``: of the tensor's chunks. ``bounded``: a loss bound applies to these."""
+    """The exchange of one tensor in one round trip; never in a blind job. ``op``: the codec's. ``carried``: the scales
+    to encode with. ``own``: this worker's own scales. ``tos``: the TOS bytes of the tensor's chunks. ``bounded``: a
+    loss bound applies to these.
+    """
 
     config: JobConfig
     op: int
@@ -163,8 +167,8 @@ class OneTrip:
     ) -> tuple[NDArray[np.uint32] | None, Results | None]:
         """Make the exchange, and decode its results if the carried scales fit.
 
-        Returns the agreed scales, None if they did not arrive whole, and the tensor's results, None if the carried ones
-        do not fit. Raises CodecError for results that no sum can be.
+        Returns the agreed scales, or None if they did not arrive whole, and the tensor's results, or None if the
+        carried scales do not fit. Raises CodecError for results that no sum can be.
         """
         tos = self.tos
         if tos is not None:

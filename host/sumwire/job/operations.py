@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an operation of a job is, and how its tensor becomes packets.
+"""The operations of a job: their interface, and how a tensor becomes packets.
 
 A :class:`Signature` is a text about a call that the workers compare, and its tag is in every packet of the operation.
 A slot of the switch takes packets of one tag only, so different calls are never summed. Example: operation 12 is
@@ -73,8 +73,9 @@ Fill = Callable[[NDArray[np.uint8]], None]
 
 
 class MaskedPayload:
-    """The payload of an op in packets of SUM32, where masks cancel. ``checked``: of its elements, where these are
-    summed."""
+    """Packs the payload of an op into SUM32 packets, where masks cancel. ``checked``: the check of its elements, if
+    sums are checked.
+    """
 
     checked: ClassVar[Literal["unsigned"]] = "unsigned"
 
@@ -83,7 +84,7 @@ class MaskedPayload:
         self._workers = workers
 
     def put(self, fill: Fill, out: NDArray[np.uint8]) -> None:
-        """Let ``fill`` write words, and bring them to ``out``, a part of the packets' payload."""
+        """Call ``fill`` to write the op's words, then convert them into ``out``, a part of the packets' payload."""
         words = np.empty((len(out), self._packets.op.up.words, p4.WORD_BYTES), np.uint8)
         fill(words)
         self._packets.up(words, out)
@@ -94,7 +95,9 @@ class MaskedPayload:
 
 
 def masked_payload(op: int, config: JobConfig) -> MaskedPayload | None:
-    """That of an op in a blind job; None for SUM32's own. Raises ConfigError if contributions cannot be masked."""
+    """Return the masked payload of an op in a blind job; None for SUM32's own. Raises ConfigError if contributions
+    cannot be masked.
+    """
     if op == p4.OP_SUM32:
         return None
     if op == p4.OP_THC and config.thc is not None:
@@ -113,9 +116,10 @@ def unmaskable(config: JobConfig, what: str) -> ConfigError:
 def told_by_all(
     transport: Transport, config: JobConfig, own: NDArray[np.uint32], tag: int, options: ExchangeOptions = PLAIN
 ) -> NDArray[np.uint32]:
-    """The numbers of all workers of a blind job, shape (workers, count): an exchange. ``own``: this worker's.
+    """Exchange numbers between the workers of a blind job. Returns those of all, shape (workers, count). ``own``: this
+    worker's.
 
-    Raises TamperedError for numbers that the workers have not sent.
+    Raises TamperedError if the numbers were changed on the way.
     """
     places = Places(transport.secrets, transport.next_sequence, len(own), worker=config.worker, workers=config.workers)
     words = transport.exchange(p4.OP_SUM32, places.pack(own), tag, options).words
@@ -171,7 +175,8 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
 
 @cache
 def part_chunks(chunks: int, chunk_values: int, grain: int) -> int:
-    """Chunks per part of a tensor of ``chunks`` chunks: a multiple of ``grain`` chunks, the codec's smallest unit."""
+    """Return the chunks per part for a tensor of ``chunks`` chunks: a multiple of ``grain``, the codec's smallest unit.
+    """
     values = min(max(chunks * chunk_values // _PARTS, PART_VALUES_LEAST), PART_VALUES_MOST)
     return max(1, max(values // chunk_values, _PART_CHUNKS_LEAST) // grain) * grain
 
@@ -185,7 +190,9 @@ BUCKETS: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Signature:
-    """``number``: of the operation in the job, from 0. ``given``: what else must be equal, as a text."""
+    """Describes a call. ``number``: that of the operation in the job, from 0. ``given``: a text for whatever else must
+    be equal.
+    """
 
     number: int
     what: str
@@ -205,8 +212,9 @@ class Signature:
 
 
 def tag_in_one_trip(tag: int, carried: bytes) -> int:
-    """The tag of the same call where it is encoded with carried scales: workers that carry others, or none, are refused
-    instead of summed."""
+    """Return the tag for the same call encoded with carried scales. Workers that carry other scales, or none, are then
+    refused instead of summed.
+    """
     return binascii.crc_hqx(b"one trip" + carried, tag) % _TAGS
 
 
@@ -220,7 +228,7 @@ ALL: Final = torch.zeros(0, dtype=torch.int64, device="cpu")
 
 @dataclass(frozen=True)
 class CachedResult:
-    """A result: its own tensor, or what makes it once more. ``nbytes``: of the memory that is held for it.
+    """A result: the tensor itself, or a function that computes it again. ``nbytes``: the memory held for it.
 
     ``contributors``: int64 (chunks,), bitmaps of the seats at this rank's switch; :data:`ALL` if no chunk lacks any.
     """
@@ -232,7 +240,9 @@ class CachedResult:
 
 @dataclass(frozen=True)
 class HandedOut:
-    """A result that another rank hands out. ``worker``: that rank's. ``contributors``: see :class:`CachedResult`."""
+    """A result that another rank hands out. ``worker``: the number of that rank. ``contributors``: see
+    :class:`CachedResult`.
+    """
 
     worker: int
     tensor: Tensor
@@ -240,8 +250,9 @@ class HandedOut:
 
 
 class ResultCache:
-    """``most``: with a quorum of all workers 1, since ranks are at most one operation apart; else None. ``most_bytes``:
-    the oldest results beyond it are dropped, but never the latest."""
+    """The latest results. ``most``: how many are kept; 1 with a quorum of all workers, since ranks are at most one
+    operation apart, otherwise None. ``most_bytes``: the oldest results beyond it are dropped, but never the latest.
+    """
 
     def __init__(self, *, most: int | None, most_bytes: int) -> None:
         # Results of the operations first..first + n - 1.
@@ -281,9 +292,10 @@ class ResultCache:
 
 
 class Operation(ABC):
-    """One collective call. ``values``: its length. ``tag``: in every packet. ``by_group``: it goes by the process group
-    by choice, whether there is a switch or not. ``compared``: the workers have just found its description equal, or
-    find out with a later operation."""
+    """One collective call. ``values``: its length. ``tag``: carried by every packet. ``by_group``: it uses the process
+    group by choice, even if there is a switch. ``compared``: the workers compare its description separately, just
+    before or with a later operation.
+    """
 
     ops: ClassVar[tuple[str, ...]]
     by_group: ClassVar[bool] = False
@@ -297,7 +309,7 @@ class Operation(ABC):
 
     @abstractmethod
     def ordinary(self, fallback: Fallback) -> Tensor:
-        """The result by the process group's collectives, with equal bits on all workers."""
+        """Return the result computed by the process group's collectives, with equal bits on all workers."""
 
     @abstractmethod
     def like(self) -> Tensor:
@@ -309,26 +321,28 @@ class Operation(ABC):
         return handed_out.tensor
 
     def kept(self, result: Tensor) -> CachedResult:
-        """The result that :meth:`through_switch` or :meth:`ordinary` has returned, for workers that lack it."""
+        """Return the result that :meth:`through_switch` or :meth:`ordinary` returned, in a form to keep for workers
+        that lack it.
+        """
         return CachedResult(result.nbytes, lambda: result)
 
 
 def check_ops(config: JobConfig, ops: tuple[str, ...]) -> None:
-    """Raises ConfigError for an operation whose ops the job does not have, or that a blind job cannot make."""
+    """Raise ConfigError for an operation whose ops the job lacks, or that a blind job cannot make."""
     require(config, ops, "for this operation")
     if config.blind and "sign" in ops:
         raise unmaskable(config, "merged signs")
 
 
 def require(config: JobConfig, ops: tuple[str, ...], what: str) -> None:
-    """Raises ConfigError unless the job has all the ops. ``what`` ends the message: "must have thc to ..."."""
+    """Raise ConfigError unless the job has all the ops. ``what`` ends the message: "must have thc to ..."."""
     for op in ops:
         if op not in config.ops:
             raise ConfigError("ops", config.ops, f"must have {op} {what}", where=f"job {config.name}")
 
 
 class Nothing(Operation):
-    """A call of length 0, whose result is ``empty``. Workers only compare their calls, by one chunk of MAX32.
+    """A call of length 0, whose result is ``empty``. The workers only compare their calls, by one chunk of MAX32.
 
     ``contribute=False``: this worker follows the others.
     """
@@ -360,8 +374,9 @@ class Nothing(Operation):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a caller of a job wants: ``what``, for descriptions that workers compare, of how many values. ``given``: see
-    :meth:`sumwire.job.job.Job.reduce_with`."""
+    """The request of a job's caller. ``what``: how descriptions name it; the workers compare these. ``given``: see
+    :meth:`sumwire.job.job.Job.reduce_with`.
+    """
 
     ops: tuple[str, ...]
     what: str

@@ -3,8 +3,8 @@
 """Rules for jobs, results and codecs: what a job must have, what a blind job cannot do, which codecs a job can use, and
 what a reduction does with NaN and infinity.
 
-A result has the same bits on all workers. So each worker checks its own copy, and all come to the same conclusion.
-The switch sums by the job's table and workers, so a codec of the caller's must be made for these.
+A result has the same bits on all workers, so each worker checks its own copy, and all come to the same conclusion. The
+switch uses the job's table and number of workers, so a codec that the caller passes must be made for these.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def result_check(nonfinite: NonFinite) -> Callable[[Tensor, int], Tensor]:
 
 
 def refuse_unless(finite: bool) -> None:
-    """Raise NonFiniteError unless all workers' values are finite, as they have found together."""
+    """Raise NonFiniteError if ``finite``, the workers' common finding about their values, is False."""
     if not finite:
         refuse_nonfinite(torch.tensor([torch.nan], device="cpu"), 0)
 
@@ -68,7 +68,7 @@ def thc_codec(config: JobConfig, block: int | None) -> ThcCodec | None:
 
 
 def check_job(config: JobConfig, **times: float) -> None:
-    """Raises ConfigError for a job without max32, a quorum in a tree of switches, or a time that is not above 0."""
+    """Raise ConfigError for a job without max32, a quorum in a tree of switches, or a time that is not above 0."""
     where = f"job {config.name}"
     require(config, ("max32",), "with which workers greet each other")
     if config.quorum != config.workers and len(config.seats) != config.workers:
@@ -81,7 +81,7 @@ def check_job(config: JobConfig, **times: float) -> None:
 
 
 def check_blind(config: JobConfig, delivery: Delivery | None, *, grouped: bool) -> None:
-    """Raises ConfigError for a blind job that cannot be one. ``config``: the run's. ``grouped``: it has a group."""
+    """Raise ConfigError if a job cannot be blind. ``config``: the run's. ``grouped``: the job has a process group."""
     if not config.blind:
         return
     where = f"job {config.name}"

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One worker's end of a job between its first operation and its close: what all have in common, and that of a job
-without a process group. :mod:`sumwire.job.group_session` has the other.
+"""One worker's session in a job, between its first operation and its close: the common part, and the form without a
+process group. :mod:`sumwire.job.group_session` has the form with one.
 
 Operations are carried out one after the other, in one thread at a time. Without a process group an exchange without
 results ends with DeadlineError (:class:`AloneTimeouts`).
@@ -38,7 +38,9 @@ _LOG: Final = logging.getLogger("sumwire")
 
 
 class AloneTimeouts(Alone):
-    """How long an exchange of a job without a process group waits. :meth:`end`, called by another thread, ends it."""
+    """Limits how long an exchange waits in a job without a process group. :meth:`end`, called by another thread, ends
+    the wait.
+    """
 
     def __init__(self, job: str, deadline_s: float) -> None:
         super().__init__(deadline_s)
@@ -46,7 +48,7 @@ class AloneTimeouts(Alone):
         self._over = False
 
     def end(self) -> None:
-        """The job is given up: let the exchange that waits, and all later ones, end with ClosedError."""
+        """End the waiting exchange, and all later ones, with ClosedError, because the job is given up."""
         self._over = True
 
     def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
@@ -78,7 +80,9 @@ class SessionOptions:
 
 
 class JobSession(ABC):
-    """What sessions have in common. ``stats``: the job's. ``choice``: which means go by the process group by choice."""
+    """The common part of sessions. ``stats``: the job's. ``choice``: decides which means use the process group by
+    choice.
+    """
 
     _transport: Transport
 
@@ -98,7 +102,7 @@ class JobSession(ABC):
 
     @property
     def window(self) -> Window:
-        """The transport's window. Other threads may read it; the thread that makes operations changes it."""
+        """The transport's window. Any thread may read it; only the thread that makes operations changes it."""
         return self._transport.window
 
     @abstractmethod
@@ -107,19 +111,19 @@ class JobSession(ABC):
 
     @abstractmethod
     def results_ahead(self) -> bool:
-        """Whether the next operation will be completed without this worker's contribution."""
+        """Return whether the next operation will be completed without this worker's contribution."""
 
     @abstractmethod
     def give_up(self, why: str) -> None:
-        """Let an operation under way in another thread, and all later ones, end with ClosedError. Does not wait."""
+        """End the operation under way in another thread, and all later ones, with ClosedError. Does not wait."""
 
     @abstractmethod
     def close(self, why: str | None) -> None:
-        """End this worker's part. ``why``: for a worker that leaves without the others."""
+        """End this worker's session. ``why``: the reason, if it leaves without the others."""
 
     @abstractmethod
     def pause(self) -> contextlib.AbstractContextManager[None]:
-        """While it lasts, other workers do not warn that they wait for this one."""
+        """Context manager: inside it, other workers do not warn that they wait for this one."""
 
     @abstractmethod
     def on_change(self, callback: Callable[[Change], None]) -> None:
@@ -185,21 +189,21 @@ class AloneSession(JobSession):
 
 
 def others_are_ahead(transport: Transport) -> bool:
-    """Whether the other workers have finished chunks of the next exchange."""
+    """Return whether the other workers have finished chunks of the next exchange."""
     transport.drain()
     return transport.others_reached(transport.next_sequence)
 
 
 def is_grouped(ranks: Ranks | None) -> bool:
-    """Whether a job has a process group: its own ranks, or the default group."""
+    """Return whether a job has a process group: its own ranks, or the default group."""
     return ranks is not None or available()
 
 
 def run_of(
     config: JobConfig, workers: int | None, fallback: FallbackOption, own_ranks: Ranks | None = None
 ) -> JobConfig:
-    """The job as the run sees it that is about to begin: of ``workers`` workers, or as many as there are ranks, the
-    job's own or the process group's, or all.
+    """Return the job's configuration for the run that is about to begin. The run has ``workers`` workers, or as many as
+    there are ranks (the job's own or the process group's), or all.
 
     Raises ConfigError if the job has no such run.
     """
@@ -215,7 +219,7 @@ def run_of(
 
 
 def check_through(config: JobConfig, through: Through, *, grouped: bool) -> None:
-    """Raises ConfigError for an option that this job cannot have. ``grouped``: it has a process group."""
+    """Raise ConfigError for a value of ``through`` that this job cannot have. ``grouped``: it has a process group."""
     rule = ""
     if through not in CHOICES:
         rule = 'must be "auto", "switch" or "group"'
@@ -241,7 +245,7 @@ def say_opened(config: JobConfig, *, grouped: bool) -> None:
 
 
 def say_failed(config: JobConfig, error: Exception) -> None:
-    """Log that a job has failed, at a level below that of the exception, which says the same."""
+    """Log that a job has failed, at a lower level than the exception, which says the same."""
     told = Event.JOB_FAILED(
         job=config.job, worker=config.worker, name=config.name, error=type(error).__name__, reason=str(error),
     )  # fmt: skip

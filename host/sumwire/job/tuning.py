@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Algorithm selection: which means go through the switch, and which by the process group because that is faster.
+"""Algorithm selection: decides for each mean whether the switch or the process group is faster.
 
-:meth:`Job.tune`, or `sumwire tune`, measures both by size. The table is kept in a file of this machine for each
-network, that is aggregators and number of workers: in ``$XDG_CACHE_HOME/sumwire``, or ``~/.cache/sumwire``. A file that
+:meth:`Job.tune`, or `sumwire tune`, measures both by size. The table is kept on this machine, in one file per network
+    (its aggregators and number of workers), in ``$XDG_CACHE_HOME/sumwire`` or ``~/.cache/sumwire``. A file that
 is broken, or that another user could have written, is ignored with a warning.
 
 All ranks must choose alike. So they compare their options when the job is made, and rank 0's table counts for all of
@@ -54,7 +54,7 @@ class BrokenTableError(ValueError):
 
 @dataclass(frozen=True)
 class Sample:
-    """How many seconds one reduction of ``values`` values took, through the switch and by the process group."""
+    """Seconds of one reduction of ``values`` values, through the switch and by the process group."""
 
     values: int
     switch_s: float
@@ -62,7 +62,9 @@ class Sample:
 
     @property
     def prefers_group(self) -> bool:
-        """Whether the switch was not faster by so much that an inexact mean pays."""
+        """Return whether the process group is to be preferred: the switch was not faster by enough to make up for its
+        inexact mean.
+        """
         return self.group_s * SWITCH_SHARE < self.switch_s
 
 
@@ -73,9 +75,11 @@ class TuningTable:
     samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
 
     def prefers_group(self, codec: str, values: int) -> bool:
-        """What was found for the size nearest to this one, as a ratio. False for a codec that was not measured.
+        """Return whether the group was faster for the measured size nearest to this one, as a ratio. False for a codec
+        that was not measured.
 
-        Example: 1,000 and 10,000 values were measured. 3,000 go as 1,000 do, and 4,000 as 10,000 do.
+        Example: 1,000 and 10,000 values were measured. A tensor of 3,000 is treated like 1,000, one of 4,000 like
+        10,000.
         """
         samples = self.samples.get(codec)
         if not samples:
@@ -132,7 +136,7 @@ def tuning_path(config: JobConfig) -> Path:
 
 
 def load_table(config: JobConfig) -> TuningTable | None:
-    """The table of this job's network; None if there is none. Warns of one that cannot be used."""
+    """Return the table of this job's network; None if there is none. Logs a warning for a table that cannot be used."""
     path = tuning_path(config)
     try:
         return _read(path, config)
@@ -199,13 +203,15 @@ CODECS: Final = ("thc", "sum32")
 
 @dataclass(frozen=True)
 class Selection:
-    """``through``: the option. ``table``: what "auto" goes by; without one everything goes through the switch."""
+    """The choice between switch and group. ``through``: the option. ``table``: used by "auto"; without one everything
+    goes through the switch.
+    """
 
     through: Through = "switch"
     table: TuningTable | None = None
 
     def by_group(self, codec: str, x: Tensor) -> bool:
-        """Whether the mean of this tensor is the process group's to make."""
+        """Return whether the process group computes the mean of this tensor."""
         # The group's mean is in float32.
         if codec not in CODECS or x.dtype == torch.float64 or self.through == "switch":
             return False
@@ -215,7 +221,8 @@ class Selection:
 def agreed_choice(
     job: str, through: Through, table: TuningTable | None, gather: Callable[[Tensor], list[Tensor]], *, blind: bool
 ) -> Selection:
-    """The choice of all ranks: a collective call. ``gather`` gives the tensors of all ranks. ``blind``: the job's.
+    """Return the choice of all ranks: a collective call. ``gather`` returns the tensors of all ranks. ``blind``:
+    whether the job is.
 
     Raises ConfigError on all ranks if their options differ.
     """
@@ -246,7 +253,7 @@ Agree = Callable[[float], float]
 
 
 def timed_by(reduce: Callable[[Tensor], object], choose: Callable[[Through], None]) -> Timed:
-    """Return a function that times ``reduce`` on each of the two ways, which ``choose`` sets."""
+    """Return a function that times ``reduce`` in both ways, which it selects with ``choose``."""
 
     def timed(x: Tensor, through: Through) -> float:
         choose(through)
@@ -258,7 +265,7 @@ def timed_by(reduce: Callable[[Tensor], object], choose: Callable[[Through], Non
 
 
 def check_sizes(sizes: Sequence[int]) -> None:
-    """Raises UsageError for numbers of values that a table cannot have."""
+    """Raise UsageError for numbers of values that a table cannot have."""
     rising = all(is_whole(size, 1) for size in sizes) and all(a < b for a, b in itertools.pairwise(sizes))
     if not (rising and 0 < len(sizes) <= ENTRIES_MOST):
         raise UsageError(
@@ -268,14 +275,15 @@ def check_sizes(sizes: Sequence[int]) -> None:
 
 
 def let_pass(timed: Timed, operations: int) -> None:
-    """So many operations by the group, which are not measured: a job's first ones compare their calls apart, so they
-    cost more than all later ones."""
+    """Make some operations by the group without measuring them: a job's first ones compare their calls separately, so
+    they take longer than later ones.
+    """
     for _ in range(operations):
         timed(torch.zeros(1, dtype=torch.float32, device="cpu"), "group")
 
 
 def measured(ways: dict[str, Timed], agree: Agree, sizes: Sequence[int] = SIZES) -> TuningTable:
-    """A table, equal on all ranks: a collective call. ``ways``: by codec name."""
+    """Measure a table, equal on all ranks: a collective call. ``ways``: the timed functions by codec name."""
     return TuningTable({codec: _samples(timed, agree, sizes) for codec, timed in ways.items()})
 
 

@@ -53,7 +53,7 @@ History = list[tuple[Array, Array]]
 
 
 class ReferenceMatrix:
-    """One matrix of the reference: the common factors, and an error for every worker."""
+    """One matrix of the reference: the common factors, and every worker's error."""
 
     def __init__(self, p: Array, q: Array, workers: int) -> None:
         self.p = p
@@ -103,7 +103,9 @@ class Reference:
 
 
 def targets(worker: int, step: int) -> list[Array]:
-    """Return the point where the worker's loss in that step, half the squared distance, is zero; by parameter."""
+    """Return, by parameter, the point where this worker's loss in that step is zero. The loss is half the squared
+    distance to it.
+    """
     return [np.random.default_rng([worker, step, number]).normal(size=shape) for number, shape in enumerate(SHAPES)]
 
 
@@ -177,7 +179,7 @@ def in_lock_step() -> list[History]:
 
 
 def over_gloo() -> list[History]:
-    """Return each worker's history, as processes in a gloo group on loopback."""
+    """Train the workers as processes in a gloo group on loopback, and return each one's history."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torch.distributed", "sumwire.lowrank.sync"])
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(WORKERS, context) as pool:

@@ -51,7 +51,7 @@ def phase_of(step: int) -> Phase:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One parameter: a matrix of rows x columns and the rank it is sent with, or rank 0 if it is sent whole."""
+    """One parameter: a matrix of rows x columns sent with the given rank. Rank 0 means that it is sent whole."""
 
     shape: tuple[int, ...]
     rank: int
@@ -73,7 +73,7 @@ class Item:
         return self.values // self.rows
 
     def sent(self, phase: Phase) -> int:
-        """Return the values sent in a step of this phase: P has rows x rank, Q has columns x rank."""
+        """Return how many values a step of this phase sends: rows x rank for P, columns x rank for Q."""
         if self.rank == 0:
             return self.values
         return self.rank * (self.rows if phase is Phase.P else self.columns)
@@ -81,7 +81,9 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Items in the parameters' order; by phase, groups of parameter numbers that share a buffer, in sending order."""
+    """The items in the parameters' order, and for each phase the groups of parameter numbers that share a buffer, in
+    sending order.
+    """
 
     items: tuple[Item, ...]
     threshold_bytes: int
@@ -174,9 +176,9 @@ def _groups(items: tuple[Item, ...], phase: Phase, threshold_bytes: int) -> tupl
 
 
 def candidates(plan_of: Callable[[int], Plan], dense_bytes: int) -> tuple[Plan, ...]:
-    """Return the plans to try, by falling size of their buffers, each with other groups than those before it.
+    """Return the plans to try, by falling size of their buffers. Each has other groups than the ones before it.
 
-    ``plan_of`` makes the plan of a threshold in bytes; ``dense_bytes`` are those of all gradients, uncompressed.
+    ``plan_of`` makes the plan for a threshold in bytes; ``dense_bytes`` is the size of all gradients, uncompressed.
     """
     plans: list[Plan] = []
     for buffers in BUFFERS:
@@ -206,7 +208,7 @@ class BufferSearch:
 
     @property
     def steps(self) -> int:
-        """Steps of the whole search; none if there is nothing to choose."""
+        """The number of steps of the whole search; 0 if there is nothing to choose."""
         return WARM_UP_STEPS + ROUNDS * len(Phase) * len(self._plans) if len(self._plans) > 1 else 0
 
     @property
@@ -226,7 +228,7 @@ class BufferSearch:
         return [min(one / best - 1.0, _SLOWER_MAX) if best > 0 else 0.0 for one in times]
 
     def chosen(self, slower: Sequence[float]) -> Plan:
-        """Return the fastest plan, from the workers' mean of `slower`; the one with the largest buffers of equals."""
+        """Return the fastest plan by the workers' mean of `slower`; among equals the one with the largest buffers."""
         return self._plans[min(range(len(self._plans)), key=lambda number: (slower[number], number))]
 
     def made(self, phase: Phase) -> None:

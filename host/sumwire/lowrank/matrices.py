@@ -173,7 +173,9 @@ class ParameterState(ABC):
 
 
 class WholeState(ParameterState):
-    """Of a parameter that is sent whole: 1-D, or a matrix too small to gain. It keeps what the reduction left out."""
+    """The state of a parameter that is sent whole: 1-D, or a matrix too small to gain. It keeps the reduction's
+    residual.
+    """
 
     def __init__(self, item: Item, parameter: Tensor, *, error_feedback: bool = True) -> None:
         super().__init__(item, parameter, error_feedback=error_feedback)
@@ -207,7 +209,7 @@ class WholeState(ParameterState):
 
 
 class MatrixState(ParameterState):
-    """Of a matrix that is sent as one of its factors.
+    """The state of a matrix that is sent as one of its factors.
 
     ``reuse``: whether the basis comes from the last step's result; else it is drawn anew in every step.
     """

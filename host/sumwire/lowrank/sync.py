@@ -91,7 +91,7 @@ class _Step:
 
 
 class AcpSgd(GradientOptimizer):
-    """One worker's optimizer.
+    """ACP-SGD around another optimizer, for one worker.
 
     Step t, counted from 0, sends P factors if t is even and Q factors if it is odd. Gradients become P Q^T with the
     workers' mean of the sent factor, and error feedback keeps the rest for later steps. The equations are in

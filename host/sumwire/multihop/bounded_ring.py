@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sums around a ring with a bound of what may be missing: DLCP for ranks without anything in the network that sums.
+"""Sums around a ring of ranks, with a bound on what may be missing: DLCP without a switch.
 
 Each rank adds its values to the partial sums that the rank before sends it, packet by packet, and sends them on: n - 1
-hops (reduce-scatter), after which each rank has the sums of a segment. Those then go around, n - 1 hops (all-gather).
+hops (reduce-scatter), after which each rank has the sums of a segment. These are then passed around, again in n - 1
+hops (all-gather).
 
-Partial sums may be left out, sums may not: so all ranks end with the same bits. Who lost a packet goes on with its own
-values, and the count of contributions, which travels with the packet, says so. A partial sum that was left out stays
-with the rank that could not hand it on, as part of its residual. So sums and residuals together are what all ranks
-gave.
+Partial sums may be left out, but final sums may not, so all ranks end with the same bits. A rank that did not get a
+packet passes on its own values only. Each packet carries its number of contributions. A partial sum that was left out
+stays with the rank that could not pass it on, as part of its residual. So sums and residuals together contain
+everything that the ranks contributed.
 
 Example: 3 ranks with 1, 2 and 4. Rank 0 sends 1 to rank 1, and it is left out. Rank 1 sends 2, and rank 2 ends with 6
 of two contributions. The mean is 3, and rank 0 keeps 1 for the next step.
@@ -41,8 +42,11 @@ _PRIORITY: Final = 0xE0
 
 
 def tagged(tag: Tagger, values: NDArray[np.float32]) -> tuple[NDArray[np.uint8], int]:
-    """The TOS byte of each packet with these values, shape (packets, VALUES); and that of what must not be lost, of the
-    same priority. A packet's magnitude is the L2 norm of its values."""
+    """Return the TOS byte of each packet with these values, shape (packets, VALUES), and the TOS byte of the same
+    priority for packets that must not be lost.
+
+    A packet's magnitude is the L2 norm of its values.
+    """
     norms = np.sqrt(np.square(values, dtype=np.float64).sum(1)).astype(np.float32)
     tos = tag(norms)
     return tos, int(tos[0]) & _PRIORITY | p4.ECN_ECT
@@ -50,8 +54,10 @@ def tagged(tag: Tagger, values: NDArray[np.float32]) -> tuple[NDArray[np.uint8],
 
 @dataclass
 class RingStats:
-    """``packets``, and of these ``again`` for a second time; ``contributions`` that were due in this rank's sums, and
-    of these ``missing``; ``left_out``: packets of partial sums that this rank did without; ``operations``."""
+    """Counters of one rank. ``packets``: sent, of which ``again`` were retransmissions. ``contributions``: due in this
+    rank's sums, of which ``missing`` are not in them. ``left_out``: packets of partial sums that this rank did without.
+    ``operations``: completed.
+    """
 
     operations: int = 0
     packets: int = 0
@@ -67,8 +73,9 @@ class RingStats:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """``sums``, float32 (values,), of ``counts`` contributions each, int64 (values,): equal on all ranks. ``kept``:
-    what this rank gave, or was to hand on, and is not in them; float32 (values,)."""
+    """The result. ``sums``, float32 (values,), each of ``counts`` contributions, int64 (values,): equal on all ranks.
+    ``kept``: this rank's own or passed-on values that are not in the sums; float32 (values,).
+    """
 
     sums: NDArray[np.float32]
     counts: NDArray[np.int64]
@@ -76,11 +83,11 @@ class Reduced:
 
 
 def allowances(bound: float, chunks: int, ranks: int) -> list[list[int]]:
-    """How many packets of each segment may be left out at each hop: first index the segment, second the hop.
+    """Return how many packets of each segment may be left out at each hop: first index the segment, second the hop.
 
-    A packet left out at hop k, from 1, costs the k contributions in it. In all it is at most floor(bound * chunks *
-    ranks) contributions. Each segment has its part of them. Its hops get one packet each, from the first one on, as
-    long as there are enough: early ones cost less.
+    A packet left out at hop k, counted from 1, costs the k contributions in it. The total is at most floor(bound *
+    chunks * ranks) contributions, divided evenly among the segments. A segment's hops get one packet each, from the
+    first on, as long as its share suffices: early hops cost less.
 
     Example: 1 % of 400 packets and 4 ranks are 16 contributions, 4 for each segment of 100 packets: 2 packets at the
     first hop, 1 at the second, none at the third.
@@ -118,10 +125,11 @@ class BoundedRing:
         self._bound = bound
 
     def reduce(self, values: NDArray[np.float32], tag: Tagger | None = None) -> Reduced:
-        """Sum ``values``, float32 (values,), over all ranks, which call with equally many.
+        """Sum ``values``, float32 (values,), over all ranks. All ranks call with the same number of values.
 
-        ``tag``: the TOS bytes of partial sums, by the magnitudes of this rank's values. Sums, and what is sent again,
-        have the same priority and are protected. Raises HopError if a neighbour is gone or makes another call.
+        ``tag``: computes the TOS bytes of partial sums from the magnitudes of this rank's values. Final sums and
+        retransmissions have the same priority and drop class 0. Raises HopError if a neighbour is gone or makes another
+        call.
         """
         if values.size == 0 or self.ranks == 1:
             return Reduced(values.copy(), np.ones(values.size, np.int64), np.zeros_like(values))
@@ -216,24 +224,27 @@ def _limits(
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    """``values``, float32 (values,), zeros where nothing came; ``came``, bool (values,)."""
+    """A received tensor. ``values``, float32 (values,), zeros where nothing came; ``came``, bool (values,)."""
 
     values: NDArray[np.float32]
     came: NDArray[np.bool_]
 
 
 class PointToPoint:
-    """One end; ``neighbours`` has the other host on both sides. Both ends have the same ``bound``: the share of a
-    tensor's
-    packets that may be missing, in [0, 1). When one sends, the other must receive."""
+    """One end of a connection between two hosts. ``neighbours`` has the other host on both sides.
+
+    Both ends have the same ``bound``: the share of a tensor's packets that may be missing, in [0, 1). When one sends,
+    the other must receive.
+    """
 
     def __init__(self, neighbours: Neighbours, bound: float = 0.0) -> None:
         self._neighbours = neighbours
         self._bound = bound
 
     def send(self, values: NDArray[np.float32], tag: Tagger | None = None) -> NDArray[np.float32]:
-        """Send ``values``, float32 (values,). Returns those that the other end did without, and zeros elsewhere: what
-        error feedback adds to the next tensor. ``tag``: the packets' TOS bytes. Raises HopError."""
+        """Send ``values``, float32 (values,). Returns the values that the other end did without, and zeros elsewhere;
+        error feedback adds them to the next tensor. ``tag``: computes the packets' TOS bytes. Raises HopError.
+        """
         chunks = _chunks(values.size)
         rows = np.zeros((chunks, VALUES), np.float32)
         rows.reshape(-1)[: values.size] = values

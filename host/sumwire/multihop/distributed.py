@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Between the ranks of a torch.distributed group: ring and torus all-reduce of sign bits over gloo, point to point, and
-the mean around a ring of UDP (:class:`GroupRing`).
+"""Collectives between the ranks of a torch.distributed group: ring and torus all-reduce of sign bits over gloo, point
+to point, and the mean around a ring of UDP (:class:`GroupRing`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def _place_in(group: dist.ProcessGroup | None) -> tuple[int, int]:
 
 @dataclass
 class Traffic:
-    """What one rank has sent: ``payload_bytes`` of values, and ``header_bytes`` of weights or scales before them."""
+    """Bytes that one rank has sent: ``payload_bytes`` of values, and ``header_bytes`` of weights or scales before them.
+    """
 
     messages: int = 0
     payload_bytes: int = 0
@@ -164,9 +165,9 @@ class _ConnectedSigns(_Drawing):
 
 
 class RingSigns(_ConnectedSigns):
-    """Marsit's ring: 2 (n - 1) hops of 1/n of the bits each.
+    """Marsit's ring: 2 (n - 1) hops, each with 1/n of the bits.
 
-    All ranks of the group make one with the same `seed`, and each draws from its own stream. Equal seeds and equal
+    All ranks of the group create one with the same `seed`, and each draws from its own stream. Equal seeds and equal
     calls give equal bits.
     """
 
@@ -242,10 +243,10 @@ class GroupRing:
     """The mean over the ranks of a group, around a ring of UDP. Making one is a collective call. Also a context
     manager.
 
-    ``loss_bound``: the share of a tensor's contributions that may be missing, in [0, 1); alike on all ranks.
-    ``address``: this rank's own IPv4 address; None: that on the way to MASTER_ADDR. ``silence_s``: seconds without a
-    word from a neighbour after which it counts as gone. ``tag``: TOS bytes of packets, by the magnitudes of their
-    values.
+    ``loss_bound``: the share of a tensor's contributions that may be missing, in [0, 1); equal on all ranks.
+    ``address``: this rank's own IPv4 address; None takes the one from which MASTER_ADDR is reached. ``silence_s``: a
+    neighbour counts as gone after so many seconds without a packet. ``tag``: computes the packets' TOS bytes from the
+    magnitudes of their values.
 
     Raises ScheduleError without a group, or where the ranks' addresses or bounds do not fit together; ConfigError for
     another bound; AddressError for an address that cannot be used; HopError if a rank is gone.
@@ -291,11 +292,12 @@ class GroupRing:
         return self._ring.stats
 
     def mean(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean of what has arrived, by the number of its contributors, and this rank's residual.
+        """Return the mean of what has arrived (the sum divided by its number of contributors) and this rank's residual.
 
         Both are new tensors of float32 in the tensor's shape; the mean has equal bits on all ranks. The residual is
-        what the sums lack of what this rank gave or handed on: added to its next tensor, nothing is lost over time. All
-        ranks call with equally many values. Raises HopError if a neighbour is gone or makes another call.
+        what this rank contributed or passed on and the sums lack. If it is added to the next tensor, nothing is lost
+        over time. All ranks call with equally many values. Raises HopError if a neighbour is gone or makes another
+        call.
         """
         flat = tensor.detach().reshape(-1).to("cpu", torch.float32).numpy()
         reduced = self._ring.reduce(flat, self._tag)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sockets of one rank to the neighbour after it and from the one before it, and the thread that serves them.
 
-The thread answers also between operations, and while this rank computes: a neighbour whose last STATE was lost would
-wait for this rank's next operation otherwise.
+The thread also answers between operations, while this rank computes. Otherwise a neighbour whose last STATE was lost
+would wait for this rank's next operation.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the neighbours find this rank: the one before sends to ``values``, the one after answers to ``answers``."""
+    """The ports at which neighbours reach this rank: the one before sends values to ``values``, the one after sends
+    answers to ``answers``.
+    """
 
     host: str
     values: int
@@ -152,12 +154,14 @@ class Neighbours:
 
     @property
     def window(self) -> int:
-        """How many packets may be under way to the neighbour after; see :mod:`sumwire.transport.congestion`."""
+        """How many packets may be in flight to the neighbour after this rank; see :mod:`sumwire.transport.congestion`.
+        """
         return self._path.limit.chunks
 
     def connect(self, before: Address, after: Address, token: int) -> None:
-        """Tell who the neighbours are: the address that the one before sends from, and the one that the one after
-        receives at. ``token``: 64 bits of this ring alone."""
+        """Set the neighbours. ``before``: the address that the neighbour before sends from. ``after``: the address at
+        which the neighbour after receives. ``token``: 64 bits that identify this ring.
+        """
         try:
             self._before.connect(before)
             self._after.connect(after)
@@ -170,9 +174,9 @@ class Neighbours:
         self._life.start(self._serve, "sumwire-neighbours", stop=self._stop)
 
     def run(self, outgoing: OutgoingTensor, incoming: Incoming, *, answer_tos: int = 0) -> None:
-        """Send all of ``outgoing``, and receive all of ``incoming``. ``answer_tos``: the TOS byte of what goes back.
+        """Send all of ``outgoing``, and receive all of ``incoming``. ``answer_tos``: the TOS byte of answers.
 
-        Both neighbours must make this call too. Raises HopError if one is gone, or sends something else, and
+        Both neighbours must make this call too. Raises HopError if a neighbour is gone or makes another call, and
         ClosedError after :meth:`close`.
         """
         with self._life as life:
@@ -191,7 +195,7 @@ class Neighbours:
                 raise self._error
 
     def close(self) -> None:
-        """Close the sockets, once the neighbour before knows that all has arrived; closing twice is allowed.
+        """Close the sockets, once the neighbour before knows that everything has arrived. Closing twice is allowed.
 
         A call under way in another thread ends with ClosedError.
         """

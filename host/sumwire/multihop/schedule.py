@@ -22,7 +22,9 @@ class ScheduleError(UsageError, ValueError):
 
 
 class HopError(RecreateError):
-    """A neighbour is gone, or has sent something else than the schedule has at this hop: the ranks are out of step."""
+    """A neighbour is gone, or has sent something that the schedule does not have at this hop, so the ranks are out of
+    step.
+    """
 
 
 RANKS_MAX: Final = 255
@@ -70,7 +72,7 @@ def ring(ranks: int, rank: int, units: int) -> list[Step]:
 
 
 def torus(rows: int, cols: int, rank: int, units: int) -> list[Step]:
-    """Return the steps of one rank, number row * cols + col, in a torus. Raises ScheduleError as `ring`."""
+    """Return the steps of the rank in a torus whose number is row * cols + col. Raises ScheduleError like `ring`."""
     return _plan((cols, rows), rank, units)
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Signs that ranks merge hop by hop, as pure functions on packed bits and as what one rank computes at a hop.
+"""Merges signs hop by hop: pure functions on packed bits, and the computation of one rank at a hop.
 
 Marsit's one-bit merge (arXiv 2204.06787): signs of a workers are merged with signs of b workers; bit 1 is plus. Where
 they differ, the second is taken with probability b / (a + b). If P(plus) is the share of plus among the workers of each
@@ -50,7 +50,7 @@ def paper_form(received: Bits, own: Bits, transient: Bits) -> Bits:
 
 
 def transient_of(own: Bits, take_own: Bits) -> Bits:
-    """Return the paper's transient bit for a draw of the reservoir form, with which both forms give equal results."""
+    """Return the paper's transient bits for draws of the reservoir form. With them both forms give equal results."""
     return ~(own ^ take_own)
 
 
@@ -124,7 +124,7 @@ class Hopper(Protocol):
         """Return the length of what it receives at the step."""
 
     def take(self, step: Step, message: Bits) -> None:
-        """Merge or store what was received. Raises HopError if it does not fit the step."""
+        """Merge or store a received message. Raises HopError if it does not fit the step."""
 
 
 class SignHopper:
@@ -228,7 +228,7 @@ class CascadeHopper:
 
 
 class SimulatedSigns:
-    """A ring (`rows` None) or a torus of `ranks` ranks with their streams of random bits."""
+    """Simulates all ranks of a ring (`rows` None) or a torus, each with its own stream of random bits."""
 
     def __init__(self, ranks: int, rows: int | None = None, *, seed: int) -> None:
         self.ranks = ranks
@@ -258,7 +258,9 @@ class SimulatedSigns:
 
 
 def lockstep(hoppers: Sequence[Hopper], plans: Sequence[Sequence[Step]]) -> None:
-    """Make all steps: at each, every rank sends, then every rank receives. Raises HopError for a wrong length."""
+    """Make all steps: in each, every rank sends, then every rank receives. Raises HopError for a message of the wrong
+    length.
+    """
     for steps in zip(*plans, strict=True):
         sent = {(rank, step.to): hoppers[rank].message(step) for rank, step in enumerate(steps)}
         for rank, step in enumerate(steps):

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of merged signs: are they unbiased, and are their draws independent? For rings, tori, switches and trees.
+"""Tests whether merged signs are unbiased and their draws independent, for rings, tori, switches and trees.
 
-A source is what is tested: it takes the signs of n workers and a number of rounds, and returns the merged signs of each
-round. Let s be a value's share of plus and z = (result - s) / sqrt(s (1 - s)). The null hypothesis is that all z are
-independent, with mean 0 and variance 1.
+The tests take a source, a function that takes the signs of n workers and a number of rounds, and returns each round's
+merged signs. Let s be a value's share of plus and z = (result - s) / sqrt(s (1 - s)). The null hypothesis is that all z
+are independent, with mean 0 and variance 1.
 
 * pooled bias: mean of (result - s) over all rounds and values of one pattern of signs. Threshold BIAS_MAX = 2^-8.
 * bias of single values: the largest |sum of z over rounds| / sqrt(rounds) over all values; and the mean of its square,
@@ -84,7 +84,9 @@ class SignStatistics:
 
 
 def patterns(workers: int) -> Signs:
-    """Return patterns of signs, shape (8, workers): first or last worker alone plus or minus, halves, random ones."""
+    """Return patterns of signs, shape (8, workers): plus or minus at the first or last worker only, halves, random
+    ones.
+    """
     last = np.eye(1, workers, workers - 1, dtype=np.bool_)[0]
     first = last[::-1]
     place = np.arange(workers)
@@ -101,7 +103,7 @@ def signs_of(workers: int, values: int) -> Signs:
 
 
 def lone_signs(workers: int, values: int) -> Signs:
-    """Return signs with plus at the last worker alone, shape (workers, values)."""
+    """Return signs with plus at the last worker only, shape (workers, values)."""
     return np.repeat(np.arange(workers)[:, None] == workers - 1, values, axis=1)
 
 

@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One operation's packets between two neighbours: values one way, and what has become of them the other way.
+"""One operation's packets between two neighbours: values in one direction, and their state (arrived, left out) in the
+other.
 
 All numbers are little-endian. A packet of values (DATA) has a head of 36 bytes and 352 float32, so with IPv4 and UDP it
 has 1472 bytes. A STATE has a head of 32 bytes and two bitmaps. A HERE is a head of DATA alone.
 
-A packet is lost when three packets arrive that were sent after it. It is then left out, at once, if the bound allows;
-otherwise its neighbour sends it again. Times are seconds of any monotonic clock.
+A packet is lost when three packets arrive that were sent after it. If the bound allows, it is then left out at once;
+otherwise it is sent again. Times are seconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -59,9 +60,10 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class TransferState:
-    """What has become of packets ``first`` and those after it: ``settled`` ones are not wanted any more, and of these
-    ``left_out`` ones were not taken. ``arrived`` packets of the operation came so far, ``marked`` of them with a CE
-    mark. ``asks``: the sender wants to hear from the one that it asks."""
+    """The receiver's state of packets ``first`` and those after it. ``settled`` packets need not be sent any more; of
+    these, ``left_out`` were not received. ``arrived`` packets of the operation have come so far, ``marked`` of them
+    with a CE mark. ``asks``: the sender of the STATE requests one in return.
+    """
 
     operation: int
     first: int
@@ -84,7 +86,7 @@ class TransferState:
 
 
 def unpack_state(datagram: NDArray[np.uint8], token: int) -> TransferState | None:
-    """The STATE in a datagram; None if it is none, or one of another run."""
+    """Return the STATE in a datagram; None if it is something else, or belongs to another run."""
     if len(datagram) < _STATE.itemsize:
         return None
     head = datagram[: _STATE.itemsize].view(_STATE)[0]
@@ -114,16 +116,16 @@ class PacketSink(Protocol):
     """What is done with the packets."""
 
     def take(self, numbers: Numbers, values: NDArray[np.float32], counts: NDArray[np.int64]) -> None:
-        """Packets have arrived, each for the first time: their values, shape (packets, VALUES), and contributions."""
+        """Take packets that arrived for the first time: their values, shape (packets, VALUES), and contributions."""
 
     def leave_out(self, numbers: Numbers) -> None:
         """Packets are lost and not waited for."""
 
 
 class Incoming:
-    """``count`` packets of a tensor of ``length`` values, which go to ``sink``.
+    """The receiving side: ``count`` packets of a tensor of ``length`` values, which go to ``sink``.
 
-    ``hop``: the hop of each packet, which grows. ``allowed``: how many packets of each hop may be left out.
+    ``hop``: the hop of each packet, in rising order. ``allowed``: how many packets of each hop may be left out.
     """
 
     def __init__(self, count: int, length: int, sink: PacketSink, hop: Numbers, allowed: NDArray[np.int64]) -> None:
@@ -146,8 +148,9 @@ class Incoming:
         return self._open == 0
 
     def arrive(self, packets: NDArray[np.void], tos: NDArray[np.uint8]) -> None:
-        """Packets of this operation have arrived, with these TOS bytes. Raises HopError if they are of another
-        tensor."""
+        """Take packets of this operation that arrived with these TOS bytes. Raises HopError if they belong to another
+        tensor.
+        """
         other = packets["length"] != self._length
         if other.any():
             raise HopError(
@@ -208,7 +211,7 @@ _COUNTED_MIN: Final = 100
 
 
 class Path:
-    """What is learned about the way to a neighbour, from one operation to the next."""
+    """What is known about the path to a neighbour, kept from one operation to the next."""
 
     def __init__(self) -> None:
         self.rtt = RttEstimator(initial_s=0.06, min_s=0.02)
@@ -216,8 +219,11 @@ class Path:
         self._arrived = self._lost = 0
 
     def results(self, arrived: int, lost: int, now: float, *, marked: int, used: int) -> None:
-        """So many packets have arrived, ``marked`` of them with a CE mark, and so many were lost. ``used``: how many
-        were in flight: a window that is not used does not grow, since nothing is known of it (RFC 7661)."""
+        """Take in that ``arrived`` packets have arrived, ``marked`` of them with a CE mark, and ``lost`` were lost.
+
+        ``used``: how many were in flight. The window does not grow if it was not used, since nothing was learned about
+        it (RFC 7661).
+        """
         self._arrived += arrived
         self._lost += lost
         full = 0
@@ -229,10 +235,10 @@ class Path:
 
 
 class OutgoingTensor:
-    """``count`` packets of a tensor of ``length`` values.
+    """The sending side: ``count`` packets of a tensor of ``length`` values.
 
-    ``packets``: their contents (:data:`PACKET`). ``tos``: the TOS byte of each. ``left_out``: those that the neighbour
-    did without. ``again``: transmissions after the first.
+    ``packets``: their contents (:data:`PACKET`). ``tos``: the TOS byte of each. ``left_out``: which of them the
+    neighbour did without. ``again``: number of retransmissions.
     """
 
     def __init__(self, count: int, length: int, tos: NDArray[np.uint8], kept: int) -> None:
@@ -257,7 +263,7 @@ class OutgoingTensor:
         return self._base == len(self.packets)
 
     def fill(self, numbers: Numbers, values: NDArray[np.float32], counts: NDArray[np.int64]) -> None:
-        """The values and contributions of some packets are known now: they may go out."""
+        """Set the values and contributions of some packets. They may be sent from now on."""
         self.packets["values"][numbers] = values
         self.packets["count"][numbers] = counts
         self._ready[numbers] = True
@@ -279,7 +285,7 @@ class OutgoingTensor:
         return np.concatenate([again, fresh[: max(path.limit.chunks - self._flight.count, 0)]])
 
     def stamp(self, numbers: Numbers) -> None:
-        """Packets are about to be sent: write into them how far this side is. One that goes again is protected."""
+        """Prepare packets for sending: write this side's progress into them. A retransmission gets drop class 0."""
         again = self._flight.first[numbers] > 0
         fresh = numbers[~again]
         in_turn = fresh == self._sent_below + np.arange(len(fresh))
@@ -291,7 +297,7 @@ class OutgoingTensor:
         self.tos[numbers[again]] = self._kept
 
     def sent(self, numbers: Numbers, now: float) -> None:
-        """Packets have been sent, these before all others that :meth:`due` named."""
+        """Record that packets were sent; :meth:`due` named these before all others."""
         first = self._flight.first[numbers] == 0
         again = numbers[~first]
         if len(again):
@@ -330,7 +336,7 @@ class OutgoingTensor:
             self._arrived, self._marked, self._lost = state.arrived, state.marked, 0
 
     def expiry(self, path: Path) -> float | None:
-        """When packets are sent again without any sign; None if none are in flight."""
+        """Return when packets in flight are sent again without any sign of loss; None if none are in flight."""
         oldest = self._flight.oldest()
         if oldest < 0:
             return None

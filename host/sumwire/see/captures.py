@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads captures in the formats pcap and pcapng, which may be anybody's.
+"""Reads captures in the formats pcap and pcapng. Their content is not trusted.
 
 Whatever is in a file, reading it takes bounded memory and ends: with frames, or with CaptureError. A file that ends in
-the middle of a packet, as those of a killed tcpdump do, gives the packets before.
-:func:`packets_of` takes frames apart into packets of Sumwire.
+the middle of a packet, like that of a killed tcpdump, yields the packets before. :func:`packets_of` parses frames into
+packets of Sumwire.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ _LOOPBACK: Final = 772
 
 
 class Frame(NamedTuple):
-    """A captured frame: when, in seconds; where, which is "" if the file does not say; its link's type; its bytes."""
+    """A captured frame: its time in seconds, its interface ("" if the file does not say), its link type, and its bytes.
+    """
 
     at_s: float
     point: str
@@ -74,10 +75,10 @@ class _Interface:
 
 
 class CaptureReader:
-    """The frames of one capture, in its order. ``where`` begins the errors' texts.
+    """Iterates over the frames of one capture, in order. ``where`` begins the texts of errors.
 
     ``cut_short``: whether the capture has ended in the middle of a packet. Iterating raises CaptureError, and
-    ``damage`` then says at which byte, and what is wrong there.
+    ``damage`` then says what is wrong, and at which byte.
     """
 
     def __init__(self, stream: BinaryIO, where: str) -> None:
@@ -290,7 +291,7 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CapturedPacket:
-    """A packet at a point of capture. ``identity``: equal for the same packet at another point."""
+    """A packet at one capture point. ``identity`` is equal for the same packet at another point."""
 
     at_s: float
     point: str
@@ -318,17 +319,20 @@ class CapturedPacket:
 
     @property
     def from_worker(self) -> bool:
-        """A contribution or a question: of a worker, or of a lower switch, which is one for the switch above."""
+        """Return whether it is a contribution or a HELLO from a worker, or from a lower switch, which acts as a worker
+        of the one above.
+        """
         return self.kind in (p4.KIND_CONTRIBUTE, p4.KIND_PROBE)
 
 
 @dataclass
 class CaptureCounts:
-    """``frames`` in all; ``others``: no Sumwire; ``malformed``: at Sumwire's port, and against the wire format.
+    """Counts of a capture. ``frames``: all of them. ``others``: not Sumwire. ``malformed``: at Sumwire's port, but
+    against the wire format.
 
-    ``headless``: at Sumwire's port, captured without a whole header. ``behind``: packets of trains behind the bytes
-    that were captured. ``cut_short``: captures that end in the middle of a packet. ``damaged``: what is wrong in
-    captures that could be read in part.
+    ``headless``: at Sumwire's port, but captured without a whole header. ``behind``: packets of trains beyond the
+    captured bytes. ``cut_short``: captures that end in the middle of a packet. ``damaged``: what is wrong in captures
+    that were read in part.
     """
 
     frames: int = 0
@@ -342,9 +346,9 @@ class CaptureCounts:
 
 
 def packets_of(frame: Frame, counts: CaptureCounts) -> list[CapturedPacket]:
-    """The packets in a frame, all counted: none, one, or those of a train.
+    """Return the Sumwire packets in a frame: none, one, or those of a train. Counts all of them in ``counts``.
 
-    Raises CaptureError for a type of link that is not known.
+    Raises CaptureError for an unknown link type.
     """
     counts.frames += 1
     found = _datagram(frame)
@@ -434,7 +438,7 @@ _Copies = dict[str, list[CapturedPacket]]
 
 
 def losses(packets: Iterable[CapturedPacket]) -> Iterator[CapturedPacket]:
-    """The packets that were lost, as they were seen at the last point that they passed."""
+    """Yield the packets that were lost, as captured at the last point that they passed."""
     by_ends: dict[Ends, dict[object, _Copies]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for seen in packets:
         by_ends[seen.ends][seen.identity][seen.point].append(seen)

@@ -183,7 +183,7 @@ def line(event: PacketEvent, began_s: float) -> str:
 
 
 def follow(frames: Iterable[Frame], wanted: PacketFilter, say: Callable[[PacketEvent, float], None]) -> CaptureCounts:
-    """Tell each event as its packet comes. ``say`` gets it, and when the first packet came. Raises CaptureError."""
+    """Pass each event to ``say`` as its packet comes, with the time of the first packet. Raises CaptureError."""
     counts, follower, began = CaptureCounts(), PacketFollower(), None
     for frame in frames:
         for seen in filter(wanted.takes, packets_of(frame, counts)):

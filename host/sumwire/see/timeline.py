@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds each chunk's timeline from captured packets: what was sent, lost and sent again, and when results came.
 
-:class:`PacketFollower` takes packets one by one and tells which packet answers which, and which was sent before.
+:class:`PacketFollower` takes packets one by one, and finds for each which packet it answers and which it repeats.
 :func:`read` does so for whole captures. Used by `show` and by `sumwire decode`.
 """
 
@@ -30,9 +30,10 @@ _TROUBLE: Final = (LOST, RESENT, STALE, REFUSED, AGAIN)
 
 
 class TracedChunk(NamedTuple):
-    """A slot's round in one run: at every switch of a tree, and for all workers, the same chunk of a tensor.
+    """One round of one slot in one run. It is the same chunk of a tensor at every switch of a tree, and for all
+    workers.
 
-    ``round`` is None, and ``token`` 0, for questions about slot 0 whatever its round (HELLO).
+    ``round`` is None, and ``token`` 0, for a HELLO about slot 0, whatever its round.
     """
 
     job: int
@@ -45,8 +46,8 @@ class TracedChunk(NamedTuple):
 class PacketEvent:
     """One packet of a chunk's timeline at one point of capture. ``what``: one of the names above.
 
-    ``worker``: its number at the switch, and ``host`` and ``switch`` the two addresses. ``copy``: which copy of a
-    question it is, from 1 on. ``answered``: of a copy, whether the one before had its answer. ``after_s``: seconds
+    ``worker``: the worker's number at the switch; ``host`` and ``switch``: the two addresses. ``copy``: which copy of a
+    question it is, from 1 on. ``answered``: for a copy, whether the copy before was answered. ``after_s``: seconds
     since the copy before it, or since the question that it answers.
     """
 
@@ -79,7 +80,7 @@ class _TracedContribution:
 
 
 class PacketFollower:
-    """Relates packets to those before them. It takes them in the order of capture, and keeps the points apart."""
+    """Relates each packet to earlier ones. It takes packets in capture order, and keeps capture points separate."""
 
     def __init__(self) -> None:
         self._questions: OrderedDict[tuple[object, ...], _TracedContribution] = OrderedDict()
@@ -154,8 +155,9 @@ def _keys(seen: CapturedPacket) -> tuple[tuple[object, ...], tuple[object, ...]]
 
 @dataclass(frozen=True)
 class PacketFilter:
-    """Passes packets that have all the given numbers. ``troubled``: only chunks with a packet that was lost, sent
-    again, refused, or too late."""
+    """Selects packets that have all the given numbers. ``troubled``: only chunks with a packet that was lost, sent
+    again, refused, or too late.
+    """
 
     job: int | None = None
     worker: int | None = None
@@ -187,7 +189,8 @@ class ChunkTimeline:
 
     @property
     def closed_s(self) -> float | None:
-        """Seconds from the first contribution to the last worker's first result; None without either."""
+        """Return the seconds from the first contribution to the last worker's first result; None if either is missing.
+        """
         began = [event.at_s for event in self.events if event.what == SENT]
         ended = [event.at_s for event in self.events if event.what == RESULT]
         return max(ended) - min(began) if began and ended else None
@@ -216,7 +219,7 @@ class Timelines:
 
 
 def read(readers: Iterable[tuple[str, CaptureReader]], wanted: PacketFilter) -> Timelines:
-    """Build the timelines of one or several captures, by name. Their clocks must agree.
+    """Build the timelines of one or several captures, given by name. Their clocks must agree.
 
     Raises CaptureError, also for more than PACKETS_MOST packets.
     """

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`sumwire.sharded.attach`: the call by which the gradients of a sharded model go through a job; and FSDP1's hook.
+"""`sumwire.sharded.attach`, which routes the gradients of a sharded model through a job, and the hook for FSDP1.
 
-FSDP2 is in `fsdp2`.
+The code for FSDP2 is in `fsdp2`.
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ def attach(
     ``model``: one that `fully_shard` has returned, sharded over all ranks or over those of each node (then the nodes
     are replicas), or FullyShardedDataParallel. Parameters are gathered by the model's process group.
 
-    ``precision``: of the means (:mod:`sumwire.training.all_reduce`). ``error_feedback``: what compression left out of a
-    unit's gradient is added to its next one. ``overlap``: a mean may be under way until the end of the backward pass,
-    where nothing reads it before. ``parameters``: "8bit" gathers those that FSDP2 has sharded over all ranks with 8
+    ``precision``: that of the means (:mod:`sumwire.training.all_reduce`). ``error_feedback``: what compression left out
+    of a unit's gradient is added to its next one. ``overlap``: a mean may be in flight until the end of the backward
+    pass, unless it is read earlier. ``parameters``: "8bit" gathers those that FSDP2 has sharded over all ranks with 8
     bits a value (:mod:`sumwire.sharded.gather`). ``scaler``: the GradScaler of the training, if it has one. The job's
     errors come out of backward().
 
     Keep what it returns for checkpoints. Call it on all ranks, once for a model. Raises UsageError for a model that is
-    not sharded, or over other ranks than the job's, or by a torch that lets nobody in; and for "8bit" where parameters
-    do not travel between nodes, or FSDP1 gathers them.
+    not sharded, or over other ranks than the job's, or by a torch version without the needed hooks. "8bit" also raises
+    it where parameters do not travel between nodes, or FSDP1 gathers them.
     """
     if parameters not in get_args(Parameters):
         raise UsageError(f"parameters = {parameters!r}: must be one of {', '.join(map(repr, get_args(Parameters)))}")

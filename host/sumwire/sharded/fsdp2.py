@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """FSDP2: models from `fully_shard`. Used by `attaching`.
 
-A model over all ranks gets a reduce-scatter through the network. A model over the ranks of each node reduces and
-scatters there by torch, and its hook makes the mean over the nodes. Parameters are gathered by torch, or with 8 bits a
-value (:mod:`sumwire.sharded.gather`).
+For a model sharded over all ranks, the reduce-scatter goes through the network. For a model sharded over the ranks of
+each node, torch reduces and scatters inside the node, and a hook makes the mean over the nodes. Parameters are gathered
+by torch, or with 8 bits a value (:mod:`sumwire.sharded.gather`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GATHER_SETTER: Final = "set_custom_all_gather"
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether `fully_shard` has been called for the module or one within."""
+    """Return whether `fully_shard` has been called for the module or one inside it."""
     return any(_is_unit(module) for module in model.modules())
 
 
@@ -155,7 +155,7 @@ def _mean_over_nodes(state: ShardedState, unit: Unit, sharded: _Sharded, overlap
 
 
 class ReduceScatter:
-    """FSDP2's reduce-scatter, as `set_custom_reduce_scatter` takes it, over all ranks."""
+    """FSDP2's reduce-scatter over all ranks, in the form that `set_custom_reduce_scatter` takes."""
 
     def __init__(self, state: ShardedState, unit: Unit, sharded: _Sharded, overlap: bool) -> None:
         self._state = state

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """FSDP2's all-gather of parameters with 8 bits a value, as ZeRO++ quantizes weights (arXiv 2306.10209).
 
-A rank keeps its shard as it is, and its optimizer changes that. What all ranks compute with is rounded: in each block
-of 256 values to 255 levels, from minus to plus the largest magnitude. Blocks end where a parameter's shard does. Errors
-do not add up: every gather rounds anew.
+A rank keeps its own shard unrounded, and its optimizer updates that. The gathered values are rounded: in each block of
+256 values to 255 levels, from minus to plus the largest magnitude. Blocks end where a parameter's shard does. Errors do
+not add up: every gather rounds anew.
 
     values 1.0, -0.5, 0.003     largest 1.0, so levels are 1/127 = 0.00787 apart
     levels 127, -64, 0          values 1.0, -0.504, 0
@@ -41,9 +41,10 @@ def message_bytes(values: int) -> int:
 
 
 def encode(x: Tensor) -> Tensor:
-    """A flat tensor's levels, int8, filled up to whole steps, and then the blocks' steps from level to level, float32.
+    """Encode a flat tensor as bytes, uint8: its levels, int8, padded to whole steps, then the distance between levels
+    of each block, float32.
 
-    All as bytes, uint8. A block with NaN or infinity has no finite step.
+    A block with NaN or infinity has no finite distance.
     """
     blocks = torch.zeros(_blocks(len(x)) * BLOCK, dtype=torch.float32, device=x.device)
     blocks[: len(x)] = x
@@ -78,11 +79,11 @@ def _levels_bytes(values: int) -> int:
 
 
 class AllGather:
-    """FSDP2's all-gather, as `set_custom_all_gather` takes it.
+    """FSDP2's all-gather, in the form that `set_custom_all_gather` takes.
 
-    ``pieces``: values of each parameter's shard, in their order. Tensors of other lengths are gathered as they are:
-    their values are rounded already, as torch gathers those that it has resharded to fewer ranks. So are other types,
-    and units whose messages would not be shorter.
+    ``pieces``: the number of values of each parameter's shard, in order. Three kinds are gathered unchanged. Tensors of
+    other lengths have been resharded to fewer ranks by torch, so their values are rounded already. The others are other
+    dtypes, and units whose messages would not be shorter.
     """
 
     def __init__(self, pieces: Callable[[], list[int]]) -> None:

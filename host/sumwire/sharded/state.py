@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Means of the gradients of FSDP's units: one communication thread, and the residuals of each unit.
 
-A unit is what FSDP reduces at once: the parameters of one wrapped module. The thread carries exchanges out in the order
-in which the backward pass makes them, which is the same on all ranks. Used by `attaching` and `fsdp2`.
+A unit is the parameters of one wrapped module, which FSDP reduces together. The thread carries out exchanges in the
+order of the backward pass, which is the same on all ranks. Used by `attaching` and `fsdp2`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def over_nodes(ranks: Sequence[int], job: AnyJob) -> bool:
     """Return True if a model is sharded over the ranks of one node, so that nodes are replicas; False if over all
     ranks.
 
-    Raises UsageError for other ranks, and a job that is not of all ranks.
+    Raises UsageError for other ranks, and for a job that does not cover all ranks.
     """
     world = dist.get_world_size()
     summands = job.workers if isinstance(job, Job) else job.ranks
@@ -56,11 +56,11 @@ def over_nodes(ranks: Sequence[int], job: AnyJob) -> bool:
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit. ``number``: its position in the model, equal on all ranks. ``values()``: of a gradient of all its
-    parameters.
+    """One unit. ``number``: its position in the model, equal on all ranks. ``values()``: the number of values in a
+    gradient of all its parameters.
 
-    ``shards``: its gradients are this rank's shards, and the mean is that over the nodes of the shards with its number.
-    Otherwise they are whole, and the mean is that over all ranks.
+    ``shards``: its gradients are this rank's shards, and the mean is taken over the nodes, between shards with the same
+    number. Otherwise gradients are whole, and the mean is taken over all ranks.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class UnitExchange:
-    """A unit's flat gradient ``x``. ``write`` stores its mean, float32, in ``into``."""
+    """One exchange: a unit's flat gradient ``x``. ``write`` stores its mean, float32, in ``into``."""
 
     unit: Unit
     x: Tensor
@@ -90,15 +90,14 @@ class _Pass:
 
 
 class ShardedState(Saved):
-    """The state of a sharded model's exchanges, from :func:`sumwire.sharded.attach`: the job, its thread, and
-    residuals.
+    """The state that :func:`sumwire.sharded.attach` returns: the job, its thread, and the residuals.
 
-    A residual belongs to a unit. It has as many values as the gradient that this worker compresses: a whole one, or its
-    shards. With several ranks a node it is on the node's first rank alone. If a mean of a backward pass has NaN or
-    infinity, the residuals of all units stay as they were before that pass.
+    Each unit has one residual, as long as the gradient that this worker compresses: a whole one, or its shards. If a
+    node has several ranks, only its first rank has residuals. If a mean of a backward pass has NaN or infinity, the
+    residuals of all units stay as they were before that pass.
 
-    `state_dict` has the residuals by the units' names, and the job's state. It can be loaded by as many ranks with the
-    same units only: shards of another number of ranks have other lengths.
+    `state_dict` has the residuals by the units' names, and the job's state. It can only be loaded with the same number
+    of ranks and the same units, since shards would otherwise have other lengths.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class ShardedState(Saved):
         return made
 
     def exchange(self, exchange: UnitExchange, *, later: bool = False) -> None:
-        """Make the mean and write it: at once, or, with ``later``, by the end of the backward pass.
+        """Compute the mean and write it: at once, or, with ``later``, by the end of the backward pass.
 
         Raises the job's errors, and UsageError for a gradient that lacks some of the unit's parameters.
         """
@@ -271,7 +270,7 @@ class ShardedState(Saved):
         refuse_pickling(self, "a job and a thread")
 
     def close(self) -> None:
-        """Wait for all exchanges, and end the thread if nothing else uses the job's. A closing job ends it too."""
+        """Wait for all exchanges, and end the job's thread if nothing else uses it. Closing the job ends it too."""
         self._thread.close()
 
 

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a wheel to the first training: `sumwire up`, and `sumwire.init()` in the training script (docs/start.md).
+"""The quick start: `sumwire up`, and `sumwire.init()` in the training script (docs/start.md).
 
-* :func:`job_for`: the worker of this rank, from a service, a job file, or an aggregator beside rank 0;
-* :func:`init`: its job.
+* :func:`job_for`: finds this rank's worker, from a service, a job file, or an aggregator beside rank 0;
+* :func:`init`: returns its job.
 
-`sumwire up` needs no torch, so these are loaded on first use.
+`sumwire up` needs no torch, so both are loaded on first use.
 """
 
 from __future__ import annotations

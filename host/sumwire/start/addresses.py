@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses: of a host by its name, of this machine, and of this machine as others know it.
+"""Resolves addresses: of a host by its name, of this machine, and of this machine as seen by others.
 
 Used by `service`, `programs` and `rank_placement`.
 """
@@ -33,7 +33,7 @@ _INTERFACES_MOST: Final = 1024
 
 
 def address_of(host: str) -> str:
-    """The IPv4 address of a host. Raises ServiceError if it has none."""
+    """Return the IPv4 address of a host. Raises ServiceError if it has none."""
     try:
         return str(IPv4Address(host))
     except AddressValueError:
@@ -50,7 +50,7 @@ def address_of(host: str) -> str:
 
 
 def check_family(host: str, what: str) -> None:
-    """Raises ServiceError for an IPv6 address, also in brackets, with a port or with an interface."""
+    """Raise ServiceError for an IPv6 address, also in brackets, with a port or with an interface."""
     text = host.removeprefix("http://").removesuffix("/")
     bare = text[1:].partition("]")[0] if text.startswith("[") else text
     try:
@@ -64,7 +64,7 @@ def check_family(host: str, what: str) -> None:
 
 
 def server_address(host: str) -> str:
-    """The IPv4 address of a host, if it can be that of one server. Raises ServiceError."""
+    """Return the IPv4 address of a host, if a single server can have it. Raises ServiceError."""
     found = IPv4Address(address_of(host))
     if found.is_unspecified or found.is_multicast or found == _EVERYBODY:
         named = "" if str(found) == host else f" is {found}, which"
@@ -75,10 +75,10 @@ def server_address(host: str) -> str:
 def as_others_know(hosts: Mapping[str, str]) -> dict[str, str]:
     """Replace loopback addresses that other machines cannot use. ``hosts``: addresses by name.
 
-    A name that resolves to loopback here, as Debian's own host name does, gets this machine's address towards the
+    A name that resolves to loopback here, like Debian's own host name, gets this machine's source address towards the
     others.
 
-    Raises ServiceError for an address that is this machine's own alone, if others are not.
+    Raises ServiceError if some addresses are usable on this machine only, and others are not this machine's.
     """
     own = sorted(host for host, address in hosts.items() if IPv4Address(address).is_loopback)
     others = [address for host, address in hosts.items() if host not in own]
@@ -92,7 +92,7 @@ def as_others_know(hosts: Mapping[str, str]) -> dict[str, str]:
 
 
 def source_towards(address: str) -> str:
-    """This machine's source address towards another one. Raises ServiceError without a route."""
+    """Return this machine's source address towards another address. Raises ServiceError without a route."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((address, p4.SUMWIRE_PORT))

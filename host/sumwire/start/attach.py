@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sumwire in a training framework: registers the hook for a model that the framework has wrapped, and ends the job.
+"""Connects Sumwire to a training framework: registers the hook for a model that the framework has wrapped, and closes
+the job.
 
 Used by the callbacks in `lightning` and `trainer`.
 """
@@ -42,7 +43,7 @@ class _HookState:
 class Attachment:
     """The job and the hook of one training. ``options``: those of :func:`sumwire.init`, and of Job.
 
-    :meth:`attach` and :meth:`close` may be called more than once. Raises UsageError for an option that there is not.
+    :meth:`attach` and :meth:`close` may be called more than once. Raises UsageError for an unknown option.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -55,7 +56,7 @@ class Attachment:
     def attach(self, model: object, scaler: GradScaler | None = None) -> bool:
         """Register the hook if ``model`` is a DistributedDataParallel of several ranks; else log why not.
 
-        ``scaler``: that of the framework, see :class:`sumwire.DdpState`. A collective call of all ranks. Returns
+        ``scaler``: the framework's GradScaler, see :class:`sumwire.DdpState`. A collective call of all ranks. Returns
         whether gradients go through the job from now on.
         """
         hooked = self._hooked is not None and self._hooked() is model

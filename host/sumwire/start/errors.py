@@ -8,11 +8,11 @@ from sumwire.errors import UsageError
 
 
 class ServiceError(UsageError):
-    """No description of a job could be had from a service, or none can be served."""
+    """No job description could be obtained from a service, or none can be served."""
 
 
 class AbsentServiceError(ServiceError):
-    """A service, or its aggregator, is not there yet. It may come, so asking it again may help."""
+    """A service, or its aggregator, is not running yet. It may start later, so asking again may help."""
 
 
 class NotReadyError(AbsentServiceError):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a user's request to the content of a job file, with enough slots for the link.
+"""Turns a user's request into the content of a job file, with enough slots for the link.
 
 Used by `programs`, `service` and `rank_placement`.
 """
@@ -41,8 +41,9 @@ _PUBLIC: Final = frozenset(
 @dataclass(frozen=True)
 class JobRequest:
     """The job that a user asks for. ``gbit``: the rate of a worker's link in Gbit/s. ``rtt_ms``: the round trip to the
-    aggregator and back, and in a tree also that from a leaf to the root. ``bits``: of THC's indices, None for the
-    default. ``port``: the workers' first UDP port."""
+    aggregator; in a tree it includes the one from leaf to root. ``bits``: those of THC's indices, None for the default.
+    ``port``: the workers' first UDP port.
+    """
 
     name: str = DEFAULT_NAME
     number: int = DEFAULT_NUMBER
@@ -62,7 +63,7 @@ def job_file_for(hosts: Sequence[str], aggregator: str, request: JobRequest) -> 
 
 
 def tree_job_file(leaves: Mapping[str, Sequence[str]], root: str, request: JobRequest) -> dict[str, Any]:
-    """As :func:`described`, for a tree of aggregators of two levels. ``leaves``: the hosts of each leaf."""
+    """Like :func:`job_file_for`, for a tree of aggregators with two levels. ``leaves``: the hosts of each leaf."""
     # A chunk is under way for two round trips: to the leaf, and from there to the root.
     slots = slots_for(request.gbit, 2 * request.rtt_ms)
     return _job_file(tree_of(leaves, root, request.port), slots, request)
@@ -89,9 +90,10 @@ def complete_job_file(data: Mapping[str, Any], *, where: str = "job") -> dict[st
 
 
 def slots_for(gbit: float, rtt_ms: float) -> int:
-    """Return the slots that keep a worker's link busy: twice the results of a round trip, at least 512.
+    """Return the number of slots that keeps a worker's link busy: twice the results in flight during a round trip, at
+    least 512.
 
-    Example: 100 Gbit/s and 0.2 ms are 20 Mbit under way, 2,277 results of 8,784 bits. So the job gets all 4096 slots.
+    Example: 100 Gbit/s and 0.2 ms are 20 Mbit in flight, 2,277 results of 8,784 bits. So the job gets all 4096 slots.
     """
     if not (0 < gbit < math.inf and 0 < rtt_ms < math.inf):
         raise UsageError(
@@ -104,7 +106,7 @@ def slots_for(gbit: float, rtt_ms: float) -> int:
 
 
 def public(description: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the description if it has no secrets. Raises ServiceError."""
+    """Return the description, which must contain no secrets. Raises ServiceError if it does."""
     secret = sorted(description.keys() - _PUBLIC)
     if secret:
         raise ServiceError(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A callback for Lightning: gradients of the strategy ddp go through a job.
+"""A callback for Lightning: with the strategy ddp, gradients go through a job.
 
 from sumwire.start.lightning import SumwireCallback
 
@@ -17,9 +17,9 @@ from sumwire.start.attach import Attachment
 
 
 class SumwireCallback(lightning.Callback):
-    """``options``: those of :func:`sumwire.init`.
+    """The callback. ``options``: those of :func:`sumwire.init`.
 
-    With another strategy than ddp, or one rank, it does nothing and says so.
+    With a strategy other than ddp, or a single rank, it does nothing and logs why.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -27,7 +27,7 @@ class SumwireCallback(lightning.Callback):
 
     @property
     def job(self) -> Any:
-        """The job of the training that is under way; None where there is none."""
+        """The job of the present training; None if there is none."""
         return self._attachment.job
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:

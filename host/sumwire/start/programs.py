@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What `sumwire up` makes of its options: a job, and the commands that start its aggregators. Used by `up`.
+"""Turns the options of `sumwire up` into a job, and into the commands that start its aggregators. Used by `up`.
 
-In a tree the hosts are in racks, with an aggregator each, the leaf. The leaves are below one root.
+In a tree the hosts are in racks. Each rack has an aggregator, its leaf, and all leaves are below one root.
 
 Example: ``--hosts A,B,C,D --tree 2`` has the racks A, B and C, D. If the root is on A, the leaves are on B and C.
 """
@@ -40,14 +40,16 @@ _OPTION_OF: Final = {"job": "--number", "name": "--name", "addresses": "--worker
 
 @dataclass(frozen=True)
 class Rack:
-    """``hosts``: names or addresses. ``leaf``: that of the server with the rack's aggregator; None for one of hosts."""
+    """One rack. ``hosts``: names or addresses. ``leaf``: the server of the rack's aggregator; None to choose one of the
+    hosts.
+    """
 
     hosts: tuple[str, ...]
     leaf: str | None = None
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> Rack:
-        """The words of an option: HOST,HOST or LEAF=HOST,HOST, with spaces or commas between hosts."""
+        """Parse the words of an option: HOST,HOST or LEAF=HOST,HOST, with spaces or commas between hosts."""
         text = ",".join(words)
         before, equals, after = text.partition("=")
         leaf, hosts = (before.strip(), after) if equals else (None, before)
@@ -94,8 +96,9 @@ def check_racks(racks: Sequence[Rack]) -> None:
 
 
 def check_unique(racks: Sequence[Rack], found: Mapping[str, str]) -> None:
-    """Raise StartError if a host is in two racks, also under two names. Twice in one rack means two workers, as without
-    racks. ``found``: known addresses by name."""
+    """Raise StartError if a host is in two racks, also under two names. A host that occurs twice in one rack has two
+    workers, as without racks. ``found``: known addresses by name.
+    """
     first: dict[str, int] = {}
     for number, rack in enumerate(racks, 1):
         for host in rack.hosts:
@@ -108,9 +111,9 @@ def check_unique(racks: Sequence[Rack], found: Mapping[str, str]) -> None:
 
 
 def leaf_servers(racks: Sequence[Rack], found: Mapping[str, str], root: str) -> dict[str, str]:
-    """The name of each leaf's server, in the order of the racks, by its address. ``found``: addresses by name.
+    """Return the name of each leaf's server by its address, in the order of the racks. ``found``: addresses by name.
 
-    Where none is named it is the rack's first host that has no other aggregator. Raises StartError.
+    A rack that names no leaf gets its first host that has no other aggregator. Raises StartError.
     """
     chosen: dict[str, str] = {}
     for number, rack in enumerate(racks, 1):
@@ -142,12 +145,13 @@ def all_names(racks: Sequence[Rack]) -> Iterator[str]:
 @dataclass(frozen=True)
 class UpOptions:
     """The options of `sumwire up`. ``hosts``: the workers' names or addresses. ``racks``: those of a tree of
-    aggregators; or ``leaves``: among so many of them ``hosts`` are divided. ``aggregator``: the address of the
-    aggregator, or of the tree's root; None for this machine's, or that of ``ssh``. ``ssh``: [USER@]HOST, where it is
-    started then, by ``remote_command``; in a tree USER is that of the leaves' machines too, and without HOST only
-    leaves are started so. ``listen``: address and port of the service; None for this machine's on the way to the first
-    host. ``switches``: a file of `sumwire-controller`, to whose switches the job of name ``request.name`` is applied,
-    in place of hosts and aggregator. ``logging``: more options of the programs that it starts."""
+    aggregators. ``leaves``: instead, the number of racks into which ``hosts`` are divided. ``aggregator``: the address
+    of the aggregator, or of the tree's root; None for this machine's, or that of ``ssh``. ``ssh``: [USER@]HOST, the
+    machine where ``remote_command`` starts it. In a tree USER also applies to the leaves' machines, and without HOST
+    only leaves are started by ssh. ``listen``: address and port of the service; None for this machine's on the way to
+    the first host. ``switches``: instead of hosts and aggregator, a file of `sumwire-controller`; the job named
+    ``request.name`` is applied to its switches. ``logging``: further options for the programs that are started.
+    """
 
     hosts: Sequence[str] = ()
     request: JobRequest = field(default_factory=JobRequest)
@@ -162,12 +166,12 @@ class UpOptions:
 
     @property
     def ssh_host(self) -> str:
-        """Where the aggregator is started by ssh, or the root of a tree; empty for this machine."""
+        """Return the host where ssh starts the aggregator, or the root of a tree; "" for this machine."""
         return (self.ssh or "").rpartition("@")[2]
 
 
 def plan(options: UpOptions) -> tuple[dict[str, Any], list[AggregatorCommand]]:
-    """Return the job, and its aggregators, the root first. Raises StartError and ServiceError."""
+    """Return the job, and the commands of its aggregators, the root first. Raises StartError and ServiceError."""
     if not options.hosts and not options.racks:
         raise StartError("no hosts: name the workers: sumwire up --hosts A,B")
     in_racks = _racks(options)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Places ranks: which worker of a job each rank is, from the description of the job and the machines of the ranks.
+"""Maps ranks to workers, from the job description and each rank's machine.
 
 Rank 0 gets the description: from a job file, from a service, or by starting an aggregator beside itself. All ranks get
-it from the store. Each rank then says which of the job's addresses its machine has. From that all of them compute the
-same plan: each machine's ranks are divided among its workers, in the order of their numbers.
+it from the store. Each rank then tells the others which of the job's addresses its machine has. From that all of them
+compute the same plan: each machine's ranks are divided among its workers, in the order of their numbers.
 
 Example: two machines with four ranks each, and a job of two hosts: ranks 0 to 3 share worker 0, ranks 4 to 7 worker 1.
 
@@ -65,9 +65,10 @@ _FILE_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class JobSource:
-    """Where this rank was told to get the job from. ``service``: an address; ``job``: a job file; ``aggregator``:
-    "rank0" starts one there; ``address``: this machine's own, for "rank0". ``request``: the job that "rank0" makes.
-    ``wait_s``: seconds to wait for a service."""
+    """Where this rank gets the job from. ``service``: an address. ``job``: a job file. ``aggregator``: "rank0" starts
+    one on rank 0's machine. ``address``: this machine's own, for "rank0". ``request``: the job that "rank0" makes.
+    ``wait_s``: seconds to wait for a service.
+    """
 
     service: str | None = None
     job: str | Path | None = None
@@ -90,9 +91,10 @@ class JobSource:
 
 @dataclass(frozen=True)
 class RankPlacement:
-    """The worker of this rank. ``config``: of that worker. ``node``: the ranks that share it; the first of them sends
-    and receives. ``nodes``: the ranks of every worker. ``found``: where the job is from, in words. ``aggregator``: the
-    one that rank 0 has started, if any."""
+    """The worker of this rank. ``config``: that worker's. ``node``: the ranks that share it; the first of them sends
+    and receives. ``nodes``: the ranks of every worker. ``found``: in words, where the job comes from. ``aggregator``:
+    the one that rank 0 has started, if any.
+    """
 
     config: JobConfig
     node: tuple[int, ...]
@@ -107,7 +109,7 @@ class RankPlacement:
         return self.rendezvous.rank == self.node[0]
 
     def workers(self) -> Ranks:
-        """The ranks that are workers, for ``Job(config, ranks=...)``: a collective call of those ranks alone."""
+        """Return the ranks that are workers, for ``Job(config, ranks=...)``: a collective call of those ranks only."""
         return self.rendezvous.among(tuple(node[0] for node in self.nodes))
 
 
@@ -123,9 +125,9 @@ def job_for(
 ) -> RankPlacement:
     """Place this rank: a collective call of all ranks, through their store. It needs no process group.
 
-    ``each_rank``: every rank must be a worker; else the ranks of a machine share the workers that it has. ``check``:
-    the aggregator must answer each worker. Raises ServiceError, PlaceError, ReachError, StartError and ConfigError:
-    on all ranks if one of them fails.
+    ``each_rank``: every rank must be a worker; otherwise the ranks of a machine share the machine's workers. ``check``:
+    test that the aggregator answers each worker. Raises ServiceError, PlaceError, ReachError, StartError and
+    ConfigError: on all ranks if one of them fails.
     """
     meeting = Rendezvous(store, rank, ranks, timeout)
     chosen = meeting.telling((source or JobSource()).checked)
@@ -185,7 +187,8 @@ def check_versions(versions: Sequence[str]) -> None:
 
 def check_files(files: Sequence[bool], services: Sequence[str | None]) -> None:
     """Raise PlaceError if only some ranks have a job file, since every worker reads its own. ``files``: whether each
-    rank has one. ``services``: the service that each was told."""
+    rank has one. ``services``: the service that each rank was given.
+    """
     without = [rank for rank, has in enumerate(files) if not has]
     if len(without) in (0, len(files)):
         return
@@ -339,8 +342,9 @@ def plan(
     *,
     each_rank: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
-    """Compute the ranks of each worker. ``machines``: by rank. ``local``: the workers whose addresses are the
-    rank's machine's own, by rank. ``entries``: of the job file, by worker. Raises PlaceError."""
+    """Compute the ranks of each worker. ``machines``: by rank. ``local``: by rank, the workers whose addresses belong
+    to the rank's machine. ``entries``: the job file's, by worker. Raises PlaceError.
+    """
     nodes: dict[int, tuple[int, ...]] = {}
     for machine in dict.fromkeys(machines):
         ranks = [rank for rank, one in enumerate(machines) if one == machine]
@@ -373,10 +377,10 @@ def _parts(ranks: Sequence[int], count: int) -> list[tuple[int, ...]]:
 
 
 def find(rank: int, size: int, store: Store) -> JobConfig | None:
-    """Find the job for the backend "sumwire", as this rank's worker sees it: the one served at SUMWIRE_SERVICE of any
-    rank's environment, or else on rank 0's machine.
+    """Find the job for the backend "sumwire", as this rank's worker sees it. It comes from the service at
+    SUMWIRE_SERVICE, if any rank's environment sets it, or else from one on rank 0's machine.
 
-    A collective call of the default group's ranks, which must be a worker each. None for another group, and where there
+    A collective call of the default group's ranks, each of which must be a worker. None for another group, and if there
     is no such service. Raises the errors of :func:`sumwire.start.job_for`.
     """
     if size != dist.get_world_size():
@@ -414,7 +418,7 @@ _BYTES: Final = 2048
 
 
 def check_reach(config: JobConfig, service: ServiceAddress | None = None) -> None:
-    """Raise ReachError if the aggregator does not answer this worker. The message says what could be found out."""
+    """Raise ReachError if the aggregator does not answer this worker. The message contains a diagnosis."""
     own = config.own_address
     with _socket_of(config) as udp:
         hello = hello_packet(config).tobytes()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks tell each other before they have a job: JSON values in the store of torch.distributed.
+"""Exchanges JSON values between ranks that have no job yet, in the store of torch.distributed.
 
 torchrun keeps its store when it restarts all ranks, so values of an earlier attempt may still be in it.
 """
@@ -40,7 +40,7 @@ _NUMBERS: Final = itertools.count()
 
 
 class Rendezvous:
-    """The ranks of one start. All of them make it, and then the same calls in the same order."""
+    """The ranks of one start. All of them create it, and then make the same calls in the same order."""
 
     def __init__(self, store: Store, rank: int, ranks: int, timeout: timedelta) -> None:
         self.rank = rank
@@ -52,7 +52,8 @@ class Rendezvous:
         self._some = itertools.count()
 
     def gather(self, own: Any) -> list[Any]:
-        """The JSON values of all ranks, by rank. Raises PlaceError for one that has failed or has not come."""
+        """Return the JSON values of all ranks, by rank. Raises PlaceError for a rank that has failed or has not come.
+        """
         call = next(self._calls)
         self._put(call, {"value": own})
         waiting = _Waiting(self._timeout.total_seconds())
@@ -63,7 +64,7 @@ class Rendezvous:
         return [one["value"] for one in told]
 
     def telling(self, make: Callable[[], _Made]) -> _Made:
-        """Return what ``make`` returns. If it fails, the other ranks get its error in their next call."""
+        """Call ``make`` and return its result. If it fails, the other ranks get its error in their next call."""
         try:
             return make()
         except Exception as error:
@@ -77,8 +78,9 @@ class Rendezvous:
         self._put(next(self._calls), {"error": f"{type(error).__name__}: {error}"})
 
     def among(self, members: tuple[int, ...]) -> Ranks:
-        """Make some of the ranks those of a job: a collective call of these ranks, which are numbered in their
-        order."""
+        """Return a job's group of only some of the ranks: a collective call of these, which are numbered in their
+        order.
+        """
         store = PrefixStore(f"ranks{next(self._some)}", self._store)
         return Ranks(store, members.index(self.rank), len(members), self._timeout)
 
@@ -106,7 +108,7 @@ class Rendezvous:
 
 
 def fresh(store: Store, rank: int, ranks: int, timeout: timedelta) -> Store:
-    """Return a view of the store without the values of an earlier attempt of torchrun: a collective call of all ranks.
+    """Return a view of the store that hides the values of earlier attempts of torchrun: a collective call of all ranks.
 
     Machines may count the attempts differently, so rank 0 draws a name for its attempt. It answers every rank that it
     finds in the store, also dead ones of earlier attempts, and goes on once all ranks have confirmed the name. Raises

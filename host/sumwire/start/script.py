@@ -53,24 +53,24 @@ def init(
     quiet: bool = False,
     **options: Any,
 ) -> AnyJob:
-    """The job of this rank: a collective call of all ranks, after `init_process_group` or without.
+    """Return the job of this rank: a collective call of all ranks. `init_process_group` may have been called before or
+    not.
 
-    Without a process group it makes one, of gloo and, on GPUs, NCCL, where torch has that, if the environment is
-    torchrun's.
+    Without a process group it makes one if the environment is torchrun's, with gloo and, on GPUs, NCCL if torch has it.
 
-    The job is that of a service, which `sumwire up` starts: at ``service``, HOST or HOST:PORT; at SUMWIRE_SERVICE of
-    any rank's environment; or on rank 0's machine. ``job``: a job file instead, as SUMWIRE_JOB of every rank's
-    environment where there is no SUMWIRE_SERVICE. ``aggregator="rank0"``: an aggregator
-    beside rank 0, which ends with it; ``address``: this machine's own, where the way to rank 0's machine does not tell
-    it, or SUMWIRE_ADDRESS; ``bits``: of THC's indices.
+    The job comes from a service that `sumwire up` has started: at ``service``, HOST or HOST:PORT; or at
+    SUMWIRE_SERVICE, if any rank's environment sets it; or on rank 0's machine. ``job``: a job file instead. SUMWIRE_JOB
+    in every rank's environment names one too, if SUMWIRE_SERVICE is not set. ``aggregator="rank0"`` starts an
+    aggregator beside rank 0, which ends with rank 0. For it, ``address`` or SUMWIRE_ADDRESS is this machine's own
+    address, where the route to rank 0's machine does not determine it, and ``bits`` the bits of THC's indices.
 
-    A machine with one address in the job and several ranks gets a :class:`NodeJob`: its ranks share a worker. With
-    "rank0", ranks that are all on one machine are a worker each. ``wait_s``: seconds that the service has to come, if
-    it is not there, and that its aggregator has to become ready. ``options`` are those of :class:`sumwire.Job`.
+    If a machine has one address in the job and several ranks, they share a worker, and each gets a :class:`NodeJob`.
+    With "rank0", ranks that are all on one machine are a worker each. ``wait_s``: seconds to wait for a service that is
+    not running yet, and for its aggregator to become ready. ``options`` are those of :class:`sumwire.Job`.
 
-    Rank 0 says in one line on stderr what was chosen, if not ``quiet``. The job is closed when the process ends, if it
-    was not before. Raises ServiceError, PlaceError, ReachError and StartError of :mod:`sumwire.start.errors`, and the
-    errors of a Job; UsageError for an option that there is not.
+    Rank 0 prints its choice in one line on stderr, unless ``quiet``. The job is closed when the process ends, if it was
+    not closed before. Raises ServiceError, PlaceError, ReachError and StartError of :mod:`sumwire.start.errors`, the
+    errors of a Job, and UsageError for an unknown option.
     """
     check_options(options)
     _enter_group()
@@ -92,7 +92,7 @@ def init(
 
 
 def check_options(options: Iterable[str]) -> None:
-    """Raises UsageError for an option that neither :func:`init` nor a Job has, before ranks wait for each other."""
+    """Raise UsageError for an option that neither :func:`init` nor a Job has, before ranks wait for each other."""
     known = (signature(init).parameters.keys() | signature(Job).parameters.keys()) - {"options", "config", "ranks"}
     for name in options:
         if name not in known:

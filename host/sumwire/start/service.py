@@ -136,10 +136,10 @@ def serving(
     tell: Callable[[str], object] = lambda _: None,
     ready: threading.Event | None = None,
 ) -> Iterator[int]:
-    """Serve the description at this address alone until the block ends. The value is the port.
+    """Serve the description at this address only, until the block ends. Yields the port.
 
-    ``port`` 0 is any. ``tell`` gets a line for each script that asks. ``ready``: while it is not set, scripts are told
-    to ask again. Raises ServiceError.
+    ``port`` 0 takes any free port. ``tell`` gets a line for each script that asks. ``ready``: while it is not set,
+    scripts are told to ask again. Raises ServiceError.
     """
     if ready is None:
         ready = threading.Event()
@@ -183,15 +183,16 @@ class ServiceAddress:
         return f"http://{self.host}:{self.port}"
 
     def job_within(self, wait_s: float, tell: Callable[[str], object]) -> dict[str, Any]:
-        """As :meth:`job`, but wait up to ``wait_s`` for a service that is not there yet. ``tell`` gets one line if it
-        waits. Raises what :meth:`job` raises."""
+        """Like :meth:`job`, but wait up to ``wait_s`` for a service that is not running yet. ``tell`` gets one line if
+        it waits. Raises the errors of :meth:`job`.
+        """
         return first_of([self], wait_s, tell)[1]
 
     def job(self) -> dict[str, Any]:
-        """Ask for the description.
+        """Ask the service for the description.
 
-        Raises ServiceError, which is an AbsentServiceError if waiting may help, and ConfigError for a description that
-        breaks a rule.
+        Raises ServiceError, or AbsentServiceError if waiting may help, and ConfigError for a description that breaks a
+        rule.
         """
         status, content = self._get("/job")
         if status == http.client.SERVICE_UNAVAILABLE:
@@ -217,8 +218,9 @@ class ServiceAddress:
         return complete_job_file(data, where=str(self))
 
     def probe(self, ip: str, udp_port: int) -> bool:
-        """Ask it to send a datagram to this address and UDP port of this machine. Returns whether it did. Raises
-        ServiceError."""
+        """Ask the service to send a datagram to this address and UDP port of this machine. Returns whether it did.
+        Raises ServiceError.
+        """
         return self._get(f"/probe?port={udp_port}", source=(ip, 0))[0] == http.client.OK
 
     def _known_as(self) -> str:
@@ -251,8 +253,9 @@ class ServiceAddress:
 
 
 def beside(host: str) -> list[ServiceAddress]:
-    """Where a machine's service may be: at ``host``, and if that is this machine, at its other addresses. Raises
-    ServiceError."""
+    """Return where a machine's service may be: at ``host`` and, if that is this machine, at its other addresses. Raises
+    ServiceError.
+    """
     first = ServiceAddress.parse(host)
     try:
         known = address_of(first.host)
@@ -266,7 +269,8 @@ def first_of(
     services: Sequence[ServiceAddress], wait_s: float, tell: Callable[[str], object]
 ) -> tuple[ServiceAddress, dict[str, Any]]:
     """Return the first service that answers, and its job; wait up to ``wait_s`` for one. ``tell`` gets one line if it
-    waits. Raises what :meth:`ServiceAddress.job` of the first one raises."""
+    waits. Raises the errors of :meth:`ServiceAddress.job` for the first service.
+    """
     if not is_number(wait_s) or wait_s < 0:
         raise ServiceError(f"wait_s = {wait_s!r}: must be 0 or more seconds: leave it out for 60")
     end = time.monotonic() + wait_s

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Aggregators as child processes, here or by ssh on another machine; and their supervisor, which restarts them.
 
-An aggregator gets the job on its standard input, so no file is written. It ends with this process, also if that is
-killed. `up` supervises the aggregators of a job; `rank_placement` starts one beside rank 0.
+An aggregator gets the job on its standard input, so no file is written. It ends with this process, even if this process
+is killed. `up` supervises the aggregators of a job; `rank_placement` starts one beside rank 0.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _LOOK_S: Final = 1.0
 
 
 def here(*options: str) -> list[str]:
-    """The command that runs an aggregator in this Python's environment."""
+    """Return the command that runs an aggregator in this Python's environment."""
     return programs.module("sumwire.aggregator.cli", "-", "--with-parent", *options)
 
 
 def by_ssh(host: str, command: str, *options: str) -> list[str]:
-    """The command that runs one on another machine. Raises StartError.
+    """Return the command that runs an aggregator on another machine. Raises StartError.
 
-    ssh gives the words after the host to a shell there, so each is quoted.
+    ssh passes the words after the host to a shell there, so each is quoted.
     """
     if not host or host.startswith("-") or not host.isprintable():
         raise StartError(f"ssh = {shown(host)}: must be HOST or USER@HOST")
@@ -67,8 +67,9 @@ def by_ssh(host: str, command: str, *options: str) -> list[str]:
 
 
 def check_free(address: str, otherwise: str) -> None:
-    """Raise StartError if an aggregator cannot listen at this address of this machine. ``otherwise``: what to
-    do if the program that has the port is to stay."""
+    """Raise StartError if an aggregator cannot listen at this address of this machine. ``otherwise``: for the message,
+    what to do if the program that holds the port is to stay.
+    """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             udp.bind((address, p4.SUMWIRE_PORT))
@@ -80,8 +81,9 @@ def check_free(address: str, otherwise: str) -> None:
 
 
 class RunningAggregator:
-    """An aggregator that was started. ``say`` gets its lines, ``changed`` is called when it is ready and when it has
-    ended. Raises StartError if its program cannot be started."""
+    """A started aggregator. ``say`` gets its output lines; ``changed`` is called when it is ready and when it has
+    ended. Raises StartError if its program cannot be started.
+    """
 
     def __init__(
         self,
@@ -125,8 +127,9 @@ class RunningAggregator:
         return self._ended.is_set()
 
     def is_ready(self) -> bool:
-        """Whether it has become ready. Raises StartError if it has ended before, or takes too long; ForkError in a
-        forked child, which hears nothing of it."""
+        """Return whether it is ready. Raises StartError if it ended before, or takes too long; ForkError in a forked
+        child, which cannot know.
+        """
         self._life.check_process()
         if self._ready.is_set():
             return True
@@ -139,7 +142,7 @@ class RunningAggregator:
         return False
 
     def await_ready(self) -> None:
-        """Wait until it is ready. Raises StartError as :meth:`is_ready` does."""
+        """Wait until it is ready. Raises StartError like :meth:`is_ready`."""
         while not self.is_ready():
             with contextlib.suppress(queue.Empty):
                 self._told.get(timeout=max(0.0, self._late_at - time.monotonic()))
@@ -151,7 +154,7 @@ class RunningAggregator:
         self.close()
 
     def end(self) -> None:
-        """Tell it to end: it does when its standard input ends, on another machine too."""
+        """Tell it to end, by closing its standard input. This also works on another machine."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -207,7 +210,7 @@ def started(command: Sequence[str], description: Mapping[str, Any], say: Say) ->
 
 @dataclass(frozen=True)
 class AggregatorCommand:
-    """How an aggregator is started. ``address``: which one of a tree it is; empty for a single one."""
+    """How to start an aggregator. ``address``: its address in a tree; "" for a single one."""
 
     command: Sequence[str]
     address: str = ""
@@ -216,9 +219,9 @@ class AggregatorCommand:
 def keep(programs: Sequence[AggregatorCommand], job: Mapping[str, Any], say: Say, ready: threading.Event) -> None:
     """Keep the aggregators running until the process is interrupted; then all end. ``ready`` is set while all serve.
 
-    Workers return to an aggregator that was started again, with empty slots. Raises StartError if one ends many
-    times in succession, and at once if one does not become ready at all. One that has served before is tried again for
-    9 minutes: its server may be starting.
+    Workers return to an aggregator that was started again, with empty slots. Raises StartError if an aggregator ends
+    many times in succession, and at once if it never becomes ready. An aggregator that has served before is retried for
+    9 minutes, because its server may be rebooting.
     """
     changed: queue.SimpleQueue[None] = queue.SimpleQueue()
     kept = [_Supervised(program, job, say, changed) for program in programs]

@@ -18,9 +18,9 @@ from sumwire.start.attach import Attachment
 
 
 class SumwireCallback(transformers.TrainerCallback):
-    """``trainer``: the one that it is added to. ``options``: those of :func:`sumwire.init`.
+    """The callback. ``trainer``: the Trainer to which it is added. ``options``: those of :func:`sumwire.init`.
 
-    Where the Trainer has not wrapped its model for several ranks, it does nothing and says so.
+    If the Trainer has not wrapped its model for several ranks, it does nothing and logs why.
     """
 
     def __init__(self, trainer: transformers.Trainer, **options: Any) -> None:
@@ -29,7 +29,7 @@ class SumwireCallback(transformers.TrainerCallback):
 
     @property
     def job(self) -> Any:
-        """The job of the training that is under way; None where there is none."""
+        """The job of the present training; None if there is none."""
         return self._attachment.job
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`sumwire up`: makes a job, brings it to an aggregator or to switches, serves its description, and keeps it there."""
+"""`sumwire up`: makes a job, starts its aggregator or applies it to switches, serves its description, and keeps all of
+it running.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +136,7 @@ def _listen(text: str) -> tuple[str, int]:
 
 
 def up(options: UpOptions, say: Say) -> None:
-    """Run until Ctrl-C or SIGTERM. ``say`` gets lines for people.
+    """Run until Ctrl-C or SIGTERM. ``say`` gets lines for humans.
 
     Raises ServiceError, StartError, UsageError and ConfigError.
     """

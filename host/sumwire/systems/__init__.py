@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to train together that this library has, by name and behind one interface.
+"""All distributed training methods of this library ("systems"), by name and behind one interface.
 
     system = sumwire.systems.make("marsit", job, global_lr=1e-3, full_precision_every=100)
     optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))

@@ -134,7 +134,7 @@ def pack(plus: Tensor) -> Tensor:
 
 
 def unpack(octets: Tensor, length: int) -> Tensor:
-    """Return the signs that `pack` has packed: uint8, 0 or 1, shape (length,)."""
+    """Return the signs that `pack` packed: uint8, 0 or 1, shape (length,)."""
     return ((octets[:, None] >> _shifts(octets.device)) & 1).view(-1)[:length]
 
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builds systems from reductions: through a job, or over a group.
+"""Builds systems from reductions, through a job or over a group.
 
-The entries in `gradients`, `thc`, `low_rank` and `marsit` call it.
+Called by the entries in `gradients`, `thc`, `low_rank` and `marsit`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from sumwire.training.reductions import Collective, Peers, through_job
 def gradients_over_job(
     name: str, job: Job, codec: GradientCodec | None = None, *, scale: float = 1.0, error_feedback: bool = False
 ) -> System:
-    """Gradients through the job, by ``codec`` or else by the job's own THC; results times ``scale``.
+    """Build a system whose gradients go through the job, by ``codec`` or else the job's own THC. Results are multiplied
+    by ``scale``.
 
     Raises UsageError for a scale that is not positive and finite.
     """
@@ -43,10 +44,10 @@ def gradients_over_group(
     scale: float = 1.0,
     error_feedback: bool = False,
 ) -> System:
-    """Gradients over a group, timed; results times ``scale``. ``sent`` counts or gives the bytes sent so far; peers
-    in it are closed with the system.
+    """Build a system whose gradients go over a group, with timing. Results are multiplied by ``scale``.
 
-    Raises UsageError for a scale that is not positive and finite.
+    ``sent``: a counter of the bytes sent so far, or a function that returns them; :class:`Peers` in it are closed with
+    the system. Raises UsageError for a scale that is not positive and finite.
     """
     timed = Timed(sent)
     reduction = timed.reduction(_scaled(reduce, scale))
@@ -57,7 +58,7 @@ def gradients_over_group(
 
 
 def marsit_over_hops(name: str, hops: Collective, sent: Callable[[], int], settings: dict[str, object]) -> System:
-    """Marsit whose signs are merged hop by hop; ``sent`` gives the bytes sent so far."""
+    """Build a Marsit system whose signs are merged hop by hop. ``sent`` returns the bytes sent so far."""
     timed = TimedCollective(hops, sent)
     return MarsitSystem(name, GROUP, None, timed, timed.stats, settings=settings)
 
@@ -80,7 +81,9 @@ _Result = TypeVar("_Result")
 
 
 class Timed:
-    """Counts calls and their seconds. ``sent`` counts or gives the payload bytes sent so far."""
+    """Counts calls and their seconds. ``sent``: a counter of the payload bytes sent so far, or a function that returns
+    them.
+    """
 
     def __init__(self, sent: Peers | Callable[[], int]) -> None:
         self._sent = sent

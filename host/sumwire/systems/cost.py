@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a system puts on the wire for one gradient: the bits of docs/systems.md, and the bytes that bound a benchmark.
+"""The wire cost of a system for one gradient: the bits in docs/systems.md, and the bytes that limit a benchmark.
 
-A cost is the mean over the steps. Bits have no packet headers, bytes have them; neither have acknowledgements or
+A cost is the mean over the steps. Bytes include packet headers, bits do not. Neither includes acknowledgements or
 retransmissions.
 """
 
@@ -43,10 +43,10 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True)
 class CarriedValues:
-    """Which numbers stand for a gradient on the wire.
+    """The numbers that represent a gradient on the wire.
 
-    ``count`` gives how many there are. ``factor`` is that number per value of the gradient, as the docs write it; it is
-    empty where every value travels.
+    ``count`` returns how many there are. ``factor`` is that number per value of the gradient, as the docs write it; it
+    is "" if every value is sent.
     """
 
     count: Callable[[Gradient], float]
@@ -63,7 +63,7 @@ ONE_FACTOR: Final = CarriedValues(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(ABC):
-    """What one worker sends and receives. ``extra``, for the docs: what other steps add per value."""
+    """Bits that one worker sends and receives. ``extra``, for the docs: what other steps add per value."""
 
     carried: CarriedValues = EVERY_VALUE
     extra: str = ""
@@ -84,7 +84,8 @@ class Cost(ABC):
 
     @abstractmethod
     def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
-        """Bytes that a worker sends and receives for so many numbers, with headers; ``extra`` is left out."""
+        """Return the bytes that a worker sends and receives for so many numbers, with headers; ``extra`` is left out.
+        """
 
     def _text(self, bits: float) -> str:
         factor = f" {self.carried.factor}" if self.carried.factor else ""
@@ -93,7 +94,9 @@ class Cost(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPackets(Cost):
-    """Packets of one op, to the switch and back. ``agreement_bits`` per number go into a preliminary exchange."""
+    """Cost of packets of one op, to the switch and back. ``agreement_bits``: bits per number for the preliminary
+    exchange.
+    """
 
     op: Op
     agreement_bits: float = 0.0
@@ -118,7 +121,7 @@ class InPackets(Cost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFields(InPackets):
-    """Packets of one op with several numbers, ``fields``, in each element."""
+    """Cost of packets of one op that have ``fields`` numbers in each element."""
 
     fields: int
 
@@ -132,7 +135,7 @@ class InFields(InPackets):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByAllReduce(Cost):
-    """Numbers of ``bits`` each, summed by the group's ring all-reduce."""
+    """Cost of numbers of ``bits`` each that the group's ring all-reduce sums."""
 
     bits: float
 
@@ -168,7 +171,7 @@ class ByAllGather(Cost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HopByHop(Cost):
-    """One bit a value to the next neighbour of a ring or torus, at every hop."""
+    """Cost of sending one bit per value to the next neighbour of a ring or torus, at every hop."""
 
     @property
     def up(self) -> str:

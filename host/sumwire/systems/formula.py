@@ -4,7 +4,7 @@
 
     seconds = steps x step_s + max(wire, processors) + apart x min(wire, processors)
 
-All of it is arithmetic on numbers. `sumwire pays` and the lab's `bench where` give it theirs.
+The module only computes. `sumwire pays` and the lab's `bench where` supply the numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WireTraffic:
 
 @dataclass(frozen=True)
 class Costs:
-    """What a system costs on one machine and one kind of switch; processor time includes the kernel's."""
+    """The cost of a system on one machine and one kind of switch. Processor time includes the kernel's."""
 
     host_s: float
     """CPU seconds of a host per value."""
@@ -44,10 +44,10 @@ class Costs:
 
 @dataclass(frozen=True)
 class OneAllReduce:
-    """One all-reduce: how many values, over which links, among how many workers on how many cores.
+    """One all-reduce: the number of values, the links, the workers, and the cores.
 
-    The cores are those that the workers and the switch share. Each of them is one thread, so more cores than workers
-    and one are of no use.
+    The cores are shared by the workers and the switch. Each of these is one thread, so more cores than workers + 1 do
+    not help.
     """
 
     values: float
@@ -62,8 +62,9 @@ def ring_steps(workers: int) -> int:
 
 
 def round_trips(packets: float, *, asks: bool) -> int:
-    """Round trips of an all-reduce over a switch. ``asks``: norms or exponents are agreed on, beside few packets or
-    before many."""
+    """Return the round trips of an all-reduce over a switch. ``asks``: the workers agree on norms or exponents, in the
+    same round trip for few packets, and before them for many.
+    """
     return 2 if asks and packets > ONE_TRIP_CHUNKS else 1
 
 
@@ -73,7 +74,9 @@ def wire_s(octets: float, link_mbit: float) -> float:
 
 
 def processors_s(costs: Costs, setting: OneAllReduce) -> float:
-    """Seconds that the processors need: all work over all cores, but no process faster than its own work."""
+    """Return the seconds that the processors need: all work divided by all cores, but at least the work of the busiest
+    process.
+    """
     host = costs.operation_s + costs.host_s * setting.values
     switch = costs.switch_s * setting.workers * setting.values
     return max((setting.workers * host + switch) / setting.cores, host, switch) / costs.busy

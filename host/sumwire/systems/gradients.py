@@ -57,11 +57,11 @@ def codec_route(
     *,
     error_feedback: bool = False,
 ) -> Route[Any]:
-    """The route of a system whose gradients go through a job's switch by ``codec``.
+    """Return the route of a system whose gradients go through a job's switch by ``codec``.
 
-    ``codec(member, **options)`` makes the codec. The options `scale` and `error_feedback`, where the system has them,
-    apply to the system instead; ``error_feedback`` is for one without that option. The job needs the op of ``cost``,
-    and MAX32 for its handshake.
+    ``codec(member, **options)`` makes the codec. The options `scale` and `error_feedback`, if the system has them,
+    apply to the system instead; ``error_feedback`` here is for a system without that option. The job needs the op of
+    ``cost``, and MAX32 for its handshake.
     """
 
     def make(name: str, job: Job, options: SystemOptions) -> System:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Torch's own communication hooks, with statistics, also for models without DistributedDataParallel."""
+"""Wraps torch's own communication hooks: adds statistics, and makes them usable without DistributedDataParallel."""
 
 # Annotations stay objects, not strings: DistributedDataParallel compares those of a hook.
 import threading
@@ -40,11 +40,11 @@ Hook = Callable[[Any, GradBucket], Future[Tensor]]
 class TimedHook:
     """A hook and its state, with statistics.
 
-    ``seconds`` are those in which at least one bucket was communicated. ``sent_bytes`` is what this rank has handed to
-    collectives; ``bytes_of(bucket)``, called after the hook, gives it for one bucket.
+    ``seconds``: the time during which at least one bucket was communicated. ``sent_bytes``: the bytes that this rank
+    passed to collectives; ``bytes_of(bucket)``, called after the hook, returns those of one bucket.
 
     ``thread`` runs buckets one after the other where gloo reduces those of ``group``. A hook that makes collectives in
-    callbacks needs one: gloo leaves the order of callbacks open, and they could block the thread that they wait for.
+    callbacks needs it: gloo runs callbacks in any order, and a callback could block the very thread that it waits for.
     ``memory``: what the hook keeps from step to step, by bucket; None for nothing.
     """
 
@@ -75,7 +75,7 @@ class TimedHook:
         self.seconds = 0.0
 
     def know(self, model: nn.Module) -> None:
-        """Take a model's numbers of parameters, which another process can have too."""
+        """Learn the numbers of a model's parameters, which are the same in another process."""
         self._parameters = Parameters(model)
         self._buckets = Buckets(self._parameters)
 
@@ -87,7 +87,7 @@ class TimedHook:
             )
 
     def kept(self) -> Content:
-        """Return the memory and the buckets that it is of. Raises UsageError if there is one, and no model."""
+        """Return the hook's memory, with its buckets. Raises UsageError if there is memory but no model is known."""
         if self._memory is None:
             return Content()
         if not self._parameters.known:
@@ -132,7 +132,9 @@ class TimedHook:
         return self._thread.submit(run, device).then(self._landed)
 
     def refuse_nonfinite(self) -> None:
-        """Let the future of a bucket whose result has NaN or infinity raise NonFiniteError, and DDP's backward pass."""
+        """Let the future of a bucket whose result has NaN or infinity raise NonFiniteError, and thereby DDP's backward
+        pass.
+        """
         self._raises = True
 
     def close(self) -> None:
@@ -224,7 +226,7 @@ def power_sgd(group: dist.ProcessGroup | None, *, rank: int, start_iter: int, mi
 
 
 def by_gloo(group: dist.ProcessGroup | None, device: torch.device) -> bool:
-    """Return whether gloo reduces a group's tensors on a device; None is the default group."""
+    """Return whether gloo reduces tensors of a group on this device. ``group`` None is the default group."""
     chosen: Any = dist.group.WORLD if group is None else group
     return bool(chosen._get_backend(device).name() == "gloo")
 

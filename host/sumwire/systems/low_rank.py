@@ -35,15 +35,18 @@ class LowRankOptions(SystemOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PowerSgdOptions(LowRankOptions):
-    """Options of torch's hook, which calls them matrix_approximation_rank, min_compression_rate and
-    start_powerSGD_iter."""
+    """Options of torch's hook, where they are called matrix_approximation_rank, min_compression_rate and
+    start_powerSGD_iter.
+    """
 
     min_compression: float = option(_MIN_COMPRESSION, 2.0)
     start_iter: int = option("steps with whole gradients before, 2 or more", 3)
 
     @classmethod
     def warm_up_steps(cls, given: Mapping[str, Any]) -> int:
-        """The steps with whole gradients, and the first compressed one, which makes the factors that later ones use."""
+        """Return the number of steps with whole gradients, plus the first compressed one, which makes the factors that
+        later ones use.
+        """
         return int(given.get("start_iter", cls.start_iter)) + 1
 
 
@@ -61,7 +64,7 @@ class AcpOptions(Seeded, WithFeedback, LowRankOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class AcpThcGroupOptions(thc.SolvedTableOptions, AcpOptions):
-    """Options of ACP-SGD, and of the THC table, which over a job is the job's."""
+    """Options of ACP-SGD, and of the THC table. Over a job, the table is the job's."""
 
 
 def _settings(options: AcpOptions) -> dict[str, object]:

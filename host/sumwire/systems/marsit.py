@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Marsit over a switch, a ring and a torus, and cascading compression, the baseline that it avoids."""
+"""Marsit over a switch, a ring and a torus; and its baseline, cascading compression."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`sumwire pays`: seconds of communication a step by gloo, torch's hooks and every system over a switch.
+"""`sumwire pays`: estimates the seconds of communication per step with gloo, torch's hooks and every system over a
+switch.
 
-Measured on this machine: a host's processor time for each codec and for gloo. All else is the formula of
+It measures a host's processor time for each codec and for gloo on this machine. The rest is the formula of
 docs/where-it-pays.md with the constants below. No packet leaves the machine.
 """
 
@@ -82,8 +83,9 @@ _TENSORS_MOST: Final = 100_000
 
 @dataclass(frozen=True)
 class Question:
-    """The job that is asked about. ``aggregator_bps``: of the link of a software aggregator; None for a P4 switch.
-    ``cores``: those that workers and aggregator share; None for one each."""
+    """The job to estimate. ``aggregator_bps``: the link rate of a software aggregator; None for a P4 switch. ``cores``:
+    how many cores workers and aggregator share; None for one each.
+    """
 
     plan: Plan
     workers: int
@@ -102,7 +104,9 @@ class Question:
 
 @dataclass(frozen=True)
 class HostCost:
-    """CPU seconds of a host per value of the gradient, without packets. ``asks``: norms or exponents are agreed on."""
+    """CPU seconds of a host per value of the gradient, without packets. ``asks``: the workers agree on norms or
+    exponents.
+    """
 
     value_s: float
     asks: bool = False
@@ -110,7 +114,7 @@ class HostCost:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a step costs by one system. ``host_ms``: CPU milliseconds of a host per million values."""
+    """The cost of a step with one system. ``host_ms``: CPU milliseconds of a host per million values."""
 
     system: str
     seconds: float
@@ -171,7 +175,7 @@ def _tensors(values: int, shapes: str | None) -> list[tuple[int, ...]]:
 
 
 def measured(asked: Question) -> tuple[dict[str, HostCost], dict[str, str]]:
-    """The hosts' costs by system, and why others are left out. Takes seconds."""
+    """Measure the hosts' costs by system. Also returns why others are left out. Takes seconds."""
     import torch
 
     from sumwire.codec.errors import CodecError
@@ -306,7 +310,7 @@ def _low_rank_s(rank: int) -> float:
 
 
 def answers(asked: Question, hosts: Mapping[str, HostCost]) -> list[Answer]:
-    """One for each system, by the formula, without communication that a backward pass hides."""
+    """Return an answer for each system by the formula, without communication that overlaps with the backward pass."""
     found = {name: _answer(name, asked, host) for name, host in hosts.items()}
     if MARSIT in found and EXACT in found:
         # Some of Marsit's rounds are in full precision.
@@ -354,8 +358,10 @@ def _answer(name: str, asked: Question, host: HostCost) -> Answer:
 
 
 def recommendation(found: Sequence[Answer]) -> str:
-    """Of the systems that stand in for gloo the fastest, if it gains enough; and what is faster but needs a trial: the
-    fastest of all, and the fastest of torch's own hooks."""
+    """Recommend the fastest of the systems that can replace gloo without a trial, if it gains enough.
+
+    Also names what is faster but needs a trial: the fastest of all, and the fastest of torch's own hooks.
+    """
     by_name = {one.system: one for one in found}
     gloo = by_name[GLOO]
     best = min((by_name[name] for name in STAND_INS if name in by_name), key=lambda one: one.seconds)
@@ -384,7 +390,9 @@ def as_dict(found: Sequence[Answer], left_out: Mapping[str, str]) -> dict[str, A
 
 
 def as_text(found: Sequence[Answer], left_out: Mapping[str, str], *, assumed: bool) -> str:
-    """The table, what was left out, and the recommendation. ``assumed``: whether the shapes are not the user's."""
+    """Return the table, the systems left out, and the recommendation. ``assumed``: whether the shapes are not the
+    user's.
+    """
     lines = [f"{'system':15}{'s a step':>10}{'MB up':>10}{'MB down':>10}{'CPU, ms/M':>11}  limit"]
     lines += [
         f"{_label(one):15}{one.seconds:10.4f}{one.up_bytes / 1e6:10.2f}{one.down_bytes / 1e6:10.2f}{one.host_ms:11.2f}"

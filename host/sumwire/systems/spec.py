@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The entry of a system: everything about it in one place. An entry is a SystemSpec with a Route for each transport.
+"""The entry of a system, which has everything about it in one place: a SystemSpec with a Route for each transport.
 
 :func:`sumwire.systems.make`, docs/systems.md and the lab read the entries. They load no torch: makers and codecs import
 it when they are called.
@@ -27,7 +27,9 @@ TRANSPORTS: Final = (SWITCH, GROUP)
 
 
 def option(meaning: str, default: Any = MISSING) -> Any:
-    """A field of :class:`SystemOptions`. ``meaning`` is its text in the docs. Without a default it must be given."""
+    """Declare a field of :class:`SystemOptions`. ``meaning`` is its text in the docs. An option without a default is
+    required.
+    """
     return field(default=default, metadata={"meaning": meaning})
 
 
@@ -40,7 +42,7 @@ class SystemOptions:
 
     @classmethod
     def warm_up_steps(cls, given: Mapping[str, Any]) -> int:
-        """Number of first steps that take longer, if these keywords are given. DDP lays out its buckets in two."""
+        """Return how many of the first steps take longer with these options. DDP needs two to lay out its buckets."""
         return 2
 
     @classmethod
@@ -80,7 +82,9 @@ class Seeded(SystemOptions):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a codec needs to know of a job's worker: the job's number, ``worker`` from 0, and the job's THC table."""
+    """What a codec needs to know about one worker of a job: the job's number, ``worker`` from 0, and the job's THC
+    table.
+    """
 
     job: int
     worker: int
@@ -119,10 +123,11 @@ class Route(Generic[_O]):
 class SystemSpec:
     """The entry of one system.
 
-    ``what`` it sends and the ``paper`` it is from. ``routes`` by transport, the preferred one first. ``acts``: in DDP's
-    communication hook, or in the optimizer that `attach` returns. ``keeps``: a worker's state between steps.
-    ``limits``: what it cannot do. ``table``: the kind of THC table whose values it adds, which must fit the number of
-    workers. ``approximates_mean``: its result estimates the mean gradient with an error, which the lab then measures.
+    ``what``: what it sends. ``paper``: its source. ``routes``: by transport, the preferred one first. ``acts``: whether
+    it acts in DDP's communication hook, or in the optimizer that `attach` returns. ``keeps``: a worker's state between
+    steps. ``limits``: what it cannot do. ``table``: the kind of THC table whose values it adds, which must fit the
+    number of workers. ``approximates_mean``: its result estimates the mean gradient with an error, which the lab then
+    measures.
     """
 
     what: str
@@ -141,5 +146,5 @@ class SystemSpec:
 
     @property
     def ops(self) -> tuple[str, ...]:
-        """What a job must have; empty for a system that does not run over a switch."""
+        """Return the ops that a job must have; empty for a system that does not run over a switch."""
         return self.routes[SWITCH].ops if SWITCH in self.routes else ()

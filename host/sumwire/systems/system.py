@@ -52,9 +52,11 @@ class System(Saved):
 
     @property
     def stats(self) -> dict[str, float]:
-        """Totals so far: ``operations``, and ``operation_s``, the seconds spent in them. Over a switch there are all
-        counts of JobStats; over a group ``payload_bytes``, what this worker has handed to collectives or sent to its
-        neighbours."""
+        """Totals so far: ``operations``, and ``operation_s``, the seconds spent in them.
+
+        Over a switch all counts of JobStats are included; over a group ``payload_bytes``, the bytes that this worker
+        passed to collectives or sent to its neighbours.
+        """
         return self._stats()
 
     @abstractmethod
@@ -70,8 +72,8 @@ class System(Saved):
 
     @abstractmethod
     def refuse_nonfinite(self) -> None:
-        """Raise NonFiniteError on all workers for a result with NaN or infinity. To be called before the system has a
-        model."""
+        """Raise NonFiniteError on all workers for a result with NaN or infinity. Call it before the system has a model.
+        """
 
     def attach(self, model: nn.Module, optimizer: Optimizer, *, scaler: GradScaler | None = None) -> Optimizer:
         """Return the optimizer to use from now on; register the hook with a DistributedDataParallel model.
@@ -113,7 +115,7 @@ class System(Saved):
         return place_of(self.job)
 
     def kept(self) -> Content:
-        """Return the state of everything in it. Raises UsageError before it has a model."""
+        """Return the state of all parts of the system. Raises UsageError before it has a model."""
         return Content.joined({name: part.kept() for name, part in self._all_parts().items()})
 
     def restore(self, content: Content, /) -> None:
@@ -237,8 +239,8 @@ class HookSystem(System):
 
 
 class LaneSystem(System):
-    """DLCP: replaces gradients through the lanes of a job. A DDP bucket's place in the model decides its lane. A plain
-    model's gradients are sent as one tensor per lane before the optimizer's step.
+    """DLCP: replaces gradients by their aggregate through the lanes of a job. A DDP bucket's place in the model decides
+    its lane. A plain model's gradients are sent as one tensor per lane before the optimizer's step.
 
     ``state`` is None until the system has a model; see :class:`sumwire.dlcp.LaneState`. ``early_forward``: steps are
     made piece by piece (:class:`sumwire.dlcp.EarlySync`). Raises UsageError for early forward over lanes that raise for

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""THC's systems (`thc`, `thc-unbiased`, `thc-uniform`, `thc-wide`) and what they should beat (`naive4`); and DLCP: in
-lanes of a job (`dlcp`), or around a ring of workers without a switch (`dlcp-ring`).
+"""The systems of THC (`thc`, `thc-unbiased`, `thc-uniform`, `thc-wide`) and their baseline `naive4`; and DLCP, in lanes
+of a job (`dlcp`) or around a ring of workers without a switch (`dlcp-ring`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LaneOptions(WithFeedback):
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(SystemOptions):
-    """Options of a THC table with evenly spaced values. Over a job they are in the job's description."""
+    """Options of a THC table with evenly spaced values. Over a job, the job's description has them."""
 
     bits: int = option("of an index, 1 to 4", DEFAULT_BITS)
     p: float = option("fraction of values that is clipped", DEFAULT_P)
@@ -113,8 +113,8 @@ def _table(member: Member) -> ThcTable:
 
 
 def table_of(name: str, group: dist.ProcessGroup | None, options: TableOptions) -> ThcTable:
-    """Make the table of system ``name`` for these options: evenly spaced values, or else the least error at the given
-    granularity, or at the best one that fits the group.
+    """Make the table of system ``name`` for these options: evenly spaced values, or the table of least error at the
+    given granularity, or at the best one that fits the group.
 
     Raises UsageError for values that make no table.
     """

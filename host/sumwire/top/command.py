@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`sumwire top`: reads the endpoints every few seconds and shows what they say."""
+"""`sumwire top`: reads the endpoints every few seconds and shows their values."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ except ImportError as error:
 
 @dataclass(frozen=True)
 class TopOptions:
-    """``words`` and ``port`` name the endpoints (:mod:`sumwire.top.picture`). ``once``: show one picture, with all
-    its rows, and end. ``as_json``: print one JSON object for each picture."""
+    """Options of `sumwire top`. ``words`` and ``port`` name the endpoints (:mod:`sumwire.top.picture`). ``once``: show
+    one picture, with all its rows, and end. ``as_json``: print one JSON object per picture.
+    """
 
     words: Sequence[str]
     port: int

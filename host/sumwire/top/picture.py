@@ -51,9 +51,9 @@ _CURE: Final = "give [ADDRESS:]PORT, [ADDRESS:]PORT-PORT, a job file, or a list 
 
 @dataclass(frozen=True)
 class Scrape:
-    """The answer of an endpoint at ``at``, seconds of a monotonic clock. ``error``: why there is none.
+    """The answer of an endpoint at ``at``, in seconds of a monotonic clock. ``error``: why there is no answer.
 
-    ``values``: by a metric's name as it is served, and by its labels, sorted.
+    ``values``: by metric name, as served, and by its sorted labels.
     """
 
     endpoint: str
@@ -70,7 +70,7 @@ class Scraper:
         self._threads = ThreadPoolExecutor(min(_THREADS_MOST, len(self._endpoints)), "sumwire-top")
 
     def read(self) -> list[Scrape]:
-        """All endpoints once, in their order. Those that do not answer within a second have an error."""
+        """Read all endpoints once, in their order. Those that do not answer within a second have an error."""
         return list(self._threads.map(_read, self._endpoints))
 
     def __enter__(self) -> Scraper:
@@ -96,9 +96,9 @@ def _read(endpoint: str) -> Scrape:
 
 
 def parsed(text: str) -> dict[str, dict[Labels, float]]:
-    """Sumwire's values in Prometheus' text format. Raises ValueError for another text.
+    """Parse Sumwire's values from Prometheus' text format. Raises ValueError for another text.
 
-    Whoever answers may be anybody: only finite values are taken, with the labels that their metric has.
+    The endpoint is not trusted: only finite values are taken, with the labels that their metric has.
     """
     found: dict[str, dict[Labels, float]] = {}
     lines = [line for line in text.split("\n") if not line.startswith("#")]
@@ -115,7 +115,7 @@ def parsed(text: str) -> dict[str, dict[Labels, float]]:
 
 
 def endpoints(words: Sequence[str], port: int = DEFAULT_PORT) -> list[str]:
-    """ADDRESS:PORT of each endpoint that the words name, each once, in their order.
+    """Return ADDRESS:PORT of each endpoint that the words name, in order and without duplicates.
 
     A word is [ADDRESS:]PORT, [ADDRESS:]PORT-PORT for several ports, or a file: a job file, whose hosts and aggregator
     serve metrics at ``port``, or a list of targets in JSON as Prometheus reads it (file_sd_configs).
@@ -175,9 +175,10 @@ _DIGITS_MOST: Final = 5
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """A worker of a job. Rates are per second between the scrapes, ``None`` before the second one; other counts are
-    since its start. ``share``: of the time that it is in operations, waiting included. ``waiting``: chunks are in
-    flight, and since the scrape before no operation has ended, and nothing was sent but copies and questions."""
+    """One worker of a job. Rates are per second between the scrapes, ``None`` before the second one; other counts are
+    since its start. ``share``: the share of time that it spends in operations, waiting included. ``waiting``: chunks
+    are in flight, but since the last scrape no operation ended, and only retransmissions and probes were sent.
+    """
 
     endpoint: str
     job: str
@@ -201,7 +202,7 @@ class WorkerRow:
 
 @dataclass(frozen=True)
 class SwitchRow:
-    """A switch or aggregator, as one endpoint tells of it. ``refused``: packets by reject reason, where there are any.
+    """One switch or aggregator, as its endpoint reports it. ``refused``: packets by reject reason, if any.
 
     ``dropped``: packets that virtual queues dropped, cut or marked, by decision and drop class.
     """
@@ -220,7 +221,7 @@ class SwitchRow:
 
 @dataclass(frozen=True)
 class PortRow:
-    """A port of a soft switch; bytes per second. ``dropped``: frames by cause, where there are any."""
+    """A port of a soft switch, in bytes per second. ``dropped``: frames by cause, if any."""
 
     endpoint: str
     switch: str
@@ -233,7 +234,7 @@ class PortRow:
 
 @dataclass(frozen=True)
 class Picture:
-    """Everything at one moment. ``silent``: why endpoints say nothing, by endpoint."""
+    """All rows at one moment. ``silent``: by endpoint, why it does not answer."""
 
     workers: tuple[WorkerRow, ...]
     switches: tuple[SwitchRow, ...]
@@ -276,7 +277,7 @@ class _Two:
 
 
 def picture(now: Sequence[Scrape], before: Sequence[Scrape] = ()) -> Picture:
-    """What the scrapes say. ``before``: an earlier one of each endpoint that answered then."""
+    """Compute a picture from scrapes. ``before``: an earlier scrape of each endpoint that answered then."""
     earlier = {scrape.endpoint: scrape for scrape in before if not scrape.error}
     pairs = [_Two(scrape, earlier.get(scrape.endpoint)) for scrape in now if not scrape.error]
     workers = sorted((one for pair in pairs for one in _workers(pair)), key=lambda one: (one.name, one.job, one.worker))

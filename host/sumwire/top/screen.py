@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A picture as text of a terminal's size. What does not fit is counted, not cut in silence."""
+"""Renders a picture as text for a terminal's size. Rows that do not fit are counted, not dropped silently."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Section:
 
 
 class Screen:
-    """A renderable of rich's. ``when``: what the clock says. ``height``: lines, or None for all of them."""
+    """A renderable for rich. ``when``: the time to show. ``height``: lines, or None for all of them."""
 
     def __init__(self, picture: Picture, when: str, height: int | None) -> None:
         self._picture, self._when, self._height = picture, when, height

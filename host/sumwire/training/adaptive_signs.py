@@ -2,22 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Marsit's rounds with the rule "adaptive": each worker carries what its *own* sign left out.
 
-The published rule carries what the *merged* sign left out of a worker's update. That also holds how the worker's
-updates differ from the others', round after round, until the signs tell nothing else. Here, with u the local update:
+With the published rule a worker carries what the *merged* sign left out of its update. This includes how its updates
+differ from the others'. That difference accumulates round after round, until the signs show nothing else. Here, with u
+the local update:
 
     r = u - weight x shift            shift: how this worker's updates differed from the mean, at the last exact round
     v = r + error                     the worker sends the sign of v, and all apply step x merged signs
     error = v - step x sign(v)        within BOUND steps
 
 A merged sign is one worker's, drawn at random, so its mean is that of the workers' signs. Shifts add up to zero over
-the workers. So they change no mean, and take away what makes the signs of unequal shards differ. In an exact round
-workers send their mean update since the last one. All apply its mean, and each keeps the rest as its shift.
+the workers. So they do not change the mean, and they remove the differences between signs that unequal shards cause. In
+an exact round workers send their mean update since the last one. All apply its mean, and each keeps the rest as its
+shift.
 
 Workers agree on the rest 1, 2, 4, 8, 16, 32, 48 ... rounds after an exact one, by exact means of a few numbers:
 
 - the step of each parameter tensor: STEP times the root mean square of r;
 - the weight of each tensor's shift, by least squares: near 0 where only chance told workers apart;
-- the drift: the share of r that is a lasting difference between workers. Above DRIFT the next round is exact;
+- the drift: the share of r that is a lasting difference between workers. If it is above DRIFT, the next round is exact;
 - the scale, for optimizers that divide by the root of the gradient's mean square, as Adam does. One worker's gradient
   is noisier than the mean gradient, so it divides by more: the mean of n updates is up to sqrt(n) times too short.
 
@@ -53,12 +55,14 @@ _SQUARES: Final = frozenset({"exp_avg_sq", "square_avg", "sum", "exp_inf", "vari
 
 
 def divides_by_squares(optimizer: Optimizer) -> bool:
-    """Whether its steps are divided by the gradient's root mean square, judging by what it keeps after a step."""
+    """Return whether the optimizer divides its steps by the gradient's root mean square, judging by its state after a
+    step.
+    """
     return any(not _SQUARES.isdisjoint(state) for state in optimizer.state.values() if isinstance(state, dict))
 
 
 class AdaptiveSigns:
-    """One worker's part. ``lengths``: values of each parameter tensor, of which a flat update consists."""
+    """One worker's part in the rule. ``lengths``: the number of values of each parameter tensor in a flat update."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self._lengths = list(lengths)
@@ -84,11 +88,14 @@ class AdaptiveSigns:
         self._since, self._next = 0, 1
 
     def exact_next(self, every: int | None) -> bool:
-        """Whether the next round is exact. ``every``: at least each so manieth is; None for none."""
+        """Return whether the next round is exact. ``every``: at least every so many rounds one is; None for no such
+        limit.
+        """
         return every is not None and (self._due or self._since + 1 >= every)
 
     def exchange(self, update: Tensor, collective: Collective, every: int | None, *, scaled: bool) -> Tensor:
-        """Make a round, which all workers do, with this worker's finite update; return the change that all apply.
+        """Make a round with this worker's finite update, and return the change that all workers apply. All workers call
+        it.
 
         ``scaled``: whether the optimizer is of the kind whose updates are too short. The update is overwritten. If the
         collective raises an error, nothing was carried or counted.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The simplest entry point: one tensor, all workers, at a chosen precision.
+"""The simplest entry point: reduces one tensor over all workers, at a chosen precision.
 
 | precision | a worker sends, and gets, for each value | what is lost |
 |---|---|---|
@@ -36,11 +36,11 @@ ORDERED: Final = (torch.float32, torch.int32)
 
 
 def sum_integers(job: Job, x: Tensor, bucket: int = 0) -> Tensor:
-    """Sum of the workers' flat integer tensors, in their own dtype.
+    """Return the sum of the workers' flat integer tensors, in their own dtype.
 
-    int32 goes by SUM32 where the job has the op. Sums that leave int32, and all other types, go by the process group,
-    and wrap around as they do there. Raises SumOverflowError for the former, and ConfigError for the latter, without a
-    process group.
+    int32 goes by SUM32 if the job has the op. Sums that overflow int32, and all other dtypes, go by the process group,
+    and wrap around as usual there. Without a process group, an overflow raises SumOverflowError, and another dtype
+    ConfigError.
     """
     if x.dtype != torch.int32 or "sum32" not in job.config.ops:
         return job.total(x, bucket)
@@ -54,9 +54,9 @@ def sum_integers(job: Job, x: Tensor, bucket: int = 0) -> Tensor:
 
 
 def extreme(job: Job, x: Tensor, bucket: int = 0, *, largest: bool) -> Tensor:
-    """The largest or smallest of the workers' values in each place, by MAX32: flat tensors, float32 or int32.
+    """Return the largest or smallest of the workers' values in each place, by MAX32. Flat tensors, float32 or int32.
 
-    NaN with a positive sign counts as larger than all else, and with a negative sign as smaller.
+    NaN with a positive sign counts as larger than everything else, and with a negative sign as smaller.
     """
     ordered = _ordered(x.cpu().numpy())
     found = job.max32(ordered if largest else ordered ^ _ALL_BITS, bucket)
@@ -96,7 +96,8 @@ def check_precision(precision: str) -> None:
 def mean_at(
     precision: Precision, job: Job, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None
 ) -> tuple[Tensor, Residual]:
-    """Mean of the workers' flat tensors, float32 of x's length, and a function that returns this worker's residual.
+    """Return the mean of the workers' flat tensors, float32 of x's length, and a function that returns this worker's
+    residual.
 
     See :meth:`sumwire.Job.reduce`, whose errors it raises. "1bit" needs the op sign, and "exact" a process group.
     """
@@ -151,7 +152,7 @@ def all_reduce(
     """Replace ``tensor`` by the mean, sum or merged signs of the workers' tensors, and return it.
 
     It may have any shape and length, and keeps its dtype: float32, float16 or bfloat16. The result has equal bits on
-    all workers. ``precision`` says what is lost (:mod:`sumwire.training.all_reduce`): with "4bit", the default, a
+    all workers. ``precision`` determines what is lost (:mod:`sumwire.training.all_reduce`): with "4bit", the default, a
     tensor of ones comes back as about 0.97 to 1.03 a value. With a ``feedback`` key, what compression left out is kept
     in ``job.feedback`` and added to the next tensor with that key. "sign" needs the op sign, and takes neither
     precision nor feedback; see :meth:`Job.merged_signs`.
@@ -162,8 +163,8 @@ def all_reduce(
     Where some worker has NaN or infinity, all workers get NaN (for a whole block of values, see docs/host.md), and the
     key's residual stays as it was. With ``nonfinite="raise"`` the job raises NonFiniteError on all workers instead, and
     ``tensor`` stays as it was. Raises UsageError for other dtypes, layouts, ops or precisions, ConfigError for "exact"
-    floats without a process group, and OrderError where workers give different ones. After KeyboardInterrupt, and a
-    RecreateError about results that no sum can be, ``tensor`` may hold a part of the result.
+    floats without a process group, and OrderError where workers give different ones. After KeyboardInterrupt, or a
+    RecreateError about results that cannot be sums, ``tensor`` may hold a part of the result.
     """
     check_precision(precision)
     if op not in ("mean", "sum", "sign"):

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedDataParallel's buckets: their grouping after a restart, and the residuals of a step's buckets.
 
-DDP groups parameters into buckets anew after the first iteration of every process. A process that goes on from a
-checkpoint would therefore reduce its first step in other buckets than the process before, and compression that depends
-on a bucket's values together (norms, rotations, random numbers) would give other bits. :class:`Buckets` remembers the
-grouping of the latest step. A restored one puts the gradients of its first step into the buckets of the checkpoint;
-from the second step on DDP makes the same ones again.
+DDP groups parameters into buckets anew after the first iteration of every process. A process that continues from a
+checkpoint would therefore reduce its first step in other buckets than the previous process, and compression that
+depends on a bucket's values together (norms, rotations, random numbers) would give other bits. :class:`Buckets`
+remembers the grouping of the latest step. A restored one puts the gradients of its first step into the buckets of the
+checkpoint; from the second step on DDP makes the same ones again.
 
-:class:`StepResiduals` keeps the residuals of all buckets of a step, or none. The optimizer skips a step whose result
+:class:`StepResiduals` keeps the new residuals of all buckets of a step, or of none. The optimizer skips a step whose
+    result
 has NaN or infinity (torch.amp.GradScaler). So its residuals must be those from before the step, also of buckets that
 were finite. New residuals are staged until the last bucket has its result.
 """
@@ -43,8 +44,9 @@ Parts = Sequence[tuple[Hashable, int]]
 
 
 class StepResiduals:
-    """One step's residuals. Any thread may stage or drop. ``former`` is the step before, to be settled first; it is
-    dropped if its last bucket has not come."""
+    """The residuals of one step. Any thread may stage or drop. ``former``: the step before, which is settled first; it
+    is dropped if its last bucket has not come.
+    """
 
     def __init__(self, feedback: ParameterFeedback, former: StepResiduals | None) -> None:
         if former is not None:
@@ -71,26 +73,29 @@ class StepResiduals:
         return self._settled.is_set()
 
     def hand_over(self, *, last: bool) -> None:
-        """Count a bucket, which is to be staged; ``last`` if the step has no other."""
+        """Count a bucket whose residual will be staged. ``last``: the step has no further bucket."""
         with self._lock:
             self._buckets += 1
             self._complete = last
 
     def await_former(self) -> None:
-        """Wait until the residuals of the step before are kept or dropped. Raises an error of making them."""
+        """Wait until the residuals of the step before are kept or dropped. Raises an error that occurred while
+        computing them.
+        """
         former = self._former
         if former is not None:
             former.wait()
             self._former = None
 
     def wait(self) -> None:
-        """Wait until this step's residuals are kept or dropped. Raises an error of making them."""
+        """Wait until this step's residuals are kept or dropped. Raises an error that occurred while computing them."""
         self._settled.wait()
         if self._error is not None:
             raise self._error
 
     def stage(self, parts: Parts, residual: Tensor) -> None:
-        """Take a bucket's new residual. That of the last bucket makes all of them the parameters'."""
+        """Take a bucket's new residual. When the last bucket's has come, all of them replace the parameters' residuals.
+        """
         with self._lock:
             if self._dropped:
                 return
@@ -126,8 +131,8 @@ Grouping = list[list[int]]
 class Parameters:
     """Numbers and names of parameters.
 
-    With a model, or its parameters in order, a number is the position among those that need gradients, and another
-    process has the same ones. Without, numbers are given by first appearance.
+    With a model, or its parameters in order, a parameter's number is its position among those that need gradients, so
+    another process has the same numbers. Without a model, numbers are given in order of first appearance.
     """
 
     def __init__(self, model: Model | None = None) -> None:
@@ -140,7 +145,7 @@ class Parameters:
 
     @property
     def shapes(self) -> Shapes:
-        """(name, shape) of every parameter, by number. To be asked for with a model."""
+        """Return (name, shape) of every parameter, by number. Only possible with a model."""
         return [(name, tuple(p.shape)) for name, p in zip(self._names, self.all, strict=True)]
 
     def has(self, parameter: Tensor) -> bool:
@@ -148,7 +153,7 @@ class Parameters:
         return id(parameter) in self._numbers
 
     def number(self, parameter: Tensor) -> int:
-        """Return a parameter's number. Raises UsageError for one that is not the model's."""
+        """Return a parameter's number. Raises UsageError for one that does not belong to the model."""
         if id(parameter) not in self._numbers:
             if self.known:
                 raise UsageError(
@@ -180,7 +185,8 @@ class Parameters:
         return "" if number is None else f"{self._names[number]!r} "
 
     def places_of(self, saved: Shapes, where: str) -> list[int]:
-        """Return the numbers of saved parameters. Raises UsageError if one is not here, or has another shape."""
+        """Return the numbers of saved parameters. Raises UsageError if one does not exist here, or has another shape.
+        """
         check_shapes(where, saved, self.shapes)
         return [self._names.index(name) for name, _ in saved]
 
@@ -226,7 +232,9 @@ class Bucket:
 
 
 class Buckets:
-    """Hands DDP's buckets on, in the first step after a restored state those of the saved grouping."""
+    """Passes DDP's buckets on. In the first step after a restored state, it passes the buckets of the saved grouping
+    instead.
+    """
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
@@ -237,8 +245,9 @@ class Buckets:
         self._regrouping: _Regrouping | None = None
 
     def submit(self, bucket: GradBucket, numbers: list[int], submit: Submit) -> Future[Tensor]:
-        """Return a future of the bucket's buffer, filled with what ``submit`` makes of it, or of the saved bucket or
-        buckets that have its gradients. ``numbers``: of its parameters."""
+        """Return a future of the bucket's buffer, filled with the result of ``submit`` for it, or for the saved buckets
+        that have its gradients. ``numbers``: those of its parameters.
+        """
         if bucket.index() == 0:
             # The first of a step. A step that was not completed is forgotten.
             self._now = []
@@ -267,8 +276,9 @@ class Buckets:
 
 @dataclass(eq=False)
 class ModelSteps:
-    """The steps of one model. ``latest``: the residuals of the latest that has begun. ``next``: the index of the bucket
-    that follows, 0 between steps."""
+    """The steps of one model. ``latest``: the residuals of the latest step that has begun. ``next``: the index of the
+    bucket that follows, 0 between steps.
+    """
 
     buckets: Buckets
     latest: StepResiduals | None = None
@@ -276,12 +286,12 @@ class ModelSteps:
 
 
 class Models:
-    """The models that share a hook's state. Each has steps of its own: one backward pass may be through several, whose
-    buckets then come in turns.
+    """The models that share a hook's state. Each has its own steps: one backward pass may go through several models,
+    whose buckets then alternate.
 
-    DDP does not say which model a bucket is of. The first bucket of a step is of the model that has its parameters, and
-    begins a new one if none has. A later bucket is of the model whose next one it can be, and that model takes over its
-    parameters: a model that was wrapped again, with a parameter more, is one that goes on.
+    DDP does not say which model a bucket is of. The first bucket of a step belongs to the model that has its
+    parameters, or to a new model if none has. A later bucket belongs to the model whose next bucket it can be, and that
+    model takes over its parameters. So a model that is wrapped again with one more parameter stays the same model.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -291,7 +301,9 @@ class Models:
         self.all = [ModelSteps(Buckets(parameters))]
 
     def of(self, bucket: GradBucket, numbers: list[int]) -> ModelSteps:
-        """Return the model of a bucket. ``numbers``: of its parameters. Raises UsageError if it can be of several."""
+        """Return the model of a bucket. ``numbers``: those of its parameters. Raises UsageError if several models are
+        possible.
+        """
         index = bucket.index()
         model = self._of.get(numbers[0]) if numbers else None
         if model is None or (index and model.next != index):
@@ -407,15 +419,17 @@ class _Regrouping:
 class JoinCheck:
     """Refuses, for one hook, the form of DistributedDataParallel's join that no hook can honour.
 
-    A rank that has joined adds zeros, and torch lets its own reducer divide by the other ranks alone. It tells hooks
-    neither that there is a join nor how many have joined, so a hook divides by all.
+    A rank that has joined contributes zeros, and torch's own reducer divides by the number of the other ranks. It tells
+    hooks neither that there is a join nor how many have joined, so a hook divides by all.
     """
 
     def __init__(self) -> None:
         self._models: list[weakref.ref[DistributedDataParallel]] | None = None
 
     def check(self, parameter: Tensor) -> None:
-        """Raises UsageError within ``model.join(divide_by_initial_world_size=False)``. ``parameter``: of the model."""
+        """Raise UsageError within ``model.join(divide_by_initial_world_size=False)``. ``parameter``: one of the
+        model's.
+        """
         if self._models is None:
             self._models = [weakref.ref(model) for model in _models_with(parameter)]
         for model in filter(None, (found() for found in self._models)):
@@ -433,5 +447,7 @@ def _models_with(parameter: Tensor) -> list[DistributedDataParallel]:
 
 
 def living_models() -> list[DistributedDataParallel]:
-    """All that this process has. Looks through all of Python's objects, which takes tens of milliseconds."""
+    """Return all DDP models of this process. It looks through all of Python's objects, which takes tens of
+    milliseconds.
+    """
     return [found for found in gc.get_objects() if issubclass(type(found), DistributedDataParallel)]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A thread that communicates while the caller's thread computes; and a GPU's work, which goes on while Python does.
+"""A thread that communicates while the caller's thread computes, and helpers that make it wait for a GPU's queued work.
 
 All workers must make the calls of a job or process group in the same order. The thread runs calls one after the other
-in the order of submission, so it is enough to submit them in the same order on all workers. Whatever uses one job in
-this way, as the hooks of two models, therefore shares one thread.
+in the order of submission, so it is enough to submit them in the same order on all workers. Therefore all users of one
+job, such as the hooks of two models, share one thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from sumwire.lifecycle import Lifecycle
 
 
 def queued(device: torch.device) -> torch.cuda.Event | None:
-    """Return what ends with the work queued so far in this thread's stream of a GPU; None on other devices."""
+    """Return an event that completes with the work queued so far in this thread's stream of a GPU; None on other
+    devices.
+    """
     if device.type != "cuda":
         return None
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -36,8 +38,11 @@ def queued(device: torch.device) -> torch.cuda.Event | None:
 
 
 def on(device: torch.device | None) -> AbstractContextManager[object]:
-    """Context in which a GPU is this thread's current one. A new thread's is the first, whatever the program has
-    chosen, and what has no tensor to follow would make a context there: pinned memory, and collectives of NCCL."""
+    """Return a context manager in which a GPU is this thread's current device.
+
+    A new thread starts with the first GPU, whatever the program has chosen. Pinned memory and collectives of NCCL
+    follow no tensor, and would create a context there.
+    """
     return torch.cuda.device(device) if device is not None and device.type == "cuda" else contextlib.nullcontext()
 
 
@@ -59,7 +64,7 @@ _lock_of_queues: Final = threading.Lock()
 
 
 class CallFuture(Future[_Result]):
-    """The future of a call in another thread. ``process``: the one whose thread makes the call."""
+    """The future of a call in another thread. ``process``: the process whose thread makes the call."""
 
     process: int
 
@@ -119,16 +124,16 @@ class CommThread:
 
     @classmethod
     def of(cls, job: Owner | None, name: str) -> Self:
-        """A user's part of the one thread of ``job``, which ends with the last user or with the job. None: a thread of
-        the user's own.
+        """Return a handle for one user of the thread of ``job``. The thread ends with the last user or with the job.
+        ``job`` None: a separate thread.
 
-        Calls of all users run in the order of submission. With a thread each they would come in any order, which need
-        not be that of the other workers.
+        Calls of all users run in the order of submission. With separate threads their order could differ from that of
+        the other workers.
         """
         return cls(name, None if job is None else _queue_of(job, name))
 
     def serve(self, job: Owner) -> None:
-        """Make this the one thread of a job, for all later users of :meth:`of`, if it has none yet."""
+        """Make this the thread of a job, for all later users of :meth:`of`, if the job has none yet."""
         with _lock_of_queues:
             if job not in _queues:
                 _queues[job] = self._queue
@@ -140,7 +145,7 @@ class CommThread:
         return not self._life.closed and self._queue.life.running
 
     def check_process(self) -> None:
-        """Raises ForkError in a forked child, where nothing that the thread was to do will be done."""
+        """Raise ForkError in a forked child, where the thread does not exist."""
         self._life.check_process()
 
     def submit(
@@ -148,9 +153,10 @@ class CommThread:
     ) -> Future[_Result]:
         """Queue a call. Its future holds what the call returns, or raises its error; later calls run in either case.
 
-        ``device`` is that of the result's tensors; if it is a GPU it is the call's current one. ``awaited``: the
-        caller may wait for it, so it is made at once if the thread itself submits it: it could not wait for a call
-        behind its own. Raises ClosedError after :meth:`close`, and after the job's; ForkError in a forked child.
+        ``device``: the device of the result's tensors; a GPU becomes the call's current device. ``awaited``: the caller
+        may wait for the call. If the thread itself submits such a call, it is made at once, because the thread cannot
+        wait for a call behind its own. Raises ClosedError after :meth:`close`, and after the job's; ForkError in a
+        forked child.
         """
         future: CallFuture[_Result] = _future(device)
         task = (call, future, device)
@@ -203,9 +209,9 @@ def _carry_out(task: _Task) -> None:
 
 
 def wait_for(future: Future[_Result]) -> _Result:
-    """The future's value, or its error. Ctrl-C ends the wait, which it would not in torch's own.
+    """Return the future's value, or raise its error. Ctrl-C ends the wait, unlike with torch's own wait.
 
-    Raises ForkError for a call that was queued before this process was forked: its thread is the parent's.
+    Raises ForkError for a call that was queued before this process was forked: only the parent has the thread.
     """
     if isinstance(future, CallFuture) and future.process != os.getpid() and not future.done():
         raise ForkError(

@@ -59,8 +59,9 @@ Reduce = Callable[[Tensor, int], tuple[Tensor, Residual]]
 
 @dataclass(frozen=True)
 class Task:
-    """One bucket to reduce. ``buffer`` is DDP's own, which does not change it until the bucket's future is done, or
-    a copy of it."""
+    """One bucket to reduce. ``buffer`` is DDP's own, which DDP does not change until the bucket's future is done, or a
+    copy of it.
+    """
 
     buffer: Tensor
     index: int
@@ -82,22 +83,22 @@ class DdpState(Saved):
     reduction, THC. ``error_feedback=False`` drops the residuals.
 
     Residuals belong to parameters, not to buckets, since DDP regroups its buckets after the first iteration. If a
-    parameter has no gradient in a step, its residual waits for a step in which it has: DDP discards the result of a
-    parameter that no worker used, and a residual in it would be lost. One state may serve several models, also in one
+    parameter has no gradient in a step, its residual waits for a step in which it has one. DDP discards the result of a
+    parameter that no worker used, so a residual in it would be lost. One state may serve several models, also in one
     backward pass (:class:`sumwire.training.buckets.Models`); to be saved each needs its own.
 
     With several ranks a node, ``job`` is what :func:`sumwire.init` returns, or ``local_group`` has the ranks of this
     node and ``job`` is on its first rank alone, None on the others (:mod:`sumwire.training.hierarchical`). Residuals
     are then those of the node's mean, on its first rank.
 
-    `state_dict` has the residuals by the parameters' names, and what is known of the job's or the reduction's state
+    `state_dict` has the residuals by the parameters' names, and the state of the job or the reduction, if it has one
     (:func:`sumwire.checkpoint.owner_of`). It needs ``model``, DDP's or the one within, or the model's parameters in
     their order: DDP names no parameters. In the first step after `load_state_dict` the gradients are reduced in the
     buckets of the step before the checkpoint (:mod:`sumwire.training.buckets`).
 
     If the result of any bucket has NaN or infinity, the residuals of all buckets of that step stay as they were.
     ``scaler`` is the GradScaler of the training, if it has one: gradients come scaled, so residuals follow its scale.
-    One that is not given is found in its first step (:mod:`sumwire.training.scalers`).
+    If it is not given, it is found in its first step (:mod:`sumwire.training.scalers`).
     """
 
     def __init__(
@@ -189,7 +190,7 @@ class DdpState(Saved):
         return tuple(zip(numbers, map(Tensor.numel, parameters), strict=True))
 
     def settle(self) -> None:
-        """Wait until the residuals of the latest step are kept. To be called between steps."""
+        """Wait until the residuals of the latest step are kept. Call it between steps."""
         for latest in filter(None, (model.latest for model in self._models.all)):
             latest.abandon()
             if not latest.settled:
@@ -208,12 +209,11 @@ class DdpState(Saved):
         return model.latest
 
     def has(self, parameter: Tensor) -> bool:
-        """Whether the hook gets the parameter's gradients, as far as is known: those of buckets so far, or the
-        model's."""
+        """Return whether the hook gets this parameter's gradients, judging by the buckets so far, or by the model."""
         return self._parameters.has(parameter)
 
     def follow_scaler(self, scaler: GradScaler) -> None:
-        """Let residuals follow this scaler, by whose present scale the latest gradients were multiplied."""
+        """Let residuals follow this scaler, whose present scale multiplied the latest gradients."""
         self.scaler, self._scale = scaler, scaler.get_scale()
 
     def _follow_scale(self, feedback: ParameterFeedback, scale: float) -> None:
@@ -351,7 +351,8 @@ class DdpState(Saved):
         refuse_pickling(self, "a job and a thread")
 
     def close(self) -> None:
-        """Wait for all queued buckets, and end the thread if nothing else uses the job's. A closing job ends it too."""
+        """Wait for all queued buckets, and end the job's thread if nothing else uses it. Closing the job ends it too.
+        """
         self._thread.close()
 
 
@@ -366,7 +367,7 @@ def _of_node(job: AnyJob | None, local_group: dist.ProcessGroup | None) -> NodeJ
 
 
 def check_ranks(model: DistributedDataParallel, job: AnyJob | None) -> None:
-    """Raises UsageError for a model over other ranks than the job's: it would get the mean over those too."""
+    """Raise UsageError for a model over other ranks than the job's, because its mean would be over the wrong ranks."""
     ranks = dist.get_process_group_ranks(model.process_group)
     if job is not None and len(ranks) != job.summands:
         raise UsageError(
@@ -389,8 +390,8 @@ def ddp_hook(state: DdpState, bucket: GradBucket, *rest: Tensor) -> Future[Tenso
     """DDP communication hook: ``model.register_comm_hook(DdpState(job), ddp_hook)``.
 
     The bucket's gradients become their mean over the job's workers, in the bucket's dtype. ``backward()`` raises the
-    job's errors. Raises UsageError where FullyShardedDataParallel calls it, which gives whole gradients and shards, and
-    for a state that is none.
+    job's errors. Raises UsageError if FullyShardedDataParallel calls it, which passes whole gradients and shards, and
+    for a state of another type.
     """
     if rest or isinstance(bucket, Tensor):
         raise UsageError(

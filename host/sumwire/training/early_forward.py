@@ -46,7 +46,7 @@ class EarlyForward:
 
     The optimizer's update of a parameter must depend on that parameter and its gradient alone, as that of SGD, Adam and
     AdamW does. A parameter must not be used before the forward pass of its stage has begun. The model's `state_dict`
-    waits for all updates; who reads parameters otherwise calls :meth:`finish` first.
+    waits for all updates. To read parameters in another way, call :meth:`finish` first.
     """
 
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
@@ -59,9 +59,10 @@ class EarlyForward:
         model.register_state_dict_pre_hook(lambda *_: self.finish())  # type: ignore[no-untyped-call]
 
     def announce(self, parameters: Sequence[Tensor], mean: Future[Tensor]) -> None:
-        """Take in mean gradients on their way, which belong to the next :meth:`step`.
+        """Take mean gradients that are still on their way. They belong to the next :meth:`step`.
 
-        They replace earlier ones of the same parameters: a second backward pass has added to the first's gradients.
+        They replace earlier ones of the same parameters, because a second backward pass adds to the gradients of the
+        first.
         """
         again = {id(p) for p in parameters}
         self._announced = [one for one in self._announced if again.isdisjoint(map(id, one.parameters))]
@@ -73,22 +74,24 @@ class EarlyForward:
         return bool(self._announced)
 
     def step(self) -> None:
-        """Make the step from what was announced, as the next forward pass needs it. Finishes the step before."""
+        """Make the step from the announced gradients, piece by piece as the next forward pass needs it. Finishes the
+        step before.
+        """
         self.finish()
         self._due, self._announced = self._announced, []
         groups = self._optimizer.param_groups
         self._settings = [{key: _copied(value) for key, value in group.items() if key != "params"} for group in groups]
 
     def finish(self) -> None:
-        """Wait for all mean gradients of the latest step, and make the rest of it."""
+        """Wait for all mean gradients of the latest step, and complete it."""
         while self._due:
             self._update(self._due[0])
 
     def await_means(self) -> None:
-        """Wait until all mean gradients on their way are there, and update nothing. Their errors stay with them.
+        """Wait until all mean gradients have arrived, without updating anything. Their errors are not raised here.
 
-        To be called before the first gradients of another step are sent. A forward pass may have skipped stages, and
-        then nobody has waited for their means.
+        Call it before the first gradients of another step are sent. A forward pass may have skipped stages, and then
+        nobody has waited for their means.
         """
         for piece in (*self._due, *self._announced):
             with suppress(Exception):
@@ -136,7 +139,7 @@ def _copied(setting: Any) -> Any:
 def stages(model: nn.Module) -> Iterator[tuple[nn.Module, frozenset[int]]]:
     """Yield each stage with the ids of the parameters that its forward pass waits for; the model itself comes first.
 
-    Raises UsageError for a model with nothing but itself: it would wait for everything.
+    Raises UsageError for a model without children, whose forward pass would wait for everything.
     """
     found = list(_stages_below(model))
     if not found:

@@ -21,7 +21,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 class Exchanged:
     """The parameters that workers exchange for an optimizer: those of its groups that need gradients now.
 
-    ``owner``: what exchanges them, for the error.
+    ``owner``: the object that exchanges them, for the error.
     """
 
     def __init__(self, optimizer: Optimizer, owner: object) -> None:
@@ -31,7 +31,7 @@ class Exchanged:
         self._known = {id(p) for p in self.parameters}
 
     def check(self) -> None:
-        """Raise UsageError if the groups have another parameter by now that needs gradients."""
+        """Raise UsageError if the groups by now have a further parameter that needs gradients."""
         for number, p in enumerate(self._all()):
             if p.requires_grad and id(p) not in self._known:
                 raise UsageError(
@@ -45,7 +45,7 @@ class Exchanged:
 
 
 def check_covered(parameters: Sequence[Tensor], optimizer: Optimizer) -> None:
-    """Raise UsageError if the optimizer trains a parameter that is not one of these, which are exchanged."""
+    """Raise UsageError if the optimizer trains a parameter that is not among these, which are exchanged."""
     known = {id(parameter) for parameter in parameters}
     trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad and p.numel()]
     for number, parameter in enumerate(trained):
@@ -93,7 +93,7 @@ class FlatParameters:
         return flat
 
     def write(self, flat: Tensor) -> None:
-        """Set all parameters. The tensor itself is kept if there are master values."""
+        """Set all parameters. If there are master values, the tensor itself is kept as these."""
         with torch.no_grad():
             for p, piece in zip(self.parameters, self._slices, strict=True):
                 p.copy_(flat[piece].view(p.shape))

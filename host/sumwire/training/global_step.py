@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What all workers' steps share: gradients scaled by torch.amp.GradScaler, and Marsit's size of a step.
+"""Keeps the steps of all workers equal: with gradients scaled by torch.amp.GradScaler, and for Marsit's step size.
 
 The scaler looks for NaN and infinity in this worker's own gradients, and does not call an optimizer if it finds some.
 The other workers would wait for this one, and their scales would differ from its scale. An optimizer with
-``_step_supports_amp_scaling`` and a step that takes ``grad_scaler`` is always called. It communicates, whatever the own
-gradients are, then lets the scaler look at the aggregated gradients, which are equal on all workers.
+``_step_supports_amp_scaling`` and a step that takes ``grad_scaler`` is always called. It communicates whatever its own
+gradients are. Then it lets the scaler look at the aggregated gradients, which are equal on all workers.
 
-Marsit's step of a sign is given, or follows the local updates: ``MULTIPLE`` times the mean magnitude of a value of the
-local updates, over all workers and over about the last ``1 / (1 - KEPT)`` rounds. A smaller step lets the compensations
-grow until they are applied far too late, a larger one adds noise. Workers agree on it when rounds of signs begin, when
-their number has doubled, and at least every ``APART`` rounds: a mean of one value.
+Marsit's step size is given, or follows the local updates: ``MULTIPLE`` times the mean magnitude of a value of the local
+updates, over all workers and over about the last ``1 / (1 - KEPT)`` rounds. A smaller step lets the compensations grow
+until they are applied far too late, a larger one adds noise. Workers agree on it by a mean of one value: when rounds of
+signs begin, when their number has doubled, and at least every ``APART`` rounds.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from sumwire.numeric import is_number
 
 
 def expect_scaler() -> None:
-    """Silence torch's notice that the argument will go. Without it a scaler could not be told what others found."""
+    """Silence torch's notice that the argument ``grad_scaler`` will be removed. Without the argument a scaler could not
+    learn what others found.
+    """
     warnings.filterwarnings("ignore", "GradScaler is going to stop passing itself", FutureWarning)
 
 
 def is_unscaled(scaler: GradScaler, optimizer: Optimizer) -> bool:
-    """Return whether the caller has unscaled the gradients before the step, as for clipping."""
+    """Return whether the caller unscaled the gradients before the step, for example to clip them."""
     return bool(scaler._per_optimizer_states[id(optimizer)]["stage"] is OptState.UNSCALED)
 
 
@@ -56,7 +58,7 @@ OUTGROWN: Final = 10.0
 
 
 class GlobalStep:
-    """The step of every round. ``given`` is a number, a function of the round, or None for the rule."""
+    """The step size of every round. ``given`` is a number, a function of the round, or None for the rule."""
 
     def __init__(self, given: float | Callable[[int], float] | None) -> None:
         self.given = given
@@ -69,12 +71,13 @@ class GlobalStep:
 
     @property
     def magnitude(self) -> float:
-        """Mean magnitude of a value of this worker's latest updates, the last ones counting most; 0 before the
-        first."""
+        """Return the mean magnitude of a value of this worker's latest updates, with more weight on the last ones; 0
+        before the first.
+        """
         return self._sum / self._weight if self._weight else 0.0
 
     def of(self, round_: int) -> float:
-        """Return the step of a round. Raises UsageError for a given one that is not above 0 and finite."""
+        """Return the step size of a round. Raises UsageError for a given one that is not above 0 and finite."""
         if self.given is None:
             return self._agreed
         step = self.given(round_) if callable(self.given) else self.given
@@ -84,14 +87,14 @@ class GlobalStep:
         return step
 
     def learn(self, update: Tensor) -> None:
-        """Take the local update of a round. One with NaN or infinity is left out."""
+        """Take the local update of a round into the mean magnitude. An update with NaN or infinity is ignored."""
         magnitude = _mean_magnitude(update)
         if magnitude < float("inf"):
             self._sum = KEPT * self._sum + (1 - KEPT) * magnitude
             self._weight = KEPT * self._weight + (1 - KEPT)
 
     def agree(self, round_: int, mean: Callable[[Tensor], Tensor]) -> None:
-        """Before a round of signs: agree with the other workers if the rule needs it."""
+        """Agree on the step size with the other workers if the rule needs it. Called before a round of signs."""
         if self.given is None and round_ >= self._next:
             self._agreed = MULTIPLE * float(mean(torch.tensor([self.magnitude], dtype=torch.float32, device="cpu")))
             # Without any update yet, as in the first step of some warm-ups, the next round asks again.

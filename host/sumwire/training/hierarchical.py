@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hierarchical reduction: the ranks of one machine (a node) share a worker.
 
-Their tensors are summed inside the node, by NCCL or gloo, to the node's first rank. That rank is the worker: it takes
-the node's mean through the network and gives the result to the others. So a node sends what one rank would send,
+Their tensors are summed inside the node, by NCCL or gloo, to the node's first rank. That rank is the worker: it sends
+the node's mean through the network and passes the result to the others. So a node sends what one rank would send,
 however many ranks it has.
 
-Sums go up in one group and results down in another. So the sum of the next bucket is made while the results of the last
-one come from the network, and all ranks still begin the collectives of each group in the same order.
+Sums use one group and results another. So the next bucket can be summed while the results of the last one come from the
+network, and all ranks still begin the collectives of each group in the same order.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ Mean = Callable[[Job, Tensor], tuple[Tensor, Residual]]
 
 
 class Notice:
-    """What a rank leaves for others that may wait for it, in the store of all ranks, under a key of their own."""
+    """A message that a rank leaves, in the store of all ranks and under its own key, for ranks that may wait for it."""
 
     def __init__(self, key: str) -> None:
         self._key = key
         self._store: Any = c10d._get_default_store()
 
     def give(self, reason: str) -> None:
-        """Leave the notice. A rank that cannot read it notices when this process ends."""
+        """Leave the notice. A rank that cannot read it will notice the end of this process instead."""
         with contextlib.suppress(RuntimeError):
             self._store.set(self._key, reason)
 
@@ -71,10 +71,10 @@ class Notice:
 
 
 class RankGroup:
-    """The ranks that share a worker, as this one sees them.
+    """The ranks that share a worker, from the view of this one.
 
-    ``size``: how many; ``leads``: this one is the worker.
-    ``up``, ``down``: two groups of the same ranks. Use :meth:`of` or :meth:`among`.
+    ``size``: how many they are; ``leads``: this rank is the worker. ``up``, ``down``: two groups of the same ranks. Use
+    :meth:`of` or :meth:`among` to create one.
     """
 
     def __init__(self, up: dist.ProcessGroup, down: dist.ProcessGroup) -> None:
@@ -87,7 +87,7 @@ class RankGroup:
 
     @classmethod
     def of(cls, local_group: dist.ProcessGroup) -> Self:
-        """The ranks of a group: a collective call of these. Raises UsageError on a rank that is not in it."""
+        """Return the ranks of a group: a collective call of these. Raises UsageError on a rank that is not in it."""
         if dist.get_rank(local_group) < 0:
             raise UsageError(
                 "local_group: this rank is not in it: give every rank the group of its own machine, as "
@@ -98,7 +98,7 @@ class RankGroup:
 
     @classmethod
     def among(cls, nodes: Sequence[Sequence[int]]) -> Self:
-        """This rank's node among all: a collective call of all ranks, which give the same list of ranks by node."""
+        """Return this rank's node: a collective call of all ranks, which pass the same list of ranks by node."""
         mine = dist.get_rank()
         found = None
         for ranks in nodes:
@@ -115,10 +115,10 @@ class RankGroup:
         return dist.get_process_group_ranks(self._up)
 
     def gather(self, x: Tensor) -> Callable[[], Tensor | None]:
-        """Begin to bring the ranks' flat tensors of one length to the first rank.
+        """Start to gather the ranks' flat tensors, all of one length, on the first rank.
 
-        Returns what waits for them: on the first rank all of them in their order, None on the others; it raises
-        PeerLostError. ``x`` must not change until then. A collective call, in the same order on all ranks.
+        Returns a function that waits for them. On the first rank it returns all of them in order, on the others None;
+        it raises PeerLostError. ``x`` must not change until then. A collective call, in the same order on all ranks.
         """
         mine = x.cpu() if x.is_cuda and self._gloo_on_gpu else x
         whole = mine.new_empty(self.size * len(mine)) if self.leads else None
@@ -132,10 +132,11 @@ class RankGroup:
         return ended
 
     def sum_up(self, x: Tensor, *, divided: bool = True) -> Callable[[], None]:
-        """Begin to make ``x`` the mean of the node's ranks, or, not ``divided``, their sum, on the first rank; on the
-        others its content is lost.
+        """Start to replace ``x`` on the first rank by the mean of the node's ranks, or, if not ``divided``, by their
+        sum. On the others the content of ``x`` is lost.
 
-        Returns what waits for it, which raises PeerLostError. A collective call, in the same order on all ranks.
+        Returns a function that waits for it and raises PeerLostError. A collective call, in the same order on all
+        ranks.
         """
         # Half precision is divided first, since the sum may exceed its range.
         if divided:
@@ -147,24 +148,25 @@ class RankGroup:
         return lambda: self._await(work)
 
     def give(self, make: Callable[[], Tensor]) -> Tensor:
-        """On the first rank: make a result, give it to the others and return it. If making it fails, they get the
-        error."""
+        """On the first rank: compute a result with ``make``, send it to the others and return it. If ``make`` fails,
+        the others get the error.
+        """
         result = self._made(make)
         self._down_from_first(result)
         return result
 
     def take(self, into: Tensor) -> None:
-        """On the other ranks: get the result of :meth:`give`. Raises its error."""
+        """On the other ranks: receive the result of :meth:`give` into ``into``. Raises its error."""
         self._await_made(into.device)
         self._down_from_first(into)
 
     def give_parts(self, make: Callable[[], Tensor]) -> Tensor:
-        """As :meth:`give`, of a flat result that is divided among the ranks in their order. Returns this one's part."""
+        """Like :meth:`give`, for a flat result that is divided among the ranks in order. Returns this rank's part."""
         result = self._made(make)
         return self._scattered(result.new_empty(len(result) // self.size), result)
 
     def take_part(self, into: Tensor) -> None:
-        """On the other ranks: get this one's part of the result of :meth:`give_parts`. Raises its error."""
+        """On the other ranks: receive this rank's part of the result of :meth:`give_parts`. Raises its error."""
         self._await_made(into.device)
         self._scattered(into, None)
 
@@ -212,7 +214,7 @@ class RankGroup:
         return cpu if cpu in self._down._device_types else torch.device("cuda", torch.cuda.current_device())
 
     def give_up(self, reason: str) -> None:
-        """Tell the node's other ranks, who may wait for this one, that it takes part in no more."""
+        """Tell the node's other ranks, which may wait for this one, that it takes part in nothing more."""
         self._notice.give(reason)
 
     def _await(self, work: Any) -> None:
@@ -244,10 +246,11 @@ def _foreign(error: Exception) -> Failure:
 class NodeJob:
     """A job whose workers are nodes with several ranks; every rank has one. `sumwire.init` makes it.
 
-    ``job``: this node's, on its first rank; None on the others. ``ranks``: of all nodes. It takes a job's place in
+    ``job``: the node's job on its first rank; None on the others. ``ranks``: those of all nodes. It takes a job's place
+    in
     :func:`sumwire.all_reduce` and :class:`sumwire.DdpState`: all ranks make the same calls in the same order, and get
-    the mean over all ranks. A node counts for as much as it has ranks. Marsit and the systems by name need a rank for
-    each worker. Raises UsageError for a job on another rank than the first, or none there.
+    the mean over all ranks. A node's weight is its number of ranks. Marsit and the systems by name need one rank per
+    worker. Raises UsageError if a rank other than the first has a job, or the first has none.
     """
 
     def __init__(self, name: str, job: Job | None, node: RankGroup, ranks: int) -> None:
@@ -275,16 +278,16 @@ class NodeJob:
 
     @property
     def stats(self) -> JobStats:
-        """The statistics of the node's job; zeros on ranks that are no worker."""
+        """The statistics of the node's job; zeros on ranks that are not workers."""
         return self._stats if self.job is None else self.job.stats
 
     @property
     def fallen_back(self) -> bool:
-        """Whether the node's operations use the process group now; False on ranks that are no worker."""
+        """Return whether the node's operations use the process group now; False on ranks that are not workers."""
         return self.job is not None and self.job.fallen_back
 
     def on_change(self, callback: Callable[[Change], None]) -> None:
-        """See :meth:`Job.on_change`. On ranks that are no worker it is never called."""
+        """See :meth:`Job.on_change`. On ranks that are not workers the callback is never called."""
         if self.job is not None:
             self.job.on_change(callback)
 
@@ -299,13 +302,15 @@ class NodeJob:
     def reduce(
         self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None
     ) -> tuple[Tensor, Residual]:
-        """Mean of all ranks' flat tensors, see :meth:`Job.reduce` and :meth:`mean`."""
+        """Return the mean of all ranks' flat tensors, see :meth:`Job.reduce` and :meth:`mean`."""
         return self.mean(x, lambda job, node: job.reduce(node, bucket, given=given))
 
     def mean(self, x: Tensor, make: Mean) -> tuple[Tensor, Residual]:
-        """Mean of all ranks' flat tensors, float32: ``make(job, x)`` gives that of the workers' x, and the residual.
+        """Return the mean of all ranks' flat tensors, float32, and the residual. ``make(job, x)`` computes both for the
+        workers' x.
 
-        The residual is that of the node's mean, times the ranks of the node, on its first rank; zero on the others.
+        The residual is that of the node's mean, multiplied by the number of its ranks, on its first rank; zero on the
+        others.
         """
         mean = x.detach().to(torch.float32, copy=True)
         with self._life as life:
@@ -324,13 +329,13 @@ class NodeJob:
             return self.node.give(made), lambda: kept[0]() * self.node.size
 
     def mean_of_shards(self, x: Tensor) -> Callable[[Mean], Tensor]:
-        """Begin the mean over the nodes of the shard that this rank and those with its number there have: bring the
-        node's shards to its first rank.
+        """Start the mean, over the nodes, of this rank's shard and the shards with the same number: gather the node's
+        shards on its first rank.
 
-        Returns what makes the mean, float32 of x's length, from ``make``: ``make(job, whole)`` gives the mean of the
-        workers' whole, which is the shards of a node's ranks one after the other. All ranks have shards of one length.
-        Other shards may be begun before it is called, in the same order on all ranks. It raises UsageError where nodes
-        have different numbers of ranks.
+        Returns a function that takes ``make`` and returns the mean, float32 of x's length. ``make(job, whole)``
+        computes the mean of the workers' ``whole``, which is the concatenation of a node's shards. All ranks have
+        shards of one length. Other shards may be started before the function is called, in the same order on all ranks.
+        It raises UsageError if nodes have different numbers of ranks.
         """
         self._life.check()
         gathered = self.node.gather(x.detach().to(torch.float32))
@@ -357,7 +362,9 @@ class NodeJob:
         return make(job, whole)[0]
 
     def total(self, x: Tensor, make: Callable[[Job, Tensor], Tensor]) -> Tensor:
-        """Sum of all ranks' flat tensors, in their dtype: ``make(job, x)`` gives that of the workers' x."""
+        """Return the sum of all ranks' flat tensors, in their dtype. ``make(job, x)`` computes the sum of the workers'
+        x.
+        """
         total = x.detach().to(added_as(x.dtype), copy=True)
         with self._life as life:
             life.begun = True
@@ -368,7 +375,9 @@ class NodeJob:
             return self.node.give(lambda: make(self._own(), total.to(x.dtype)).to(total.dtype)).to(x.dtype)
 
     def across(self, x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
-        """On a worker: the mean over all ranks from its node's mean, and the function for the residual of that."""
+        """On a worker: return the mean over all ranks, computed from its node's mean, and the function for the residual
+        of that.
+        """
         return self._weighted(x, lambda job, node: job.reduce(node, bucket))
 
     def _weighted(self, x: Tensor, make: Mean) -> tuple[Tensor, Residual]:
@@ -384,7 +393,7 @@ class NodeJob:
         return self.job
 
     def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None) -> Tensor:
-        """Raises UsageError: signs of several ranks have no merged sign inside a node."""
+        """Raise UsageError: signs of several ranks cannot be merged inside a node."""
         raise UsageError("op = 'sign': needs a rank for each worker; start one rank a node, or use op='mean'")
 
     def pause(self) -> contextlib.AbstractContextManager[None]:

@@ -56,16 +56,16 @@ class Marsit(Saved, Optimizer):
 
     ``rule="published"``, the paper's, with c = 0 before the first round: workers send the signs of lead x update + c,
     and keep c = update + c - G. A round of full precision applies the mean of update + c, after which c is 0. c is the
-    part of this worker's update that G lacks: x - mean(c) moves exactly as with the mean of the local updates. Two
-    options are of this rule alone. ``global_lr`` is the step, in units of the parameters: a number, a function of the
+    part of this worker's update that G lacks, so x - mean(c) moves exactly as with the mean of the local updates. Two
+    options belong to this rule only. ``global_lr`` is the step, in units of the parameters: a number, a function of the
     round, or None to follow the magnitude of the local updates (:mod:`sumwire.training.global_step`). It must be the
-    same on all workers, and may be changed at any time. A warning tells if c has outgrown it. ``lead``: what the new
-    update counts for in the signs, against c; 1 is as published, None is 3. More makes up for the delay that c is, as
-    a prediction does, and changes nothing of what is compensated.
+    same on all workers, and may be changed at any time. A warning is logged if c has outgrown it. ``lead``: the weight
+    of the new update against c in the signs; 1 is as published, None is 3. A larger weight makes up for the delay that
+    c causes, like a prediction, and does not change what is compensated.
 
     ``full_precision_every`` None never sends full precision; 1 always does, which is ordinary data-parallel training
     of local updates. ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any
-    :class:`Collective`. A process group of torch.distributed stands for a ring of its ranks
+    :class:`Collective`. For a process group of torch.distributed, a ring of its ranks is used
     (:class:`sumwire.multihop.RingSigns`).
 
     If some worker's gradients have NaN or infinity, all workers' gradients become NaN, and the round and compensation
@@ -116,7 +116,9 @@ class Marsit(Saved, Optimizer):
 
     @property
     def compensation(self) -> Tensor | None:
-        """What this worker carries to the next round, one value for each of the parameters; None for nothing."""
+        """Return the compensation that this worker carries to the next round, one value per parameter value; None if
+        there is none.
+        """
         return self._kept if self._adaptive is None else self._adaptive.error
 
     @property
@@ -144,9 +146,9 @@ class Marsit(Saved, Optimizer):
     def step(self, closure: Callable[[], Any] | None = None, *, grad_scaler: GradScaler | None = None) -> Any:
         """Make one round. ``closure`` is evaluated once, before it. ``grad_scaler`` is given by GradScaler.step.
 
-        Raises UsageError for a parameter that did not need gradients when this was made: it is exchanged with nobody.
-        NonFiniteError if finite gradients give a local update with NaN or infinity, when the inner optimizer's
-        state has changed; and the collective's errors.
+        Raises UsageError for a parameter that did not need gradients when this optimizer was made, because it is not
+        exchanged. Raises NonFiniteError if finite gradients give a local update with NaN or infinity; the inner
+        optimizer's state has then changed. Also raises the collective's errors.
         """
         self._exchanged.check()
         loss = None
@@ -234,7 +236,7 @@ class Marsit(Saved, Optimizer):
         return signs_of(plus, values).mul_(self._pace.of(self.round))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refused after construction: the flat vector is laid out once."""
+        """Refused after construction, because the flat vector is laid out only once."""
         if hasattr(self, "_flat"):
             raise UsageError("add_param_group: make a new Marsit, its vector has a fixed layout")
         super().add_param_group(param_group)
@@ -257,7 +259,7 @@ class Marsit(Saved, Optimizer):
         return Content.joined({"optimizer": Content(residuals, rest), **owner_state(self._collective)})
 
     def restore(self, content: Content, /) -> None:
-        """Continue from a state. A ``global_lr`` that is a function is not in it; the optimizer keeps its own."""
+        """Continue from a state. A ``global_lr`` that is a function is not part of it; the optimizer keeps its own."""
         own = content.part("optimizer", self.kind())
         rest = own.rest
         if (rest["adaptive"] is None) != (self._adaptive is None):
@@ -307,7 +309,7 @@ def _check_inner(optimizer: object) -> None:
 
 
 def check_closure(optimizer: object) -> None:
-    """Raise UsageError unless it is an optimizer that makes a step from the gradients that there are."""
+    """Raise UsageError unless the optimizer can make a step from the existing gradients, without a closure."""
     if not isinstance(optimizer, Optimizer):
         raise UsageError(f"optimizer = {type(optimizer).__name__}: must be an optimizer of torch, as torch.optim.SGD")
     closure = inspect.signature(optimizer.step).parameters.get("closure")
@@ -328,11 +330,10 @@ def _carrier(collective: Collective | dist.ProcessGroup) -> Collective:
 
 
 class GradientOptimizer(Saved, Optimizer):
-    """An optimizer around another one: gradients become their aggregate, then the inner optimizer makes its step.
+    """Wraps an optimizer: replaces gradients by their aggregate, then lets the inner optimizer make its step.
 
-    Subclasses aggregate in :meth:`synchronize`. Parameter groups are the inner optimizer's own. With a GradScaler it
-    makes the step if the aggregate is finite, as all workers do. The state is the inner
-    optimizer's; subclasses add theirs.
+    Subclasses aggregate in :meth:`synchronize`. Parameter groups are the inner optimizer's own. With a GradScaler all
+    workers make the step only if the aggregate is finite. The state is the inner optimizer's; subclasses add theirs.
     """
 
     # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.global_step).
@@ -348,7 +349,7 @@ class GradientOptimizer(Saved, Optimizer):
         expect_scaler()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refused after construction: only the parameters of then are exchanged."""
+        """Refused after construction: only the parameters of that time are exchanged."""
         if hasattr(self, "_exchanged"):
             raise UsageError(
                 f"add_param_group: make a new {type(self).__name__}, it exchanges the parameters that it was made with"
@@ -379,8 +380,8 @@ class GradientOptimizer(Saved, Optimizer):
     def step(self, closure: Callable[[], Any] | None = None, *, grad_scaler: GradScaler | None = None) -> Any:
         """:meth:`synchronize`, then the inner optimizer's step. ``closure`` is evaluated once, before.
 
-        ``grad_scaler`` is given by GradScaler.step. Raises UsageError for a parameter that did not need gradients
-        when this was made: it is exchanged with nobody.
+        ``grad_scaler`` is given by GradScaler.step. Raises UsageError for a parameter that did not need gradients when
+        this optimizer was made, because it is not exchanged.
         """
         self._exchanged.check()
         loss = None
@@ -463,7 +464,7 @@ class GradientSync(GradientOptimizer):
 
 
 class Inner:
-    """An optimizer of any kind as a part of a state: what it keeps, and the shapes of its parameters."""
+    """The inner optimizer as a part of a saved state: its state, and the shapes of its parameters."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
@@ -486,13 +487,15 @@ class Inner:
 
 
 def owner_state(call: object) -> dict[str, Content]:
-    """Return the state of what is behind a reduction or collective, by the name "reduction"; nothing if it has none."""
+    """Return the state of the object behind a reduction or collective, under the name "reduction"; empty if it has
+    none.
+    """
     owner = owner_of(call)
     return {} if owner is None else {_REDUCTION: owner.kept()}
 
 
 def restore_owner(call: object, content: Content, kind: str) -> None:
-    """Restore what `owner_state` returned. Raises UsageError if nothing was saved for what needs it."""
+    """Restore what `owner_state` returned. Raises UsageError if the object needs a state and none was saved."""
     owner = owner_of(call)
     if owner is not None:
         owner.restore(content.part(_REDUCTION, kind))

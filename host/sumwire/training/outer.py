@@ -8,8 +8,9 @@
         loss(model(inputs), labels).backward()           # a plain model: no all-reduce of gradients
         optimizer.step()                                 # a local step; after every 50th one an outer step
 
-All workers start with the same parameters, and have them again, bit by bit, after each outer step. A model's parts are
-exchanged in turn: the fragments of streaming DiLoCo. :func:`broadcast_state` brings one worker's state to all.
+All workers start with the same parameters, and after each outer step have equal parameters again, bit by bit. A model's
+parts are exchanged in turn: the fragments of streaming DiLoCo. :func:`broadcast_state` brings one worker's state to
+all.
 """
 
 from __future__ import annotations
@@ -48,9 +49,11 @@ _BYTES_MAX: Final = (1 << 32) - 1
 
 
 def broadcast_state(job: Job, source: int, state: dict[str, Any] | None) -> dict[str, Any]:
-    """Return worker ``source``'s ``state`` on all workers. It holds what torch.load reads with ``weights_only``.
+    """Return worker ``source``'s ``state`` on all workers. It may contain anything that torch.load reads with
+    ``weights_only``.
 
-    All workers call it; what the others give does not matter. It costs 32 bits up and down for 32 bits of state. Raises
+    All workers call it; the ``state`` of the others is ignored. It costs 32 bits up and down for 32 bits of state.
+    Raises
     UsageError for a source that the job does not have, a quorum below the workers, or 4 GiB and more; and the errors of
     :meth:`Job.sum32`.
     """
@@ -80,9 +83,10 @@ MakeOuter = Callable[[list[Tensor]], Optimizer]
 
 
 class OuterPart:
-    """Some of a model's parameters. ``shared``: their values after the latest outer step, flat, float32 or float64,
-    with equal bits on all workers. ``outer``: the optimizer that moves them. ``residual``: what the latest
-    pseudo-gradient lost, float32, this worker's own. ``compared``: whether workers have compared ``shared``."""
+    """A part of a model's parameters. ``shared``: their values after the latest outer step, flat, float32 or float64,
+    with equal bits on all workers. ``outer``: the optimizer that changes them. ``residual``: what compression lost of
+    the latest pseudo-gradient, float32, this worker's own. ``compared``: whether workers have compared ``shared``.
+    """
 
     def __init__(self, number: int, parameters: Sequence[Tensor], make: MakeOuter) -> None:
         self.number = number
@@ -93,11 +97,11 @@ class OuterPart:
         self.compared = False
 
     def drift(self) -> Tensor:
-        """Return how far the local steps have gone: shared minus parameters, float32."""
+        """Return how far the local steps have moved: shared minus parameters, float32."""
         return (self.shared - self.flat.read()).to(torch.float32)
 
     def pseudo_gradient(self) -> Tensor:
-        """Return the drift and what the last one has lost, a new tensor."""
+        """Return the drift plus the residual of the last pseudo-gradient, a new tensor."""
         drift = self.drift()
         return drift if self.residual is None else drift.add_(self.residual)
 
@@ -109,7 +113,7 @@ class OuterPart:
         self.shared.grad = None
 
     def adopt(self, mix: float = 0.0) -> None:
-        """Set the parameters to ``mix`` times themselves and the rest of ``shared``."""
+        """Set the parameters to ``mix`` times their own values plus 1 - ``mix`` times ``shared``."""
         values = self.shared.clone()
         if mix:
             values.lerp_(self.flat.read(), mix)
@@ -121,7 +125,7 @@ class OuterPart:
 
 
 def parts_of(parameters: Sequence[Tensor], count: int, make: MakeOuter) -> list[OuterPart]:
-    """Cut parameters, in their order, into so many parts of about equal size. Raises UsageError for too many."""
+    """Cut parameters, in order, into ``count`` parts of about equal size. Raises UsageError for too many parts."""
     if not 1 <= count <= len(parameters):
         raise UsageError(f"parts = {count}: must be 1 to {len(parameters)}, the model's parameters")
     whole = sum(p.numel() for p in parameters)
@@ -171,18 +175,19 @@ class Outer(Saved, Optimizer):
     ``outer`` makes the outer optimizer from the tensors that it shall change: by default :func:`nesterov`.
 
     ``parts``: the model is cut into so many parts of about equal size, and one after the other has its outer step, each
-    after ``every`` local steps, evenly spread: streaming DiLoCo. ``overlap``: a pseudo-gradient travels while so many
-    local steps are made; then the parameters become ``mix`` times their own value and 1 - ``mix`` times x. With overlap
-    ``shared`` has equal bits on all workers, and the parameters do only with ``mix=0``. Meanwhile the job takes no
-    other operations.
+    after ``every`` local steps, evenly spread: streaming DiLoCo. ``overlap``: how many local steps are made while a
+    pseudo-gradient travels; then the parameters become ``mix`` times their own value and 1 - ``mix`` times x. With
+    overlap ``shared`` has equal bits on all workers, and the parameters do only with ``mix=0``. Meanwhile the job takes
+    no other operations.
 
-    ``reduce(flat float32 tensor, number of the part)``, in a job's place, returns the mean and a function for the
+    ``reduce(flat float32 tensor, number of the part)`` replaces the job. It returns the mean and a function for the
     residual: :func:`sumwire.reductions.through_group`, or a call of any other library.
 
-    The first outer step of each part compares the workers' x by a hash: OrderError where they differ. If G has NaN or
-    infinity, all workers go back to x, and residuals stay. In a job with a quorum below the workers, a straggler takes
-    the outer steps that the others have made without it, and keeps its pseudo-gradient as residual; this needs "4bit"
-    and no overlap. :meth:`change` goes on with other workers. A GradScaler skips local steps of this worker only.
+    The first outer step of each part compares the workers' x by a hash, and raises OrderError if they differ. If G has
+    NaN or infinity, all workers go back to x, and residuals stay. In a job with a quorum below the workers, a straggler
+    takes the outer steps that the others have made without it, and keeps its pseudo-gradient as residual; this needs
+    "4bit" and no overlap. :meth:`change` continues with other workers. A GradScaler skips local steps of this worker
+    only.
 
     State: shared parameters, the outer and inner optimizers', counters, and this worker's residuals.
     """
@@ -224,7 +229,7 @@ class Outer(Saved, Optimizer):
 
     @property
     def shared(self) -> Tensor:
-        """All parameters after the latest outer steps, flat, a copy: equal bits on all workers."""
+        """A copy of all parameters after the latest outer steps, flat, with equal bits on all workers."""
         return torch.cat([part.shared for part in self.parts])
 
     @overload
@@ -236,8 +241,9 @@ class Outer(Saved, Optimizer):
     def step(self, closure: Callable[[], Any] | None = None, *, grad_scaler: GradScaler | None = None) -> Any:
         """Make a local step, and the outer steps that are due after it. ``closure`` is evaluated once, before it.
 
-        ``grad_scaler`` is given by GradScaler.step. Raises the job's errors; after one the local step is made.
-        Before it, UsageError for a parameter that did not need gradients when this was made: nobody exchanges it.
+        ``grad_scaler`` is given by GradScaler.step. Raises the job's errors, after the local step. Raises UsageError,
+        before the local step, for a parameter that did not need gradients when this optimizer was made, because it is
+        not exchanged.
         """
         self._exchanged.check()
         loss = None
@@ -256,17 +262,17 @@ class Outer(Saved, Optimizer):
         return loss
 
     def settle(self) -> None:
-        """Make the outer steps of all pseudo-gradients under way now. To be called on all workers, between steps."""
+        """Complete the outer steps of all pseudo-gradients under way. All workers call it, between steps."""
         with torch.no_grad():
             self._land(None)
 
     def change(self, job: Job, *, source: int = 0) -> None:
-        """Go on with another job, which may have other workers, between outer steps.
+        """Continue with another job, which may have other workers. Call it between outer steps.
 
         A collective call of all workers of the new job. All take worker ``source``'s shared parameters, outer
-        optimizers and counters, exactly: 32 bits for each 32 bits of them, by the op sum32. Whoever was there before
-        keeps its residual; local steps since the last outer step are lost. What is under way ends first, with the
-        workers from before (:meth:`settle`). Raises UsageError with a reduction instead of a job, or a quorum below the
+        optimizers and counters, exactly: 32 bits for each 32 bits of them, by the op sum32. A worker of the old job
+        keeps its residual; local steps since the last outer step are lost. Exchanges under way are first completed with
+        the old workers (:meth:`settle`). Raises UsageError with a reduction instead of a job, or a quorum below the
         workers.
         """
         if self._reduce is not None or isinstance(job, NodeJob):
@@ -381,7 +387,8 @@ class Outer(Saved, Optimizer):
 
     def kept(self) -> Content:
         """Return residuals, shared parameters, all optimizers' states, counters, and the job's or reduction's state.
-        Waits for what is under way, which the state holds too."""
+        Waits for exchanges under way; the state includes them.
+        """
         sent = [{"part": one.part.number, "due": one.due, "answer": [*wait_for(one.answer)]} for one in self._sent]
         rest = {
             **Inner(self.inner).kept().rest,
@@ -425,7 +432,8 @@ class Outer(Saved, Optimizer):
         refuse_pickling(self, "what it communicates by")
 
     def close(self) -> None:
-        """Wait for what is under way, and end the thread if nothing else uses the job's. A closing job ends it too."""
+        """Wait for exchanges under way, and end the job's thread if nothing else uses it. Closing the job ends it too.
+        """
         self._thread.close()
 
 
