@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every program here needs: logs, metrics over HTTP, shutdown, privileges, and reading untrusted input."""
+"""The base of all programs here: logs, metrics over HTTP, shutdown, privileges, and reading untrusted input."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a program begins. Called by the `__main__` of each package, which imports nothing else."""
+"""The entry point of programs. Called by the `__main__` of each package, which imports nothing else."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ INTERRUPTED: Final = 130
 
 
 def run(load: Callable[[], Callable[[], int]]) -> int:
-    """Run what ``load`` imports, and return its exit status.
+    """Run the function that ``load`` imports, and return its exit status.
 
-    While modules are imported there is nothing to clean up, so a Ctrl-C ends the process as a signal does. One that the
-    program lets through is the status 130, without a traceback.
+    Ctrl-C during the imports ends the process like a signal, since there is nothing to clean up yet. A
+    KeyboardInterrupt that the program does not handle gives status 130, without a traceback.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

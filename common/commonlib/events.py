@@ -39,7 +39,8 @@ class Told:
 
 
 class LogEvent(Enum):
-    """Base of the enums of events. A value: the event's name in a line, who logs it, its fields, and its meaning."""
+    """Base of the enums of events. A value has the event's name in log lines, who logs it, its fields, and its meaning.
+    """
 
     def __init__(self, word: str, told_by: tuple[str, ...], fields: str, meaning: str) -> None:
         self.word, self.told_by, self.fields, self.meaning = word, told_by, fields.split(), meaning
@@ -70,7 +71,7 @@ class ProgramEvent(LogEvent):
 
 
 def as_markdown(events: Iterable[LogEvent]) -> Iterator[str]:
-    """Yield the lines of a table of the events, as docs/watch.md has it."""
+    """Yield the lines of the events' table in docs/watch.md."""
     yield "| event | told by | fields | what has happened |"
     yield "|---|---|---|---|"
     for event in events:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Public names of a package that its modules are loaded for on first use."""
+"""Lazy public names: a package loads the module of a name when the name is first used."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 def on_first_use(
     own: dict[str, Any], load: Callable[[str], Any], homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's ``__getattr__`` and ``__dir__``. ``own``: its globals. ``load``: imports a module of it. ``homes``:
-    by module, its names with spaces between them; a module without any is a public name itself."""
+    """Return a package's ``__getattr__`` and ``__dir__``. ``own``: its globals. ``load``: imports one of its modules.
+    ``homes``: by module, the names that it defines, with spaces between them; a module without any is a public name
+    itself.
+    """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def get(name: str) -> Any:

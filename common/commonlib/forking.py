@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets that forked children do not keep.
+"""Closes sockets in forked children.
 
-A port is taken until the last process that has its socket ends. A DataLoader's workers are forked, and live some
-seconds longer than a rank that is killed: without this the rank could not start again before.
+A port is in use until the last process with its socket ends. A DataLoader's workers are forked, and outlive a killed
+rank by some seconds. Without this module the rank could not start again until they end.
 """
 
 from __future__ import annotations

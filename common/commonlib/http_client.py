@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One question to an HTTP server that may be anybody's: its answer takes bounded time and memory.
+"""A single HTTP request to a server that is not trusted: its answer takes bounded time and memory.
 
-Neither proxies of the environment nor redirections are followed: what is asked is the address that was given.
+Proxies of the environment and redirections are ignored, so only the given address is contacted.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def get(
     headers: Mapping[str, str] = _NO_HEADERS,
     source: tuple[str, int] | None = None,
 ) -> tuple[int, bytes]:
-    """Status and content of an answer; ``source``: this machine's address and port. ``within_s``: for all of it.
+    """Return status and content of an answer. ``source``: this machine's address and port. ``within_s``: the time for
+    everything.
 
-    Of a longer content there are ``bytes_most`` bytes and one more. Raises OSError, TimeoutError among them,
-    UnicodeError and http.client.HTTPException.
+    A content longer than ``bytes_most`` is cut after one byte more. Raises OSError (also TimeoutError), UnicodeError
+    and http.client.HTTPException.
     """
     connection = http.client.HTTPConnection(host, port, timeout=within_s, source_address=source)
     late = threading.Event()

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""An HTTP server for a few callers at a time, of whom none can keep the others out.
+"""An HTTP server for a few callers at a time. No caller can keep the others out.
 
-Each caller has a place, and a thread. When none is free, a newcomer gets that of a caller who has not said yet what it
-wants, or of one whose address has more places than the newcomer's. A place is for some seconds only, however slowly
-its caller sends. An address that connects very often is refused before it costs a thread, and the kernel then drops
-what it sends for a second: a loop in Python accepts fewer connections than a machine can open.
+Each caller has a place, and a thread. When none is free, a new caller takes the place of a caller that has not sent a
+request yet, or whose address has more places than the new caller's. A place lasts some seconds only, however slowly its
+caller sends. An address that connects very often is refused before it costs a thread. The kernel then drops its packets
+for a second, because a machine can open more connections than a loop in Python can accept.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Place:
 
 
 class GuardedServer(socketserver.ThreadingTCPServer):
-    """``places``: callers at a time. ``call_s``: seconds for each of them.
+    """The server. ``places``: how many callers at a time. ``call_s``: seconds for each of them.
 
     A handler that has read a request calls :meth:`heard`.
     """
@@ -139,8 +139,8 @@ class GuardedServer(socketserver.ThreadingTCPServer):
         self._shunned = _Shunned(self.socket)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Of all connections that wait, one of the address that has the fewest. Raises BlockingIOError if there is
-        none."""
+        """Return a waiting connection, from the address that has the fewest. Raises BlockingIOError if none is waiting.
+        """
         if not self._next:
             self._next.extend(self._allowed())
         if not self._next:
@@ -174,7 +174,7 @@ class GuardedServer(socketserver.ThreadingTCPServer):
                 self._places.pop(id(request), None)
 
     def heard(self, request: Any, *, stays: bool = False) -> None:
-        """The caller has said what it wants. ``stays``: it may have its place for as long as it likes."""
+        """Note that the caller has sent its request. ``stays``: it may keep its place without a time limit."""
         with self._lock:
             place = self._places.get(id(request))
             if place is None:
@@ -184,7 +184,9 @@ class GuardedServer(socketserver.ThreadingTCPServer):
                 place.until = None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a caller that goes away, or sends what is no request, is no error of the server's."""
+        """Do nothing: a caller that disconnects, or sends something other than a request, is not an error of the
+        server.
+        """
 
     def _allowed(self) -> list[tuple[socket.socket, Any]]:
         """Take all connections that wait, and close those of addresses that connect too often."""
@@ -230,12 +232,12 @@ def _shut(request: socket.socket) -> None:
 
 
 def is_own_name(header: str | None, address: str) -> bool:
-    """Whether a request's ``Host`` is a name of the server, which listens at ``address``.
+    """Return whether a request's ``Host`` is a name of the server, which listens at ``address``.
 
-    A script of another site can make a name of that site point at the loopback address of the browser's machine. It
-    cannot change what the browser writes into ``Host``. So a server at a loopback address answers under its address,
-    ``localhost`` and the machine's own name alone. Others are for whoever reaches them, by any name. A request without
-    ``Host`` is no browser's.
+    A script of another site can make a name of that site resolve to the loopback address of the browser's machine. It
+    cannot change the ``Host`` that the browser sends. So a server at a loopback address answers only under its address,
+    ``localhost`` and the machine's own name. Servers at other addresses answer under any name. A request without
+    ``Host`` does not come from a browser.
     """
     if header is None or not _is_loopback(address):
         return True

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which job, worker and switch this process is: for lines that do not name theirs."""
+"""The job, worker and switch of this process, for log lines that do not name them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _switch: list[str] = []
 
 
 def opened(job: int, worker: int) -> JobPlace:
-    """A job is open until :func:`closed`, or until nobody has what this returns."""
+    """Register an open job. It stays registered until :func:`closed`, or until the returned object is deleted."""
     place = JobPlace(job, worker)
     with _lock:
         _jobs.add(place)
@@ -42,7 +42,7 @@ def is_switch(name: str) -> None:
 
 
 def here() -> tuple[int | None, int | None, str | None]:
-    """Job, worker and switch. Of several open jobs none is this process's."""
+    """Return this process's job, worker and switch. If several jobs are open, job and worker are None."""
     with _lock:
         found = list(_jobs)
     job = found[0] if len(found) == 1 else None

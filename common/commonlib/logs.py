@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines of programs, as text for people or as JSON objects, and exceptions that nobody catches as such lines.
+"""Log lines of programs, as text for humans or as JSON objects. Uncaught exceptions are logged in the same form.
 
-Both forms escape control characters, and all else that is not printable.
+Both forms escape control characters and all other characters that are not printable.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def form_of(text: str) -> Form | None:
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--log-format`; without it SUMWIRE_LOG_FORMAT says the form."""
+    """Add `--log-format` to a parser. Its default is SUMWIRE_LOG_FORMAT."""
     parser.add_argument(
         "--log-format",
         type=_option,
@@ -63,7 +63,7 @@ def _option(text: str) -> Form:
 
 
 def printable(text: str) -> str:
-    """The text with backslash escapes for all that is not printable."""
+    """Return the text with backslash escapes for all characters that are not printable."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
@@ -75,7 +75,7 @@ def printable_lines(text: str) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Lines for people, in a format of ``logging``. Lines of a traceback are indented."""
+    """Formats lines for humans, with a format of ``logging``. Lines of a traceback are indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         record.message = printable(record.message)
@@ -86,9 +86,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object of ASCII a line: time (ISO 8601, UTC), level, event, job, worker, message, the event's fields.
+    """Formats each line as one JSON object in ASCII: time (ISO 8601, UTC), level, event, job, worker, message, the
+    event's fields.
 
-    ``switch`` is there where it applies, and ``traceback`` with an exception.
+    It includes ``switch`` where it applies, and ``traceback`` with an exception.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -132,10 +133,10 @@ def formatter(form: Form, pattern: str) -> logging.Formatter:
 
 
 def to_stderr(form: Form, level: int, pattern: str, only: str = "") -> None:
-    """Show a program's log on standard error. ``only``: the name of the loggers that are shown; empty for all.
+    """Show a program's log on standard error. ``only``: the name of the loggers that are shown; "" for all.
 
-    In JSON also warnings of Python's and exceptions that nobody catches. Has no effect where the root logger has a
-    handler already.
+    In JSON, Python's warnings and uncaught exceptions are shown too. Has no effect if the root logger already has a
+    handler.
     """
     if logging.getLogger().handlers:
         return
@@ -149,7 +150,7 @@ def to_stderr(form: Form, level: int, pattern: str, only: str = "") -> None:
 
 
 def uncaught_to_stderr() -> None:
-    """Show in JSON what Python would print as text: warnings, and exceptions that nobody catches.
+    """Show warnings and uncaught exceptions in JSON, which Python would print as text.
 
     For programs, not for a library.
     """
@@ -183,10 +184,10 @@ def _thread_ended(what: threading.ExceptHookArgs) -> None:
 
 
 class Voice:
-    """What a program says on standard output: text, in which names from outside are no orders to the terminal, or an
-    event in JSON.
+    """Writes a program's messages to standard output, as text or as an event in JSON. Terminal control codes in foreign
+    names are escaped.
 
-    ``serves``: the program goes on when nobody reads it any more, or its disk is full. That is said once, on standard
+    ``serves``: the program continues if the output is closed or its disk is full. That is reported once, on standard
     error.
     """
 
@@ -221,12 +222,12 @@ class Voice:
 
 
 def is_event(line: str, event: LogEvent, text: str) -> bool:
-    """Whether a line that a program said is this event: in JSON, or as text that begins with ``text``."""
+    """Return whether a line of a program's output is this event: in JSON, or as text that begins with ``text``."""
     return line.startswith(text) or _read(line).get("event") == event.word
 
 
 def messages_in(log: str) -> str:
-    """A log as people read it: of lines in JSON the messages, all other lines as they are."""
+    """Return a log in readable form: the messages of JSON lines, and all other lines unchanged."""
     return "\n".join(str(_read(line).get("message", line)) for line in log.splitlines())
 
 

@@ -43,7 +43,7 @@ class MetricsPackageError(MetricsError):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``name``: without the ending that counters have in what is served. ``told_by``: HOST, SOFT, ..."""
+    """A metric. ``name``: without the suffix that served counters have. ``told_by``: HOST, SOFT, ..."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -59,7 +59,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One value. ``labels``: values in the order of the metric's labels."""
+    """One value of a metric. ``labels``: values in the order of the metric's labels."""
 
     metric: Metric
     labels: tuple[str, ...]
@@ -90,7 +90,7 @@ PORT_METRICS: Final = (
 
 
 def as_markdown(metrics: Iterable[Metric]) -> Iterator[str]:
-    """Yield the lines of a table of the metrics, as docs/watch.md has it."""
+    """Yield the lines of the metrics' table in docs/watch.md."""
     yield "| metric | told by | labels | what it says |"
     yield "|---|---|---|---|"
     for metric in metrics:
@@ -100,8 +100,9 @@ def as_markdown(metrics: Iterable[Metric]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class MetricsEndpoint:
-    """``address`` and TCP ``port`` (0: the kernel picks one), or the file descriptor ``socket`` of a socket that
-    listens already."""
+    """Where metrics are served: ``address`` and TCP ``port`` (0: the kernel picks one), or ``socket``, the file
+    descriptor of a listening socket.
+    """
 
     address: str = LOOPBACK
     port: int = 0
@@ -112,7 +113,7 @@ class MetricsEndpoint:
 
 
 def parse_endpoint(text: str) -> MetricsEndpoint:
-    """Return the endpoint that ``[ADDRESS:]PORT`` or ``fd:NUMBER`` names. Without an address it is the loopback one.
+    """Parse ``[ADDRESS:]PORT`` or ``fd:NUMBER``. The default address is the loopback one.
 
     Raises MetricsEndpointError.
     """
@@ -132,10 +133,10 @@ def parse_endpoint(text: str) -> MetricsEndpoint:
 
 
 def endpoint_of(environment: Mapping[str, str] = os.environ) -> MetricsEndpoint | None:
-    """Return the endpoint that SUMWIRE_METRICS names, or None where it is not set.
+    """Return the endpoint that SUMWIRE_METRICS names, or None if it is not set.
 
-    The processes that torchrun starts on one machine have equal environments: each takes the port above by its local
-    rank. Raises MetricsEndpointError.
+    The processes that torchrun starts on one machine have the same environment, so each adds its local rank to the
+    port. Raises MetricsEndpointError.
     """
     text = environment.get(VARIABLE, "")
     if not text:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves metrics over HTTP, for Prometheus, `sumwire top`, or anything that reads Prometheus' text format.
 
-Nothing is counted here: at each scrape the sources are asked for what they have counted anyway. Needs the package
+It does not count anything itself: at each scrape it reads the counters of its sources. Needs the package
 prometheus_client.
 """
 
@@ -39,7 +39,7 @@ CLIENTS_MOST: Final = 16
 
 
 class Collector:
-    """What prometheus_client asks at each scrape. ``sources``: may change at any time."""
+    """The collector that prometheus_client calls at each scrape. ``sources``: may change at any time."""
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
@@ -103,11 +103,11 @@ class Exposition:
         self._closed = False
 
     def add(self, source: Source) -> None:
-        """Serve what ``source`` says, from the next scrape on. It is called in threads of the server."""
+        """Serve the readings of ``source`` from the next scrape on. Threads of the server call it."""
         self._collector.sources.append(source)
 
     def remove(self, source: Source) -> None:
-        """Ask ``source`` no more, after one more scrape where SUMWIRE_METRICS_LAST_S allows to wait for that."""
+        """Stop reading ``source``, after one more scrape if SUMWIRE_METRICS_LAST_S allows to wait for that."""
         self.last_scrape()
         with suppress(ValueError):
             self._collector.sources.remove(source)

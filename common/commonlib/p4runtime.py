@@ -3,8 +3,8 @@
 """P4Runtime's messages, `p4.v1` and `p4.config.v1`, under protobuf 3.20 and all later versions. The controller and the
 soft switch call :func:`load_messages` before they import one of them.
 
-The modules of the package p4runtime come from an old protoc, and protobuf 4 and later refuse what those do at import.
-But each has its file's descriptor in it, as bytes, and any protobuf makes the same messages of that.
+The modules of the package p4runtime come from an old protoc, and protobuf 4 and later refuse to import them. But each
+contains its file's descriptor as bytes, from which any protobuf can make the same messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _LAST_THAT_IMPORTS: Final = 3
 
 
 def load_messages() -> None:
-    """Put those modules that protobuf would refuse where imports find them. Raises ImportError without p4runtime."""
+    """Register replacements for those modules that protobuf would refuse to import. Raises ImportError without
+    p4runtime.
+    """
     # Their files need the last two.
     import google.protobuf.any_pb2
     import google.rpc.status_pb2
@@ -41,7 +43,9 @@ def load_messages() -> None:
 
 
 def descriptor_of(name: str) -> bytes | None:
-    """The bytes of a file's descriptor, from the source of its module; None for one that a newer protoc has made."""
+    """Return the bytes of a file's descriptor, read from the source of its module; None if a newer protoc has made the
+    module.
+    """
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -53,7 +57,7 @@ def descriptor_of(name: str) -> bytes | None:
 
 
 def messages(name: str, file: bytes, pool: Any) -> ModuleType:
-    """The module of a file's messages and enums, made in the way of today's protoc."""
+    """Return a module with a file's messages and enums, built in the way of a current protoc."""
     from google.protobuf.internal import builder
 
     made = ModuleType(name)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Leaves root's rights behind: a program that root starts opens its sockets, and then becomes another user for good."""
+"""Drops root's rights: a program that root starts opens its sockets, and then becomes another user for good."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Account:
 
 
 def account_of(name: str) -> Account:
-    """The user of that name, whom this process may become. Raises UnknownUserError and NotRootError."""
+    """Return the account with this name, which this process may become. Raises UnknownUserError and NotRootError."""
     try:
         found = pwd.getpwnam(name)
     except (KeyError, ValueError) as error:
@@ -62,16 +62,16 @@ def account_of(name: str) -> Account:
 
 
 def prepare() -> None:
-    """What threads inherit, so it is called before there are any: no program started from here gains rights, and
-    nothing of the memory is written to disk."""
+    """Forbid child programs to gain rights, and core dumps. Call it before there are threads, which inherit both."""
     _prctl(_SET_NO_NEW_PRIVS, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def become(account: Account) -> None:
-    """Become the user, in all threads and for good: no other groups, no capabilities, no look into the memory.
+    """Become this user, in all threads and for good, without other groups or capabilities. Other processes can no
+    longer read the memory.
 
-    Compiled code is kept from now on in a folder of the user's own. Raises PrivilegeError.
+    From now on, compiled code is cached in a folder of the user's own. Raises PrivilegeError.
     """
     cache = _cache_for(account)
     at_parents_end = ctypes.c_int(0)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a program that serves until it is told to stop waits for that."""
+"""Lets a serving program wait until it is told to stop."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class ShutdownSignal:
-    """Within the block SIGINT and SIGTERM end :meth:`wait`, and so does :meth:`set`. Only for the main thread.
+    """Context manager in which SIGINT, SIGTERM and :meth:`set` end :meth:`wait`. Only for the main thread.
 
-    The kernel may hand a signal to any thread. Python notes it there, but does not wake the main thread from a lock:
-    ``threading.Event.wait`` would go on until another signal. So the main thread waits for the file that the signal's
-    handler writes to (:func:`signal.set_wakeup_fd`).
+    The kernel may deliver a signal to any thread. Python notes it there, but does not wake the main thread from a lock:
+    ``threading.Event.wait`` would go on until another signal. So the main thread waits for the file to which the signal
+    handler writes (:func:`signal.set_wakeup_fd`).
     """
 
     def __enter__(self) -> ShutdownSignal:
@@ -42,5 +42,5 @@ class ShutdownSignal:
             os.write(self._write, b"\0")
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until told to stop, or for so many seconds. Says whether it was told."""
+        """Wait until told to stop, or for ``seconds``. Returns whether it was told."""
         return bool(select.select([self._read], [], [], seconds)[0])

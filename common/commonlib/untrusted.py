@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Untrusted input: JSON with bounds on its size, depth and numbers, and values as error messages may show them.
+"""Untrusted input: reads JSON with bounds on its size, depth and numbers, and formats values safely for error messages.
 
 Reading a file that anybody may have written takes bounded time and memory. It returns data or raises
-UntrustedInputError. A message about it fits a terminal's line and has no control characters.
+UntrustedInputError. Its messages fit a terminal's line and have no control characters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BRACKET: Final = re.compile(r"[\[\]{}]")
 
 
 class UntrustedInputError(ValueError):
-    """The text breaks a rule. The message is the rule, for the caller's error that names the text."""
+    """The text breaks a rule. The message is the rule; the caller's error names the text."""
 
 
 class InputTooLongError(UntrustedInputError):
@@ -51,19 +51,19 @@ _SHOWN: Final = _Shown()
 
 
 def shown(value: object) -> str:
-    """The value as a message shows it: as ``repr``, which escapes, but shortened."""
+    """Return the value as a message shows it: like ``repr``, which escapes, but shortened."""
     text = _SHOWN.repr(value)
     return text if len(text) <= _WHOLE_MOST else f"{text[:_WHOLE_MOST]}..."
 
 
 def escaped(text: str) -> str:
-    """Text as a message shows it without quotes: control characters escaped, and shortened."""
+    """Return text as a message shows it without quotes: control characters escaped, and shortened."""
     quoted = _SHOWN.repr(text)
     return text if quoted[1:-1] == text else quoted[1:-1]
 
 
 def bounded_text(path: Path, most: int) -> str:
-    """The text of a file of at most ``most`` bytes of UTF-8. Raises OSError and UntrustedInputError."""
+    """Return the text of a file of at most ``most`` bytes in UTF-8. Raises OSError and UntrustedInputError."""
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -75,9 +75,9 @@ def bounded_text(path: Path, most: int) -> str:
 
 
 def json_of(text: str) -> Any:
-    """The data of a JSON text. Raises UntrustedInputError.
+    """Return the data of a JSON text. Raises UntrustedInputError.
 
-    Refused are also: a key that occurs twice, more than DEPTH_MOST levels, numbers of more than DIGITS_MOST characters,
+    It also refuses a key that occurs twice, more than DEPTH_MOST levels, numbers of more than DIGITS_MOST characters,
     infinity and NaN.
     """
     _check_depth(text)

@@ -3,7 +3,7 @@
 """Control plane of Sumwire: reads YAML files, checks them, and writes the table entries of switches over P4Runtime.
 
 A `Config` describes one switch, a `Topology` a network of switches. The folders, each of which imports only from those
-before it: `model` (the data), `derive` (what follows from it), `rules` (what it must keep), `parse` (YAML files),
+before it: `model` (the data), `derive` (what is computed from it), `rules` (its validity), `parse` (YAML files),
 `deploy` (the switches).
 
 Names are loaded on first use: only `apply`, `apply_all`, `apply_topology`, `read_status`, `read_all_status`,

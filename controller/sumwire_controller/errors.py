@@ -55,7 +55,7 @@ class Problem:
 
 
 def join_path(path: str, field: str) -> str:
-    """The path of a field or, if `field` starts with "[", of a list element."""
+    """Return the path of a field or, if `field` starts with "[", of a list element."""
     return f"{path}{field}" if not path or field.startswith("[") else f"{path}.{field}"
 
 
@@ -79,7 +79,7 @@ class UnknownJobError(ControllerError):
 
 
 class PartOfTreeError(ControllerError):
-    """The job runs over several switches, so one switch's configuration does not name all its hosts."""
+    """The job runs over several switches, so the configuration of one switch does not name all its hosts."""
 
 
 class JobFileError(ControllerError):
@@ -99,7 +99,7 @@ class JobChange:
     """What `apply` would do to a job that has run on `switch`.
 
     `name` is empty if the configuration has no such job. `packets` counts what its workers have sent since it was
-    admitted. `differs` names what of it would change; it is empty if the job would leave.
+    admitted. `differs` names what would change; it is empty if the job would be removed.
     """
 
     switch: str
@@ -114,9 +114,9 @@ class JobChange:
 
 
 class RunningJobsError(ControllerError):
-    """`apply` would change jobs that have run since they were admitted, and was not told to. Nothing was written.
+    """`apply` would change jobs that have run since they were admitted, without being allowed to. Nothing was written.
 
-    `changes` has a line for each job and switch. The message ends with `command`, which does it.
+    `changes` has a line for each job and switch. The message ends with `command`, which makes the change.
     """
 
     def __init__(self, changes: Sequence[JobChange], command: str = "sumwire-controller apply CONFIG --force") -> None:
@@ -145,7 +145,7 @@ class SwitchUnreachableError(SwitchError):
 
 
 class NotPrimaryError(SwitchError):
-    """Another controller is connected and the primary, so this one may not write."""
+    """Another controller is the connected primary, so this one may not write."""
 
     retryable = True
 

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One switch's configuration, and a topology of switches, as frozen data: `parse` makes it, `rules` checks it."""
+"""The data of one switch's configuration, and of a topology of switches, frozen. `parse` creates it, `rules` checks it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ MAC_RULE: Final = 'must be a MAC address in quotes, like "02:00:00:00:00:01"'
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM: who signs the switches' certificates, and the controller's own certificate with its key."""
+    """TLS files in PEM: the authority that signs the switches' certificates, and the controller's own certificate with
+    its key.
+    """
 
     ca: Path
     certificate: Path | None = None
@@ -38,9 +41,9 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A switch and its P4Runtime server, which `grpc` gives as "host:port" or "unix:/path".
+    """A switch and its P4Runtime server. `grpc` is the server's address, "host:port" or "unix:/path".
 
-    `tls` is of no use for a Unix socket. If it is None, the environment may still ask for TLS.
+    `tls` has no effect for a Unix socket. If it is None, the environment may still ask for TLS.
     """
 
     name: str
@@ -63,8 +66,8 @@ class Worker:
 
     `port` is the switch port that leads to it, `udp_port` the UDP port from which it sends and at which it receives
     results. `stands_for` is None for a host. For a lower switch it is the number of hosts summed in its partial
-    results, and `ip` and `mac` are those of its aggregator. `other_ports_in` are further ports at which its frames come
-    in, of a host behind other switches.
+    results, and `ip` and `mac` belong to its aggregator. `other_ports_in`: for a host behind other switches, further
+    ports at which its frames come in.
     """
 
     name: str
@@ -129,7 +132,7 @@ class Thc:
 
 @dataclass(frozen=True, slots=True)
 class Degrade:
-    """Loss made on purpose, for experiments. `share` (0..1) of a job's THC packets are hit; `seed` says which.
+    """Deliberate loss, for experiments. `share` (0..1) of a job's THC packets are lost or cut; `seed` decides which.
 
     `mode` is one of DEGRADE_MODES.
     """
@@ -168,13 +171,13 @@ class Job:
     """One training run, as one switch sees it.
 
     `workers` are names, in the order of their seats. `parents` are the switches above; a root has none. `spray` (one of
-    SPRAYS) says which parent a chunk goes to: with "slot", slot s goes to `parents[s mod len(parents)]`. `stands_for`
-    is empty unless a worker has fewer hosts in this job than it stands for; then it has the number of hosts behind
-    each worker. `lanes` is the number of the job's lanes. `derive/lanes.py` makes a job of each lane, whose number is
-    `lane`. `workers_min` is the fewest workers that a run may have; None means all. `whole` is for a job with several
-    switches; it is None where only one switch's configuration is known. `blind`: hosts mask what they send.
-    `limit_mbit` is the most that its workers may send into one switch, in Mbit/s; None is any rate. `key`: 32 bytes,
-    with which packets get authentication tags, from the file `key_file`; None for none.
+    SPRAYS) decides to which parent a chunk goes: with "slot", slot s goes to `parents[s mod len(parents)]`.
+    `stands_for` is empty unless a worker has fewer hosts in this job than it stands for; then it has the number of
+    hosts behind each worker. `lanes` is the number of the job's lanes. `derive/lanes.py` makes a separate job of each
+    lane, whose number is `lane`. `workers_min` is the fewest workers that a run may have; None means all. `whole` is
+    for a job with several switches; it is None where only one switch's configuration is known. `blind`: hosts mask what
+    they send. `limit_mbit` is the most that its workers may send into one switch, in Mbit/s; None is any rate. `key`:
+    the 32 bytes from the file `key_file` with which packets get authentication tags; None for none.
     """
 
     name: str
@@ -291,7 +294,7 @@ _Named = TypeVar("_Named", SwitchNode, Host)
 class Topology:
     """The whole network. The workers of its jobs are names of hosts.
 
-    Where several switches would do, the order of `switches` decides: the first of two spines carries ordinary traffic
+    If several switches are possible, the order of `switches` decides: the first of two spines carries ordinary traffic
     and has the even slots.
     """
 
@@ -322,7 +325,7 @@ class Topology:
         return tuple(node.name for node in self.switches if node.name in above)
 
     def ports(self, name: str) -> Iterator[tuple[int, str]]:
-        """(port, name of the neighbour) for each port in use: hosts first, then switches in order of `links`."""
+        """Yield (port, name of the neighbour) for each port in use: hosts first, then switches in order of `links`."""
         yield from ((host.port, host.name) for host in self.hosts if host.switch == name)
         for link in self.links:
             if link.lower == name:
@@ -331,7 +334,9 @@ class Topology:
                 yield link.upper_port, link.lower
 
     def distances(self, start: str) -> dict[str, int]:
-        """Name -> links on the shortest path from `start`, for every switch that can be reached, `start` included."""
+        """Return the number of links on the shortest path from `start`, by name, for every reachable switch including
+        `start`.
+        """
         found, waiting = {start: 0}, [start]
         for at in waiting:
             for _, name in self.ports(at):

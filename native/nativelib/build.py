@@ -41,12 +41,12 @@ def build(
     wide_bitint: bool = False,
     shared: bool = True,
 ) -> Path:
-    """Compile and link; returns the shared library, or the executable.
+    """Compile and link. Returns the path of the shared library or the executable.
 
     ``generated`` maps file names to text: ``.c`` files are compiled, the others can be included. ``includes`` are
-    folders with headers. ``flags`` come last, so libraries (``-lm``) can be among them. A library that came compiled
-    from the same text (:mod:`nativelib.prebuilt`), or a result built before from the same text by the same compiler,
-    is used again. Raises NoCompilerError and CompileError.
+    folders with headers. ``flags`` come last, so libraries (``-lm``) can be among them. A prebuilt library of the same
+    text (:mod:`nativelib.prebuilt`) is used instead, or an earlier result of the same text and compiler. Raises
+    NoCompilerError and CompileError.
     """
     recipe = LibraryRecipe(name, tuple(sources), generated, tuple(includes), tuple(flags))
     for recipes in _recorders:
@@ -85,7 +85,9 @@ class LibraryRecipe:
         return _key(_ANY, self.sources, self.generated, self.includes, self.flags)
 
     def compile(self, command: Sequence[str], folder: Path) -> Path:
-        """Compile with a compiler's command and options into ``folder``, with a checksum beside. Returns the file."""
+        """Compile with a compiler's command and options into ``folder``, and write a checksum file. Returns the
+        compiled file.
+        """
         output = folder / prebuilt.name_of(self.name, self.key())
         with tempfile.TemporaryDirectory() as written:
             files = [*self.sources, *(file for file in _write(Path(written), self.generated) if file.suffix == ".c")]

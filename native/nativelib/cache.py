@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The folder where compiled code is kept, with a checksum beside every file.
 
-Nothing is taken from it that another user could have written: root does not run what a user left there.
+A file that another user could have written is never used, so that root does not run a user's code.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _log = logging.getLogger("nativelib")
 
 
 def cache_folder() -> Path:
-    """``$NATIVELIB_CACHE``, else ``$XDG_CACHE_HOME/nativelib``, else ``~/.cache/nativelib``.
+    """Return ``$NATIVELIB_CACHE``, else ``$XDG_CACHE_HOME/nativelib``, else ``~/.cache/nativelib``.
 
-    If that folder cannot be written, or another user could write it, a temporary folder that is removed when this
-    process ends. Raises UntrustedError if others could replace that one too.
+    If that folder cannot be written, or another user could write it, returns a temporary folder that is removed when
+    this process ends. Raises UntrustedError if others could replace that one too.
     """
     return _usable(_wanted_folder(), os.geteuid())
 
@@ -64,10 +64,10 @@ def _private_folder(user: int) -> tempfile.TemporaryDirectory[str]:
 
 
 def cached(path: Path, make: Callable[[Path], None]) -> Path:
-    """Return ``path``, after ``make(path of the new file)`` has made it unless it exists and its checksum is right.
+    """Return ``path``. If the file does not exist or its checksum is wrong, ``make(new path)`` creates it first.
 
-    A file that another user could have written is made again. If several processes ask for the same file, one makes it
-    and the others wait. Raises NativeError.
+    A file that another user could have written is created again. If several processes ask for the same file, one
+    creates it and the others wait. Raises NativeError.
     """
     try:
         if is_whole(path):
@@ -104,7 +104,7 @@ def _checksum_path(path: Path) -> Path:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file has the checksum beside it, and no other user could have written either."""
+    """Return whether a file matches its checksum, and no other user could have written either."""
     try:
         with open_file(path) as file, open_file(_checksum_path(path)) as checksum:
             return checksum.read() == hashlib.sha256(file.read()).hexdigest().encode()

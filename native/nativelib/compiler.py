@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds a C compiler and tests what it can do, with a cache of the probes' results beside the compiled code.
+"""Finds a C compiler and tests its features. The results are cached beside the compiled code.
 
-Only results of compilers proper are kept. A script, or a program such as ccache, may start another compiler tomorrow.
+Only results of real compilers are cached: a script, or a program such as ccache, may start another compiler later.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "LIBRARY_PATH", "GCC_E
 
 
 def probe_key(program: str, options: Sequence[str], tests: Sequence[str]) -> str | None:
-    """A name for the result of ``tests`` with the compiler ``program``; None if it must not be remembered.
+    """Return a cache key for the result of ``tests`` with the compiler ``program``; None if it must not be cached.
 
     It changes with the compiler's file, its options, the environment variables that it reads, and the CPU.
     """
@@ -70,7 +70,7 @@ def recall_probe(key: str) -> Any:
 
 
 def keep_probe(key: str, found: Any) -> None:
-    """Write ``found`` as JSON; where that fails, the next process tests the compiler again."""
+    """Cache ``found`` as JSON. If that fails, the next process tests the compiler again."""
     try:
         with tempfile.NamedTemporaryFile("w", dir=cache_folder(), prefix="compiler-", delete=False) as new:
             json.dump(found, new)
@@ -96,7 +96,8 @@ _WIDE_PROBE = "void probe(unsigned _BitInt(2048) *x) { *x += *x << 7; }\n"
 
 @dataclass(frozen=True)
 class Compiler:
-    """``command``: the program and the options of every compilation. ``identity``: version, target and CPU features.
+    """A compiler. ``command``: the program and the options of every compilation. ``identity``: version, target and CPU
+    features.
 
     Code built by compilers of different identity is not exchanged.
     """
@@ -106,7 +107,7 @@ class Compiler:
 
 
 def find_compiler(*, wide_bitint: bool = False) -> Compiler:
-    """The first compiler that works: only ``$CC`` if it is set, else clang-19 to clang-16, clang, cc and gcc.
+    """Return the first compiler that works: only ``$CC`` if it is set, else clang-19 to clang-16, clang, cc and gcc.
 
     ``wide_bitint``: it must support ``_BitInt(2048)``; cc and gcc are not tried then. Raises NoCompilerError.
     """

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads functions and structures from our own C sources, so that Python declares none of them a second time.
 
-It reads what we write, not all of C: functions and structures begin in the first column, a structure's fields are
-numbers, pointers, other structures and arrays of a known length. What has anything else in it is left out. What stands
-between ``#ifdef`` and ``#endif`` counts if the name is one of the constants.
+It reads the C of this project, not all of C. Functions and structures must begin in the first column. A structure's
+fields are numbers, pointers, other structures and arrays of a known length; a structure with any other field is left
+out. Code between ``#ifdef`` and ``#endif`` is read if the name is one of the constants.
 
 Example: of ``struct pair { uint64_t left; double right; };`` and ``int pair_sum(const struct pair *of);`` it makes a
 ctypes structure ``pair``, and lets the library's ``pair_sum`` take one.
@@ -40,8 +40,8 @@ _QUALIFIERS: Final = re.compile(r"\b(?:const|volatile|restrict)\b\s*")
 class Native:
     """The functions of a loaded library, and the structures that they take, by their names in C.
 
-    A function takes a structure itself for a pointer to one, and for any other pointer an address, None for NULL. It
-    returns a ctypes pointer to a structure, and any other pointer as an address, None for NULL.
+    Where C wants a pointer to a structure, pass the structure; for any other pointer pass an address, or None for NULL.
+    A returned pointer to a structure is a ctypes pointer, any other an address, or None for NULL.
     """
 
     def __init__(self, library: ctypes.CDLL, declared: Mapping[str, Any]) -> None:
@@ -59,9 +59,12 @@ def declare(
     constants: Mapping[str, int | str],
     structs: Collection[str] | None = None,
 ) -> Native:
-    """What the C files and headers declare of a library that was compiled from them. Functions that the library does
-    not have are left out. ``constants``: values of names that lengths of arrays use. ``structs``: the structures that
-    Python makes or reads, all unless given; pointers to others are addresses."""
+    """Declare the functions of a library, as the C files and headers that it was compiled from have them. Functions
+    that the library lacks are left out.
+
+    ``constants``: values of names used in array lengths. ``structs``: the structures that Python makes or reads, by
+    default all; pointers to other structures are addresses.
+    """
 
     def wanted(conditional: re.Match[str]) -> str:
         return conditional[2] if conditional[1] in constants else ""

@@ -8,7 +8,7 @@ class NativeError(Exception):
 
 
 class NoCompilerError(NativeError):
-    """No suitable compiler; the message lists each one tried and why it does not fit."""
+    """There is no suitable compiler. The message lists each one tried and why it does not fit."""
 
 
 class CompileError(NativeError):
@@ -20,4 +20,4 @@ class LoadError(NativeError):
 
 
 class UntrustedError(NativeError):
-    """Another user could have written a file or replace it; the message has its owner, its mode and the rule."""
+    """Another user could have written a file or replace it. The message has its owner, its mode and the rule."""

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries that came compiled, in the wheel: one file for each level of a processor's features.
+"""Prebuilt libraries in the wheel: one file for each level of a processor's features.
 
-A file is used only for the very text that it was made of, by its key, and if its checksum is right. Without one for
-this processor, or in a checkout, the text is compiled at first use.
+A file is used only if its key shows that it was made from the very same text, and if its checksum is right. Without one
+for this processor, or in a checkout, the text is compiled at first use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def name_of(name: str, key: str) -> str:
 
 
 def find(name: str, key: str) -> Path | None:
-    """The best library for this processor, or None. ``key``: a hash of all that was compiled, without the compiler."""
+    """Return the best library for this processor, or None. ``key``: a hash of everything that was compiled, without the
+    compiler.
+    """
     for level in _levels():
         path = FOLDER / level / name_of(name, key)
         if path.exists() and is_whole(path):
@@ -43,7 +45,7 @@ def find(name: str, key: str) -> Path | None:
 
 
 def level() -> str | None:
-    """The best level that has libraries for this processor, or None."""
+    """Return the best level for which there are libraries for this processor, or None."""
     return next((level for level in _levels() if any((FOLDER / level).glob("*.so"))), None)
 
 

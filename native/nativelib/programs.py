@@ -4,8 +4,8 @@
 
 Every package that starts a process builds its command and its environment here. `python -m` would otherwise look for
 modules in the working directory first, and an empty part of ``PATH`` or ``PYTHONPATH`` means the working directory too.
-Variables can have a child run code as well, so it gets those that are named here, and of paths in them what no other
-user could have written.
+Variables can also make a child run code. So a child gets only the variables named here, and of paths in them only those
+parts that no other user could have written.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _UNSET: Final = ("/usr/bin/env", "-u", _SAFE_PATH)
 
 
 def python(*words: str) -> list[str]:
-    """The command that runs this Python without the working directory, or a script's folder, on its path."""
+    """Return the command that runs this Python without the working directory, or a script's folder, on its path."""
     return [sys.executable, "-P", *words]
 
 
@@ -69,12 +69,12 @@ def module(name: str, *words: str) -> list[str]:
 
 
 def script(path: Path, *words: str) -> list[str]:
-    """The command that runs a user's script. Its own folder is on its path, as when the user starts it."""
+    """Return the command that runs a user's script. The script's folder is on its path, as when the user starts it."""
     return [*_UNSET, sys.executable, str(path), *words]
 
 
 def starter(name: str, *words: str) -> list[str]:
-    """The command that runs a module which starts users' scripts, as torchrun and pytest do."""
+    """Return the command that runs a module which starts users' scripts, such as torchrun and pytest."""
     return [*_UNSET, *module(name, *words)]
 
 
@@ -91,7 +91,9 @@ def program(name: str) -> str:
 
 
 def search_path() -> str:
-    """``PATH`` without parts that mean the working directory. Of what is found there :func:`check_program` judges."""
+    """Return ``PATH`` without parts that mean the working directory. :func:`check_program` checks the programs found
+    there.
+    """
     return _without_here("PATH", os.environ.get("PATH", "")) or os.defpath
 
 
@@ -124,8 +126,9 @@ def _of_another(path: Path, in_it: tuple[Path, ...]) -> str:
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a child: those of this process's variables that are named here, as :func:`close_environment`
-    would leave them, and ``variables``. Those that are not named, such as LD_AUDIT or PYTHONSTARTUP, are left out."""
+    """Return the environment of a child: ``variables``, and those of this process's variables that are named here,
+    cleaned as by :func:`close_environment`. Others, such as LD_AUDIT or PYTHONSTARTUP, are left out.
+    """
     closed = _closed(os.environ)
     named = {name: value for name, value in closed.items() if name in (*_LISTS, _SAFE_PATH) or _is_named(name)}
     # What a caller gives is its own, and is only kept from meaning the working directory.
@@ -133,11 +136,11 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def close_environment() -> None:
-    """Leave out of this process's variables, and so of those of all that it starts, what means the working directory,
-    and what another user could have written. Python processes keep the working directory off their paths too.
+    """Remove from this process's variables, and so from its children's, every part that means the working directory or
+    that another user could have written. Python children also keep the working directory off their paths.
 
-    For commands of our own, also for what `multiprocessing` starts; a library leaves its user's environment alone. All
-    other variables stay.
+    For this project's commands, also for what `multiprocessing` starts. A library must leave its user's environment
+    alone. All other variables stay.
     """
     closed = _closed(os.environ)
     _taken.update({name: value for name, value in os.environ.items() if closed.get(name) != value})
@@ -147,7 +150,9 @@ def close_environment() -> None:
 
 
 def script_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a user's script: ``variables``, and all that its user has set, as where the user starts it."""
+    """Return the environment of a user's script: ``variables``, and everything that its user has set, as when the user
+    starts it.
+    """
     return {**os.environ, **_taken, **variables}
 
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Opens files and folders that nobody but this user and root can have written or can replace.
+"""Opens files and folders that only this user and root can have written or can replace.
 
-Every folder on the way is opened in the one before it and checked on its descriptor, so what was checked is what is
-used. Symbolic links are followed by hand, and only those of this user and of root.
+Every folder of the path is opened relative to the one before and checked on its descriptor, so the folder checked is
+the folder used. Symbolic links are followed by hand, and only those of this user and of root.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def open_folder(path: Path, *, make: bool = False) -> int:
     """Return a descriptor (``O_PATH``) of the folder; the caller closes it.
 
-    ``make``: missing folders are made, for this user alone whatever the umask is. Raises OSError, and UntrustedError
-    if another user could write the folder, or replace it or a folder on the way.
+    ``make``: create missing folders, for this user only whatever the umask is. Raises OSError, and UntrustedError if
+    another user could write the folder, or replace it or a folder on the way.
     """
     folder, place = _walk(path.absolute(), make)
     try:
@@ -41,7 +41,7 @@ def open_folder(path: Path, *, make: bool = False) -> int:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a regular file for reading, in a folder as :func:`open_folder` wants it.
+    """Open a regular file for reading, in a folder that :func:`open_folder` accepts.
 
     Raises OSError, and UntrustedError if another user could write or replace the file. A symbolic link is an OSError.
     """

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts and controller both stand on: the P4 program's constants, its ops, and its compiled form."""
+"""Shared by hosts and controller: the P4 program's constants, its ops, and its compiled form."""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keys of a job whose packets have authentication tags, derived from the 32 bytes that its configuration names.
 
-Host, software aggregator and controller derive the same: the controller writes them into the job's row at the switch.
-docs/security.md says how tags are computed.
+Host, software aggregator and controller derive the same keys. The controller writes them into the job's row at the
+switch. docs/security.md describes how tags are computed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _SIP_BYTES: Final = 16
 
 
 def read_key(path: str) -> bytes:
-    """A job's key from a file with 64 hexadecimal digits.
+    """Read a job's key from a file with 64 hexadecimal digits.
 
-    Raises UntrustedInputError, whose message is the rule that the file breaks, and never what is in it: it must have an
-    absolute name, be a regular file, and be closed to all but its owner. A credential that systemd has handed to this
-    service may be open to its group: an entry for the service's user in the file's access list looks like that, and the
-    folder is closed to all others.
+    The file must have an absolute name, be a regular file, and be accessible to its owner only. There is one exception:
+    a credential from systemd may be open to its group, because an access-list entry for the service's user looks like
+    that, and its folder is closed to all others. Raises UntrustedInputError, whose message is the broken rule and never
+    the content.
     """
     if not Path(path).is_absolute():
         raise UntrustedInputError("must be the absolute name of a file with the key")
@@ -66,10 +66,11 @@ def _is_credential(path: str) -> bool:
 
 @dataclass(frozen=True)
 class TagKeys:
-    """What tags are computed with. None of it is in the ``repr``.
+    """The derived keys of a job. None of them appears in the ``repr``.
 
-    ``words``: the key of the universal hash, a number of 1024 bits for each word of a payload. ``sip``: SipHash's key
-    between workers and switches, its first and its second 8 bytes as numbers. ``recovery``: the same between workers.
+    ``words``: the key of the universal hash, a 1024-bit number for each word of a payload. ``sip``: SipHash's key
+    between workers and switches, its first and its second 8 bytes as numbers. ``recovery``: SipHash's key between
+    workers.
     """
 
     words: tuple[int, ...] = field(repr=False)
@@ -78,7 +79,7 @@ class TagKeys:
 
 
 def tag_keys(key: bytes, job: int) -> TagKeys:
-    """The keys of a job, or of a lane, with this number. ``key``: 32 bytes.
+    """Derive the keys of the job, or the lane, with this number. ``key``: 32 bytes.
 
     Every block is BLAKE2b (RFC 7693), keyed, of the job's number (2 bytes) and a counter (2 bytes), both big endian.
     Blocks 0 to 15 are the words' key, block 16 begins with SipHash's, block 17 with that of recovery.

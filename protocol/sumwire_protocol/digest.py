@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The digest of a job's configuration: hosts compare theirs with the one that a switch answers to a HELLO."""
+"""The digest of a job's configuration. Hosts compare their own with the digest in a switch's answer to a HELLO."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ def job_digest(  # noqa: PLR0917 - one number per setting
     table: Sequence[int] | None,
     quorum_least: int = 0,
 ) -> int:
-    """Return a number of 32 bits, never ``NO_DIGEST``: equal for configurations that give the same sums.
-
-    One per lane: ``job`` and ``slots`` are the lane's. ``workers`` and ``quorum`` are those of the whole job, not of
-    one switch of a tree. ``ops`` are names in any order; ``table`` is THC's, None for a job without THC.
+    """Return a 32-bit digest, never ``NO_DIGEST``, that is equal for configurations which give the same sums. Each lane
+    has its own: ``job`` and ``slots`` are the lane's. ``workers`` and ``quorum`` are those of the whole job, not of one
+    switch of a tree. ``ops`` are names in any order; ``table`` is THC's, None for a job without THC.
     """
     described = {
         "job": job,

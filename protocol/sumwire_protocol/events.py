@@ -4,7 +4,7 @@
 
 ``python -m sumwire_protocol.events`` prints the table of docs/watch.md.
 
-What all programs log is in :mod:`commonlib.events`, what the soft switch alone logs in :mod:`softswitch.events`.
+Events of all programs are in :mod:`commonlib.events`, those of the soft switch in :mod:`softswitch.events`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from commonlib.events import AGGREGATOR, CONTROLLER, HOST, LAB, UP, LogEvent, Pr
 
 
 class Event(LogEvent):
-    """An event: its name in a line, who logs it, its fields, and its meaning."""
+    """An event: its name in log lines, who logs it, its fields, and its meaning."""
 
     # fmt: off
     # -- a job, on hosts --

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What whoever shows packets must know of them: names of codes, headers beside Sumwire's, and how payloads hold values.
+"""The packet layout for tools that display packets: names of codes, optional headers, and how payloads hold values.
 
 All of it follows from the constants of the P4 program. The scapy layer, the Wireshark dissector's table and `sumwire
-decode` take it from here, so that a field, code or header that is new in the P4 sources is known to all of them.
+decode` use it, so that all of them know a field, code or header that is new in the P4 sources.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _ELEMENT_BYTES: Final = p4.ELEMENT_BITS // 8
 
 
 def codes(prefix: str) -> dict[int, str]:
-    """Names of the codes that begin so, by number. Example: ``codes("KIND_")[2]`` is "RESULT"."""
+    """Return the names of the codes that begin with ``prefix``, by number. Example: ``codes("KIND_")[2]`` is "RESULT".
+    """
     return {value: name.removeprefix(prefix) for name, value in vars(p4).items() if name.startswith(prefix)}
 
 
@@ -33,7 +34,7 @@ FLAGS: Final[Mapping[int, str]] = dict(sorted(codes("FLAG_").items()))
 
 
 def meaning(name: str) -> str:
-    """What a kind, flag or reject reason means, in the words of the P4 sources; "" where its name says all."""
+    """Return the meaning of a kind, flag or reject reason, in the words of the P4 sources; "" if its name suffices."""
     return p4.MEANINGS.get(name, "")
 
 
@@ -44,9 +45,10 @@ def flag_names(flags: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ExtraHeader:
-    """A header that some packets have beside Sumwire's own: those that are longer by as much as it takes.
+    """An optional header. A packet has it if it is longer by the header's size.
 
-    ``fields``: (name, width in bits). ``before_words``: it lies between Sumwire's header and the payload, not behind.
+    ``fields``: (name, width in bits). ``before_words``: it lies between Sumwire's header and the payload, not after the
+    payload.
     """
 
     name: str
@@ -62,7 +64,7 @@ class ExtraHeader:
 def extra_headers(
     headers: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = p4.HEADERS,
 ) -> tuple[ExtraHeader, ...]:
-    """The optional headers in wire order. None is known to this version unless the P4 sources have one."""
+    """Return the optional headers in wire order. There are none unless the P4 sources define one."""
     words_seen, found = False, []
     for name, fields in headers:
         if all(width == p4.WORD_BITS for _, width in fields):
@@ -76,9 +78,9 @@ EXTRA: Final = extra_headers()
 
 
 def parts(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """What lies behind Sumwire's header: optional headers, the payload, and what is left.
+    """Split the bytes after Sumwire's header: optional headers, the payload, and the remainder.
 
-    ``data`` begins with Sumwire's header. What is left is empty in a packet that keeps the rules.
+    ``data`` begins with Sumwire's header. The remainder is empty in a valid packet.
     """
     words = data[_WORDS_AT] if len(data) > _WORDS_AT else 0
     behind, length = data[p4.SUMWIRE_BYTES :], words * p4.WORD_BYTES
@@ -90,8 +92,8 @@ def parts(data: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def packets_of(data: bytes) -> list[bytes]:
-    """The packets in a UDP payload: one, or those of a train, which a capture at a host that sends or receives trains
-    has in one piece. All but the last of a train have the length of the first.
+    """Return the packets in a UDP payload: one, or those of a train. A capture at a host that sends or receives trains
+    has each train in one piece. All packets of a train but the last have the length of the first.
 
     Example: 1216 bytes begin with a packet of 4 words, which has 544 bytes. If a header is at byte 544, they are
     packets of 544, 544 and 128 bytes. Otherwise they are one packet with 672 bytes too many.
@@ -127,7 +129,7 @@ _WORDS_AT: Final = _byte_of("words")
 
 
 def unpacked(data: bytes) -> dict[str, int]:
-    """The fields of Sumwire's header at the beginning of ``data``, which has all its bytes."""
+    """Return the fields of Sumwire's header at the beginning of ``data``, which must be complete."""
     number, left = int.from_bytes(data[: p4.SUMWIRE_BYTES]), 8 * p4.SUMWIRE_BYTES
     found = {}
     for name, width in p4.SUMWIRE_FIELDS:
@@ -137,10 +139,10 @@ def unpacked(data: bytes) -> dict[str, int]:
 
 
 def values(op: int, payload: bytes) -> list[int]:
-    """The values that a payload holds: elements of 32 bits, or numbers of as many bits as there are planes.
+    """Return the values in a payload: 32-bit elements, or numbers of as many bits as there are planes.
 
-    VOTE's partial results have counters, as many as a packet has values. Empty for an op that is not known and for a
-    payload that cannot be cut into its values.
+    A partial result of VOTE has one counter per value. The list is empty for an unknown op, and for a payload that
+    cannot be divided into values.
     """
     found = BY_CODE.get(op)
     if found is None or not payload or len(payload) % p4.WORD_BYTES:

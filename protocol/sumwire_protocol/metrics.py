@@ -109,7 +109,7 @@ HANDED_OVER: Final = _switch(
 
 
 def metrics() -> tuple[Metric, ...]:
-    """Return all of them, in the order of this file; those of switches' ports come last."""
+    """Return all metrics, in the order of this file; those of switches' ports come last."""
     return (*(one for one in globals().values() if isinstance(one, Metric)), *PORT_METRICS)
 
 
@@ -135,7 +135,9 @@ QUEUE_CELLS_OF_PORT: Final = 2 * _CELLS_OF_QUEUE
 
 
 class QueueLabels(NamedTuple):
-    """What a cell of a port's virtual queues counts: packets that are tagged or not, of a drop class, by decision."""
+    """The labels of one cell of a port's virtual queues: whether packets are tagged, their drop class, and the
+    decision.
+    """
 
     tagged: bool
     drop_class: int
@@ -162,9 +164,9 @@ RowsOf = Callable[[str], Iterable[tuple[tuple[str, ...], int, int]]]
 
 
 def switch_readings(switch: str, ports: Sequence[int], count_of: CountOf, rows_of: RowsOf) -> Iterator[Reading]:
-    """Yield the readings of a soft switch that runs Sumwire's program. ``switch``: the label of that name.
+    """Yield the readings of a soft switch that runs Sumwire's program. ``switch``: the value of the label "switch".
 
-    What ``count_of`` and ``rows_of`` raise where the switch runs another program goes through.
+    Errors of ``count_of`` and ``rows_of``, for a switch that runs another program, are passed on.
     """
     for index, name in VERDICT_NAMES.items():
         yield Reading(VERDICTS, (switch, name), count_of(_VERDICT_COUNTER, index))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ops: what a switch can do with the contributions to a slot, one `Op` each.
+"""The ops, which define what a switch does with the contributions to a slot; one `Op` each.
 
 Controller, host library, software aggregator and lab take codes, words and limits from this table, and the table of
 docs/wire-format.md is written from it. Codes and sizes themselves are constants of the P4 program.
@@ -26,9 +26,10 @@ round trip, and what is sent in vain would cost more.
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What packets of one direction hold.
+    """The payload of packets in one direction.
 
-    ``words`` of 128 bytes. ``holds`` describes them; it is empty for a partial result that is like a contribution.
+    ``words``: how many, of 128 bytes each. ``holds``: its description; "" for a partial result with the form of a
+    contribution.
     """
 
     words: int

@@ -79,7 +79,7 @@ EXTRA_LAYERS: Final = tuple(_header_layer(header) for header in layout.EXTRA)
 
 
 class Sumwire(Packet):
-    """Sumwire's header and its payload. ``words`` follows from ``data`` where it is not given."""
+    """Sumwire's header and its payload. ``words`` is computed from ``data`` unless it is given."""
 
     name = "Sumwire"
     fields_desc = [  # noqa: RUF012 - scapy's way to say it
@@ -88,7 +88,9 @@ class Sumwire(Packet):
     ]
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """Behind the payload: an extra header, if as many bytes are left as it takes; in a train the next packet."""
+        """Return the layer after the payload: an extra header, if as many bytes are left as it takes, or the next
+        packet of a train.
+        """
         if layout.begins_as_packet(payload):
             return Sumwire
         for header, layer in zip(layout.EXTRA, EXTRA_LAYERS, strict=True):
@@ -111,7 +113,9 @@ class Sumwire(Packet):
         return bytes([self.job >> 8, self.job & 0xFF, self.slot >> 8, self.slot & 0xFF, self.worker])
 
     def answers(self, other: Packet) -> bool:
-        """Whether this is what a switch says to the other packet. A STALE has another round than it answers."""
+        """Return whether this packet is a switch's answer to the other one. A STALE has another round than the packet
+        that it answers.
+        """
         if not isinstance(other, Sumwire) or self.kind not in _ANSWERS or other.kind in _ANSWERS:
             return False
         same = all(getattr(self, name) == getattr(other, name) for name in ("op", "job", "slot", "worker", "token"))

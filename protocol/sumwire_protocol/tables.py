@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The best THC table of a job: which integer in 0..granularity each index stands for.
 
-A table is optimal for stochastic rounding of a standard normal coordinate truncated to +-threshold(p)
-(THC, NSDI'24, section 5.2). Its levels lie on an even grid, so that sums of table values decode linearly. A granularity
-below 2**bits - 1 leaves fewer levels than indices: then every grid point is one, and the last value is repeated.
+A table is optimal for stochastic rounding of a standard normal coordinate truncated to +-threshold(p) (THC, NSDI'24,
+section 5.2). Its levels lie on an even grid, so that sums of table values decode linearly. With a granularity below
+2**bits - 1 there are fewer levels than indices. Every grid point is then a level, and the last value is repeated.
 
 Numpy is loaded where a table is solved: it starts threads, and most of the controller needs none.
 
@@ -43,7 +43,8 @@ _NOISE: Final = 1e-12
 
 
 def made(kind: str, bits: int, p: float, workers: int, granularity: int | None = None) -> tuple[int, ...]:
-    """Return the table of a kind of KINDS, of this granularity or of the best one that fits so many workers."""
+    """Return the table of a kind in KINDS, with this granularity, or with the best one that fits ``workers`` workers.
+    """
     most = SUM_MAX // workers
     if kind == UNIFORM:
         return evenly_spaced(bits, granularity or most)
@@ -57,7 +58,8 @@ def evenly_spaced(bits: int, most: int) -> tuple[int, ...]:
 
 @functools.cache
 def best(bits: int, p: float, most: int, symmetric: bool = False) -> tuple[int, ...]:
-    """Return the table of least error over every granularity up to `most`; of equals the coarsest.
+    """Return the table of least error over every granularity up to `most`; among equals the one with the smallest
+    granularity.
 
     The error does not fall steadily with granularity, so "as large as fits" may be worse than a smaller one.
     """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``softswitch``. Its command line has the shape of bmv2's ``simple_switch_grpc``."""
+"""The command ``softswitch``. Its command line follows bmv2's ``simple_switch_grpc``."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ PATTERN = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until SIGINT or SIGTERM. Return 0; 2 if what is given as a program is none; 1 if it cannot run here, or if a
-    port or the server cannot be used."""
+    """Run until SIGINT or SIGTERM. Returns 0; 2 if the given file is not a P4 program; 1 if the program cannot run
+    here, or if a port or the server cannot be used.
+    """
     if argv is None:
         programs.close_environment()
     arguments = options.parse(sys.argv[1:] if argv is None else argv)

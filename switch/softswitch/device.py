@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a control plane may ask of a running switch, in names and integers, without P4Runtime.
+"""The control interface of a running switch, in names and integers, independent of P4Runtime.
 
 The switch implements :class:`Device`; the P4Runtime server translates requests into these calls. Names are the fully
 qualified names of bmv2's JSON (``ingress.forward``). Every call, or batch of them, takes effect between two
@@ -26,23 +26,27 @@ class Device(Protocol):
     def load(self, program: ir.Program) -> None:
         """Replace program, entries, counters, registers and groups.
 
-        Raises UnsupportedProgramError, and then changes nothing.
+        Raises UnsupportedProgramError, and then leaves everything unchanged.
         """
 
     def batch(self) -> AbstractContextManager[None]:
-        """What is written to tables in it takes effect at its end, together for each table. One at a time."""
+        """Context manager: table writes inside it take effect at its end, for each table together. Only one may be
+        open.
+        """
 
     def insert(self, table: str, entry: Entry) -> None: ...
 
     def insert_many(self, table: str, entries: Sequence[Entry]) -> list[DeviceError | None]:
-        """What became of each, as by :meth:`insert` one after the other. Raises NotFoundError without the table."""
+        """Insert entries, and return the error of each or None, as if :meth:`insert` were called one after the other.
+        Raises NotFoundError without the table.
+        """
 
     def modify(self, table: str, entry: Entry) -> None: ...
 
     def delete(self, table: str, key: tuple[KeyMatch, ...], priority: int = 0) -> None: ...
 
     def entry(self, table: str, key: tuple[KeyMatch, ...], priority: int = 0) -> Entry | None:
-        """None where there is none. A long table costs no more than a short one."""
+        """Return an entry, None if there is none. The cost does not depend on the table's length."""
 
     def entries(self, table: str) -> list[Entry]:
         """Without the default action; const entries included."""
@@ -70,26 +74,30 @@ class Device(Protocol):
     def groups(self) -> dict[int, tuple[Replica, ...]]: ...
 
     def set_session(self, session: int, replicas: Sequence[Replica], group: int = 0) -> None:
-        """Create or replace a clone session: clones go to ``replicas``, and to those of a multicast group (0: none)."""
+        """Create or replace a clone session: clones go to ``replicas``, and to those of multicast group ``group`` (0:
+        none).
+        """
 
     def delete_session(self, session: int) -> None: ...
 
     def sessions(self) -> dict[int, tuple[tuple[Replica, ...], int]]: ...
 
     def set_value_set(self, name: str, members: Sequence[tuple[int | KeyMatch, ...]]) -> None:
-        """Replace the members of a parser's value set: a number or a match for each field of the select's key."""
+        """Replace the members of a parser's value set. A member is a number or a match for each field of the select's
+        key.
+        """
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
-        """Configure one meter of an array; None: all its packets are green."""
+        """Configure one meter of an array. With None, all its packets are green."""
 
     def set_direct_meter(self, table: str, key: tuple[KeyMatch, ...], priority: int, rates: MeterRates | None) -> None:
-        """Configure the direct meter of an entry; None: all its packets are green."""
+        """Configure the direct meter of an entry. With None, all its packets are green."""
 
     def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
-        """``callback(name, values)`` gets every digest of the program that runs, while its packet runs."""
+        """Call ``callback(name, values)`` for every digest of the running program, while its packet is processed."""
 
     def inject(self, port: int, frame: bytes) -> None:
-        """Run one frame through the pipeline as if it had come in at ``port`` (PacketOut uses the CPU port)."""
+        """Run one frame through the pipeline as if it had arrived at ``port`` (PacketOut uses the CPU port)."""
 
     def on_cpu_frame(self, callback: Callable[[bytes], None] | None) -> None:
-        """Frames leaving by the CPU port go to ``callback`` (PacketIn) as deparsed."""
+        """Pass frames that leave by the CPU port to ``callback``, as deparsed (PacketIn)."""

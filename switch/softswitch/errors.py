@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of the soft switch: a program that cannot run, or a request of the control plane that is refused."""
+"""Errors of the soft switch: a program that cannot run, or a refused request of the control plane."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DeviceError(Exception):
 class UnsupportedProgramError(DeviceError):
     """The program cannot run: a construct is outside the supported subset.
 
-    ``place``: the P4 file and line or the place in the JSON, which the text begins with.
+    ``place``: the P4 file and line, or the place in the JSON; the text begins with it.
     """
 
     def __init__(self, text: str, place: str = "") -> None:
@@ -25,11 +25,11 @@ class UnsupportedProgramError(DeviceError):
 
 
 class MalformedProgramError(UnsupportedProgramError):
-    """What is given as a program is not one: a value breaks a rule of bmv2's JSON."""
+    """The given program is not valid: a value breaks a rule of bmv2's JSON."""
 
 
 class ProgramTooLargeError(UnsupportedProgramError):
-    """The program is above a limit of :mod:`softswitch.program.limits`."""
+    """The program exceeds a limit of :mod:`softswitch.program.limits`."""
 
 
 @contextmanager

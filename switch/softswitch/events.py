@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Log events of the soft switch alone. ``python -m softswitch.events`` prints their table of docs/watch.md."""
+"""Log events of the soft switch only. ``python -m softswitch.events`` prints their table in docs/watch.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commonlib.events import SOFT, LogEvent, as_markdown
 
 
 class SwitchEvent(LogEvent):
-    """An event: its name in a line, who logs it, its fields, and its meaning."""
+    """An event: its name in log lines, who logs it, its fields, and its meaning."""
 
     # fmt: off
     ENGINE_CHOSEN = ("engine_chosen", (SOFT,), "engine", "which engine runs")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of a running switch: its ports' counters, and those that plug-ins read from the P4 program's state.
+"""Metrics of a running switch: its ports' counters, and values that plug-ins read from the P4 program's state.
 
 Everything is read at each scrape, under the engine's lock, a few hundred cells at most. A plug-in is a
 :data:`ProgramReadings` that an installed package declares as an entry point of the group ``softswitch.metrics``.
@@ -56,7 +56,7 @@ def installed() -> list[ProgramReadings]:
 class SwitchMetrics:
     """A source of metrics. ``name``: the value of label ``switch``. ``interfaces``: names by port.
 
-    ``link_mbit``: rate of the links, where it is lower than that of the interfaces.
+    ``link_mbit``: the links' rate, if it is lower than the interfaces' rate.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line of ``softswitch``: one table of options, and the rules between them.
 
-Every option of bmv2's ``simple_switch`` and ``simple_switch_grpc`` 1.15 is in the table. What the soft switch does not
-do is in ``IGNORED``. ``python -m softswitch.options`` prints the tables of docs/softswitch.md.
+Every option of bmv2's ``simple_switch`` and ``simple_switch_grpc`` 1.15 is in the table. Options without effect in the
+soft switch are in ``IGNORED``. ``python -m softswitch.options`` prints the tables of docs/softswitch.md.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ _DEVICE_ID_MAX: Final = (1 << 64) - 1  # P4Runtime's device_id is a uint64
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """``value``: what its value is called, empty for a flag. ``settings``: argparse's beside those of every option.
+    """An option. ``value``: the name of its value, "" for a flag. ``settings``: argparse's, beside those of every
+    option.
 
-    ``text``: what it does; of an ignored one, what is not done.
+    ``text``: what it does; for an ignored option, what is not done.
     """
 
     names: tuple[str, ...]
@@ -238,7 +239,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The options; ends the process with status 2 and a sentence where they break a rule."""
+    """Return the options. If they break a rule, ends the process with status 2 and a message."""
     parser = _parser()
     arguments = parser.parse_args([word for word in argv if word != "--"])
     if (arguments.program is None) != arguments.no_p4:
@@ -274,7 +275,7 @@ def _check_doors(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
 
 
 def ignored(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """The options that were given and are ignored, each once, with what is not done."""
+    """Yield the given options that are ignored, each once, with what is not done."""
     texts = {option.names[-1]: option.text for option in IGNORED}
     return ((name, texts[name]) for name in dict.fromkeys(arguments.ignored))
 

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How the controller gets into a switch: a channel over a Unix socket, TLS or plain TCP, and why it stays closed."""
+"""The controller's channel to a switch, over a Unix socket, TLS or plain TCP, and the diagnosis of why it stays closed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _ALL: Final = "give --tls-ca FILE --tls-cert FILE --tls-key FILE"
 
 
 def tls_from(files: Mapping[str, Path | None]) -> Tls | None:
-    """TLS with the given files; one that is None or missing is that of the environment (VARIABLES). None without any.
+    """Return TLS with the given files; one that is None or missing is taken from the environment (VARIABLES). None
+    without any.
 
     :param files: by the fields of `Tls`.
     :raises TlsFilesError: some are given, but not enough.
@@ -49,7 +51,7 @@ def _of_environment(variable: str) -> Path | None:
 
 
 def tls_of(switch: Switch) -> Tls | None:
-    """The switch's own, else that of the environment. None for a Unix socket, which needs none."""
+    """Return the switch's own TLS files, else those of the environment. None for a Unix socket, which needs none."""
     return None if switch.grpc.startswith(UNIX) else switch.tls or tls_from({})
 
 
@@ -62,7 +64,7 @@ def open_channel(switch: Switch, options: Any) -> Any:
 
 
 def credentials_of(switch: Switch) -> Any | None:
-    """gRPC's, for TLS; None without it.
+    """Return gRPC's credentials for TLS; None without TLS.
 
     :raises TlsFilesError: a file cannot be read.
     """
@@ -82,7 +84,7 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def start_options(switch: Switch) -> str:
-    """The options with which the soft switch lets this controller in."""
+    """Return the soft switch's options that let this controller connect."""
     if switch.grpc.startswith(UNIX):
         return ""
     if tls_of(switch) is None:
@@ -97,7 +99,8 @@ def where(switch: Switch) -> str:
 
 
 def why_closed(switch: Switch, what: str, patience_s: float) -> SwitchRefusedError | None:
-    """Look again at a switch that did not answer: the error if its door is closed, None if it is something else.
+    """Examine a switch that did not answer. Returns the error if it refuses the connection, None if the reason is
+    another one.
 
     :param what: what the controller wanted, for the message.
     """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One switch's part of an apply: what it has, what will be written, and the writing."""
+"""One switch's part of an apply: its present entries, the planned writes, and the writing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _AGAIN: Final = "run it again: sumwire-controller apply CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a switch has before an apply. `entries` is empty unless it runs the wanted program."""
+    """The state of a switch before an apply. `entries` is empty unless it runs the wanted program."""
 
     loaded: Loaded | None
     entries: frozenset[Entry]
@@ -72,7 +72,9 @@ class Steps:
     changes: list[EntryChange]
 
     def part(self) -> SwitchChanges:
-        """What `running_jobs_changed` must know. Counters are only read if a job would be withdrawn."""
+        """Return the input of `running_jobs_changed` for this switch. Counters are only read if a job would be
+        withdrawn.
+        """
         replaced = "" if self.found.loaded is None or self.found.runs_wanted else self.found.loaded.name
         withdraws = any(change.write is Write.DELETE and admits(change.entry) for change in self.changes)
         packets = self._packets(bool(replaced)) if replaced or withdraws else {}
@@ -111,7 +113,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `apply` did to a switch. `generations` are by job name; lane k of a job with several is "name/k"."""
+    """The result of `apply` on a switch. `generations` are by job name; lane k of a job with several lanes is "name/k".
+    """
 
     switch: str
     program_loaded: bool
@@ -166,7 +169,7 @@ def apply(config: Config, **options: Unpack[ApplyOptions]) -> Report:
     those of `ApplyOptions`.
 
     :raises ConfigError: the configuration breaks a rule.
-    :raises UnknownJobError: a name in `renew` is no job.
+    :raises UnknownJobError: a name in `renew` is not a job's.
     :raises ArtifactError: the compiled program is missing, or lacks a table that the controller writes.
     :raises RunningJobsError: jobs that have run would change, and neither `force` nor `renew` allows it.
     :raises SwitchError: the switch cannot be reached, refused a write, or has other entries than were written.
@@ -220,7 +223,7 @@ def _check_names(configs: Sequence[Config], renew: Collection[str]) -> None:
 def bring_about(
     config: Config, switch: SwitchControl, program: Program, renew: Collection[str], now: int, *, force: bool = False
 ) -> Report:
-    """`apply` on an open session. `now` is the unix time in seconds."""
+    """Do the work of `apply` on an open session. `now` is the unix time in seconds."""
     (report,) = bring_all_about([(config, switch)], program, renew, now, force=force)
     return report
 
@@ -233,7 +236,7 @@ def bring_all_about(
     *,
     force: bool = False,
 ) -> tuple[Report, ...]:
-    """`apply_all` on open sessions, given with upper switches first. `now` is the unix time in seconds.
+    """Do the work of `apply_all` on open sessions, given with upper switches first. `now` is the unix time in seconds.
 
     Jobs that change are withdrawn from the lowest switches first, and admitted at the highest switches first. So every
     partial result that goes up finds the switch above ready, and none of an earlier run is still on its way.

@@ -36,7 +36,7 @@ CURE: Final = "compile the program: make p4, or name the folder of another: --p4
 
 
 def read_artifacts(folder: Path) -> tuple[Any, bytes]:
-    """P4Info and the JSON for the switch.
+    """Return the P4Info, and the JSON for the switch.
 
     :raises ArtifactError: a file is missing, is not what its name says, or the two are of different builds.
     """
@@ -95,7 +95,7 @@ _TERNARY: Final = p4info_pb2.MatchField.TERNARY
 
 
 def canonical(value: int) -> bytes:
-    """A number in the fewest big-endian bytes; zero is one zero byte (P4Runtime specification, section 8.4)."""
+    """Return a number in the fewest big-endian bytes; zero is one zero byte (P4Runtime specification, section 8.4)."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
@@ -125,7 +125,7 @@ def _by_alias(objects: Any, alias: str, what: str) -> Any:
 
 
 class Program:
-    """The compiled program: what is loaded into a switch, and the ids for translating entries.
+    """The compiled program: the files that are loaded into a switch, and the ids for translating entries.
 
     :raises ArtifactError: P4Info lacks a table, key, action or parameter that this controller writes.
     """
@@ -223,12 +223,13 @@ class Program:
 
 
 def name_of(p4info: Any) -> str:
-    """A program's name and version, as it says; "without a name" if it does not."""
+    """Return a program's name and version from its P4Info; "without a name" if there is none."""
     return f"{p4info.pkg_info.name} {p4info.pkg_info.version}".strip() or "without a name"
 
 
 def worker_counter_ids(p4info: Any) -> tuple[int, int] | None:
-    """The ids of the worker table and of its key's field `job`, in any build of Sumwire; None in another program."""
+    """Return the ids of the worker table and of its key field `job`, in any build of Sumwire; None for another program.
+    """
     tables = {table.preamble.id: table for table in p4info.tables}
     for counter in p4info.direct_counters:
         if counter.preamble.alias == WORKER_COUNTER and counter.direct_table_id in tables:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The writes that bring a switch to its configuration, in a safe order. Pure.
+"""Computes the writes that bring a switch to its configuration, in a safe order. Pure functions.
 
 A job's row of the job table admits its packets. When a job changes or is removed, this row is deleted first; when a job
 is new, it is written last. So no packet meets a job of which only some rows are there. The rows of its workers are
@@ -49,7 +49,7 @@ class Write(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EntryChange:
-    """One write. `entry` is the present entry for DELETE, and the new one for INSERT and MODIFY."""
+    """One write. `entry` is the present entry for DELETE, and the new entry for INSERT and MODIFY."""
 
     write: Write
     entry: Entry
@@ -67,7 +67,8 @@ class Generations:
 
 
 def next_generation(last: int, now: int) -> int:
-    """A generation that no job of the switch has had: the clock's time, or the next number if that was given already.
+    """Return a generation that no job of the switch has had: the time, or the next number if the time was given
+    already.
 
     :param last: the highest generation given so far.
     :param now: unix time in seconds.
@@ -78,11 +79,11 @@ def next_generation(last: int, now: int) -> int:
 def choose_generations(
     configs: Sequence[Config], actual: Sequence[Collection[Entry]], renew: Collection[str], now: int
 ) -> list[Generations]:
-    """A generation for each job of each switch.
+    """Choose a generation for each job of each switch.
 
     A job keeps its generation if every switch already has all its entries unchanged. Otherwise it gets a new one, the
-    same on all: the slots of one switch would start from round 0 while those of another still held a later round, and
-    what a greeting says to one switch would not be for the generation of another.
+    same on all. With different generations the slots of one switch would start from round 0 while those of another
+    still held a later round, and a handshake valid for one switch would not be for another.
 
     :param renew: names of jobs that get a new generation in any case.
     :param now: unix time in seconds.
@@ -123,12 +124,12 @@ def by_job(entries: Iterable[Entry]) -> dict[int | None, set[Entry]]:
 
 
 def desired_state(config: Config, generations: Generations) -> frozenset[Entry]:
-    """The entries that the switch should hold, with the chosen generations."""
+    """Return the entries that the switch should hold, with the chosen generations."""
     return desired_entries(config, generations.by_job, generations.last)
 
 
 def plan(desired: Collection[Entry], actual: Collection[Entry]) -> list[EntryChange]:
-    """The writes that turn `actual` into `desired`, in a safe order; empty if they are equal."""
+    """Return the writes that turn `actual` into `desired`, in a safe order; empty if they are equal."""
     wanted = {entry.identity: entry for entry in desired}
     held = {entry.identity: entry for entry in actual}
     before, after = admissions(actual), admissions(desired)
@@ -162,12 +163,12 @@ def _order(change: EntryChange) -> tuple[int, str]:
 
 
 def prepares(change: EntryChange) -> bool:
-    """Does the write update the ledger or withdraw a job? Such writes come first in a plan."""
+    """Return whether the write updates the ledger or withdraws a job. Such writes come first in a plan."""
     return _order(change)[0] <= _WITHDRAWAL
 
 
 def differences(desired: Collection[Entry], actual: Collection[Entry]) -> list[str]:
-    """A line for each difference: "missing", "foreign" (only on the switch) or "differs"."""
+    """Return a line for each difference: "missing", "foreign" (only on the switch) or "differs"."""
     wanted = {entry.identity: entry for entry in desired}
     held = {entry.identity: entry for entry in actual}
     lines = [f"missing: {entry}" for identity, entry in wanted.items() if identity not in held]
@@ -192,8 +193,8 @@ _WORDS = {
 class SwitchChanges:
     """What an apply would do to one switch.
 
-    `config` has a job for each lane, `generations` are those it would have, `held` are the present entries. `packets`
-    are those that each job's workers have sent since it was admitted, by job id. If the switch runs another program,
+    `config` has a job for each lane, `generations` are the new ones, `held` are the present entries. `packets` counts,
+    by job id, the packets that each job's workers have sent since it was admitted. If the switch runs another program,
     `held` is empty, `packets` has the jobs of that program, and `other_program` is its name.
     """
 
@@ -205,9 +206,9 @@ class SwitchChanges:
 
 
 def running_jobs_changed(parts: Sequence[SwitchChanges], renewed: Collection[str]) -> list[JobChange]:
-    """A line for each switch and job that has run and would change or leave.
+    """Return a line for each switch and job that has run and would change or leave.
 
-    :param renewed: names of jobs (of their lanes) that are to be renewed in any case; they are not listed.
+    :param renewed: names of jobs (of their lanes) that are to be renewed anyway; they are not listed.
     """
     found = [(change, alters) for part in parts for change, alters in _changes(part)]
     have_run = {job for part in parts for job, packets in part.packets.items() if packets}

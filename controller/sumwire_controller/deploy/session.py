@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which election id to ask a switch for. Pure: arbitration updates in, ids out.
+"""Chooses the election id to ask a switch for. Pure: arbitration updates in, ids out.
 
 A switch keeps the highest election id that it has ever seen, and lets only that one or a higher one be the primary
-(P4Runtime specification, "Client Arbitration and Controller Replication"). So an id is not made up here: the first
-request has none and asks for the highest, the second takes the next above it. No clock is read, and an id that
-somebody left behind locks nobody out.
+(P4Runtime specification, "Client Arbitration and Controller Replication"). So this module does not invent an id: the
+first request has none and asks for the highest, the second takes the next one above. No clock is used, and an id that
+an earlier controller left behind locks nobody out.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ HIGHEST_ID: Final = (1 << 128) - 1
 
 @dataclass
 class Election:
-    """The election at one switch. bmv2 knows no request without an id: for it, the first has the id 0.
+    """The election at one switch. bmv2 does not support a request without an id, so there the first has the id 0.
 
-    `claimed` is the id asked for, `won` says that the switch granted it, `primary` is the id of another controller
-    that is connected and the primary. `refused` says that no id is left that the switch would grant.
+    `claimed` is the id asked for, and `won` whether the switch granted it. `primary` is the id of another controller
+    that is the connected primary. `refused`: no id is left that the switch would grant.
 
     :param take_over: become the primary even if another controller is.
     """
@@ -47,10 +47,10 @@ class Election:
     refused: bool = False
 
     def answer(self, code: int, highest: int) -> int | None:
-        """Take a switch's arbitration update. Returns the id to ask for next; None if there is nothing to ask.
+        """Process a switch's arbitration update. Returns the id to ask for next; None if there is nothing to ask.
 
-        :param code: the update's status: OK for the primary; for others ALREADY_EXISTS if there is a primary,
-            NOT_FOUND if there is none.
+        :param code: the update's status: OK for the primary; for others ALREADY_EXISTS if there is a primary, NOT_FOUND
+            if there is none.
         :param highest: the update's election id, the highest that the switch knows; 0 if it knows none.
         """
         self.primary = highest if code == code_pb2.ALREADY_EXISTS else None
@@ -95,7 +95,7 @@ def is_silent(error: Any) -> bool:
 
 
 def rpc_error(switch: Switch, what: str, error: Any, reason: str = "") -> SwitchError:
-    """The typed error of a failed call.
+    """Return the typed error of a failed call.
 
     :param what: what the call should have done, for the message.
     :param reason: replaces gRPC's own text if not empty.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A switch's entries and counters as text or JSON. Pure: the numbers are read elsewhere."""
+"""Formats a switch's entries and counters as text or JSON. Pure: the numbers are read elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CountedCell:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A job that the switch has. `name` is from the configuration; it is empty if the configuration has no such job."""
+    """A job on the switch. `name` is from the configuration; it is "" if the configuration has no such job."""
 
     id: int
     name: str
@@ -37,7 +37,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """What a worker has sent since its job was admitted, rejected packets included."""
+    """The packets that a worker has sent since its job was admitted, rejected packets included."""
 
     job: int
     worker: int
@@ -64,9 +64,10 @@ class QueueStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """What the command `status` shows. `differences` is empty if the switch has the entries of its configuration.
+    """The data that the command `status` shows. `differences` is empty if the switch has the entries of its
+    configuration.
 
-    `program` is the name and version of the program that the switch runs instead of ours; empty if it runs none.
+    `program` is the name and version of another program that the switch runs; "" if it runs none.
     """
 
     switch: str
@@ -101,7 +102,7 @@ def summarize(
     workers: Mapping[tuple[int, ...], tuple[int, int]],
     queues: Mapping[int, tuple[int, int]] | None = None,
 ) -> Status:
-    """The status of a switch from what was read.
+    """Compute the status of a switch from its entries and counters.
 
     Counters are (packets, bytes) by index; `workers` are by (job id, seat).
     """
@@ -123,7 +124,7 @@ def summarize(
 
 
 def queue_cells(entries: Collection[Entry]) -> list[int]:
-    """The counter's indices for all ports that have a virtual queue."""
+    """Return the counter's indices for all ports that have a virtual queue."""
     tables = (entry for entry in entries if isinstance(entry, TableEntry) and entry.table == VIRTUAL_QUEUE.name)
     return [row.key[0] * QUEUE_CELLS_OF_PORT + cell for row in tables for cell in range(QUEUE_CELLS_OF_PORT)]
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes entries to a switch and reads them back. P4Runtime's messages stay within this folder."""
+"""Writes entries to a switch and reads them back. P4Runtime's messages are used in this folder only."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _PackedCounter = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The program that a switch runs: whether it is the one asked for, and its name and version."""
+    """The program that a switch runs: whether it is the wanted one, and its name and version."""
 
     wanted: bool
     name: str
 
 
 class SwitchControl(Protocol):
-    """What `apply` needs of a switch. Tests implement it without a network."""
+    """The interface to a switch that `apply` needs. Tests implement it without a network."""
 
     def loaded(self, program: Program) -> Loaded | None: ...
 
@@ -96,9 +96,9 @@ class P4Switch:
         return closed or rpc_error(self._switch, what, error, _update_reason(error))
 
     def loaded(self, program: Program) -> Loaded | None:
-        """The program that the switch runs; None if it runs none.
+        """Return the program that the switch runs; None if it runs none.
 
-        Two programs are equal if their P4Info and their cookie are, which is a hash of the JSON.
+        Two programs are equal if their P4Infos and their cookies are equal; the cookie is a hash of the JSON.
         """
         config = self._pipeline()
         if config is None:
@@ -129,7 +129,7 @@ class P4Switch:
         self._call("loading the program", self._session.stub.SetForwardingPipelineConfig, request, patience_s)
 
     def write(self, program: Program, change: EntryChange) -> None:
-        """Write one change. A request has only one update, so that a refusal is known to be this one's."""
+        """Write one change. A request has only one update, so that a refusal can be attributed to it."""
         request = p4runtime_pb2.WriteRequest(device_id=self._switch.device_id)
         request.election_id.high, request.election_id.low = self._session.election_id
         request.updates.add(type=_UPDATE_TYPES[change.write]).entity.CopyFrom(program.to_entity(change.entry))
@@ -152,7 +152,7 @@ class P4Switch:
         return [entry for entry in found if entry is not None]
 
     def counter(self, counter_id: int, indices: Iterable[int] | None = None) -> dict[int, _PackedCounter]:
-        """(packets, bytes) of some cells of an indirect counter by index, or of all if `indices` is None."""
+        """Return (packets, bytes) of some cells of an indirect counter by index, or of all if `indices` is None."""
         request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
         for index in (None,) if indices is None else indices:
             cell = request.entities.add().counter_entry
@@ -165,7 +165,7 @@ class P4Switch:
         return {int(cell.index.index): (int(cell.data.packet_count), int(cell.data.byte_count)) for cell in cells}
 
     def worker_counters(self, program: Program) -> dict[tuple[int, ...], _PackedCounter]:
-        """(packets, bytes) of every row of the worker table by its key (job, worker)."""
+        """Return (packets, bytes) of every row of the worker table by its key (job, worker)."""
         request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
         request.entities.add().direct_counter_entry.table_entry.table_id = program.table_id(WORKER.name)
         cells = [entity.direct_counter_entry for entity in self._read("reading the workers' counters", request)]
@@ -173,9 +173,9 @@ class P4Switch:
         return {program.key_of(row): (int(data.packet_count), int(data.byte_count)) for row, data in keyed}
 
     def packets_of_jobs(self) -> dict[int, int]:
-        """The packets that a job's workers have sent since their rows were inserted, by job id.
+        """Return the packets that a job's workers have sent since their rows were inserted, by job id.
 
-        The switch may run another build of Sumwire. Of any other program nothing is found.
+        The switch may run another build of Sumwire. For any other program the result is empty.
         """
         config = self._pipeline()
         ids = None if config is None else worker_counter_ids(config.p4info)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rows to change when a root fails: its slots go to the job's other roots. Pure."""
+"""Computes the rows to change when a root fails: its slots move to the job's other roots. Pure functions."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from sumwire_controller.rules.switch_config import validate
 
 
 def redundant_roots(configs: Sequence[Config]) -> dict[IPv4Address, str]:
-    """Address of the aggregator -> name, for the switches that are one of several roots of a job."""
+    """Return, by the aggregator's address, the names of the switches that are one of several roots of a job."""
     redundant = {parent.ip for config in configs for job in _with_several_roots(config) for parent in job.parents}
     return {c.aggregator.ip: c.switch.name for c in configs if c.aggregator.ip in redundant}
 
 
 def below_redundant_roots(configs: Sequence[Config]) -> tuple[Config, ...]:
-    """The switches whose uplink rows select one of several roots, with a job for each lane."""
+    """Return the switches whose uplink rows select one of several roots, with a job for each lane."""
     return tuple(with_lanes(config) for config in configs if _with_several_roots(config))
 
 
@@ -52,7 +52,7 @@ def _with_several_roots(config: Config) -> list[Job]:
 def redirections(
     config: Config, held: Iterable[Entry], dead: Collection[IPv4Address], returned: Collection[IPv4Address] = ()
 ) -> list[EntryChange]:
-    """The writes that move the slots of failed roots to the roots that are left.
+    """Return the writes that move the slots of failed roots to the remaining roots.
 
     A job without any root left keeps its rows. A row that the switch does not have is not written.
 
@@ -92,7 +92,7 @@ log: Final = logging.getLogger(__name__)
 class SwitchesMetrics:
     """A source of metrics: the counters of all switches of ``configs``, one after another.
 
-    :param timeout: for each call to a switch, in seconds.
+    :param timeout: the limit of each call to a switch, in seconds.
     :param build_dir: folder of the compiled program; None for the checkout's.
     """
 
@@ -142,9 +142,9 @@ _WRITE_PATIENCE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """Something that happened to `switch`.
+    """An event at `switch`.
 
-    `kind` is "dead" or "back" for a root, and for a switch below "moved" (its rows no longer name the dead root),
+    `kind` is "dead" or "back" for a root. For a switch below it is "moved" (its rows no longer name the dead root),
     "failed" (the rows could not be written; it will try again) or "stranded" (a job has no root left). `after_s` is the
     time in seconds since the last answer of the root that died last or, for "back", of this root.
     """
@@ -199,7 +199,7 @@ class _Board:
 class Watch:
     """Watches the roots within a `with` block. Events are appended to `events` and passed to `say`, one at a time.
 
-    :param configs: all switches of the network, as `configs_of` gives them.
+    :param configs: all switches of the network, as `configs_of` returns them.
     :param interval_s: pause between an answer of a root and the next request, in seconds.
     :param patience_s: how long an answer may take, in seconds.
     :param build_dir: folder of the compiled program; None for the checkout's.

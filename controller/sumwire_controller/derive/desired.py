@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Config -> the entries that its switch should hold. Pure: no switch, no clock."""
+"""Computes the entries that a switch should hold from its Config. Pure: no switch, no clock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def hosts_behind(config: Config, job: Job) -> tuple[int, ...]:
 
 
 def upper_first(configs: Sequence[Config]) -> tuple[Config, ...]:
-    """The configurations in an order in which every switch comes after those above it.
+    """Return the configurations in an order in which every switch comes after those above it.
 
     They must keep the rules of `rules/agreement.py`.
     """
@@ -54,7 +54,9 @@ def upper_first(configs: Sequence[Config]) -> tuple[Config, ...]:
 
 
 def levels_of(configs: Sequence[Config]) -> dict[IPv4Address, int]:
-    """Address of the aggregator -> number of switches on the longest path up. In a circle it is the number of all."""
+    """Return, by the aggregator's address, the number of switches on the longest path up. In a circle it is the number
+    of all switches.
+    """
     levels = {config.aggregator.ip: 0 for config in configs}
     for _ in configs:
         for config in configs:
@@ -71,7 +73,7 @@ UPLINK_PRIORITY: Final = 1
 
 
 def desired_entries(config: Config, generations: Mapping[int, int], last: int) -> frozenset[Entry]:
-    """Every entry that the switch should hold. Each lane is a job here (`derive/lanes.py`).
+    """Return every entry that the switch should hold. Each lane is a job here (`derive/lanes.py`).
 
     :param generations: job id -> generation, for every job of the configuration.
     :param last: the highest generation ever given on this switch; 0 if none was given.
@@ -127,9 +129,9 @@ def _spray(config: Config, job: Job) -> int:
 
 
 def digest_of(config: Config, job: Job) -> int:
-    """The digest that hosts compare with that of their job file.
+    """Return the digest that hosts compare with that of their job file.
 
-    NO_DIGEST if the job has parts at other switches, which only the topology knows.
+    It is NO_DIGEST if the job has parts at other switches, which only the topology knows.
     """
     whole = job.whole
     if whole is None:
@@ -151,7 +153,7 @@ def _seat(job: Job, number: int, worker: Worker) -> Iterator[Entry]:
 
 
 def uplinks(job: Job, gone: Collection[IPv4Address] = ()) -> Iterator[TableEntry]:
-    """The job's uplink rows: the lowest bits of a slot's number (or of the chunk's hash) select the parent.
+    """Yield the job's uplink rows: the lowest bits of a slot's number (or of the chunk's hash) select the parent.
 
     :param gone: addresses of parents to leave out; at least one parent must be left. Their rows name the remaining
         parents in turn, all other rows stay as they are. Every switch with the same parents derives the same rows.

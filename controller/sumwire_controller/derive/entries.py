@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A switch's entries: table rows and multicast groups, and which job each belongs to. Pure.
+"""A switch's entries: table rows and multicast groups, and the job that each belongs to. Pure functions.
 
-The ledger. Slots are never cleared. State that an earlier run left in them does no harm, because the slots' owner, the
-job's generation, has changed. So no generation may be given twice on a switch. One row of the replica table, the
-ledger, holds the highest generation given so far. Its job id is one that no configuration may have, so no packet looks
-it up.
+The ledger. Slots are never cleared. Old state in a slot does no harm, because the slot's owner, the job's generation,
+has changed. So no generation may be given twice on a switch. One row of the replica table, the ledger, holds the
+highest generation given so far. Its job id is one that no configuration may have, so no packet looks it up.
 """
 
 from __future__ import annotations
@@ -93,12 +92,12 @@ def _shown(name: str, value: int) -> str:
 
 
 def group_of(job: Job) -> int:
-    """The number of a job's multicast group. It is never 0, which means no group."""
+    """Return the number of a job's multicast group. It is never 0, which means no group."""
     return job.id + 1
 
 
 def job_of(entry: Entry) -> int | None:
-    """The job id an entry belongs to; None for those of no job and the ledger."""
+    """Return the job id of an entry; None for entries that belong to no job, and for the ledger."""
     if isinstance(entry, MulticastGroup):
         return entry.group - 1
     if entry.table in (FORWARD.name, AGGREGATOR.name, SOURCE.name, VIRTUAL_QUEUE.name) or is_ledger(entry):
@@ -123,7 +122,9 @@ def admissions(entries: Iterable[Entry]) -> dict[int, TableEntry]:
 
 
 def ledger_entry(last_generation: int) -> TableEntry:
-    """The ledger row. It holds the generation in the argument that is an IPv4 address in other rows of the table."""
+    """Return the ledger row. It holds the generation in the argument that is an IPv4 address in other rows of the
+    table.
+    """
     return TableEntry(REPLICA.name, LEDGER_KEY, (0, last_generation, 0))
 
 
@@ -132,7 +133,7 @@ def is_ledger(entry: Entry) -> bool:
 
 
 def last_generation(entries: Collection[Entry]) -> int:
-    """The highest generation in the job table and the ledger; 0 if there is none."""
+    """Return the highest generation in the job table and the ledger; 0 if there is none."""
     in_use = [row.arg("generation") for row in admissions(entries).values()]
     noted = [entry.arg("ip") for entry in entries if isinstance(entry, TableEntry) and is_ledger(entry)]
     return max(in_use + noted, default=0)
@@ -223,7 +224,7 @@ _SHARE_SCALE: Final = 1 << 16
 
 
 def queue_args(queue: VirtualQueue) -> tuple[int, ...]:
-    """rate, mark, drop3, drop2, drop1, drop0, drop_all and trims of a `virtual_queue` row."""
+    """Return rate, mark, drop3, drop2, drop1, drop0, drop_all and trims of a `virtual_queue` row."""
     rate = round(queue.rate_mbit * RATE_PER_MBIT)
     return (rate, queue.mark_bytes, *queue.drop_bytes, queue.drop_all_bytes, int(queue.trim))
 
@@ -236,6 +237,7 @@ def budget_args(job: Job) -> tuple[int, int]:
 
 
 def degrade_args(degrade: Degrade, lane: int) -> tuple[int, int, int]:
-    """seed, share and mode of a `degrade` row. Each lane has its own seed, so that not all lose the same slots."""
+    """Return seed, share and mode of a `degrade` row. Each lane has its own seed, so that lanes lose different slots.
+    """
     seed = degrade.seed + lane & (1 << SEED_BITS) - 1
     return seed, round(degrade.share * _SHARE_SCALE), DEGRADE_MODES[degrade.mode]

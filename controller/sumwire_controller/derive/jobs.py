@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A job's lanes. On the switch every lane is a job of its own. Pure.
+"""A job's lanes. On the switch every lane is a separate job. Pure functions.
 
 Lane k has the job id `id + k`, the k-th of equal parts of the job's slots, and at every worker the UDP port
 `udp_port + k`. Example: a job with id 5, slots 0 to 63 and 4 lanes becomes jobs 5, 6, 7 and 8 of 16 slots each.
@@ -26,7 +26,7 @@ RECOVERY_PORTS: Final = 1000
 
 
 def lane_jobs(job: Job) -> tuple[Job, ...]:
-    """A job for each lane, "job/0" and so on; the job itself if it has one lane.
+    """Return a job for each lane, "job/0" and so on; the job itself if it has one lane.
 
     The job must keep the rules of `rules/lanes.py`.
     """
@@ -48,7 +48,7 @@ def lane_jobs(job: Job) -> tuple[Job, ...]:
 
 
 def with_lanes(config: Config) -> Config:
-    """The configuration with a job for each lane. Calling it again changes nothing."""
+    """Return the configuration with a job for each lane. Calling it again changes nothing."""
     return replace(config, jobs=tuple(lane for job in config.jobs for lane in lane_jobs(job)))
 
 
@@ -67,7 +67,7 @@ def unknown_job(name: str, known: Sequence[str]) -> UnknownJobError:
 
 
 def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
-    """The content of a job file, ready for JSON.
+    """Return the content of a job file, ready for JSON.
 
     Worker k is the host `addresses[k]`. It sends to its `aggregator`, where its number is `seat`. Each of `lanes` has
     its own job number and slots; those of lane 0 are repeated at the top level. `paths` is the number of paths to a
@@ -128,5 +128,5 @@ def _address(worker: Worker | Host, aggregator: AggregatorAddress, seat: int) ->
 
 
 def job_json(source: Config | Topology, name: str) -> str:
-    """The text of a job file. Errors are those of `job_description`."""
+    """Return the text of a job file. Errors are those of `job_description`."""
     return json.dumps(job_description(source, name), indent=2) + "\n"

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tree of a job: which switches take part, and which workers each of them has. Pure.
+"""The tree of a job: the switches that take part, and the workers of each. Pure functions.
 
-Contributions go up from the workers' switches to the lowest switch that is above all of them: the root, which makes
-the results. Several switches may be equally low, such as two spines above the same leaves. Then each of them is the
-root for a part of the slots.
+Contributions go up from the workers' switches to the root, the lowest switch that is above all of them, which makes the
+results. Several switches may be equally low, such as two spines above the same leaves. Then each of them is the root
+for a part of the slots.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class JobTree:
 
 
 def above(topology: Topology, name: str) -> frozenset[str]:
-    """The switch and all switches above it, directly or not. The links must not form a circle."""
+    """Return the switch and all switches above it, directly or not. The links must not form a circle."""
     return frozenset({name}).union(*(above(topology, upper) for upper in topology.uppers(name)))
 
 
 def roots_of(topology: Topology, job: Job) -> tuple[str, ...]:
-    """The lowest switches that are above all of a job's workers; empty if no switch is above all of them."""
+    """Return the lowest switches that are above all of a job's workers; empty if no switch is above all of them."""
     leaves = {topology.host(worker).switch for worker in job.workers}
     common = frozenset.intersection(*(above(topology, leaf) for leaf in leaves))
     higher = {name for switch in common for name in above(topology, switch) if name != switch}
@@ -48,7 +48,7 @@ def roots_of(topology: Topology, job: Job) -> tuple[str, ...]:
 
 
 def job_tree(topology: Topology, job: Job) -> JobTree:
-    """The tree of a job. The topology must keep the rules of `rules/topology.py`."""
+    """Return the tree of a job. The topology must keep the rules of `rules/topology.py`."""
     roots = roots_of(topology, job)
     seats: dict[str, dict[str, int]] = {}
     parents: dict[str, tuple[str, ...]] = {}
@@ -81,7 +81,7 @@ EntryPorts: TypeAlias = dict[str, dict[str, set[int]]]
 
 
 def configs_of(topology: Topology) -> tuple[Config, ...]:
-    """One configuration for each switch, in the order of `topology.switches`.
+    """Return one configuration for each switch, in the order of `topology.switches`.
 
     The topology must keep the rules of `rules/topology.py`.
     """
@@ -117,9 +117,9 @@ def _host(host: Host, switch: str, ports: NextPorts, ports_in: EntryPorts) -> Wo
 
 
 def next_ports(topology: Topology, switch: str) -> dict[str, int]:
-    """Name of another switch -> the port that leads to it over the fewest links.
+    """Return, by the name of another switch, the port that leads to it over the fewest links.
 
-    Of several equally short paths it is the one over the neighbour that comes first in the topology.
+    Among equally short paths it takes the one over the neighbour that comes first in the topology.
     """
     order = [node.name for node in topology.switches]
     neighbours = sorted(((order.index(name), port) for port, name in topology.ports(switch) if name in order))
@@ -132,9 +132,11 @@ def next_ports(topology: Topology, switch: str) -> dict[str, int]:
 
 
 def entry_ports(topology: Topology, ports: NextPorts) -> EntryPorts:
-    """Switch -> name of another switch -> the ports at which frames of that one's hosts come in, wherever they go.
+    """Return, for each switch and each other switch, the ports at which frames of the other's hosts come in, whatever
+    their destination.
 
-    Most often it is the port that leads there, but there and back may be different ways of the same length.
+    Usually it is the port that leads to the other switch, but the two directions may use different paths of the same
+    length.
     """
     neighbours = {node.name: dict(topology.ports(node.name)) for node in topology.switches}
     arrivals = {name: {there: port for port, there in beside.items()} for name, beside in neighbours.items()}

@@ -66,14 +66,14 @@ def each(nodes: list[YamlNode] | None, path: str, log: Log, read: Callable[[Yaml
 
 
 def names_in(nodes: list[YamlNode] | None) -> frozenset[str]:
-    """The names as written. A worker with a mistake in another field still counts as a known name."""
+    """Return the names as written. A worker with a mistake in another field still counts as a known name."""
     mappings = [node.value for node in nodes or [] if isinstance(node.value, dict)]
     names = [mapping["name"].value for mapping in mappings if "name" in mapping]
     return frozenset(name for name in names if isinstance(name, str))
 
 
 def built(kind: Callable[..., T], *parts: object) -> T | None:
-    """An object of its parts; None if one of them could not be read."""
+    """Return an object made of its parts; None if one of them could not be read."""
     return None if any(part is None for part in parts) else kind(*parts)
 
 

@@ -44,7 +44,7 @@ class YamlNode:
 
 
 def read_file(path: Path | str) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     :raises ConfigError: it cannot be read.
     """
@@ -56,7 +56,7 @@ def read_file(path: Path | str) -> str:
 
 
 def load_tree(text: str, source: str) -> tuple[YamlNode, list[Problem]]:
-    """The tree of a YAML document, and a problem for each key that occurs twice in a mapping or is no text.
+    """Return the tree of a YAML document, and a problem for each key that occurs twice in a mapping or is not a text.
 
     :raises ConfigError: the text is not YAML, or breaks a bound.
     """
@@ -174,8 +174,9 @@ def _joined(path: tuple[str, ...]) -> str:
 
 @dataclass
 class Log:
-    """The problems found so far. ``places``: path, key and line of everything that was read; None for the object itself
-    of that path."""
+    """The problems found so far. ``places``: path, key and line of everything that was read; the key is None for the
+    object at that path itself.
+    """
 
     problems: list[Problem] = field(default_factory=list)
     places: list[tuple[str, str | None, int]] = field(default_factory=list)
@@ -232,7 +233,7 @@ def _mac(value: object) -> str | None:
 
 
 class MappingReader:
-    """Reads the keys of the mapping at `path`. A method that reads a key returns None after reporting a problem."""
+    """Reads the keys of the mapping at `path`. A method that reads a key reports a problem by returning None."""
 
     def __init__(self, node: YamlNode, path: str, log: Log) -> None:
         self._path = path
@@ -251,7 +252,7 @@ class MappingReader:
         return name in self._left
 
     def keys(self, known: tuple[str, ...]) -> set[str]:
-        """The keys that the mapping has, of those known, and that were not read yet."""
+        """Return those known keys that the mapping has and that were not read yet."""
         return self._left.keys() & known
 
     def node(self, name: str) -> YamlNode | None:
@@ -310,7 +311,9 @@ class MappingReader:
         return self._typed(name, _mac, MAC_RULE)
 
     def word(self, name: str, known: tuple[str, ...]) -> str | None:
-        """The word of a key that has one of these words, or None, and the key is still to be read."""
+        """Return the word of a key whose value is one of these words. Otherwise return None, and the key is still
+        unread.
+        """
         node = self._left.get(name)
         return str(self._left.pop(name).value) if node is not None and node.value in known else None
 
@@ -326,6 +329,6 @@ class MappingReader:
         return None
 
     def finish(self, known: tuple[str, ...]) -> None:
-        """Report every key that was not read. `known` are the keys that this mapping may have."""
+        """Report every key that was not read. `known`: the keys that this mapping may have."""
         for key, node in self._left.items():
             self._wrong(key, node, f"unknown key; known are {', '.join(known)}")

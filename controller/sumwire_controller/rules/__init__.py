@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that configurations must keep. Pure functions that yield a `Problem` for each broken rule."""
+"""The rules for configurations. Pure functions that yield a `Problem` for each broken rule."""

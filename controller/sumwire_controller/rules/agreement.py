@@ -33,7 +33,7 @@ class _Part(NamedTuple):
 
 
 def check_together(configs: Sequence[Config]) -> None:
-    """Checks that the configurations agree with each other. A single one always does.
+    """Check that the configurations agree with each other. A single one always does.
 
     :raises ConfigError: with every broken rule; its paths begin with the switch's name.
     """

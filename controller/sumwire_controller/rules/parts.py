@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules on parts that a switch's configuration and a topology share: names, addresses, and what a job says of itself.
+"""Rules on parts that a switch's configuration and a topology share: names, addresses, and a job's own fields.
 
 Each function yields a `Problem` for every broken rule. `path` names the object in the file.
 """
@@ -45,7 +45,7 @@ _MAC_GROUP_BIT: Final = 1 << 40
 
 
 def placed(name: str, items: Iterable[T | None]) -> list[tuple[str, T]]:
-    """The parts of a file's list that could be read, each with its path."""
+    """Return the readable parts of a list in a file, each with its path."""
     return [(f"{name}[{i}]", item) for i, item in enumerate(items) if item is not None]
 
 
@@ -88,7 +88,7 @@ def address_rules(path: str, ip: IPv4Address, mac: str) -> Iterator[Problem]:
 
 
 def repeated(fields: Iterable[tuple[str, str, object]], what: str) -> Iterator[Problem]:
-    """A problem for each value that occurs again.
+    """Yield a problem for each value that occurs again.
 
     :param fields: path, field and value of each.
     :param what: the value's name in messages.
@@ -132,7 +132,7 @@ _UDP_PORT_MAX: Final = (1 << 16) - 1
 
 
 def lane_rules(path: str, job: Job) -> Iterator[Problem]:
-    """The number of lanes, their ids and the number of their slots."""
+    """Rules on the number of lanes, their ids and the number of their slots."""
     if not 1 <= job.lanes <= LANES_MAX:
         yield Problem(path, "lanes", job.lanes, f"must be 1..{LANES_MAX}, the priorities there are")
         return
@@ -160,18 +160,20 @@ def _slots(path: str, slots: SlotRange, lanes: int) -> Iterator[Problem]:
 
 
 def divides_equally(job: Job, roots: int) -> bool:
-    """Can each lane's slots be divided equally among that many roots? A wrong number of lanes counts as one lane."""
+    """Return whether each lane's slots can be divided equally among `roots` roots. A wrong number of lanes counts as
+    one lane.
+    """
     lanes = job.lanes if 1 <= job.lanes <= LANES_MAX and job.slots.count % job.lanes == 0 else 1
     return job.slots.count // lanes % roots == 0
 
 
 def multiple_for(job: Job, roots: int) -> str:
-    """In words: the number of which the number of a job's slots must be a multiple."""
+    """Return in words of which number a job's number of slots must be a multiple."""
     return str(roots) if job.lanes == 1 else f"{roots * job.lanes} ({job.lanes} lanes)"
 
 
 def port_rules(path: str, job: Job, hosts: Iterable[tuple[str, int]]) -> Iterator[Problem]:
-    """The UDP ports of all lanes, and the ports for recovery above them, end below 65536.
+    """Rule: the UDP ports of all lanes, and the recovery ports above them, are at most 65535.
 
     :param hosts: name and `udp_port` of the job's workers that are hosts.
     """
@@ -212,7 +214,7 @@ _BYTES_MAX: Final = (1 << 32) - 1
 
 
 def queue_rules(path: str, queue: VirtualQueue) -> Iterator[Problem]:
-    """Rules on the rate and the thresholds. Those on the port are the caller's."""
+    """Rules on a queue's rate and thresholds. The caller checks the port."""
     if not 1 / RATE_PER_MBIT <= queue.rate_mbit <= _BYTES_MAX // RATE_PER_MBIT:  # also refuses NaN
         rule = f"must be above 0: 1/{RATE_PER_MBIT}..{_BYTES_MAX // RATE_PER_MBIT} Mbit/s"
         yield Problem(path, "rate_mbit", queue.rate_mbit, rule)
@@ -250,7 +252,7 @@ PARENTS: Final = (1, 2, 4)
 
 
 def op_rules(path: str, job: Job) -> Iterator[Problem]:
-    """The ops are known, none is repeated, and `thc` is given exactly with op thc."""
+    """Rules: the ops are known, none is repeated, and `thc` is given exactly with op thc."""
     if not job.ops:
         yield Problem(path, "ops", [], f"must name at least one of {', '.join(OP_CODES)}")
     for i, op in enumerate(job.ops):
@@ -266,7 +268,7 @@ def op_rules(path: str, job: Job) -> Iterator[Problem]:
 
 
 def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:
-    """The slots are within the switch's. How many slots a job needs is in `rules/lanes.py`."""
+    """Rule: the slots are within the switch's. `rules/lanes.py` checks how many slots a job needs."""
     if slots.base < 0:
         yield Problem(path, "base", slots.base, "must be 0 or more")
     if slots.end > SLOTS_TOTAL:
@@ -276,7 +278,7 @@ def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:
 
 
 def thc_rules(path: str, thc: Thc, workers: int) -> Iterator[Problem]:
-    """The table is well formed, and the sum over `workers` hosts fits the planes of a slot."""
+    """Rules: the table is well formed, and the sum over `workers` hosts fits the planes of a slot."""
     if not can_clip(thc.p):
         yield Problem(path, "p", thc.p, f"must lie between 0 and 1, both excluded, and be no less than {P_LEAST:g}")
     if not 1 <= thc.bits <= THC_INDEX_PLANES:
@@ -319,9 +321,9 @@ def hosts_fit(path: str, job: Job, hosts: int) -> Iterator[Problem]:
 
 
 def quorum_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
-    """The quorum is 1 to all workers, and all of them if the job has several switches.
+    """Rule: the quorum is between 1 and the number of workers, and all of them if the job has several switches.
 
-    :param elsewhere: another switch in the job's tree; empty if there is none.
+    :param elsewhere: another switch in the job's tree; "" if there is none.
     """
     workers = len(job.workers)
     if not 1 <= job.quorum <= workers:
@@ -336,9 +338,9 @@ def quorum_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
 
 
 def fewer_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
-    """`workers_min` is 1 to all workers, and all of them if the job has several switches.
+    """Rule: `workers_min` is between 1 and the number of workers, and all of them if the job has several switches.
 
-    :param elsewhere: another switch in the job's tree; empty if there is none.
+    :param elsewhere: another switch in the job's tree; "" if there is none.
     """
     workers = len(job.workers)
     if job.workers_min is None or job.workers_min == workers:
@@ -351,7 +353,7 @@ def fewer_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
 
 
 def below_fit(path: str, field: str, job: Job, hosts: int, switch: str) -> Iterator[Problem]:
-    """A partial result of a switch below has room for the contributions of that many hosts.
+    """Rule: a partial result of a switch below has room for the contributions of `hosts` hosts.
 
     :param switch: the switch below, in words.
     """
@@ -361,7 +363,7 @@ def below_fit(path: str, field: str, job: Job, hosts: int, switch: str) -> Itera
 
 
 def overlaps(jobs: list[tuple[str, Job]]) -> Iterator[tuple[Job, Job, Problem]]:
-    """Every pair of jobs whose slots overlap. The caller adds what mends it."""
+    """Yield every pair of jobs whose slots overlap. The caller adds the cure."""
     for (path, job), (other_path, other) in combinations(reversed(jobs), 2):
         if job.slots.base < other.slots.end and other.slots.base < job.slots.end:
             shown = f"{job.slots.base}..{job.slots.end - 1}"

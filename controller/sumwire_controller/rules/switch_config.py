@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules on the configuration of one switch. Pure: a `Problem` for each broken rule.
 
-The rules are checked on drafts, in which parts that could not be read are missing. So one error names what is
-unreadable and what is against a rule.
+The rules are checked on drafts, in which parts that could not be read are missing. So one error names both unreadable
+parts and broken rules.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The last step of a topology's rules: the trees of its jobs, and the room that each switch's tables have."""
+"""The last step of a topology's rules: the trees of its jobs, and the sizes of each switch's tables."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def validate_topology(topology: Topology) -> None:
 
 
 def topology_problems(draft: TopologyDraft, *, shape_is_good: bool = True) -> list[Problem]:
-    """The broken rules of the first step that finds any.
+    """Return the broken rules of the first step that finds any.
 
     :param shape_is_good: every part of the draft could be read.
     """

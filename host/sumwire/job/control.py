@@ -58,8 +58,8 @@ class _StoppedError(Exception):
 
 
 class Control:
-    """The control thread of one job. ``agreement``: the job's :class:`~sumwire.job.coordination.OwnRank` and
-    coordinator. ``kept``: the job's latest results by the network. ``sees_switch``: called during the fall-back to test
+    """The control thread of one job. ``agreement``: the job's :class:`~sumwire.job.coordination.Coordinator`.
+    ``kept``: the job's latest results by the network. ``sees_switch``: called during the fall-back to test
     whether the switch serves this job; it may take some tenths of a second. ``ranks``: the job's ranks, if they are not
     those of the default group.
 

@@ -122,10 +122,10 @@ _THC_DTYPES: Final = (torch.float32, *_HALVES)
 
 
 class Peers:
-    """The ranks of a process group, in a group of their own.
+    """A new process group with the ranks of an existing one, for a reduction's own collectives.
 
     Making one is a collective call: it makes a new group of the same ranks and backend. ``group`` None is the default
-    group. ``sent_bytes`` counts what this rank has handed to collectives.
+    group. ``sent_bytes`` counts the bytes that this rank passed to collectives.
 
     Raises UsageError without torch.distributed, or for a group that this process is not in.
     """
@@ -188,7 +188,7 @@ def members(group: dist.ProcessGroup | None) -> list[int]:
 
 
 def through_job(job: Job, codec: GradientCodec | None = None) -> Reduce:
-    """Return the job's own reduction, THC, or that of a codec whose ops the job has."""
+    """Return the job's own reduction, THC, or the reduction by ``codec``, whose ops the job must have."""
     return job.reduce if codec is None else partial(job.reduce_with, codec)
 
 

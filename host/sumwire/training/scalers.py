@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the GradScaler of a training whose hook was not told of it.
+"""Finds the GradScaler of a training if it was not passed to the hook.
 
-A hook gets gradients that are scaled already, and cannot see by what. But torch calls a function before the step of
-every optimizer, and a scaler that makes the step is among its callers. It makes none where gradients have overflowed,
-and then the residuals of that step are dropped: so the scaler is known before residuals of another scale are used.
+A hook gets scaled gradients, and cannot see the scale. But torch calls a function before each optimizer step, and if a
+scaler makes the step, it is among that function's callers. A scaler skips a step whose gradients have overflowed, and
+the residuals of that step are dropped. So the scaler is known before residuals of another scale are used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Scaled(Protocol):
         ...
 
     def follow_scaler(self, scaler: GradScaler) -> None:
-        """Take the scaler by whose present scale the latest gradients were multiplied."""
+        """Use this scaler, whose present scale multiplied the latest gradients."""
         ...
 
 
@@ -39,7 +39,8 @@ _registered: Final[list[Any]] = []
 
 
 def find_scaler(seeker: Scaled) -> None:
-    """Call ``seeker.follow_scaler`` in the first step of an optimizer of its parameters that a scaler makes."""
+    """Call ``seeker.follow_scaler`` in the first step that a scaler makes on an optimizer of the seeker's parameters.
+    """
     _seeking.add(seeker)
     if not _registered:
         _registered.append(register_optimizer_step_pre_hook(_before_step))

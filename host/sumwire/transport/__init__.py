@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The UDP transport: which chunks are sent when, what is retransmitted, and the results. Knows words, but no tensors.
+"""The UDP transport: sends and retransmits chunks, and receives results. It knows words, but no tensors.
 
 From the bottom up:
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The memory of one exchange: its packets, built in place, and the results.
 
-A run is a set of plain results of consecutive chunks. Nearly all received messages are such. C checks and stores a run
+A run is a set of plain results of consecutive chunks. Nearly all received messages are runs. C checks and stores a run
 in one pass (:class:`Runs`), numpy in several (:meth:`Buffers.plain_run`).
 """
 
@@ -52,7 +52,7 @@ _TOS_PRIORITY: Final = p4.DSCP_PRIORITY << 2
 
 
 def protected(tos: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """TOS bytes of the same priorities in drop class 0, for packets that must not be dropped on purpose."""
+    """Return TOS bytes with the same priorities in drop class 0, for packets that must not be dropped on purpose."""
     return tos & np.uint8(_TOS_PRIORITY) | np.uint8(p4.ECN_ECT)
 
 
@@ -91,10 +91,10 @@ class ExpectedHeads(NamedTuple):
 
 
 class Pool:
-    """Memory that one exchange after another uses: a page fault costs more than writing to the page. On a virtual
-    machine whose host takes free memory back, it costs twenty times as much.
+    """Memory that successive exchanges reuse, because a page fault costs more than writing to the page. On a virtual
+    machine whose host reclaims free memory, a fault costs twenty times as much.
 
-    ``size``: its bytes, all of which the system has given.
+    ``size``: its bytes, all of which are allocated pages.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Pool:
         return len(self._memory)
 
     def take(self, size: int) -> NDArray[np.uint8]:
-        """uint8 (size,): the memory of the last call if that is large enough."""
+        """Return uint8 (size,): the memory of the last call if that is large enough, otherwise new memory."""
         if len(self._memory) < size:
             self._memory = new_block(size)
             # The system gives a page when it is written to.
@@ -116,13 +116,11 @@ class Pool:
 class Buffers:
     """Packets and results of the chunks of one exchange.
 
-    ``packets``: uint8 (chunks, bytes of one), with their headers, and ``tag_bytes`` of room for an
-    authentication tag. ``payload``: uint8 (chunks, up words, 128), the part of them that the caller fills.
-    ``results``: filled by :meth:`accept`. ``tos``: uint8 (chunks,) or None.
-    ``expected``: heads of their plain results.
-    ``token``: that of the run. ``complete``: how many contributions every result must have; 0 if some may be missing.
-    ``ignored``: flags of results that say nothing.
-    Raises UsageError for more chunks than a packet can number, and for a TOS of another shape.
+    ``packets``: uint8 (chunks, bytes of one), with their headers, and ``tag_bytes`` of room for an authentication tag.
+    ``payload``: uint8 (chunks, up words, 128), the part of them that the caller fills. ``results``: filled by
+    :meth:`accept`. ``tos``: uint8 (chunks,) or None. ``expected``: heads of their plain results. ``token``: that of the
+    run. ``complete``: how many contributions every result must have; 0 if some may be missing. ``ignored``: flags that
+    are ignored in results. Raises UsageError for more chunks than a packet can number, and for a TOS of another shape.
     """
 
     def __init__(
@@ -194,14 +192,14 @@ class Buffers:
         return headers(self.packets)
 
     def mark(self, first: int, flags: NDArray[np.uint8]) -> None:
-        """Give contributions flags, uint8 (n,): those of the chunks from ``first`` on, before they are sent."""
+        """Set flags, uint8 (n,), in the contributions of the chunks from ``first`` on, before they are sent."""
         if self._own_flags is None:
             self._own_flags = np.zeros(self.chunks, np.uint8)
         self._own_flags[first : first + len(flags)] = flags
         self._records["flags"][first : first + len(flags)] = flags
 
     def prepare(self, chunks: NDArray[np.int64], kind: SendKind, least: int) -> None:
-        """Turn packets into retransmissions. A FLUSH closes its slot from ``least`` contributions on."""
+        """Turn packets into retransmissions. A FLUSH closes its slot if that has at least ``least`` contributions."""
         flush = kind == SendKind.FLUSH
         flags = np.uint8(p4.FLAG_RESYNC | p4.FLAG_FLUSH if flush else p4.FLAG_RESYNC)
         self._records["flags"][chunks] = flags if self._own_flags is None else flags | self._own_flags[chunks]
@@ -210,7 +208,7 @@ class Buffers:
             self.tos[chunks] = protected(self.tos[chunks])
 
     def protected_tos(self, chunk: int) -> int | None:
-        """The TOS byte of a single packet about a chunk, which must not be dropped; None without tags."""
+        """Return the TOS byte for a single packet about a chunk that must not be dropped; None without tags."""
         return None if self.tos is None else int(protected(self.tos[chunk : chunk + 1])[0])
 
     def probe(self, chunk: int) -> NDArray[np.uint8]:
@@ -222,11 +220,11 @@ class Buffers:
         return probe
 
     def contribution(self, chunk: int) -> NDArray[np.uint8]:
-        """The packet of a chunk as it is now, without its authentication tag, uint8 (bytes of one)."""
+        """Return the packet of a chunk as it is now, without its authentication tag, uint8 (packet bytes,)."""
         return self.packets[chunk, : self._up_bytes]
 
     def closing_flush(self, chunk: int) -> NDArray[np.uint8]:
-        """A contribution with FLUSH that closes its slot whoever has contributed, uint8 (bytes of one)."""
+        """Return a contribution with FLUSH that closes its slot whoever has contributed, uint8 (packet bytes,)."""
         packet = self.contribution(chunk).copy()
         record = headers(packet.reshape(1, -1))
         own = 0 if self._own_flags is None else self._own_flags[chunk]
@@ -234,7 +232,7 @@ class Buffers:
         return packet
 
     def plain_run(self, heads: NDArray[np.uint64], sizes: NDArray[np.uint32]) -> int:
-        """The first chunk if the received datagrams are results without flags of consecutive chunks, else -1.
+        """Return the first chunk if the received datagrams are results without flags of consecutive chunks, else -1.
 
         ``heads``: see :func:`sumwire.wire.packets.heads`. Nearly all received batches are such runs, and this check is
         faster than the general one.
@@ -248,7 +246,7 @@ class Buffers:
         return first if plain.all() and counted else _NO_RUN
 
     def wanted(self, records: NDArray[Any], sizes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-        """Which of the received datagrams are results of this op for this worker, whole or cut: bool (n,)."""
+        """Return which received datagrams are results of this op for this worker, complete or cut: bool (n,)."""
         whole = (sizes == HEADER_BYTES + self._down_bytes) & (records["words"] == self._down_words)
         if self.op == p4.OP_THC:
             whole |= self._are_cut(records, sizes)
@@ -264,7 +262,7 @@ class Buffers:
         return wanted
 
     def fill_cut(self, rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
-        """Append to received cut results what the switch assumes for the missing planes."""
+        """Fill in the planes that cut results lack, with the values that the switch assumes."""
         if self.op == p4.OP_THC:
             cut = np.flatnonzero(records["words"] == p4.THC_WORDS_CUT)
             if len(cut):
@@ -278,7 +276,7 @@ class Buffers:
         return cut
 
     def accept_run(self, first: int, rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
-        """Store results that :meth:`plain_run` has accepted, of the chunks from ``first`` on."""
+        """Store results that :meth:`plain_run` has accepted, for the chunks from ``first`` on."""
         results, last = self.results, first + len(rows)
         flat = results.words.reshape(self.chunks, self._down_bytes)
         flat[first:last] = rows[:, HEADER_BYTES : HEADER_BYTES + self._down_bytes]
@@ -306,10 +304,10 @@ class Run(NamedTuple):
 
 
 class Runs:
-    """The runs among the results of one exchange.
+    """Finds and stores the runs among the results of one exchange.
 
-    ``messages``: where received messages lie; ``exchange``: what is taken from them. Both are for C. ``flying``: bool
-    (chunks,), whether a chunk is in flight; read at every call.
+    ``messages``: where received messages lie; ``exchange``: the state that they update. Both are C structures.
+    ``flying``: bool (chunks,), whether a chunk is in flight; read at every call.
     """
 
     def __init__(self, library: Native, messages: MessagePlaces, buffers: Buffers, flying: NDArray[np.bool_]) -> None:
@@ -331,9 +329,10 @@ class Runs:
         self.datagram_bytes = HEADER_BYTES + payload_bytes + buffers.tag_bytes
 
     def take(self, messages: int) -> Run | None:
-        """Store the results that lie in so many messages, if they are all plain ones of consecutive chunks in flight.
+        """Store the results in ``messages`` received messages, if all are plain results of consecutive chunks in
+        flight.
 
-        Returns None, with nothing stored, if there is anything else among them.
+        Otherwise returns None and stores nothing.
         """
         exchange = self.exchange
         count = self._take(self.messages, messages, exchange)

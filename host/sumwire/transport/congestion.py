@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How many chunks may be in flight: :class:`WindowLimit`.
+"""Limits how many chunks may be in flight: :class:`WindowLimit`.
 
 Additive increase, multiplicative decrease, as in DCTCP (RFC 8257): marks decrease the window by half of the share of
 results that had them. The signals are ECN marks of switch queues, and round trips far above the shortest one. Loss is
-no signal, since some of it is tolerated and the rest retransmitted. The limit only has to avoid congestion collapse:
-half of the slots bound the window anyway.
+not used as a signal, since some of it is tolerated and the rest retransmitted. The limit only has to avoid congestion
+collapse: half of the slots bound the window anyway.
 
 Example: the window starts with 10 chunks and grows by one per result until the first mark, which halves it. After that
 it grows by one per round trip. If a quarter of the results keeps being marked, each round trip with a mark takes an
@@ -31,7 +31,7 @@ DELAY_LEAST_CHUNKS: Final = 32
 
 
 class WindowLimit:
-    """``chunks`` may be in flight, never more than ``most``. Times are seconds of any monotonic clock."""
+    """The limit. ``chunks`` may be in flight, never more than ``most``. Times are seconds of any monotonic clock."""
 
     def __init__(self, most: int) -> None:
         self.most = most

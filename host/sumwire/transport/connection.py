@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What all exchanges of one transport share, and HELLO between exchanges: the worker asks for slot 0, and waits for the
-switch's answer.
+"""The state that all exchanges of one transport share, and HELLO between exchanges: the worker asks for slot 0, and
+waits for the switch's answer.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ TICKS: Final = 12
 
 @dataclass(frozen=True)
 class Connection:
-    """``catch_up``: None if slots close only with all workers. ``clock``: a monotonic clock, in seconds. ``silence_s``:
-    see TransportOptions."""
+    """The state shared by a transport's exchanges. ``catch_up``: None if slots close only with all workers. ``clock``:
+    a monotonic clock, in seconds. ``silence_s``: see TransportOptions.
+    """
 
     config: JobConfig
     stats: JobStats
@@ -43,12 +44,16 @@ class Connection:
 
     @cached_property
     def tick_s(self) -> float:
-        """Seconds without a new result after which the time-out policy is asked, and again each time."""
+        """Seconds without a new result after which the timeout policy is called, and again after each further such
+        time.
+        """
         return self.silence_s / TICKS
 
     @cached_property
     def closing_contributions(self) -> int:
-        """Contributions that close a slot at this worker's switch: the quorum, or in a tree all workers there."""
+        """The number of contributions that close a slot at this worker's switch: the quorum, or in a tree all workers
+        there.
+        """
         config = self.config
         return config.quorum if len(config.seats) == config.workers else len(config.seats)
 
@@ -72,10 +77,10 @@ _REFUSALS_WITH_KEY: Final = 2
 
 
 def say_hello(connection: Connection, timeout_s: float) -> SwitchState | None:
-    """The state of slot 0 at the switch; None if it does not answer in time.
+    """Return the state of slot 0 at the switch; None if it does not answer in time.
 
-    Raises RefusedError if it still refuses at the end of that time: its configuration may just be written. Results that
-    arrive meanwhile for exchanges to come are kept.
+    A refusal is only raised, as RefusedError, if the switch still refuses at the end of that time, because its
+    configuration may be being written. Results that arrive meanwhile for later exchanges are kept.
     """
     ask_at, refusals = connection.clock(), list[RefusedError]()
     until = ask_at + timeout_s

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One exchange under way: a payload up and a result down for each of its chunks.
 
-:class:`FastPath` lets C go on alone while nothing unusual happens: plain results arrive in order, and for each one more
-chunk is sent. C returns at a loss, a timer, a notice of the switch, a full socket or the last few chunks, and
+:class:`FastPath` lets C run alone while nothing unusual happens: plain results arrive in order, and for each one more
+chunk is sent. C returns on a loss, a timer, a notice of the switch, a full socket or the last few chunks, and
 :class:`Exchange` takes over with :class:`Sender`, :class:`sumwire.transport.receiving.Receiver` and
-:class:`sumwire.transport.waiting.Waiting`. Python's part of a batch of results costs more than the batch's way through
-the kernel."""
+:class:`sumwire.transport.waiting.Waiting`. Handling a batch of results in Python costs more than its path through the
+    kernel.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ Hide = Callable[[int, NDArray[np.uint8]], None]
 
 
 class Guard:
-    """``chunks``: the caller's. ``check``: of the sums; its chunks are behind the caller's."""
+    """A blind job's masks and check for one exchange. ``chunks``: the number of the caller's chunks. ``check``: the
+    check of the sums, whose chunks follow the caller's.
+    """
 
     def __init__(self, chunks: int, hide: Hide, check: SumCheck | None, job: int) -> None:
         self.chunks = chunks
@@ -56,9 +59,9 @@ class Guard:
         self._finished = check is None
 
     def mask(self, sequence: int, filled: int, upto: int, payload: NDArray[np.uint8]) -> int:
-        """Mask the caller's chunks from ``filled`` to ``upto``, and behind its last one those of the check.
+        """Mask the caller's chunks from ``filled`` to ``upto`` - 1, and after the last one also those of the check.
 
-        ``payload``: of all chunks, of which chunk 0 has the number ``sequence``. Returns how many are now ready.
+        ``payload``: that of all chunks; chunk 0 has the number ``sequence``. Returns how many are now ready.
         """
         if filled >= upto:
             return filled
@@ -71,8 +74,9 @@ class Guard:
         return upto
 
     def completed(self, done: int, results: Results) -> int:
-        """How many of the caller's results can be used, of ``done`` from the first on: the last one when all are
-        checked. Raises TamperedError."""
+        """Return how many of the caller's results can be used, given that the first ``done`` results are in. The last
+        one can be used only after the check of all. Raises TamperedError.
+        """
         if self._check is None or self._finished:
             return min(done, self.chunks)
         upto = min(done, self.chunks)
@@ -112,7 +116,7 @@ class Sender:
         self._buffers = buffers
 
     def send(self) -> None:
-        """Send all that may be sent now, until the window or the socket has enough."""
+        """Send everything that may be sent now, until the window or the socket is full."""
         connection, window = self._connection, self._connection.window
         now = connection.clock()
         few_first = False
@@ -158,7 +162,7 @@ class Sender:
 
 
 class FastPath:
-    """Lets C send and receive for one exchange, while all is as usual. ``compiled``, ``places``: the link's."""
+    """Lets C send and receive for one exchange while nothing unusual happens. ``compiled``, ``places``: the link's."""
 
     def __init__(self, connection: Connection, buffers: Buffers, compiled: Compiled, places: MessagePlaces) -> None:
         link, window = connection.link, connection.window
@@ -174,11 +178,11 @@ class FastPath:
         self._state.adaptive = window.options.adaptive_retries
 
     def go(self, upto: int, until_s: float = 0.0, *, block: bool = False, receive: bool = True) -> Outcome | None:
-        """Take in results and send what they allow, until the first ``upto`` chunks have theirs, or one more round of
-        slots (ENOUGH), or something needs Python, at ``until_s`` at the latest. ``block``: wait for results.
+        """Process results and send what they allow. Ends when the first ``upto`` chunks, or one more round of slots,
+        have results (ENOUGH), when something needs Python, or at ``until_s``. ``block``: wait for results.
         ``receive=False``: only send what may be sent now (ENOUGH or HELD).
 
-        Returns why it ended; None, and does nothing, where something needs Python from the beginning.
+        Returns why it ended. Returns None and does nothing if something needs Python from the beginning.
         """
         connection, state = self._connection, self._state
         link, window = connection.link, connection.window
@@ -284,7 +288,9 @@ class Exchange:
         self.close()
 
     def take_ahead(self) -> None:
-        """Accept the results that arrived before this exchange began. Closes it if one of them raises an error."""
+        """Accept the results that arrived before this exchange began. Closes the exchange if one of them raises an
+        error.
+        """
         try:
             self._receiver.take_ahead()
         except SumwireError:
@@ -292,11 +298,12 @@ class Exchange:
             raise
 
     def mark(self, first: int, flags: NDArray[np.uint8]) -> None:
-        """Give the contributions of the chunks from ``first`` on flags, uint8 (n,), before they are :meth:`ready`."""
+        """Set flags, uint8 (n,), in the contributions of the chunks from ``first`` on, before they are :meth:`ready`.
+        """
         self._buffers.mark(first, flags)
 
     def ready(self, upto: int) -> None:
-        """The payload of all chunks before ``upto`` is filled: send what the window allows."""
+        """Declare the payload of all chunks before ``upto`` filled, and send what the window allows."""
         began = self._connection.clock()
         window = self._window
         if self._guard is not None:
@@ -308,10 +315,10 @@ class Exchange:
         self._connection.stats.exchange_s += self._connection.clock() - began
 
     def progress(self, *, block: bool, upto: int = 0) -> int:
-        """Take in results and send what they allow. With ``block``, wait until there is something to do; where nothing
-        unusual happens, until the first ``upto`` chunks have their results, or two windows more.
+        """Process results and send what they allow. With ``block``, wait until there is something to do. If nothing
+        unusual happens, that is until the first ``upto`` chunks have results, or two more windows of chunks.
 
-        Returns how many chunks, from the first on without a gap, have their results. Raises StaleRunError and
+        Returns how many chunks, counted from the first without a gap, have results. Raises StaleRunError and
         OrderError; with ``block`` also DeadlineError, see :meth:`finish`.
         """
         connection, window = self._connection, self._window

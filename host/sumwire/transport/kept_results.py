@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The latest results of a job, for workers that lack one that the switch no longer has, and results that arrive early.
+"""Keeps the latest results of a job for workers that lack one which the switch no longer has, and results that arrive
+early.
 
 Results are kept as received, in a ring of datagrams indexed by sequence number. Early results arrive before this worker
 has begun their exchange: where slots close early, the other workers continue without a straggler, and the switch sends
-it their results. They are in the same ring until their exchange begins; its chunks then have results from the start.
+it their results. They stay in the same ring until their exchange begins, whose chunks then have results from the start.
 
 Example: a straggler is about to begin the exchange of chunks 100 to 199. The results of 100 to 140 are here already:
 it sends only the other 59 chunks.
@@ -63,7 +64,8 @@ class KeptResults:
             self._rows[places, :longest] = rows[:, :longest]
 
     def held(self, first: int, count: int, token: int) -> NDArray[np.int64]:
-        """Which of a run's sequence numbers first..first+count-1 are here: rising int64 offsets from ``first``."""
+        """Return which of a run's sequence numbers first..first+count-1 are here: rising int64 offsets from ``first``.
+        """
         wanted = np.arange(first, first + min(count, self.capacity))
         places = wanted % self.capacity
         with self._lock:
@@ -72,16 +74,17 @@ class KeptResults:
         return here
 
     def get(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
-        """Copies of results that are here: rows, and the bytes in each.
+        """Return copies of results that are here: rows, and the bytes in each.
 
-        Only the thread that calls :meth:`put` may ask, for sequence numbers that :meth:`held` has just told it.
+        Only the thread that calls :meth:`put` may call it, and only for sequence numbers that :meth:`held` has just
+        returned.
         """
         places = sequences % self.capacity
         with self._lock:
             return self._rows[places], self._sizes[places]
 
     def find(self, slot: int, round_: int, op: int, token: int) -> bytearray | None:
-        """A copy of the op's result for (slot, round) of a run, as a datagram; None if it is not here."""
+        """Return a copy of a run's result of ``op`` for (slot, round), as a datagram; None if it is not here."""
         if slot >= self._slots:
             return None
         place = slot + self._slots * (round_ % self._rounds)
@@ -103,8 +106,11 @@ _NOTHING: Final = -1
 def whole_results(
     config: JobConfig, token: int, records: NDArray[Any], sizes: NDArray[np.integer[Any]]
 ) -> NDArray[np.bool_]:
-    """Which of received datagrams are complete results of any op for this worker in the run with ``token``, bool (n,).
-    Given are their headers and the bytes in each."""
+    """Return which received datagrams are complete results of any op for this worker in the run with ``token``, bool
+    (n,).
+
+    ``records``: their headers. ``sizes``: the bytes in each.
+    """
     ops, words = records["op"].copy(), records["words"].copy()
     known: NDArray[np.bool_] = (words == _WORDS_DOWN[ops]) & (words != 0)
     # Cut by a switch: the host appends what stands for the two low planes.
@@ -118,7 +124,8 @@ def whole_results(
 
 class EarlyResults:
     """Keeps early results in the ring of :class:`KeptResults`. They fill at most half of it, so that workers further
-    behind still find the results that this worker has applied. ``token``: of the run, TOKEN_NONE before it."""
+    behind can still get the results that this worker has applied. ``token``: that of the run, TOKEN_NONE before it.
+    """
 
     def __init__(self, config: JobConfig, kept: KeptResults) -> None:
         self.token = p4.TOKEN_NONE
@@ -160,13 +167,16 @@ class EarlyResults:
         return fits
 
     def take(self, first: int, chunks: int) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint16]]:
-        """The early results of an exchange that begins: indices of its chunks, datagrams, and the bytes in each."""
+        """Return the early results of an exchange that begins: indices of its chunks, datagrams, and the bytes in each.
+        """
         here = self._kept.held(first, min(chunks, max(self._latest + 1 - first, 0)), self.token)
         rows, sizes = self._kept.get(first + here)
         return here, rows, sizes
 
     def reaches(self, sequence: int) -> bool:
-        """Return True if a result of this chunk or a later one is here that contains a whole quorum: a quorum of other
-        workers has started it, and completes it without this worker. A slot closed early by the loss bound is no such
-        sign."""
+        """Return True if a result of this chunk or a later one is here that contains a whole quorum.
+
+        Then a quorum of other workers has started the chunk, and completes it without this worker. A slot that the loss
+        bound closed early does not show that.
+        """
         return self._latest_whole >= sequence

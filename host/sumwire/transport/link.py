@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One worker's UDP socket to its switch: batches of packets out and in, waiting, and passing failures."""
+"""One worker's UDP socket to its switch: sends and receives batches of packets, waits, and tolerates transient
+failures.
+"""
 
 from __future__ import annotations
 
@@ -67,15 +69,14 @@ _NARROW_ANEW_S: Final = 5.0
 class Link:
     """A socket bound to the worker's own address and connected to its switch, so that other senders are filtered out.
 
-    ``places``: where received messages lie; None if that is not told.
-    ``received``: uint8 rows with the datagrams of the last :meth:`receive`; ``records`` are their headers, ``heads``
-    the same headers as 64-bit numbers, ``sizes`` the bytes in each row, without an authentication
-    tag. ``last_failure``: a text about the last passing
-    error, or "". ``packet_bytes``: of each loaded packet.
-    ``reads_marks``: a result that a queue has marked on its way here (ECN of its IP header) has the flag CE in
-    ``records``, as one of marked contributions has; ``marked``: whether the latest call brought such messages.
-    Raises AddressError if the worker's address cannot be used here, JobBusyError if its port is taken, UsageError on a
-    system that is not Linux.
+    ``places``: where received messages lie; None if unknown. ``received``: uint8 rows with the datagrams of the last
+    :meth:`receive`; ``records`` are their headers, ``heads`` the same headers as 64-bit numbers, ``sizes`` the bytes in
+    each row, without an authentication tag. ``last_failure``: a text about the last transient error, or "".
+    ``packet_bytes``: the size of each loaded packet. ``reads_marks``: a result that a queue marked on its way here (ECN
+    in its IP header) gets the flag CE in ``records``, like a result of marked contributions; ``marked``: whether the
+    latest
+    call brought such messages. Raises AddressError if the worker's address cannot be used here, JobBusyError if its
+    port is taken, UsageError on a system that is not Linux.
     """
 
     def __init__(self, config: JobConfig, stats: JobStats, *, reads_marks: bool = False) -> None:
@@ -117,7 +118,9 @@ class Link:
         self._poll.register(fileno, select.POLLIN)
 
     def load(self, packets: NDArray[np.uint8], tos: NDArray[np.uint8] | None, first_slot: int) -> None:
-        """Packets (n, bytes of one) that :meth:`send` sends by index, their TOS bytes, and the slot of the first."""
+        """Set the packets (n, packet bytes) that :meth:`send` sends by index, their TOS bytes, and the slot of the
+        first.
+        """
         self.socket.load(packets, tos=tos, phase=first_slot)
         self._rows = packets
         self.packet_bytes = packets.shape[1]
@@ -125,8 +128,9 @@ class Link:
             self._note_trains()
 
     def send(self, chunks: NDArray[np.int64], train: int) -> int:
-        """Send loaded packets, in trains of at most ``train``. Returns how many the socket accepted, or lost with a
-        passing error: the first ones."""
+        """Send loaded packets, in trains of at most ``train``. Returns how many, from the first on, the socket accepted
+        or lost by a transient error.
+        """
         done = sent = 0
         if self._tags is not None:
             # Only now: flags of a packet change until it is sent.
@@ -166,11 +170,11 @@ class Link:
             self._stats.bytes_sent += LOWER_HEADER_BYTES + len(packet)
 
     def receive(self, wanted: int = 0) -> int:
-        """:meth:`collect` messages, and :meth:`take_apart` them. Returns how many datagrams lie in ``received`` now."""
+        """Call :meth:`collect` and :meth:`take_apart`. Returns how many datagrams are in ``received`` now."""
         return self.take_apart() if self.collect(wanted) else 0
 
     def collect(self, wanted: int = 0) -> int:
-        """Take in messages, up to a batch: datagrams, and trains of them. Returns how many.
+        """Receive messages, up to a batch; each is a datagram or a train. Returns how many.
 
         ``wanted``: wait some milliseconds for so many datagrams, see :meth:`BatchSocket.collect`.
         """
@@ -192,27 +196,27 @@ class Link:
         return self.socket.marked_messages > 0
 
     def take_apart(self) -> int:
-        """Take the messages of the latest call apart. Returns how many datagrams lie in ``received`` now."""
+        """Split the messages of the latest call into datagrams. Returns how many are in ``received`` now."""
         count = self.socket.take_apart()
         self._show_received()
         self._count(count, int(self.sizes.sum()))
         return count
 
     def stored(self, run: Run) -> int:
-        """The messages of the latest call were this run. Returns its datagrams."""
+        """Note that the messages of the latest call were stored as this run. Returns the number of its datagrams."""
         self.socket.note_longest(run.longest)
         self._count(run.datagrams, run.datagrams * run.datagram_bytes)
         return run.datagrams
 
     @functools.cached_property
     def compiled(self) -> Compiled | None:
-        """What C needs to send and receive here; None where Python must look at each message."""
+        """What C needs to send and receive on this socket; None if Python must look at each message."""
         return None if self._tags is not None else self.socket.compiled
 
     def failed(self, number: int, *, sending: bool) -> int:
-        """C has met this error. Returns how many packets are lost by it: the first ones that were to be sent.
+        """Handle an error that C has met. Returns how many packets are lost by it, from the first that were to be sent.
 
-        Raises what :meth:`send` and :meth:`collect` raise.
+        Raises the errors of :meth:`send` and :meth:`collect`.
         """
         if sending and number in (NOTHING_THERE | NO_TRAINS):
             # To be sent once more, by Python, which knows what to do.
@@ -227,7 +231,7 @@ class Link:
     def wait(self, milliseconds: int, *, room: bool) -> bool:
         """Sleep until something arrives or the time is over; with ``room``, also until the socket has room to send.
 
-        Returns True if the socket itself is the reason.
+        Returns True if the socket ended the sleep.
         """
         events = select.POLLIN | select.POLLOUT if room else select.POLLIN
         if events != self._events:
@@ -304,7 +308,7 @@ def _open_socket(config: JobConfig) -> socket.socket:
 
 
 def opening_error(config: JobConfig, port: int, error: OSError) -> AddressError | JobBusyError:
-    """The error about a socket of the worker at ``port`` that could not be opened."""
+    """Return the error for a worker's socket at ``port`` that could not be opened."""
     where = f"job {config.job}, worker {config.worker}: {config.own_address.ip}, UDP port {port}"
     if error.errno == errno.EADDRINUSE:
         return JobBusyError(

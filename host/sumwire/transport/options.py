@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a transport, of its window and of one exchange, each as one frozen object, and the timeout policy: how
-long an exchange waits for other workers, and what it does when the switch does not answer.
+"""Options of a transport, of its window and of one exchange, as frozen objects; and the timeout policy, which decides
+how long an exchange waits for other workers, and what happens when the switch does not answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _DIVISORS: Final = get_args(Divisor)
 
 @dataclass(frozen=True)
 class Delivery:
-    """Must be equal on all workers of a job; the greeting compares it (:mod:`sumwire.job.handshake`).
+    """Options for missing contributions. They must be equal on all workers of a job; the handshake compares them
+    (:mod:`sumwire.job.handshake`).
 
     ``loss_bound``: share of a tensor's contributions that may be missing from its sums, in [0, 1). It applies to THC
     data; norms and other ops are always complete. All workers get all results, and so the same sums.
@@ -51,16 +52,17 @@ class Delivery:
                 raise ConfigError(name, getattr(self, name), "must be true or false", where="delivery")
 
     def settings(self) -> dict[str, object]:
-        """The options as JSON values, for the comparison with other workers."""
+        """Return the options as JSON values, for the comparison with other workers."""
         return {**asdict(self), "loss_bound": float(self.loss_bound)}
 
 
 class DeadlinePassedError(Exception):
-    """The time of :class:`Alone` is over: the exchange asks who is missing, and ends with DeadlineError."""
+    """The deadline of :class:`Alone` has passed: the exchange finds out who is missing, and ends with DeadlineError."""
 
 
 class TimeoutPolicy(Protocol):
-    """Decides about an exchange that waits without a new result. What a method raises ends the exchange."""
+    """Decides whether an exchange goes on waiting without a new result. An exception from a method ends the exchange.
+    """
 
     def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
         """Called twelve times in the transport's ``silence_s``, by default every 0.25 s.
@@ -70,13 +72,13 @@ class TimeoutPolicy(Protocol):
         """
 
     def switch_lost(self, error: SwitchLostError) -> None:
-        """The switch does not answer. Returns if the exchange is to wait on."""
+        """Called when the switch does not answer. Returning means that the exchange waits on."""
 
 
 class Alone:
-    """The time-out policy of a worker that knows of the others only what the switch tells.
+    """The timeout policy of a worker that only knows about the others what the switch reports.
 
-    After ``deadline_s`` seconds without a new result the exchange ends with DeadlineError, and at once with
+    After ``deadline_s`` seconds without a new result the exchange ends with DeadlineError. It ends at once with
     SwitchLostError if the switch does not answer.
     """
 
@@ -102,21 +104,21 @@ class Turn:
 
 
 def turn_of(seats: Sequence[int], seat: int) -> Turn:
-    """The turn of the worker at ``seat``, among the workers at the ``seats`` of its switch."""
+    """Return the turn of the worker at ``seat``, among the workers at the ``seats`` of its switch."""
     return Turn(sorted(seats).index(seat), len(seats))
 
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """The default is a window for a quorum of all workers, which only retransmits.
+    """Options of a window. The default is for a quorum of all workers, and only retransmits.
 
-    ``adaptive_retries``: a retry need not be a retransmission: :mod:`sumwire.transport.retransmission` chooses. Such
-    retries cost little, so timers are shorter. ``probes``: a retry may be a PROBE, which asks the switch about the
-    chunk. ``early_closing``: slots may close without this worker (:mod:`sumwire.transport.scheduling`). Needs
-    ``adaptive_retries``. ``quorum_below_workers``: slots may close without some worker in every exchange, from the
-    first one on. ``paths``: paths between leaf and root. With more than one, results arrive out of order without any
-    loss. ``kept_results``: how many of the latest results other workers keep; None if no limit is known. ``workers``:
-    of the job.
+    ``adaptive_retries``: :mod:`sumwire.transport.retransmission` chooses the kind of each retry, which need not be a
+    retransmission. Such retries cost little, so timers are shorter. ``probes``: a retry may be a PROBE, which asks the
+    switch about the chunk. ``early_closing``: slots may close without this worker
+    (:mod:`sumwire.transport.scheduling`). Needs ``adaptive_retries``. ``quorum_below_workers``: slots may close without
+    some worker in every exchange, from the first one on. ``paths``: paths between leaf and root. With more than one,
+    results arrive out of order without any loss. ``kept_results``: how many of the latest results other workers keep;
+    None if no limit is known. ``workers``: the number in the job.
     """
 
     adaptive_retries: bool = False
@@ -135,12 +137,13 @@ SILENCE_S: Final = 3.0
 
 @dataclass(frozen=True)
 class TransportOptions:
-    """``deadline_s``: seconds without any new result after which an exchange ends with DeadlineError.
+    """Options of a transport. ``deadline_s``: seconds without any new result after which an exchange ends with
+    DeadlineError.
 
     ``timeout_policy``: decides about exchanges that wait, instead of ``deadline_s`` (:mod:`sumwire.transport.options`).
     ``delivery``: loss bound, congestion control and probes; None for a complete transfer without the latter two.
     ``kept_chunks``: where slots may close without some worker, each worker keeps at least so many results for others.
-    ``silence_s``: seconds without any answer after which the switch counts as lost; meanwhile it is asked six times.
+    ``silence_s``: seconds without any answer after which the switch counts as lost; six HELLOs are sent in that time.
     """
 
     deadline_s: float = 10.0
@@ -152,16 +155,16 @@ class TransportOptions:
 
 @dataclass(frozen=True, eq=False)
 class ExchangeOptions:
-    """``waits_for_workers``: this exchange opens an operation. Its round trips include the wait for slow workers, so
-    they say nothing about the path.
+    """Options of one exchange. ``waits_for_workers``: this exchange opens an operation. Its round trips include the
+    wait for slow workers, so they say nothing about the path.
 
-    ``timeout_policy``: another one than the transport's. ``bounded_from``: contributions may be missing from
-    the sums of this chunk and later ones, as many as the delivery's loss bound allows; None: from no sum. ``tos``: the
-    IPv4 TOS byte of every chunk's packets, uint8 (chunks,); retransmissions have the same priority and are never
-    dropped on purpose. ``contribute=False``: nothing is sent; the
-    results of the other workers' contributions are waited for. ``next_run``: the exchange belongs to a greeting, and a
-    slot in this round or a later one shows that another run has begun. ``checked``: in a blind job, whether sums are
-    those of all workers is found out; elements are int32 if "signed", else uint32, and no sum of them leaves that.
+    ``timeout_policy``: replaces the transport's. ``bounded_from``: contributions may be missing from the sums of this
+    chunk and later ones, as many as the delivery's loss bound allows; None: from no sum. ``tos``: the IPv4 TOS byte of
+    every chunk's packets, uint8 (chunks,); retransmissions have the same priority and are never dropped on purpose.
+    ``contribute=False``: this worker sends nothing, and waits for the results of the others' contributions.
+    ``next_run``: the exchange belongs to a greeting, and a slot in this round or a later one shows that another run has
+    begun. ``checked``: in a blind job, the sums are checked; elements are int32 if "signed", else uint32, and no sum of
+    them overflows.
     """
 
     waits_for_workers: bool = False

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The receiving side of one exchange: takes datagrams from the socket, stores results, and acts on notices.
+"""The receiving side of one exchange: reads datagrams from the socket, stores results, and reacts to notices of the
+switch.
 
 :func:`ask_who_is_missing` acts after the deadline. The oldest open chunk is sent once more with FLUSH, which closes its
 slot whoever has contributed. If the switch still works, it then sends all workers an incomplete result (flag
-INCOMPLETE), whose header says who is in it. No worker takes an incomplete result for a sum: all of them raise
+INCOMPLETE), whose header says who is in it. No worker uses an incomplete result as a sum: all of them raise
 DeadlineError with the missing workers.
 
 Example: 4 workers, and worker 2 has crashed. After the deadline worker 0 flushes chunk 5. All three remaining workers
@@ -29,11 +30,12 @@ from sumwire.wire.packets import HEADER_BYTES, OP_WORDS, WORD_BYTES, chunks_of, 
 
 
 def incomplete_result(connection: Connection, chunk: int, contributors: int, count: int) -> DeadlineError:
-    """A result that was flushed before its quorum was in: some worker's deadline has passed.
+    """Return the error for a result that was flushed before its quorum was complete, because some worker's deadline had
+    passed.
 
     ``contributors``: bitmap of the seats at this worker's switch. It is 0 if a switch above flushed the result before
-    this switch's partial result was in. ``count``: contributions in it. Of the workers at other switches only the
-    number is known.
+    this switch's partial result was in. ``count``: contributions in the result. For the workers at other switches only
+    their number is known.
     """
     config, window = connection.config, connection.window
     missing = [worker for seat, worker in sorted(config.seats.items()) if not contributors >> seat & 1]
@@ -47,7 +49,9 @@ def incomplete_result(connection: Connection, chunk: int, contributors: int, cou
 
 
 def other_chunk(connection: Connection, chunk: int, own_bucket: int, bucket: int, number: int) -> OrderError:
-    """A result in the place of ``chunk``, but of chunk ``number`` of ``bucket``: the workers' calls differ."""
+    """Return the error for a result that came in the place of ``chunk``, but is of chunk ``number`` of ``bucket``: the
+    workers' calls differ.
+    """
     slot, round_ = connection.window.place(chunk)
     return OrderError(
         f"job {connection.config.job}: slot {slot}, round {round_} came back as bucket {bucket} chunk {number}; this "
@@ -62,10 +66,10 @@ _REFUSED: Final = first_byte(p4.KIND_REFUSED)
 
 
 class Receiver:
-    """Stores results in an exchange's buffers and reports them to the window. ``runs``: takes in usual ones, by C.
+    """Stores results in an exchange's buffers and reports them to the window. ``runs``: stores plain ones, in C.
 
     Every method raises DeadlineError for an incomplete result, OrderError for another chunk's, MismatchError for one
-    that lacks workers, StaleRunError for a STALE whose result cannot be recovered, and what :class:`Waiting` raises
+    that lacks workers, StaleRunError for a STALE whose result cannot be recovered, and the errors of :class:`Waiting`
     about the switch's answers.
     """
 
@@ -79,7 +83,7 @@ class Receiver:
         self.runs = _runs_of(connection, buffers)
 
     def receive(self, wanted: int = 0) -> None:
-        """Take in what the socket has, up to a batch. ``wanted``: see :meth:`BatchSocket.receive`."""
+        """Receive and process datagrams, up to a batch. ``wanted``: see :meth:`BatchSocket.receive`."""
         connection, link = self._connection, self._link
         began = connection.clock()
         messages = link.collect(wanted)
@@ -118,7 +122,7 @@ class Receiver:
             self._accept(chunks, rows, headers(rows), sizes)
 
     def recover(self) -> bool:
-        """Ask other workers for lost results, and take in their answers. Returns whether there were any."""
+        """Ask other workers for lost results, and process their answers. Returns whether there were any."""
         catch_up, window = self._catch_up, self._window
         if catch_up is None or not catch_up.recovery.missing:
             return False
@@ -133,7 +137,8 @@ class Receiver:
         return len(sequences) > 0
 
     def discard_late_answers(self) -> None:
-        """Read other workers' answers that nothing waits for any more. Unread, they would end every wait at once."""
+        """Read and discard other workers' answers that are no longer wanted. Unread, they would end every wait at once.
+        """
         if self._catch_up is not None and not self._catch_up.recovery.missing:
             self._catch_up.recovery.discard()
 
@@ -257,8 +262,9 @@ _ANSWER_S: Final = 0.2
 
 
 def ask_who_is_missing(connection: Connection, buffers: Buffers, receiver: Receiver, error: DeadlineError) -> None:
-    """Returns if a new result arrives after all, so that the exchange continues. Raises ``error`` with details, or the
-    DeadlineError of an incomplete result."""
+    """Find out which workers are missing. Returns if a new result arrives after all, so that the exchange continues.
+    Otherwise raises ``error`` with details, or the DeadlineError of an incomplete result.
+    """
     window, link, catch_up = connection.window, connection.link, connection.catch_up
     if not window.contributes:
         raise error.with_detail("this worker only waits for what the others do")

@@ -49,7 +49,7 @@ _BATCH: Final = 64
 
 @dataclass
 class RecoveryCounters:
-    """Totals: questions sent, nonces and results received, datagrams that are no answer, and failed sends."""
+    """Totals: questions sent, nonces and results received, datagrams that are not answers, and failed sends."""
 
     asked: int = 0
     nonces: int = 0
@@ -76,8 +76,8 @@ class Recovery:
     """Asks other workers, and answers them in a thread of its own until :meth:`close`. One thread at a time may ask.
 
     Peers at the same switch are asked first; among equals, in the order of the numbers after this worker's. A question
-    begins with the peer that answered last. ``token``: of the run, TOKEN_NONE before it. Raises OSError if a port is
-    taken, ConfigError if the port for other workers would be above 65535.
+    begins with the peer that answered last. ``token``: that of the run, TOKEN_NONE before it. Raises OSError if a port
+    is taken, ConfigError if the port for other workers would be above 65535.
     """
 
     def __init__(self, config: JobConfig, kept: KeptResults) -> None:
@@ -145,7 +145,9 @@ class Recovery:
         self._passed_up.clear()
 
     def passed_up(self, place: Place, contributors: int) -> None:
-        """The own switch has passed up the partial result of a slot and round, with these seats in it."""
+        """Record that this worker's own switch has passed up the partial result of a slot and round, with these seats
+        in it.
+        """
         self._passed_up[place] = contributors
 
     def landed(self, sequences: Iterable[int]) -> None:
@@ -155,7 +157,7 @@ class Recovery:
             self._drop(place_of(sequence, slots))
 
     def wake_at(self) -> float:
-        """When :meth:`send` next has something to do, in seconds of the caller's clock."""
+        """Return when :meth:`send` next has something to do, in seconds of the caller's clock."""
         if self._waiting and len(self._asked) < MOST_ASKED:
             return -math.inf
         return min((question.due for question in self._asked.values()), default=math.inf)
@@ -173,10 +175,11 @@ class Recovery:
                 self._ask_next(question, now)
 
     def answers(self) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-        """The answers that have arrived, up to a batch: sequence numbers, RESULT datagrams, and the bytes in each.
+        """Return the answers that have arrived, up to a batch: sequence numbers, RESULT datagrams, and the bytes in
+        each.
 
-        Each wanted result is returned once. The next call overwrites the datagrams. Questions whose answer is a nonce
-        are sent again with it.
+        Each wanted result is returned once. The next call overwrites the datagrams. Questions answered with a nonce are
+        sent again with it.
         """
         senders = self._receive()
         count = len(senders)
@@ -289,8 +292,9 @@ class Recovery:
 
 
 class CatchUp:
-    """Belongs to one transport. ``kept_chunks``: how many results to keep at least. Raises what :class:`Recovery`
-    raises."""
+    """A transport's kept results and recovery. ``kept_chunks``: how many results to keep at least. Raises the errors of
+    :class:`Recovery`.
+    """
 
     def __init__(self, config: JobConfig, kept_chunks: int) -> None:
         self.kept = KeptResults(config.slots, least=kept_chunks)
@@ -306,7 +310,8 @@ class CatchUp:
         self.recovery.close()
 
     def applied(self, sequences: NDArray[np.int64], rows: NDArray[np.uint8], sizes: NDArray[np.integer[Any]]) -> None:
-        """This worker has applied these results (datagrams): keep them for other workers, and stop asking for them."""
+        """Take results (datagrams) that this worker has applied: keep them for other workers, and stop asking for them.
+        """
         self.kept.put(sequences, rows, sizes)
         if self.recovery.missing:
             self.recovery.landed(sequences.tolist())

@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The thread that answers other workers' questions for results, from the results this worker keeps.
+"""A thread that answers other workers' questions for results, from the results that this worker keeps.
 
-A question is the header of a PROBE for (job, slot, round, op, token), with the asker's seat as its worker, and a
-nonce. The answer is the RESULT that the switch would have sent to the asker, without the flag CE. A question for a
-result that is not here is not answered.
+A question is the header of a PROBE for (job, slot, round, op, token), with the asker's seat as its worker, and a nonce.
+The answer is the RESULT that the switch would have sent to the asker, without the flag CE. A question for a result that
+this worker lacks is not answered.
 
-Anybody can write a worker's address into a question. Its answer is many times as long, and would go to that worker. So
-a question is answered only if it has the nonce of its sender's address and port, which nobody else gets to see;
-otherwise the answer is the question again, with the right nonce. The nonce is computed from a secret of this process:
-nothing is kept for each sender but its rates.
+Anybody can forge a question with a worker's address. The answer, many times as long, would go to that worker. So a
+question is answered only if it has the nonce of its sender's address and port, which nobody else gets to see; otherwise
+the answer is the question again, with the right nonce. The nonce is computed from a secret of this process, so only
+rates are stored per sender.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NONCES_AT_ONCE: Final = 256
 
 @dataclass
 class Rate:
-    """A token bucket: ``at_once`` events, and ``per_s`` a second from then on. ``now`` are seconds of any clock."""
+    """A token bucket: ``at_once`` events, then ``per_s`` per second. ``now`` is in seconds of any clock."""
 
     per_s: float
     at_once: float
@@ -114,8 +114,9 @@ _BATCH: Final = 64
 
 @dataclass
 class ServiceCounters:
-    """Totals: questions answered, questions for results that are not here, nonces sent, datagrams that are no question
-    or come from no worker's address, and questions above an address's rate."""
+    """Totals: questions answered, questions for results that are not here, nonces sent, datagrams that are not
+    questions or not from a worker's address, and questions above an address's rate.
+    """
 
     answered: int = 0
     unknown: int = 0
@@ -131,7 +132,7 @@ class ServiceCounters:
 
 
 def recovery_port(address: Address) -> int:
-    """The port at which a worker answers others. Raises ConfigError if it would be above 65535."""
+    """Return the port at which a worker answers others. Raises ConfigError if it would be above 65535."""
     port = address.udp_port + PORT_OFFSET
     if port > _PORT_MAX:
         rule = f"must be at most {_PORT_MAX - PORT_OFFSET}: other workers ask at {PORT_OFFSET} above it"
@@ -140,7 +141,7 @@ def recovery_port(address: Address) -> int:
 
 
 def recovery_socket(ip: str, port: int) -> socket.socket:
-    """A non-blocking UDP socket. Raises OSError if the address cannot be bound."""
+    """Return a non-blocking UDP socket. Raises OSError if the address cannot be bound."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         udp.setblocking(False)
@@ -154,14 +155,16 @@ def recovery_socket(ip: str, port: int) -> socket.socket:
 
 
 def recovery_tags(config: JobConfig, answers: Address) -> Tags | None:
-    """The tags of questions to a worker and of its answers; None in a job without a key."""
+    """Return the tags of questions to a worker and of its answers; None in a job without a key."""
     if config.key is None:
         return None
     return Tags(key_record(config.key, config.job, answers.ip, recovery=True))
 
 
 def same_question(answer: bytes, header: bytes) -> bool:
-    """Whether an answer with a nonce is that to the question of this header: all but the count is the same."""
+    """Return whether an answer with a nonce belongs to the question with this header: everything but the count is the
+    same.
+    """
     return answer[:_COUNT_AT] == header[:_COUNT_AT] and answer[_COUNT_AT + 1 : HEADER_BYTES] == header[_COUNT_AT + 1 :]
 
 
@@ -190,7 +193,7 @@ class RecoveryService:
         os.close(self._wake_writer)
 
     def answer(self, question: bytes, sender: tuple[str, int], now: float) -> bytearray | None:
-        """The answer to a datagram, or None. ``now``: seconds of a monotonic clock."""
+        """Return the answer to a datagram, or None. ``now``: seconds of a monotonic clock."""
         asker = self._askers.at(sender[0])
         if asker is None:
             self.counters.strangers += 1

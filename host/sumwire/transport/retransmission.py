@@ -10,9 +10,10 @@
 * :class:`FastRetransmit`: a chunk is overtaken when results of REORDER_TOLERANCE later transmissions have arrived. It
   is retransmitted without waiting for the timer (compare TCP's three duplicate acknowledgements, RFC 5681). Example:
   chunks 0 to 7 were sent, and 1, 2 and 3 have results. Chunk 0 is overtaken.
-* :class:`Reordering`: where later results may arrive first without any loss. The job says whether there are several
-  paths. Several processes show: nearly everything that was sent again because it was overtaken is then answered twice.
-  While that is so, a chunk counts as overtaken only when some time has passed as well (:attr:`Timers.reordering_s`).
+* :class:`Reordering`: detects that later results may arrive first without any loss. Several paths are known from the
+  job. An aggregator of several processes shows itself: nearly every chunk that is sent again because it was overtaken
+  is then answered twice. In this state a chunk only counts as overtaken when some time has passed as well
+  (:attr:`Timers.reordering_s`).
 * :class:`Budget`: a loss bound p allows floor(p * chunks * workers) missing contributions. They are divided among the
   workers beforehand, so that no two workers spend the same one. A worker spends its budget when it closes slots by
   FLUSH. Every missing contribution is paid by the worker whose FLUSH closed its slot, so the missing share never
@@ -25,8 +26,8 @@
   worker's contribution is needed. Probes are used when a retransmission did not help, and when a timer expires: most
   likely the slot then waits for another worker. With a loss budget, and where packets wait in queues, the first retry
   of the workers that do not flush a chunk is a PROBE too: most likely the FLUSH closes the slot, and a contribution
-  sent beside it would only bring the result a second time. Elsewhere, and where nothing else can be sent, the round
-  trip that a PROBE costs who has lost the result would make the exchange longer. A chunk whose slot the switch
+  sent beside it would only bring the result a second time. In other cases a PROBE is not used, because its round trip
+  would make the exchange longer for a worker that has lost the result. A chunk whose slot the switch
   already uses for a later round can only be recovered from other workers. Example: a timer expires for 4 chunks
   because a straggler is late. Four probes of 32 bytes replace four retransmissions of 536 bytes.
 """
@@ -50,10 +51,10 @@ _K: Final = 4
 
 
 class RttEstimator:
-    """The smoothed round trip, its variation, and the timeout. All times are in seconds.
+    """Estimates the smoothed round trip, its variation, and the timeout. All times are in seconds.
 
-    The caller follows Karn's rule: only chunks that were sent once give a sample. Raises ValueError unless
-    0 < min_s <= initial_s <= max_s.
+    The caller follows Karn's rule: only chunks that were sent once give a sample. Raises ValueError unless 0 < min_s <=
+    initial_s <= max_s.
     """
 
     def __init__(self, *, initial_s: float = 0.2, min_s: float = 0.03, max_s: float = 1.0) -> None:
@@ -109,8 +110,8 @@ class FastRetransmit:
         return self.numbers[-1]
 
     def answered(self, first_transmissions: list[int]) -> None:
-        """Take in the chunks that were answered, by the numbers of their first transmissions, of which only the
-        REORDER_TOLERANCE largest matter.
+        """Record which chunks were answered, by the numbers of their first transmissions. Only the REORDER_TOLERANCE
+        largest matter.
 
         A retransmitted chunk counts as the answer to its first transmission. If it counted for the retransmission, one
         needless retransmission would make all packets sent before it look overtaken.
@@ -123,10 +124,10 @@ JUDGED: Final = 128
 
 
 class Reordering:
-    """``workers``: of the job.
+    """Detects reordering from needless retransmissions. ``workers``: the number in the job.
 
     Real losses make needless retransmissions too. When one of n contributions is lost, all n workers miss the result
-    and send again, and n - 1 of them need not have. A lost result is missed by one worker, who had to. With equal
+    and send again, n - 1 of them needlessly. A lost result is missed by one worker, which had to send again. With equal
     losses on all links the needless share is therefore (n - 1) / (n + 1). Example: with 4 workers and losses about 60
     of 100 are needless; with two processes and no loss, all but a few.
     """
@@ -149,7 +150,7 @@ class Reordering:
         self._judge()
 
     def answered_twice(self, count: int) -> None:
-        """So many second results have arrived of chunks that were sent again."""
+        """Record that ``count`` second results arrived for chunks that were sent again."""
         self._needless += count
         self._judge()
 
@@ -174,7 +175,7 @@ PATHS_ROUND_TRIPS: Final = 2.0
 
 
 class Timers:
-    """Times are seconds of any monotonic clock.
+    """The timers of one transport. Times are seconds of any monotonic clock.
 
     ``burst``: chunks that the latest expiry still lets retry. ``expired_at``: that expiry does not retry chunks that
     were sent later than this. ``progress_at``: when the latest result arrived.
@@ -199,8 +200,9 @@ class Timers:
         self._shortest_s = 0.0
 
     def begin(self, now: float, *, sampled: bool) -> None:
-        """A new exchange begins. ``sampled=False``: its round trips include the wait for slow workers, so they say
-        nothing about the path."""
+        """Begin a new exchange. ``sampled=False``: its round trips include the wait for slow workers, so they are not
+        samples of the path.
+        """
         self._sampled = sampled
         self._rtt = self._path_rtt if sampled else self._short_rtt
         self.burst = 0
@@ -210,7 +212,7 @@ class Timers:
             self._settle()
 
     def measured(self, sent_at: float | None, now: float) -> float | None:
-        """Take in the round trip of results that arrived together: that of the longest in flight.
+        """Record the round trip of results that arrived together, which is that of the chunk longest in flight.
 
         ``sent_at``: when that chunk was sent, of those sent only once; None if there is none (Karn's rule: a
         retransmitted chunk gives no sample). Returns the sample, or None.
@@ -232,7 +234,7 @@ class Timers:
         self._backed_off = False
 
     def expiry(self, oldest_sent_at: float, *, at_end: bool) -> float:
-        """When the timer expires. ``at_end``: only the exchange's last few chunks are open."""
+        """Return when the timer expires. ``at_end``: only the exchange's last few chunks are open."""
         start = max(oldest_sent_at, self._timer_from)
         expiry = start + self.timeout_s
         if at_end:
@@ -252,7 +254,7 @@ class Timers:
 
     @property
     def timeout_s(self) -> float:
-        """Of this exchange, with its back-off. A short one is no shorter than a round trip."""
+        """The timeout of this exchange, with its back-off. A short timeout is at least a round trip."""
         return max(self._rtt.timeout_s, END_ROUND_TRIPS * self._shortest_s)
 
     @property
@@ -263,8 +265,9 @@ class Timers:
 
     @property
     def reordering_s(self) -> float:
-        """How long after its transmission a chunk can still be answered later than chunks sent after it, because their
-        packets take other paths."""
+        """How long after its transmission a chunk can still be answered later than chunks sent after it, because
+        packets take different paths.
+        """
         smoothed = self._path_rtt.smoothed_s
         return self._short_rtt.timeout_s if smoothed is None else PATHS_ROUND_TRIPS * smoothed
 
@@ -275,7 +278,8 @@ class Timers:
 
 
 def allowance(loss_bound: float, chunks: int, workers: int, *, worker: int, sequence: int) -> int:
-    """Contributions that ``worker`` may leave out of a tensor whose first chunk is number ``sequence`` of its job.
+    """Return how many contributions ``worker`` may leave out of a tensor whose first chunk has number ``sequence`` in
+    its job.
 
     The remainder of the division goes to the workers in turn, by the sequence number, so that small tensors do not
     always favour the same worker. Example: 1 of 3 workers may leave one out of a tensor; for sequence 7 it is worker 1.
@@ -285,8 +289,9 @@ def allowance(loss_bound: float, chunks: int, workers: int, *, worker: int, sequ
 
 
 class Budget:
-    """One worker's budget for one tensor, whose chunks before ``first`` must be complete. A FLUSH leaves out one
-    contribution at most."""
+    """One worker's budget of missing contributions for one tensor. Chunks before ``first`` must be complete. A FLUSH
+    leaves out at most one contribution.
+    """
 
     def __init__(self, allowed: int, first: int = 0) -> None:
         self.allowed = allowed
@@ -296,7 +301,9 @@ class Budget:
         self.reserved: set[int] = set()
 
     def reserve(self, chunk: int) -> bool:
-        """Whether ``chunk`` may be flushed, also again. One contribution is reserved for it until :meth:`settle`."""
+        """Return whether ``chunk`` may be flushed, also repeatedly. One contribution is then reserved for it until
+        :meth:`settle`.
+        """
         if chunk in self.reserved:
             return True
         if chunk < self._first or self.spent + len(self.reserved) >= self.allowed:
@@ -305,7 +312,9 @@ class Budget:
         return True
 
     def settle(self, landed: Callable[[int], bool], cost: Callable[[int], int]) -> None:
-        """Book the flushed chunks that have ``landed``. ``cost`` tells how many contributions the sum of each lacks."""
+        """Charge the budget for flushed chunks that have results (``landed``). ``cost`` returns how many contributions
+        the sum of each lacks.
+        """
         for chunk in [chunk for chunk in self.reserved if landed(chunk)]:
             self.reserved.remove(chunk)
             self.spent += cost(chunk)
@@ -348,8 +357,8 @@ class Retries:
     """The retries of one exchange.
 
     ``budget``: contributions that may be missing; None if none may. ``contributes=False``: this worker only waits for
-    results and must never send. ``recovers``: other workers can be asked for results.
-    ``begun``: all workers are known to have begun it.
+    results and must never send. ``recovers``: other workers can be asked for results. ``begun``: all workers are known
+    to have begun the exchange.
     """
 
     def __init__(
@@ -382,10 +391,10 @@ class Retries:
         self._lost[chunk] = True
 
     def choose(self, chunks: Chunks, *, overtaken: bool, last: bool, waited_for: bool) -> Outgoing:
-        """The first of the chunks, and all others that are to be sent in the same way. The rest stays due.
+        """Return the first of the chunks, and all others that are to be sent in the same way. The rest stays due.
 
-        ``overtaken``: results of later chunks have arrived; otherwise a timer has expired. ``last``: these are the
-        last open chunks of the exchange. ``waited_for``: a round trip more for their results would make the exchange
+        ``overtaken``: results of later chunks have arrived; otherwise a timer has expired. ``last``: these are the last
+        open chunks of the exchange. ``waited_for``: one more round trip for their results would make the exchange
         longer.
         """
         kinds = np.array([self._kind(chunk, overtaken, last, waited_for) for chunk in chunks.tolist()])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which chunks are in flight, and in which order chunks are sent for the first time.
+"""Tracks which chunks are in flight, and the order in which chunks are sent for the first time.
 
 Transmissions are numbered from 1 in the order of sending. A log holds the chunk of every transmission. An entry is dead
 when its chunk was retransmitted later or has its result; a head moves past dead entries.
@@ -49,10 +49,10 @@ _STRIDE: Final = 128
 
 
 class Landing(NamedTuple):
-    """What results that arrived together tell about the transmissions that they answer.
+    """What results that arrived together show about the transmissions that they answer.
 
-    ``latest``: the largest numbers of first transmissions, in any order; as many as matter. ``sent_at``: when the chunk
-    was sent that was longest in flight, of those sent only once; None if there is none.
+    ``latest``: the largest numbers of first transmissions, in any order; as many as matter. ``sent_at``: among the
+    chunks sent only once, when the one longest in flight was sent; None if there is none.
     """
 
     latest: list[int]
@@ -113,7 +113,9 @@ class Flight:
         self.landed[chunks] = True
 
     def first_open(self, chunks: Chunks, *, unsent: bool = False) -> NDArray[np.bool_]:
-        """Which of the chunks are in flight (with ``unsent``: or not sent), each only where it is named first."""
+        """Return which of the chunks are in flight (with ``unsent``: or not sent). A repeated chunk counts only at its
+        first place.
+        """
         places = np.arange(len(chunks))
         # Of several assignments to one index the last one stays. In reverse order that is the first place.
         self._seen[chunks[::-1]] = places[::-1]
@@ -132,7 +134,7 @@ class Flight:
         return first
 
     def oldest(self) -> int:
-        """The chunk in flight whose latest transmission is the oldest, or -1."""
+        """Return the chunk in flight with the oldest latest transmission, or -1."""
         if self.count == 0:
             return _NOTHING
         chunk = int(self.log[self.head])
@@ -143,7 +145,7 @@ class Flight:
         return chunk
 
     def before(self, transmission: int, most: int) -> Chunks:
-        """Up to ``most`` chunks in flight whose latest transmission has a smaller number, oldest first."""
+        """Return up to ``most`` chunks in flight whose latest transmission has a smaller number, oldest first."""
         if self.head < transmission:
             self._skip_dead()
         if self.head >= transmission:
@@ -151,12 +153,14 @@ class Flight:
         return self._alive(self.head, transmission)[:most]
 
     def sent_until(self, time: float, most: int) -> Chunks:
-        """Up to ``most`` chunks in flight whose latest transmission was no later than ``time``, oldest first."""
+        """Return up to ``most`` chunks in flight whose latest transmission was no later than ``time``, oldest first."""
         flying = self.all_flying()[:most]
         return flying[self.sent_at[flying] <= time]
 
     def landing(self, chunks: Chunks, latest: int) -> Landing:
-        """What the results of chunks tell that were in flight. ``latest``: how many numbers of transmissions."""
+        """Return what the results of these chunks, which were in flight, show. ``latest``: how many transmission
+        numbers to return.
+        """
         first = self.first[chunks]
         once = chunks if not self._resends else chunks[self.latest[chunks] == first]
         sent_at = float(self.sent_at[once].min()) if len(once) else None
@@ -223,11 +227,12 @@ class SendSchedule:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no further chunk has its turn before another result arrives."""
+        """Whether no further chunk may be sent before another result arrives."""
         return self.taken == self.to
 
     def next(self, most: int, below: int) -> Chunks:
-        """Up to ``most`` chunks whose turn has come, of those below ``below``. The others keep their order."""
+        """Return up to ``most`` chunks whose turn has come and which are below ``below``. The others keep their order.
+        """
         waiting = self.ready[self.taken : self.to]
         if below < self._chunks and not (waiting < below).all():
             places = np.flatnonzero(waiting < below)[:most]
@@ -242,15 +247,15 @@ class SendSchedule:
         self.ready[self.taken : self.to].sort()
 
     def before(self, chunk: int) -> int:
-        """How many of the chunks whose turn has come are before this one. They are in order."""
+        """Return how many of the chunks whose turn has come are before this one. They are in order."""
         return int(np.searchsorted(self.ready[self.taken : self.to], chunk))
 
     def first_open(self, chunks: Chunks) -> NDArray[np.bool_]:
-        """Which of the chunks a result can be for, each only where it is named first."""
+        """Return which of the chunks can still get a result. A repeated chunk counts only at its first place."""
         return self._flight.first_open(chunks)
 
     def land(self, chunks: Chunks) -> Chunks:
-        """Results of open chunks have arrived. Returns those that were in flight."""
+        """Record the results of open chunks. Returns those chunks that were in flight."""
         self._flight.land(chunks)
         return chunks
 
@@ -269,10 +274,11 @@ class SendSchedule:
         self._queue(followers)
 
     def overwritten(self, rounds_ahead: int, where: str, *, first_results: bool) -> None:
-        """The switch already uses the slot of an open chunk for a later round. Returns if the result can be recovered.
+        """Handle that the switch already uses the slot of an open chunk for a later round. Returns if the result can be
+        recovered.
 
         ``first_results``: the job has had no result yet. ``where`` begins the message. Raises StaleRunError: with a
-        quorum of all workers, this is another run.
+        quorum of all workers, this means another run.
         """
         raise StaleRunError(
             f"{where}: another run of the job has begun; was a worker restarted? Then start all workers again"
@@ -285,7 +291,7 @@ class SendSchedule:
 
 
 class EarlyClosing(SendSchedule):
-    """The turns of one exchange whose slots may close without this worker.
+    """The send schedule of an exchange whose slots may close without this worker.
 
     ``from_the_start``: slots may close early in this exchange, so other workers may be ahead even before the first
     result. ``kept_results``: how many of the latest results other workers keep; None if no limit is known.
@@ -352,8 +358,11 @@ class EarlyClosing(SendSchedule):
 
 
 class Steady:
-    """Works on the state of one exchange, whose slots close with all workers: with early closing, results can arrive of
-    chunks that were not sent. ``exchange``: that state, for C. ``flying``, ``log``: see :class:`Flight`."""
+    """Schedules and landings in C, for an exchange whose slots close only with all workers. With early closing, results
+    could arrive for chunks that were not sent.
+
+    ``exchange``: the exchange's state, a C structure. ``flying``, ``log``: see :class:`Flight`.
+    """
 
     def __init__(self, library: Native, flight: Flight, turns: SendSchedule) -> None:
         self._flight, self._turns = flight, turns
@@ -367,7 +376,8 @@ class Steady:
         )
 
     def send(self, most: int, below: int, now: float) -> Chunks:
-        """Send chunks whose turn has come for the first time: :meth:`SendSchedule.next`, :meth:`Flight.send`."""
+        """Send chunks for the first time whose turn has come, like :meth:`SendSchedule.next` and :meth:`Flight.send`.
+        """
         flight, turns = self._flight, self._turns
         begin = turns.taken
         self.make_room(min(turns.to - begin, most))
@@ -377,7 +387,9 @@ class Steady:
         return turns.ready[begin : begin + sent]
 
     def land(self, first: int, last: int) -> Landing:
-        """Note that results of chunks first..last-1 have arrived: :meth:`SendSchedule.land`, `SendSchedule.follow`."""
+        """Record that results of chunks first..last-1 have arrived, like :meth:`SendSchedule.land` and
+        `SendSchedule.follow`.
+        """
         flight, turns, landing = self._flight, self._turns, self._landing
         if flight.log is not self.log:
             self.make_room(0)
@@ -388,7 +400,7 @@ class Steady:
         return Landing(list(landing.latest), landing.sent_at if landing.sent_once else None)
 
     def make_room(self, transmissions: int) -> None:
-        """Make room in ``log`` for so many more. Retransmissions may have moved the flight's."""
+        """Make room in ``log`` for ``transmissions`` more. Retransmissions may have replaced the flight's log."""
         flight = self._flight
         if flight.end + transmissions > len(flight.log):
             flight.make_room(transmissions)

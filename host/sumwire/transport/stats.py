@@ -12,7 +12,7 @@ class WindowCounters:
     """Totals over the life of a window, in packets.
 
     ``resent`` is the sum of ``resent_quick`` (overtaken, or asked for by the switch) and ``resent_timeout``.
-    ``flushed`` are those of them with FLUSH. ``duplicates``: results of chunks that had one already.
+    ``flushed``: how many of them had FLUSH. ``duplicates``: results of chunks that already had one.
     """
 
     sent: int = 0
@@ -35,25 +35,23 @@ class JobStats:
     receiving; ``encode_s`` and ``decode_s`` of the codec, while packets are also under way.
 
     Packets: ``retransmissions`` is the sum of ``_quick`` (overtaken, or asked for by the switch) and ``_timeout``;
-    ``flushed`` are those of them with FLUSH; ``probes`` (and HELLOs) were sent; ``stale`` and ``informs``
-    were received; ``duplicates`` are repeated or late results; ``ignored`` are malformed or foreign, and
-    ``forged`` those of them in a job with a key whose authentication tag is wrong.
-    ``messages_sent`` and ``messages_received``: what the kernel moved in one piece each, a packet or a train of them.
-    ``without_trains``: in how many of the two directions packets go one by one, because kernel or device cannot
-    otherwise.
+    ``flushed`` counts those with FLUSH; ``probes`` (and HELLOs) were sent; ``stale`` and ``informs`` were received;
+    ``duplicates`` are repeated or late results; ``ignored`` are malformed or foreign; in a job with a key, ``forged``
+    counts those with a wrong authentication tag. ``messages_sent`` and ``messages_received``: what the kernel moved in
+    one piece each, a packet or a train of them. ``without_trains``: in how many of the two directions packets go one by
+    one, because kernel or device supports no trains.
 
     Chunks: ``left_out``, results without this worker's contribution; ``trimmed``, results that lack planes;
-    ``ce_marks``, results that met a long queue where the window follows marks, or with a contribution that did;
-    ``recovered``, results from other workers;
-    ``ahead``, results that arrived before this worker began their exchange. ``missing`` counts the contributions that
-    results lack, over all workers. ``refused_questions`` came to the recovery port from no worker's address, were
-    malformed, or above the rate of their address.
+    ``ce_marks``, results with a CE mark, their own (if the window follows marks) or a contribution's; ``recovered``,
+    results from other workers; ``ahead``, results that arrived before this worker began their exchange. ``missing``
+    counts the contributions that results lack, over all workers. ``refused_questions`` came to the recovery port from
+    no worker's address, were malformed, or above the rate of their address.
 
     ``fallbacks``: how often the workers have agreed on the fall-back, and ``returns`` on going back to the switch.
     ``fallback_operations`` were made by the process group.
 
-    ``one_trip_operations``: on small tensors, whose norms needed no round trip of their own. ``repeated_operations``:
-    such ones whose carried norms did not fit, so that the tensor was sent twice. ``group_operations`` and
+    ``one_trip_operations``: those on small tensors whose norms needed no separate round trip. ``repeated_operations``:
+    those among them whose carried norms did not fit, so that the tensor was sent twice. ``group_operations`` and
     ``group_values``: made by the process group by choice, since it is the faster one for tensors of their size.
     """
 

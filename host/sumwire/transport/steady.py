@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The C that does what happens to nearly every chunk: its turn comes, it is sent, and its result arrives with those of
-its neighbours.
+"""The C code for the usual life of a chunk: its turn comes, it is sent, and its result arrives with those of its
+neighbours.
 
-:class:`sumwire.transport.exchange.FastPath` lets it do all of that, :class:`sumwire.transport.scheduling.Steady` and
-:class:`sumwire.transport.buffers.Runs` the steps alone. Without a compiler, or with SUMWIRE_NATIVE=0, numpy does the
-same at a higher price, as it does whatever else can happen to a chunk.
+:class:`sumwire.transport.exchange.FastPath` uses all of it. :class:`sumwire.transport.scheduling.Steady` and
+    :class:`sumwire.transport.buffers.Runs` use single steps. Without a compiler, or with SUMWIRE_NATIVE=0, numpy does
+    the same, only slower. Unusual events are always handled in Python.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the switch answers: the state of slot 0 that follows a HELLO, and the errors about refusals and silence. Texts
-say what is wrong, in which order to look, and the command that mends it.
+"""The switch's answers: the state of slot 0 after a HELLO, and the errors about refusals and silence. Error texts say
+what is wrong, in which order to look, and the command that mends it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _HALF_BITS: Final = 16
 class SwitchState:
     """What a switch answers to a HELLO about slot 0.
 
-    ``round``: the slot's. ``contributors``: bitmap of the seats at this worker's switch that are in it; 0 for a slot
-    that nobody has used. ``closed``: its result is made. ``digest``: of the job's configuration at the switch, 0 if it
-    knows none (:func:`sumwire_protocol.digest.job_digest`). ``revision``: of the switch's program. ``generation``:
-    of the job's entries; another one once the switch has forgotten its slots.
+    ``round``: that of the slot. ``contributors``: bitmap of the seats at this worker's switch that are in it; 0 for a
+    slot that nobody has used. ``closed``: its result is complete. ``digest``: that of the job's configuration at the
+    switch, 0 if it has none (:func:`sumwire_protocol.digest.job_digest`). ``revision``: that of the switch's program.
+    ``generation``: that of the job's entries; it changes when the switch has forgotten its slots.
     """
 
     round: int
@@ -46,7 +46,7 @@ def hello_packet(config: JobConfig) -> NDArray[np.uint8]:
 
 
 def is_hello_answer(config: JobConfig, size: int, record: Any) -> bool:
-    """Whether a received datagram, of ``size`` bytes and with this header, answers this worker's HELLO."""
+    """Return whether a received datagram, of ``size`` bytes and with this header, answers this worker's HELLO."""
     mine = (int(record["job"]), int(record["worker"]), int(record["slot"])) == (config.job, config.seat, 0)
     kind = (int(record["version_kind"]), int(record["op"])) == (_INFORM, p4.OP_NONE)
     return mine and kind and size == HEADER_BYTES and int(record["token"]) < p4.TOKENS_OF_RUNS
@@ -110,13 +110,13 @@ def who(config: JobConfig) -> str:
 
 
 def least_mtu(config: JobConfig) -> int:
-    """Bytes of the longest IPv4 packet that the job's ops send or receive."""
+    """Return the bytes of the longest IPv4 packet that the job's ops send or receive."""
     words = max(max(OP_WORDS[OP_CODES[name]]) for name in config.ops)
     return p4.IPV4_BYTES + p4.UDP_BYTES + HEADER_BYTES + words * WORD_BYTES
 
 
 def silence(config: JobConfig, waited_s: float, questions: int, last_failure: str) -> str:
-    """The message about a switch that answers nothing. ``last_failure``: of the socket, or ""."""
+    """Return the message about a switch that answers nothing. ``last_failure``: the socket's last error, or ""."""
     failure = f"; {last_failure}" if last_failure else ""
     return (
         f"job {config.job}: the switch {config.aggregator} (UDP port {p4.SUMWIRE_PORT}) does not answer "
@@ -129,9 +129,9 @@ def silence(config: JobConfig, waited_s: float, questions: int, last_failure: st
 
 
 def too_narrow(config: JobConfig, mtu: int | None = None, device: str = "DEVICE") -> str:
-    """The message about a path that short packets pass and long ones do not.
+    """Return the message about a path that short packets pass and long ones do not.
 
-    ``mtu``: of the path, if known. ``device``: that is too narrow, if known.
+    ``mtu``: that of the path, if known. ``device``: the one with the low MTU, if known.
     """
     known = f"its MTU is {mtu} bytes" if mtu is not None else "it answers short packets, and whole ones vanish"
     need = least_mtu(config)
@@ -143,7 +143,7 @@ def too_narrow(config: JobConfig, mtu: int | None = None, device: str = "DEVICE"
 
 
 def refused(config: JobConfig, reason: int) -> RefusedError:
-    """The error about a packet that the switch has refused for ``reason``, a REJECT_* code."""
+    """Return the error for a packet that the switch has refused for ``reason``, a REJECT_* code."""
     name = _NAMES.get(reason, f"code {reason}")
     meaning, cure = _REFUSALS.get(reason, ("host and switch do not speak the same protocol", _VERSIONS))
     text = (
@@ -154,7 +154,7 @@ def refused(config: JobConfig, reason: int) -> RefusedError:
 
 
 def other_call(config: JobConfig, slot: int, round_: int, op: int) -> OrderError:
-    """The error about a slot in which other workers make another call."""
+    """Return the error for a slot in which other workers make another call."""
     return OrderError(
         f"job {config.job}: the switch has another call than this worker's (op {op}) in slot {slot}, round {round_}: "
         "all workers must make the same calls with the same lengths in the same order; compare the workers' programs"
@@ -166,7 +166,7 @@ class ForgottenRunError(SwitchLostError):
 
 
 def forgotten_run(config: JobConfig, slot: int, round_: int, waited_s: float) -> ForgottenRunError:
-    """The error about a switch that takes no packets of this worker's run."""
+    """Return the error for a switch that accepts no packets of this worker's run."""
     text = (
         f"job {config.job}: the switch {config.aggregator} takes no packets of this worker's run any more (slot "
         f"{slot}, round {round_}): it was restarted, its configuration was written anew, or another run of the job has "
@@ -176,7 +176,7 @@ def forgotten_run(config: JobConfig, slot: int, round_: int, waited_s: float) ->
 
 
 def check_switch(config: JobConfig, state: SwitchState) -> None:
-    """Raises MismatchError if the switch has another program or another configuration of the job."""
+    """Raise MismatchError if the switch has another program or another configuration of the job."""
     if state.revision != p4.PROGRAM_REVISION:
         raise MismatchError(
             f"job {config.job}: the switch {config.aggregator} runs revision {state.revision} of the switch program, "
@@ -191,7 +191,7 @@ def check_switch(config: JobConfig, state: SwitchState) -> None:
 
 
 def wrong_quorum(config: JobConfig, slot: int, round_: int, count: int) -> MismatchError:
-    """The error about a result that lacks workers although the job needs all of them."""
+    """Return the error for a result that lacks workers although the job needs all of them."""
     return MismatchError(
         f"job {config.job}: the result of slot {slot}, round {round_} has {count} of {config.quorum} contributions: "
         f"the quorum at the switch {config.aggregator} is not the job file's; {APPLY_BOTH}"

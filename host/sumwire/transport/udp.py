@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The UDP transport: exchanges of chunks with the switch, one after another, whole or part by part.
 
-The transport knows planes and words, but no tensors. One thread uses it at a time. Work on packets is done on arrays of
-them, as many as one system call moves.
+The transport knows planes and words, but no tensors. One thread uses it at a time. Packets are processed in arrays, of
+as many as one system call moves.
 """
 
 from __future__ import annotations
@@ -40,14 +40,13 @@ if TYPE_CHECKING:
 
 
 class Transport:
-    """One worker's end of a job: its socket, its window, and one exchange at a time. Also a context manager.
+    """One worker's transport in a job: its socket, its window, and one exchange at a time. Also a context manager.
 
     Where slots may close without this worker, it keeps results for other workers and asks them for those that it lost.
-    It does both at a second UDP port (:mod:`sumwire.transport.recovery_service`).
-    ``rtt``: the estimator of the retransmission timeout. ``clock``: a monotonic clock, in seconds. ``masks``: those of
-    a blind job's run, from its greeting on. Every exchange of a blind job but those of greetings is one of SUM32, and
-    masked.
-    Raises AddressError if an own address cannot be used here, JobBusyError if a port is taken, UsageError on a system
+    It does both at a second UDP port (:mod:`sumwire.transport.recovery_service`). ``rtt``: the estimator of the
+    retransmission timeout. ``clock``: a monotonic clock, in seconds. ``masks``: those of a blind job's run, from its
+    greeting on. In a blind job every exchange except those of the handshake uses SUM32, and is masked. Raises
+    AddressError if this worker's address cannot be used here, JobBusyError if a port is taken, UsageError on a system
     that is not Linux. Every method raises ForkError in a forked child.
     """
 
@@ -117,23 +116,25 @@ class Transport:
 
     @property
     def next_sequence(self) -> int:
-        """Sequence number of the next exchange's first chunk: between two exchanges it is equal on all workers."""
+        """Sequence number of the next exchange's first chunk. Between two exchanges it is equal on all workers."""
         return self.window.base + self.window.chunks
 
     def rebase(self, first_round: int) -> None:
-        """Number the next exchange's chunks from the first chunk of this round. Raises UsageError while an exchange is
-        under way."""
+        """Number the next exchange's chunks from the first chunk of this round. Raises UsageError during an exchange.
+        """
         self._check_free()
         self.window.restart(first_round * self._config.slots)
 
     def enter_run(self, token: int) -> None:
-        """The packets of the exchanges to come are those of the run with this token; of none with TOKEN_NONE."""
+        """Put this run's token into the packets of later exchanges. TOKEN_NONE means no run."""
         self._token = token
         if self.catch_up is not None:
             self.catch_up.enter_run(token)
 
     def restart(self) -> None:
-        """Drop the exchange under way, if there is one, and leave the run: a greeting (:meth:`rebase`) can begin."""
+        """Drop the present exchange, if there is one, and leave the run, so that a handshake (:meth:`rebase`) can
+        begin.
+        """
         if self._exchange is not None:
             self._exchange.close()
         self.masks = None
@@ -171,7 +172,7 @@ class Transport:
             raise
 
     def start(self, op: int, payload: NDArray[np.uint8], bucket: int = 0, options: ExchangeOptions = PLAIN) -> Exchange:
-        """Like :meth:`exchange`, but return once the first window is sent; :meth:`finish` does the rest."""
+        """Like :meth:`exchange`, but return once the first window is sent. Call :meth:`finish` for the results."""
         if op not in OP_WORDS:
             raise UsageError(f"op {op}: must be one of {sorted(OP_WORDS)}")
         if payload.dtype != np.uint8 or payload.ndim != 3 or payload.shape[1:] != (OP_WORDS[op][0], WORD_BYTES):
@@ -183,27 +184,29 @@ class Transport:
         return exchange
 
     def finish(self) -> Results:
-        """:meth:`Exchange.finish` of the exchange under way. Raises UsageError if there is none."""
+        """Call :meth:`Exchange.finish` of the present exchange. Raises UsageError if there is none."""
         if self._exchange is None or self._exchange.closed:
             raise UsageError("no exchange was started: call start before finish")
         return self._exchange.finish()
 
     def open(self, op: int, chunks: int, bucket: int = 0, options: ExchangeOptions = PLAIN) -> Exchange:
-        """An exchange of ``chunks`` chunks whose payload is filled in parts. Its results are only valid until the next.
+        """Return an exchange of ``chunks`` chunks whose payload is filled in parts. Its results are only valid until
+        the next exchange.
 
-        Raises UsageError while another exchange is under way.
+        Raises UsageError while another exchange is open.
         """
         return self._open(op, chunks, bucket, options, down=self._down)
 
     def keep_results(self) -> None:
-        """The results of the latest exchange that was opened stay valid until an exchange after the next call of this
-        method."""
+        """Keep the results of the latest exchange valid. They become invalid with the first exchange after the next
+        call of this method.
+        """
         self._down, self._kept = self._kept, self._down
         # Now, in a job's first operation, and not in its second, which is likely to be as large.
         self._down.take(self._kept.size)
 
     def drain(self) -> None:
-        """Between exchanges: take in the results that have arrived for exchanges this worker has not begun."""
+        """Between exchanges: process the results that have arrived for exchanges which this worker has not begun."""
         catch_up, link, drained = self.catch_up, self.link, 0
         # Bounded, since more may arrive all the time.
         while catch_up is not None and drained < catch_up.kept.capacity and (count := link.receive()):
@@ -261,7 +264,7 @@ class Transport:
 
     @property
     def secrets(self) -> Masks:
-        """The masks of a blind job's run. Raises PlaintextError outside one."""
+        """The masks of a blind job's run. Raises PlaintextError outside such a run."""
         if self.masks is None:
             raise PlaintextError(
                 f"job {self._config.job}: no masks: the workers have not greeted; make a new job on all workers"

@@ -1,20 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""An exchange that waits: it asks the switch how things stand, and its time-out policy whether to go on.
+"""What a waiting exchange does: it asks the switch for its state, and the timeout policy whether to go on.
 
 Six times in the transport's ``silence_s``, by default every half second, without a new result, the worker sends two
-packets without payload: a HELLO about slot 0, and a PROBE about its oldest open chunk. The answers tell three things:
+packets without payload: a HELLO about slot 0, and a PROBE about its oldest open chunk. The answers show:
 
 * Who is missing in that chunk's sum.
-* That another run of the job has begun: slot 0 is further than this run can be.
-* That the path is too narrow: the questions are answered, but the switch never has this worker's contribution, or
-  this worker never gets a result that is there. Several copies of the packet go out before that is believed.
-* In a job with a key, whether a REFUSED is true. It has no authentication tag, so anybody on the way may have made it.
-  It is believed in the place of "too narrow": when after as many questions no answer with a tag says that the switch
-  has this worker's contribution. In a tree the switch may have it, and a refusal be of the switch above. That is
-  believed only when the deadline has passed, so that who made it up has ended nothing.
+* Whether another run of the job has begun: slot 0 is then in a later round than this run can reach.
+* Whether the path's MTU is too small: the short packets are answered, but the switch never has this worker's
+  contribution, or this worker never gets an existing result. Several copies of the packet are sent before the worker
+  concludes this.
+* In a job with a key, whether a REFUSED is genuine. It has no authentication tag, so anybody on the path may have
+  forged it. It is believed if, after as many packets as for a small MTU, no answer with a tag confirms that the switch
+  has this worker's contribution. In a tree the switch may have it, and the refusal come from the switch above. Such a
+  refusal is believed only after the deadline, so that a forged one cannot end a run early.
 
-No answer at all to six questions in a row means that the switch is lost. Only what was really waited for counts: a
+No answer to six such pairs in a row means that the switch is lost. Only time that the worker really waited counts: a
 worker that was stopped for a minute has asked once in that time.
 """
 
@@ -61,9 +62,10 @@ _AT_ONCE: Final = (p4.REJECT_CALL, *_FORGOTTEN)
 
 
 class Waiting:
-    """``next_at``: when :meth:`check` next has something to do, in seconds of the connection's clock.
+    """The waiting of one exchange. ``next_at``: when :meth:`check` next has something to do, in seconds of the
+    connection's clock.
 
-    ``next_run``: in a greeting, the first round that only another run can have reached.
+    ``next_run``: in a handshake, the first round that only another run can have reached.
     """
 
     def __init__(
@@ -86,10 +88,10 @@ class Waiting:
         self._rest()
 
     def check(self, now: float) -> None:
-        """Ask the switch and the time-out policy if no result has come for long.
+        """Ask the switch and the timeout policy if no result has come for long.
 
-        Raises what the time-out policy raises. The times of :meth:`TimeoutPolicy.waiting` are those of the connection's
-        clock.
+        Raises the errors of the timeout policy. The times of :meth:`TimeoutPolicy.waiting` are those of the
+        connection's clock.
         """
         progress_at = self._window.progress_at
         waited_s = now - progress_at
@@ -112,17 +114,18 @@ class Waiting:
             raise
 
     def hello(self, state: SwitchState) -> None:
-        """The answer to a HELLO. Raises StaleRunError if another run has begun, MismatchError if the switch has another
-        configuration."""
+        """Process the answer to a HELLO. Raises StaleRunError if another run has begun, MismatchError if the switch has
+        another configuration.
+        """
         check_switch(self._connection.config, state)
         if (state.contributors > 0 or state.closed) and self._is_past(state.round):
             raise self._other_run(0, state.round)
 
     def stale(self, slot: int, round_: int) -> None:
-        """STALE: a switch uses ``slot`` for ``round_``. Raises StaleRunError if this shows a newer greeting.
+        """Process a STALE: a switch uses ``slot`` for ``round_``. Raises StaleRunError if this shows a newer handshake.
 
-        A greeting that has been overtaken must begin again, also where results of a run could be recovered. But with
-        a quorum below the workers, the others may only have gone on in this run: see :meth:`_may_be_left_behind`.
+        A handshake that has been overtaken must begin again, even where results of a run could be recovered. But with a
+        quorum below the workers, the others may only be ahead in this run: see :meth:`_may_be_left_behind`.
         """
         if self._next_run is not None and self._is_past(round_):
             raise self._other_run(slot, round_)
@@ -151,7 +154,7 @@ class Waiting:
         )
 
     def informed(self, inform: Any) -> None:
-        """The answer to a PROBE: the header of an INFORM about this exchange's op."""
+        """Process the answer to a PROBE: the header of an INFORM about this exchange's op."""
         config, window = self._connection.config, self._window
         oldest = window.oldest()
         if (int(inform["slot"]), int(inform["round"])) != window.place(oldest):
@@ -171,11 +174,11 @@ class Waiting:
         self._needed = closed or (window.contributes and not inside)
 
     def refused(self, record: Any) -> bool:
-        """The switch has refused a packet. Returns False if it was none of this exchange's.
+        """Process a refusal. Returns False if the refused packet did not belong to this exchange.
 
-        Raises OrderError if other workers make another call. The switch is lost if it does not know this worker's run.
-        Another reason that persists is a RefusedError before the job's first result; after it, the switch is lost.
-        In a job with a key :meth:`check` raises these, once the refusal is believed.
+        Raises OrderError if other workers make another call. If the switch does not know this worker's run, the switch
+        is lost. Any other reason that persists is a RefusedError before the job's first result; after it, the switch is
+        lost. In a job with a key :meth:`check` raises these, once the refusal is believed.
         """
         config, window, buffers = self._connection.config, self._window, self._buffers
         reason, op, bucket = int(record["count"]), int(record["op"]), int(record["bucket"])

@@ -1,19 +1,20 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which chunks are sent when: a state machine without clock, socket or tensor, for many chunks per call.
+"""The window decides when chunks are sent. It is a state machine without clock, socket or tensor, and handles many
+chunks per call.
 
 A chunk is sent for one of these reasons, in this order:
 
 1. The switch asked for it, or no longer has its result (:meth:`Window.on_inform`, :meth:`Window.on_stale`).
 2. It was overtaken (:mod:`sumwire.transport.retransmission`).
-3. It is its turn for the first time (:mod:`sumwire.transport.scheduling`, :mod:`sumwire.transport.scheduling`).
+3. It is its turn for the first time (:mod:`sumwire.transport.scheduling`).
 4. The timer has expired (:mod:`sumwire.transport.retransmission`).
 
-How it is sent in cases 1, 2 and 4: :mod:`sumwire.transport.retransmission`.
+For cases 1, 2 and 4, :mod:`sumwire.transport.retransmission` decides how it is sent.
 
 Example: S = 8 slots, an exchange of 6 chunks, and the contribution of chunk 0 is lost. Chunks 0 to 3 are sent. The
-results of 1, 2 and then 3 arrive, and with them go out chunks 5 (which follows 1) and 0 (overtaken). Its result lets
-chunk 4 go.
+results of 1, 2 and then 3 arrive, after which chunks 5 (which follows 1) and 0 (overtaken) are sent. The result of 0
+allows chunk 4.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ SPREAD_ROUNDS: Final = 12
 
 
 class Window:
-    """The chunks of one exchange after another.
+    """The window of successive exchanges.
 
-    Use: :meth:`begin`; then, until :attr:`done`, give what :meth:`find` makes of results to :meth:`complete`, send what
+    Use: :meth:`begin`; then, until :attr:`done`, pass what :meth:`find` returns for results to :meth:`complete`, send
+    what
     :meth:`take` returns until that is None, and sleep no longer than :meth:`wake_at`. Chunks are int64 indices in the
     exchange. Times are seconds of any monotonic clock. ``limit``: bounds the chunks in flight below S // 2.
     """
@@ -125,10 +127,10 @@ class Window:
         budget: Budget | None = None,
         options: ExchangeOptions = PLAIN,
     ) -> None:
-        """Start an exchange of ``chunks`` chunks. The payload of the first ``filled`` is ready (of all if None).
+        """Start an exchange of ``chunks`` chunks. The payload of the first ``filled`` chunks is ready (all if None).
 
         ``budget``: contributions that may be missing from the sums. A budget, and an exchange that does not contribute,
-        need ``adaptive_retries``. Raises UsageError while chunks of the exchange before are open.
+        need ``adaptive_retries``. Raises UsageError while chunks of the previous exchange are open.
         """
         if self.open_chunks:
             raise UsageError(f"{self.open_chunks} chunks of the exchange before are open: finish it first")
@@ -151,7 +153,7 @@ class Window:
             self._flight.send(np.arange(chunks), now)
 
     def restart(self, sequence: int) -> None:
-        """Drop what is open: the next exchange begins with the chunk of this sequence number."""
+        """Drop all open chunks. The next exchange begins with the chunk of this sequence number."""
         self.base, self.chunks, self.open_chunks = sequence, 0, 0
         self._flight = Flight(0)
         self._turns = SendSchedule(0, self.slots, self._flight)
@@ -164,7 +166,7 @@ class Window:
         return place_of(self.base + chunk, self.slots)
 
     def take(self, now: float, most: int) -> Outgoing | None:
-        """Up to ``most`` chunks to send now, all in the same way; they count as sent. None if there are none."""
+        """Return up to ``most`` chunks to send now, all in the same way; they count as sent. None if there are none."""
         if self._urgent and (urgent := self._take_urgent(now, most)) is not None:
             return urgent
         while len(chunks := self._overtaken(now, most)):
@@ -175,10 +177,11 @@ class Window:
         return Outgoing(chunks, SendKind.FIRST) if len(chunks) else self._take_expired(now, most)
 
     def find(self, slots: NDArray[np.integer[Any]], rounds: NDArray[np.integer[Any]]) -> Chunks:
-        """The open chunks of this exchange that results of (slot, round) pairs belong to, int64 of the same shape.
+        """Return the open chunks of this exchange to which results for (slot, round) pairs belong, int64 of the same
+        shape.
 
-        NOTHING, counted as a duplicate, where the pair belongs to a chunk that has its result (also earlier in the same
-        call) or to no chunk of this exchange.
+        The value is NOTHING, counted as a duplicate, if the pair belongs to a chunk that already has its result (also
+        by an earlier pair of this call) or to no chunk of this exchange.
         """
         span = self.slots << ROUND_BITS
         chunks = (rounds.astype(np.int64) * self.slots + slots - self.base % span) % span
@@ -197,7 +200,7 @@ class Window:
         return bool(self._flight.flying[first:last].all())
 
     def complete(self, chunks: Chunks, now: float, *, marked: int = 0) -> None:
-        """The results of open chunks, as told by :meth:`find`, have arrived. ``marked`` of them have the CE mark."""
+        """Record the results of open chunks, as returned by :meth:`find`. ``marked`` of them have the CE mark."""
         if not len(chunks):
             return
         sent = self._turns.land(chunks)
@@ -205,16 +208,19 @@ class Window:
         self._turns.follow(chunks)
 
     def complete_run(self, first: int, last: int, now: float) -> None:
-        """Like :meth:`complete`, for the chunks first..last-1, all in flight, none marked."""
+        """Like :meth:`complete`, for chunks first..last-1, all in flight and none marked."""
         if self.steady is None:
             self.complete(np.arange(first, last), now)
         else:
             self._note(last - first, *self.steady.land(first, last), now, marked=0)
 
     def lend(self, state: Any, upto: int) -> bool:
-        """Let C go on with the exchange until :meth:`take_back`: until the first ``upto`` chunks have their results, or
-        a round of slots more. Returns False, where Python must: no results are missing, or a chunk waits to be sent in
-        another way than all others."""
+        """Let C continue the exchange until :meth:`take_back`: until the first ``upto`` chunks, or one more round of
+        slots, have results.
+
+        Returns False if Python must continue, because no results are missing, or a chunk is to be sent in another way
+        than the rest.
+        """
         steady, limit = self.steady, self.limit
         if steady is None or not self.open_chunks or not self.contributes or len(self.held) or self._urgent:
             return False
@@ -250,20 +256,21 @@ class Window:
         self.held = sent[len(sent) - state.held :]
 
     def completed(self) -> int:
-        """How many chunks from the first on have their results without a gap."""
+        """Return how many chunks, counted from the first without a gap, have results."""
         self.prefix = self._flight.landed_until(self.prefix)
         return self.prefix
 
     def settle(self, missing: Callable[[int], bool]) -> None:
-        """Book the cost of flushed chunks that have their results by now. ``missing`` tells whether a chunk's sum lacks
-        a contribution."""
+        """Charge the budget for flushed chunks that now have results. ``missing`` returns whether a chunk's sum lacks a
+        contribution.
+        """
         budget = self._retries.budget if self._retries is not None else None
         if budget is not None and budget.reserved:
             landed = self._flight.landed
             budget.settle(lambda chunk: bool(landed[chunk]), lambda chunk: int(missing(chunk)))
 
     def on_stale(self, slot: int, switch_round: int) -> None:
-        """STALE: the switch already uses ``slot`` for ``switch_round``.
+        """Process a STALE: the switch already uses ``slot`` for ``switch_round``.
 
         The answer to an old packet of this worker is ignored. If the slot is past the round of an open chunk, its
         result must be recovered from another worker. Raises StaleRunError if it cannot.
@@ -285,7 +292,7 @@ class Window:
             self._urgent.append(chunk)
 
     def on_inform(self, slot: int, switch_round: int, *, send: bool) -> None:
-        """INFORM, the switch's answer to a PROBE. ``send``: the switch needs this worker's contribution."""
+        """Process an INFORM, the switch's answer to a PROBE. ``send``: the switch needs this worker's contribution."""
         self.counters.informs += 1
         if self._retries is None:
             return
@@ -295,8 +302,9 @@ class Window:
             self._urgent.append(chunk)
 
     def wake_at(self, tick_s: float = math.inf) -> float:
-        """When :meth:`take` next has something to do if no packet arrives; infinity if it never has. At the latest
-        ``tick_s`` after the latest new result."""
+        """Return when :meth:`take` next has something to do if no packet arrives; infinity if never. It is at most
+        ``tick_s`` after the latest new result.
+        """
         flight, tick_at = self._flight, self._timers.progress_at + tick_s
         if not flight.count:
             return tick_at
@@ -324,16 +332,18 @@ class Window:
 
     @property
     def newest_round(self) -> int:
-        """The round of the newest chunk that this worker has sent in the exchange, or of the exchange's first chunk."""
+        """Return the round of the newest chunk that this worker has sent in the exchange, or of the exchange's first
+        chunk.
+        """
         sent = np.flatnonzero(self._flight.first)
         return self.place(int(sent[-1]) if len(sent) else 0)[1]
 
     def oldest(self) -> int:
-        """The chunk in flight whose latest transmission is the oldest; 0 if none is in flight."""
+        """Return the chunk in flight with the oldest latest transmission; 0 if none is in flight."""
         return max(self._flight.oldest(), 0)
 
     def deadline_error(self, now: float, chunk: int, missing: Collection[int] | None = None) -> DeadlineError:
-        """The error about one open chunk. ``missing``: the workers known not to be in its sum."""
+        """Return the error for one open chunk. ``missing``: the workers known not to be in its sum."""
         slot, round_ = self.place(chunk)
         return DeadlineError(
             job=self._job,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sumwire packets (docs/wire-format.md): ``header`` packs and unpacks one, the others whole exchanges."""
+"""Sumwire packets (docs/wire-format.md): pack and unpack one packet or a whole exchange, and move batches of them."""
 
 from sumwire.wire.packets import (
     HEADER_BYTES,

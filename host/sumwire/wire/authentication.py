@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authentication tags: 64 bits behind every packet of a job with a key (docs/security.md).
 
-C computes and checks them (native/tags.h). Without a compiler, or with SUMWIRE_NATIVE=0, numpy does it, far slower.
+C computes and checks them (native/tags.h). Without a compiler, or with SUMWIRE_NATIVE=0, numpy does it, much more
+slowly.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ KEY: Final = np.dtype(
 
 
 def key_record(key: bytes | None, job: int, switch: str, *, recovery: bool = False) -> NDArray[Any]:
-    """A record of KEY, (), for a job's packets to and from one switch, or to and from the recovery port of a worker.
+    """Return a record of KEY, (), for a job's packets to and from one switch, or to and from a worker's recovery port.
 
-    ``switch``: its address, or that worker's.
+    ``switch``: the address of the switch or of that worker.
     """
     record = np.zeros((), KEY)
     if key is not None:
@@ -53,9 +54,9 @@ _WORKER: Final = np.uint64(0xFF00)
 
 
 def tags_of(key: NDArray[Any], heads: NDArray[np.uint8], payloads: NDArray[np.uint8]) -> Numbers:
-    """The tags of packets, uint64 (n,).
+    """Compute the tags of packets, uint64 (n,).
 
-    ``key``: a record of KEY, () or (n,). ``heads``: uint8 (n, 32). ``payloads``: uint8 (n, bytes of one).
+    ``key``: a record of KEY, () or (n,). ``heads``: uint8 (n, 32). ``payloads``: uint8 (n, payload bytes).
     """
     numbers = np.ascontiguousarray(heads).view(">u8").astype(np.uint64)
     kinds = heads[:, 0] & np.uint8(0xF)
@@ -68,7 +69,7 @@ def tags_of(key: NDArray[Any], heads: NDArray[np.uint8], payloads: NDArray[np.ui
 
 
 def universal(hash_key: Numbers, payloads: NDArray[np.uint8]) -> tuple[Numbers, Numbers]:
-    """NH of payloads: the high and the low halves of its 128 bits, (n,) each. ``hash_key``: (..., numbers)."""
+    """Compute NH of payloads: the high and the low halves of its 128 bits, (n,) each. ``hash_key``: (..., numbers)."""
     count, size = payloads.shape
     if not size:
         return np.zeros(count, np.uint64), np.zeros(count, np.uint64)
@@ -130,7 +131,7 @@ _PAIR_BYTES: Final = 16
 
 
 def without_tags(rows: NDArray[np.uint8], sizes: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The bytes of received datagrams, (n,), without the tags that all but REFUSED have."""
+    """Return the bytes of received datagrams, (n,), without the tags, which all packets but REFUSED have."""
     bare = (sizes == p4.SUMWIRE_BYTES) & (rows[: len(sizes), 0] & 0xF == _REFUSED)
     return np.where(bare, sizes, np.maximum(sizes, p4.TAG_BYTES) - p4.TAG_BYTES).astype(np.uint32)
 
@@ -147,11 +148,11 @@ class Tags:
 
     @property
     def is_native(self) -> bool:
-        """Whether C checks messages where they were received (:meth:`check_messages`)."""
+        """Return whether C checks messages where they were received (:meth:`check_messages`)."""
         return self._library is not None
 
     def write(self, rows: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
-        """Write the tags of some of these packets, uint8 (n, bytes of one), into their last 8 bytes."""
+        """Write the tags of the packets with these numbers, out of uint8 (n, packet bytes), into their last 8 bytes."""
         if self._library is None:
             chosen = rows[numbers]
             tags = self._tags(chosen[:, : -p4.TAG_BYTES])
@@ -170,11 +171,11 @@ class Tags:
         return row.reshape(-1)
 
     def sealed(self, datagram: bytes | bytearray) -> bytes:
-        """A datagram with its tag behind it. A payload of any length is hashed with zeros up to a multiple of 16."""
+        """Return a datagram with its tag appended. A payload is hashed padded with zeros to a multiple of 16 bytes."""
         return bytes(datagram) + self._tag(bytes(datagram))
 
     def opened(self, datagram: bytes) -> bytes | None:
-        """A datagram of :meth:`sealed` without its tag; None if that is wrong."""
+        """Return a datagram of :meth:`sealed` without its tag; None if the tag is wrong."""
         bare = datagram[: -p4.TAG_BYTES]
         right = p4.SUMWIRE_BYTES <= len(bare) <= p4.SUMWIRE_BYTES + _PAYLOAD_MOST
         return bare if right and self._tag(bare) == datagram[-p4.TAG_BYTES :] else None
@@ -185,8 +186,8 @@ class Tags:
         return bytes(tag.astype(">u8").tobytes())
 
     def check_messages(self, places: Sequence[int], messages: int) -> int:
-        """Check the datagrams of so many received messages. Returns how many have a wrong tag: these lose their first
-        byte, so that nobody takes them for anything.
+        """Check the datagrams in ``messages`` received messages. Returns how many have a wrong tag. These lose their
+        first byte, so that they are no valid packets any more.
 
         ``places``: where messages lie, as :class:`sumwire.wire.messages.MessagePlaces`.
         """
@@ -194,7 +195,9 @@ class Tags:
         return int(self._library.tags_check(self._key.ctypes.data, self._library.tags_messages(*places), messages))
 
     def check(self, rows: NDArray[np.uint8], sizes: NDArray[np.integer[Any]]) -> int:
-        """:meth:`check_messages` for datagrams, uint8 (n or more, at least the longest), of so many bytes, (n,)."""
+        """Like :meth:`check_messages`, for datagrams in rows, uint8 (n or more, at least the longest), with ``sizes``
+        bytes each, (n,).
+        """
         rows, wrong = rows[: len(sizes)], np.ones(len(sizes), np.bool_)
         wrong[(sizes == p4.SUMWIRE_BYTES) & (rows[:, 0] & 0xF == _REFUSED)] = False
         for size in np.unique(sizes).tolist():

@@ -106,13 +106,13 @@ class BatchSocket:
     ``received`` has a row for each datagram that the latest call brought, ``sizes`` the bytes of each; at least
     ``row_bytes`` of a datagram are there, but see ``usual_bytes``, and longer ones are cut. The next call overwrites
     both. A call moves at most ``batch`` messages, each a datagram or a train of them; ``messages_sent`` and
-    ``messages_received`` count them. ``sends_trains`` and ``receives_trains``: False where the kernel, or the device on
-    the way, turned out to take none; all rows then go one by one. ``joined``: the most rows of a train; more than 1 if
-    the socket cuts messages into rows of the present size.
+    ``messages_received`` count them. ``sends_trains`` and ``receives_trains``: False once the kernel or the device
+    turned out to support none; all rows then go one by one. ``joined``: the most rows of a train; more than 1 if the
+    socket cuts messages into rows of the present size.
 
-    ``usual_bytes``: where all datagrams have this size, rows have it too. ``tells_marks``: whether ``marked`` is told,
-    the datagrams of the latest call that a queue on their way has marked (ECN).
-    Raises UsageError on a system without sendmmsg.
+    ``usual_bytes``: if all datagrams have this size, rows have it too. ``tells_marks``: whether ``marked`` is set,
+    which tells the datagrams of the latest call that a queue on their way has marked (ECN). Raises UsageError on a
+    system without sendmmsg.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class BatchSocket:
 
     @functools.cached_property
     def compiled(self) -> Compiled | None:
-        """What other C needs to send and receive as :meth:`send` and :meth:`collect` do; None if Python does it."""
+        """What other C code needs to send and receive like :meth:`send` and :meth:`collect`; None if Python does it."""
         kernels, out = self._kernels, self._out
         if kernels is None:
             return None
@@ -194,7 +194,7 @@ class BatchSocket:
         )
 
     def see_collected(self) -> None:
-        """Other C has received messages, which :meth:`take_apart` is to take apart."""
+        """Note that other C code has received messages, which :meth:`take_apart` is to split."""
         self._filled, self.marked_messages = self._messages_in.filled, self._messages_in.marked
 
     def fileno(self) -> int:
@@ -224,7 +224,7 @@ class BatchSocket:
     def load(
         self, rows: NDArray[np.uint8], *, joined: int = TRAIN_ROWS, tos: NDArray[np.uint8] | None = None, phase: int = 0
     ) -> None:
-        """Set the rows (n, bytes of one), without gaps, that :meth:`send` sends from. Their memory must stay in place.
+        """Set the rows (n, packet bytes), without gaps, that :meth:`send` sends. Their memory must stay in place.
 
         ``joined``: the most rows of a train; 1 if the socket is no UDP socket. ``tos``: the IPv4 TOS byte of each row,
         which may change later; without it the socket's own. ``phase``: the slot of row 0, see :func:`train_starts`.
@@ -243,11 +243,11 @@ class BatchSocket:
                 self._stop_joining()
 
     def send(self, rows: NDArray[np.integer[Any]], joined: int = TRAIN_ROWS) -> int:
-        """Send some of the loaded rows, by number, in at most ``batch`` messages. Returns how many, from the first on,
+        """Send the loaded rows with these numbers, in at most ``batch`` messages. Returns how many, from the first on,
         were sent.
 
-        ``joined``: the most rows of a train, if that is less than what :meth:`load` set. Raises OSError if none was
-        sent, BlockingIOError if there is no room.
+        ``joined``: the most rows of a train, if below the limit of :meth:`load`. Raises OSError if none was sent,
+        BlockingIOError if there is no room.
         """
         if not len(rows):
             return 0
@@ -298,14 +298,14 @@ class BatchSocket:
         )
 
     def receive(self, wanted: int = 0) -> int:
-        """:meth:`collect` messages, and :meth:`take_apart` them. Returns the number of datagrams."""
+        """Call :meth:`collect` and :meth:`take_apart`. Returns the number of datagrams."""
         return self.take_apart() if self.collect(wanted) else 0
 
     def collect(self, wanted: int = 0) -> int:
         """Receive the messages that have arrived, up to a batch. Returns their number.
 
         With ``wanted``, waits a few milliseconds for about as many datagrams, so that the process is not woken for each
-        one. Raises OSError if none have arrived, for example for an earlier packet's ICMP error.
+        one. Raises OSError if none have arrived, or for an ICMP error that an earlier packet caused.
         """
         # No more messages than bring as many: for too many it would wait although all datagrams are there.
         messages = min(max(1, wanted // self.longest_in), self.batch) if wanted else 0
@@ -321,14 +321,14 @@ class BatchSocket:
         return self._filled
 
     def take_apart(self) -> int:
-        """Take the messages of the latest call apart. Returns the number of datagrams, and fills ``received``."""
+        """Split the messages of the latest call into datagrams. Returns their number, and fills ``received``."""
         arrivals, count = self._arrivals, self._filled
         datagrams = arrivals.take_apart(self._in.lengths[:count], self._in.segments[:count])
         self.note_longest(1 if arrivals.counts is None else int(arrivals.counts.max()))
         return datagrams
 
     def note_longest(self, datagrams: int) -> None:
-        """The longest message of the latest call had so many datagrams."""
+        """Note how many datagrams the longest message of the latest call had."""
         self.longest_in = max(datagrams, self.longest_in * 7 // 8)
 
     def _collect_by_python(self, wanted: int) -> None:
@@ -372,10 +372,11 @@ _KEPT: Final = 2047 / 2048
 
 
 class Pace:
-    """How long trains may be. ``train``: the most packets of one. Times are seconds of any monotonic clock.
+    """Limits the length of trains. ``train``: the most packets of a train. Times are seconds of any monotonic clock.
 
     A train (GSO) is never divided on its way, so urgent packets wait behind it. It is limited to about a millisecond of
-    what the link carries. The link's rate shows in the results: for each one this worker may send one more packet.
+    what the link carries. The rate of results shows the link's rate, since this worker may send one packet for each
+    result.
 
     Example: at 100 Mbit/s come 10 results of THC in a millisecond, so trains have 8 packets; at 1 Gbit/s they have 64.
     """
@@ -387,12 +388,13 @@ class Pace:
         self._count = 0
 
     def begin(self) -> None:
-        """A new exchange begins: the time since the last one says nothing."""
+        """Begin a new exchange. The time since the last one is not used."""
         self._since = None
 
     def arrived(self, count: int, began: float, now: float, *, drained: bool) -> None:
-        """Take in that a call that lasted from ``began`` to ``now`` has brought ``count`` packets. ``drained``: it left
-        nothing behind."""
+        """Record that a call that lasted from ``began`` to ``now`` returned ``count`` packets. ``drained``: it left
+        none behind.
+        """
         if self._since is not None:
             self._count += count
             if now - self._since < _MEASURED_S:
@@ -404,7 +406,9 @@ class Pace:
 
 
 def receive_trains(sock: socket.socket) -> bool:
-    """Let a UDP socket receive trains as they come. Returns False if the kernel cannot, or it is another socket."""
+    """Let a UDP socket receive trains in one piece. Returns False if the kernel does not support it, or for another
+    kind of socket.
+    """
     try:
         sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
     except OSError:
@@ -413,8 +417,7 @@ def receive_trains(sock: socket.socket) -> bool:
 
 
 def enlarge_buffers(udp: socket.socket) -> None:
-    """Set the socket's buffers to room for a whole window: above the system's limit if this process has CAP_NET_ADMIN,
-    else up to it."""
+    """Set the socket's buffers to the size of a whole window. Without CAP_NET_ADMIN the system's limit applies."""
     for option, force in ((socket.SO_RCVBUF, _SO_RCVBUFFORCE), (socket.SO_SNDBUF, _SO_SNDBUFFORCE)):
         try:
             udp.setsockopt(socket.SOL_SOCKET, force, SOCKET_BUFFER_BYTES)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Linux's sendmmsg and recvmmsg, the C structures that they take as numpy records, and what control messages tell.
+"""Linux's sendmmsg and recvmmsg, the C structures that they take as numpy records, and the parsing of control messages.
 
-A received message tells two things beside its bytes: the size of a train's datagrams, and IPv4's TOS byte. Each comes
-in a control message, if the socket asks for it: UDP_GRO, IP_RECVTOS. The kernel joins only datagrams of one TOS, so a
-train has one. Order and number of control messages are the kernel's. In C: native/controls.h.
+A received message has two further values beside its bytes: the size of a train's datagrams, and IPv4's TOS byte. Each
+comes in a control message, if the socket asks for it: UDP_GRO, IP_RECVTOS. The kernel joins only datagrams of one TOS,
+so a train has one. The kernel decides order and number of control messages. The C version is native/controls.h.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ kernels: Final = NATIVE.kernels
 
 
 class Compiled(NamedTuple):
-    """Addresses of functions and structures: ``arrivals_collect`` and what it works on, the number of messages that it
-    has filled, and of those of them that were marked; ``trains_cut`` and what it works on, the messages of a sending
-    call. ``collect_ns``: how long a receive waits."""
+    """Addresses of C functions and structures. ``arrivals_collect``: the receiving function, the structure it works on,
+    the number of messages that it has filled, and how many of these were marked. ``trains_cut``: the function that cuts
+    trains, and the messages of a sending call. ``collect_ns``: how long a receive waits.
+    """
 
     collect: int
     arrivals: int
@@ -96,8 +97,8 @@ _TOO_LONG_TRIES: Final = 100
 class MessagePlaces(NamedTuple):
     """Where a receiving call puts messages: the address of the first one, and the bytes from one to the next.
 
-    ``lengths``: the same of their lengths, uint32. ``segments``: of the bytes of each datagram in them, int32; 0 if the
-    message is a single one.
+    ``lengths``: the same for their lengths, uint32. ``segments``: the same for the bytes of each datagram in them,
+    int32; 0 if the message is a single datagram.
     """
 
     memory: int
@@ -114,7 +115,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 def checked(done: int) -> int:
-    """The result of a call of the C library. Raises OSError if it failed."""
+    """Return the result of a call of the C library. Raises OSError if it failed."""
     if done < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -122,7 +123,7 @@ def checked(done: int) -> int:
 
 
 def send_despite_icmp(send: Callable[[], int]) -> int:
-    """What ``send`` returns. Raises OSError, EMSGSIZE only if it is the device that refuses the message."""
+    """Return what ``send`` returns. Raises OSError; EMSGSIZE only if the device itself refuses the message."""
     for _ in range(_TOO_LONG_TRIES - 1):
         try:
             return send()
@@ -133,14 +134,15 @@ def send_despite_icmp(send: Callable[[], int]) -> int:
 
 
 def forbid_fragments(udp: socket.socket) -> None:
-    """A packet that does not fit the device fails, and one that does not fit the path is lost, instead of going out in
-    fragments, which no switch takes. What ICMP says of the path is not believed: it has no authentication."""
+    """Forbid fragments, which no switch accepts. A packet that does not fit the device then fails, and one that does
+    not fit the path is lost. ICMP messages about the path are ignored, because they are not authenticated.
+    """
     udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
 
 
 @cache
 def calls() -> tuple[Any, Any]:
-    """The C library's sendmmsg and recvmmsg. Other threads run during a call.
+    """Return the C library's sendmmsg and recvmmsg. Other threads run during a call.
 
     Raises UsageError on a system without them.
     """
@@ -183,13 +185,14 @@ class ReceivedControls:
         self._lengths: NDArray[np.uintp] = headers["control_length"]
 
     def renew(self, count: int) -> None:
-        """The first messages are to be received anew: the kernel has written how much it used, and no type where there
-        was nothing to tell."""
+        """Reset the first ``count`` messages for another call: the kernel has overwritten the lengths, and writes no
+        type if it has no control message.
+        """
         self._lengths[:count] = CONTROLS_BYTES
         self._controls["type"][:count] = _NO_TYPE
 
     def sizes(self, count: int) -> NDArray[np.int32]:
-        """Bytes of each datagram in the first messages, (count,): 0 where the message is a single one."""
+        """Return the bytes of each datagram in the first messages, (count,): 0 if the message is a single datagram."""
         return self._told(count, "size")
 
     def tos(self, count: int) -> NDArray[np.uint8]:

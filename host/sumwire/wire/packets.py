@@ -3,7 +3,7 @@
 """The Sumwire packet, the UDP payload between workers and switches (docs/wire-format.md): one at a time, and whole
 exchanges.
 
-The layout is defined in p4src/include/headers.p4. Codes, sizes and the list of fields are the P4 program's, from
+The layout is defined in p4src/include/headers.p4. Codes, sizes and the list of fields come from the P4 program, by
 `sumwire_protocol.constants`. :func:`pack` and :func:`unpack` handle one packet a call. An exchange has thousands, whose
 headers are read and written as numpy records.
 
@@ -83,7 +83,7 @@ class Header:
 
 
 def pack(header: Header, payload: bytes | memoryview = b"") -> bytes:
-    """A datagram of header and payload.
+    """Return a datagram of header and payload.
 
     Raises WireError for a value that does not fit its field, or a payload that is not `words` x 128 bytes.
     """
@@ -107,7 +107,7 @@ def pack(header: Header, payload: bytes | memoryview = b"") -> bytes:
 
 
 def unpack(datagram: bytes | memoryview) -> tuple[Header, memoryview]:
-    """Header and payload of a datagram. The payload is a view, not a copy.
+    """Return header and payload of a datagram. The payload is a view, not a copy.
 
     Raises WireError for a wrong version, kind or length. It does not check the op.
     """
@@ -174,7 +174,7 @@ def _record(packet_bytes: int) -> np.dtype[Any]:
 
 
 def headers(packets: NDArray[np.uint8]) -> NDArray[Any]:
-    """The headers of packets (n, bytes of one) as records (n,) in the packets' memory."""
+    """Return the headers of packets (n, packet bytes) as records (n,) in the packets' memory."""
     return packets.view(_record(packets.shape[1])).reshape(len(packets))
 
 
@@ -184,7 +184,7 @@ def chunks_of(records: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 def cuts_of(records: NDArray[Any]) -> NDArray[np.uint8]:
-    """The field ``cut`` of header records of any shape: the planes that results lack (CUT_* of types.p4)."""
+    """Return the field ``cut`` of header records of any shape: the planes that results lack (CUT_* of types.p4)."""
     return (records["cut_chunk"].astype(np.uint32) >> np.uint32(_CHUNK_BITS)).astype(np.uint8)
 
 
@@ -198,7 +198,8 @@ def _mask(*fields: str) -> NDArray[np.uint64]:
 
 
 def heads(packets: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Headers of packets (n, bytes of one) as heads (n, 4) in the packets' memory: 64-bit numbers of any byte order.
+    """Return the headers of packets (n, packet bytes) as heads (n, 4): 64-bit numbers in the packets' memory, in its
+    byte order.
 
     With heads many fields are compared at once.
     """
@@ -226,8 +227,9 @@ def without_flags(mask: NDArray[np.uint64], flags: int) -> NDArray[np.uint64]:
 
 
 def result_heads(packets: NDArray[np.uint8], down_words: int, count: int = 0) -> NDArray[np.uint64]:
-    """The expected heads of the results of contributions, in the fields of RESULT_MASK. With ``count``, those of
-    complete results of so many contributions, in the fields of COMPLETE_MASK."""
+    """Return the expected heads of the results of contributions, for the fields in RESULT_MASK. With ``count``, return
+    those of complete results of so many contributions, for the fields in COMPLETE_MASK.
+    """
     results = packets[:, :HEADER_BYTES].copy()
     records = headers(results)
     records["version_kind"] = _RESULT
@@ -249,7 +251,7 @@ def write_headers(
     quorum: int = 0,
     token: int = p4.TOKEN_NONE,
 ) -> None:
-    """Write the headers of an exchange's contributions, (chunks, bytes of one).
+    """Write the headers of an exchange's contributions, (chunks, packet bytes).
 
     Chunk k is number ``first_sequence + k`` of the job. ``seat``: the worker's number at its switch. ``quorum`` and
     ``token``: those of the run; a quorum of 0 is the job's.

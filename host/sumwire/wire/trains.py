@@ -3,11 +3,11 @@
 """Trains: datagrams that cross the kernel in one piece, on the way out (UDP_SEGMENT) and in (UDP_GRO).
 
 All datagrams of a train have one size, but the last may be shorter. A train costs the kernel little more than a single
-datagram. On the wire nothing differs.
+datagram. On the wire there is no difference.
 
-Example: rows 60 to 69, of which slot 0 has row 64, go as two trains: 60 to 63, and 64 to 69. Trains of up to 64 rows
-begin at slots that are multiples of 64, so that a server that divides its slots among processes in blocks of 64 need
-not take them apart.
+Example: rows 60 to 69, of which slot 0 has row 64, are sent as two trains: 60 to 63, and 64 to 69. Trains of up to 64
+rows begin at slots that are multiples of 64. So a server that divides its slots among processes in blocks of 64 need
+not split them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRAIN_BYTES: Final = 65507
 
 @cache
 def train_limit(row_bytes: int, most: int = TRAIN_ROWS) -> int:
-    """The most rows of ``row_bytes`` in one train, at least 1: a power of two, and at most ``most``."""
+    """Return the most rows of ``row_bytes`` in one train, at least 1: a power of two, and at most ``most``."""
     fit = min(most, TRAIN_ROWS, TRAIN_BYTES // max(row_bytes, 1))
     return 1 << max(fit, 1).bit_length() - 1
 
@@ -34,9 +34,9 @@ def train_limit(row_bytes: int, most: int = TRAIN_ROWS) -> int:
 def train_starts(
     rows: NDArray[np.integer[Any]], longest: int, phase: int = 0, tos: NDArray[np.uint8] | None = None
 ) -> NDArray[np.intp]:
-    """The places in ``rows`` that trains begin with, (n,) of at least one row.
+    """Return the places in ``rows`` at which trains begin; ``rows`` has at least one row, (n,).
 
-    A train begins with a row that does not follow the row before, has another TOS byte than it, or a slot that is a
+    A train begins with a row that does not follow the previous one, or has another TOS byte, or a slot that is a
     multiple of ``longest``, a power of two. ``phase``: the slot of row 0.
     """
     if longest == 1:
@@ -59,7 +59,7 @@ class Arrivals:
     cut; ``counts`` has the datagrams of each message, or is None if there is one in each. Rows and sizes are valid
     until the next call.
 
-    ``usual_bytes``: where all datagrams have this size, rows have it too. ``trains``: whether messages can be trains.
+    ``usual_bytes``: if all datagrams have this size, rows have it too. ``trains``: whether messages can be trains.
     """
 
     def __init__(self, messages: int, *, row_bytes: int, usual_bytes: int, trains: bool) -> None:
@@ -76,7 +76,7 @@ class Arrivals:
         self._copied_sizes = np.zeros(0, np.uint32)
 
     def take_apart(self, lengths: NDArray[np.uint32], segments: NDArray[np.integer[Any]]) -> int:
-        """Take messages apart. Returns the number of datagrams.
+        """Split messages into datagrams, and return the number of these.
 
         ``lengths``: bytes of each message. ``segments``: bytes of each datagram in it, 0 if it is a single one.
         """

@@ -27,7 +27,7 @@ Fields = frozenset[FieldKey]
 
 
 def unset_fields(program: ir.Program, usage: Usage, candidates: Iterable[FieldKey]) -> Fields:
-    """The fields of ``candidates`` that are never read before they are written."""
+    """Return the fields of ``candidates`` that are never read before they are written."""
     return _Flow(program, usage, frozenset(candidates)).run()
 
 

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A whole program as one C source that exports ``ss_program`` (engine.h).
+"""Emits a whole program as one C source that exports ``ss_program`` (engine.h).
 
 A packet is one ``struct packet`` on the stack. It holds the fields that the program uses, the validity of headers, and
-where in the frame unchanged headers lie."""
+the places of unchanged headers in the frame.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def _action(context: CContext, action: ir.Action) -> list[str]:
 
 
 def constant_arguments(action: ir.Action, args: tuple[int, ...]) -> tuple[str, str]:
-    """C text of an array with action data, and of the argument to pass; without action data empty and NULL."""
+    """Return C text of an array with action data, and of the argument to pass; "" and NULL without action data."""
     if not args:
         return "", "NULL"
     offsets, total = argument_offsets(parameter.width for parameter in action.parameters)
@@ -71,7 +72,7 @@ def constant_arguments(action: ir.Action, args: tuple[int, ...]) -> tuple[str, s
 
 
 def is_call(table: ir.Table) -> bool:
-    """Return True for a table that always runs the same action: how p4c writes a call."""
+    """Return True for a table that always runs the same action. p4c writes a direct action call in this way."""
     return not table.keys and table.default_const
 
 
@@ -312,8 +313,9 @@ static inline void ss_reach(uint32_t point) {
 
 @dataclass(frozen=True)
 class CProgram:
-    """``source``: C23 with ``unsigned _BitInt`` and vector extensions. ``messages``: log_msg calls by number.
-    ``points``: states, branches, hits and actions that the code counts, in words."""
+    """A program in C. ``source``: C23 with ``unsigned _BitInt`` and vector extensions. ``messages``: log_msg calls by
+    number. ``points``: in words, the states, branches, hits and actions that the code counts.
+    """
 
     source: str
     messages: tuple[Message, ...]
@@ -322,9 +324,9 @@ class CProgram:
 
 @functools.lru_cache(maxsize=2)
 def emit_c(program: ir.Program, *, coverage: bool = False) -> CProgram:
-    """Several switches of a process share a program's code.
+    """Emit a program as C. Several switches of a process share the code.
 
-    With ``coverage`` the code counts in ``ss_reached`` how often it came to each of ``points``.
+    With ``coverage`` the code counts in ``ss_reached`` how often it reached each of ``points``.
 
     Raises UnsupportedProgramError for a construct that only the Python engine runs.
     """

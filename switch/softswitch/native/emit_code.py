@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of C, and which fields the generated code keeps, under which names.
+"""Collects lines of C, and decides which fields the generated code keeps and under which names.
 
 A value is computed once per block, although p4c repeats subexpressions. Fields are members of the packet's state
-(``p``); their values are remembered within a block. A header that no statement changes leaves as the bytes it came in
-with, so the state keeps only those of its fields that the program reads. Of a header that may change it keeps all.
+(``p``); their values are remembered within a block. A header that no statement changes is sent with the bytes that it
+arrived with, so the state keeps only those of its fields that the program reads. For a header that may change it keeps
+all fields.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def comment(text: str) -> str:
 
 
 class Code:
-    """One function's body. ``budget``: what the whole program may take."""
+    """The body of one function. ``budget``: the limit of the whole program's code."""
 
     def __init__(self, budget: CodeBudget) -> None:
         self.budget = budget
@@ -60,7 +61,7 @@ class Code:
         return f"t{self._count}"
 
     def value(self, carrier: Carrier, text: str) -> str:
-        """Name of a constant that holds ``text``, an expression of constants only."""
+        """Return the name of a constant that holds ``text``, an expression of constants only."""
         return self._constant(carrier.name, text)
 
     def condition(self, text: str) -> str:
@@ -160,7 +161,9 @@ class MessageValue:
 
 @dataclass(frozen=True)
 class Message:
-    """A call of P4's log_msg: each ``{}`` in ``format`` stands for the next value. Of a digest it is the name."""
+    """A call of P4's log_msg: each ``{}`` in ``format`` stands for the next value. For a digest, ``format`` is its
+    name.
+    """
 
     format: str
     values: tuple[MessageValue, ...]
@@ -169,10 +172,10 @@ class Message:
 
 @dataclass(frozen=True)
 class CContext:
-    """The program, where its fields are kept, names and numbers.
+    """The context of emission: the program, the storage of its fields, names and numbers.
 
-    ``track_length``: egress reads packet_length, so the code keeps it up to date. ``messages`` grows while
-    emitting, and ``budget`` shrinks. ``points``: what is counted of the program, in words; None for nothing.
+    ``track_length``: egress reads packet_length, so the code keeps it up to date. ``messages`` grows while emitting,
+    and ``budget`` shrinks. ``points``: the counted points of the program, in words; None without coverage.
     """
 
     program: ir.Program
@@ -214,7 +217,7 @@ class CContext:
         return Code(self.budget)
 
     def reached(self, point: str) -> str:
-        """A statement of C that counts a point of the program; empty where nobody asked for coverage."""
+        """Return a C statement that counts a point of the program; "" without coverage."""
         if self.points is None:
             return ""
         self.points.append(point)

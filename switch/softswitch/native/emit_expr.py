@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions as C, with bmv2's unbounded precision.
+"""Emits expressions as C, with bmv2's unbounded precision.
 
-``ring(expr, carrier)`` gives the value modulo 2^carrier.bits, which suffices for a value that is stored. Comparisons,
-right shifts, division and saturation need the value itself: ``exact`` computes it in a type that holds its whole
-interval. The bits that can be 1 say whether an addition can carry from one limb into the next.
+``ring(expr, carrier)`` computes the value modulo 2^carrier.bits, which suffices for a stored value. Comparisons, right
+shifts, division and saturation need the value itself: ``exact`` computes it in a type that holds its whole interval.
+The bits that can be 1 show whether an addition can carry from one limb into the next.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Expr = ir.Expr | Temp
 
 
 def binary(op: str, left: Expr, right: Expr) -> ir.Binary:
-    """A binary expression whose operands may be values that the generated code has computed already."""
+    """Return a binary expression. Its operands may be values that the generated code has already computed."""
     return ir.Binary(op, cast("ir.Expr", left), cast("ir.Expr", right))
 
 
@@ -89,17 +89,19 @@ class Bits:
 
 
 def sum_bits(left: int, right: int) -> int:
-    """Bits that can be 1 in a sum of numbers within these bits: more ones never make fewer carries."""
+    """Return the bits that can be 1 in a sum of numbers within these bits: more ones never make fewer carries."""
     return left | right | carries(left, right)
 
 
 def carries(left: int, right: int) -> int:
-    """Positions into which a sum of numbers within these bits can carry."""
+    """Return the positions into which a sum of numbers within these bits can carry."""
     return (left + right) ^ left ^ right
 
 
 def borrows(certain: int, possible: int) -> int:
-    """Positions from which a difference can borrow: left has at least ``certain``, right at most ``possible``."""
+    """Return the positions from which a difference can borrow: left has at least ``certain``, right at most
+    ``possible``.
+    """
     return (certain - possible) ^ certain ^ possible
 
 
@@ -107,9 +109,10 @@ LARGE_BITINT = 8  # limbs; larger products are computed in a loop: unrolled they
 
 
 class CExprEmitter:
-    """Writes lines to ``code`` that compute an expression; results are names of constants, or literals.
+    """Writes lines to ``code`` that compute an expression. Results are names of constants, or literals.
 
-    ``parameters``: widths of the enclosing action's parameters. ``lookahead``: writes a parser's lookahead.
+    ``parameters``: widths of the enclosing action's parameters. ``lookahead``: a function that writes a parser's
+    lookahead.
     """
 
     def __init__(
@@ -135,14 +138,14 @@ class CExprEmitter:
         return Temp(self.ring(expr, kind), kind, low, high)
 
     def wrapped(self, expr: Expr, width: int) -> str:
-        """The value modulo 2^width, in carrier(width): how fields are kept, including signed ones."""
+        """Return the value modulo 2^width, in carrier(width). Fields are kept in this form, including signed ones."""
         kind = carrier(width)
         text = self.ring(expr, kind)
         low, high = self.bounds(expr)
         return text if low >= 0 and high <= full(width) else self._masked(text, kind, width)
 
     def index(self, expr: Expr, size: int) -> tuple[str, str]:
-        """A number of 64 bits, and the condition under which it lies in 0..size - 1 (empty: always)."""
+        """Return an index as a 64-bit number, and the condition under which it lies in 0..size - 1 ("": always)."""
         low, high = self.bounds(expr)
         text = self.ring(expr, LIMB)
         if low >= 0 and high < size:

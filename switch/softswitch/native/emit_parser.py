@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parser and the deparser: a frame's bits to fields, and headers to bytes.
+"""Emits the parser, which converts a frame's bits to fields, and the deparser, which converts headers to bytes.
 
 A state of the parser is a function that calls the next one. It gets its position in the frame, in bytes, and keeps it
 in constants ``at0``, ``at1``, ... Reads are checked against the frame's length first. The deparser writes directly into
-the frame that leaves.
+the outgoing frame.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def slices(header: ir.Header) -> Iterator[tuple[ir.Field, Slice]]:
 
 
 def read_bits(part: Slice, base: str, code: Code, expressions: CExprEmitter) -> str:
-    """Name of a constant in carrier(part.width). ``base``: C text of the address from which ``part`` counts."""
+    """Return the name of a constant in carrier(part.width) with these bits. ``base``: C text of the address from which
+    ``part`` counts.
+    """
     kind = carrier(part.width)
     at = f"{base} + {part.byte}"
     if kind == LIMB:
@@ -83,7 +85,7 @@ def _narrow(part: Slice, at: str) -> str:
 
 
 def write_header(header: ir.Header, members: dict[str, str], base: str, code: Code, expressions: CExprEmitter) -> None:
-    """Write a header's bytes at ``base``, a ``uint8_t *``. ``members``: the state's member of each field."""
+    """Write a header's bytes to ``base``, C text of a ``uint8_t *``. ``members``: the state's member for each field."""
     group: list[tuple[str, Slice]] = []
     for member, part in slices(header):
         group.append((code.read(members[member.name], carrier(member.width)), part))
@@ -118,7 +120,7 @@ _HEAD = "(struct packet *p, size_t at0)"
 
 
 def emit_parser(context: CContext) -> list[str]:
-    """Lines of C; ``parse(p)`` runs the parser and sets ``p->payload``."""
+    """Return lines of C: ``parse(p)`` runs the parser and sets ``p->payload``."""
     parser = context.program.parser
 
     taken: set[str] = set()
@@ -370,7 +372,7 @@ class _StateEmitter:
 
 
 def emit_deparser(context: CContext) -> list[str]:
-    """Lines of C: ``deparse(p, port)`` sends the packet to ``port``."""
+    """Return lines of C: ``deparse(p, port)`` sends the packet to ``port``."""
     if context.program.passes is not None:
         return _emit_apart(context)
     headers = _headers(context)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From ingress to the frames that leave: replication, egress for each replica, and further passes of one packet.
+"""Emits what follows ingress: replication, egress for each replica, and further passes of one packet.
 
 Only programs that ask for clones, resubmitted or recirculated packets have code for passes. ``process`` takes passes
-from a queue, first come, first served; a pass is a copy of the packet's state. Only so many come from one frame
-(PASSES); what is lost is counted.
+from a queue, first come, first served; a pass is a copy of the packet's state. One frame causes at most PASSES passes;
+further ones are dropped and counted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _reset() -> set[tuple[str, str]]:
 
 
 def emit_late(context: CContext) -> list[str]:
-    """Lines of C: ``keep`` saves these members, and ``restore`` restores them."""
+    """Return lines of C: ``keep`` saves the members that late stages change, and ``restore`` restores them."""
     found = _late_members(context)
     return [
         "struct late {",
@@ -65,7 +65,7 @@ def emit_late(context: CContext) -> list[str]:
 
 
 def emit_send(context: CContext) -> list[str]:
-    """Lines of C: ``send(p, port, instance)`` runs egress and the later stages for one replica."""
+    """Return lines of C: ``send(p, port, instance)`` runs egress and the later stages for one replica."""
     code = context.code()
     code.write("exited", "0")
     if context.usage.truncates:
@@ -86,7 +86,7 @@ def emit_send(context: CContext) -> list[str]:
 
 
 def emit_replication(context: CContext, code: Code) -> None:
-    """Write what follows ingress: drop the packet, or send its replicas."""
+    """Write the code after ingress: drop the packet, or send its replicas."""
     fields = context.storage.fields
     spec = f"p->{fields[STANDARD, 'egress_spec']}"
     rid = fields.get((STANDARD, "egress_rid"))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Statements as C, with hashes, the architecture's checksums, and digests for the control plane."""
+"""Emits statements as C, with hashes, the architecture's checksums, and digests for the control plane."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Runs = list[tuple[str, list[ir.Chunk]]]
 
 
 def hash_value(calculation: ir.Calculation, context: CContext, code: Code, expressions: CExprEmitter) -> Temp:
-    """The hash over ``calculation``'s input; chunks of an invalid header are skipped at run time."""
+    """Return the hash over ``calculation``'s input. Chunks of an invalid header are skipped at run time."""
     name = code.name()
     code.line(f"uint64_t {name};")
     with code.block(""):
@@ -329,12 +329,12 @@ class CStatementEmitter:
 
 
 def limbs_drawn(width: int) -> int:
-    """How many numbers of 64 bits are drawn for a target of ``width`` bits."""
+    """Return how many 64-bit random numbers are drawn for a target of ``width`` bits."""
     return max(1, -(-width // LIMB_BITS))
 
 
 def emit_verify(context: CContext) -> list[str]:
-    """Lines of C: ``verify_checksums(p)`` sets checksum_error if a checksum is wrong."""
+    """Return lines of C: ``verify_checksums(p)`` sets checksum_error if a checksum is wrong."""
     code = context.code()
     expressions = CExprEmitter(context.storage, code)
     error = context.storage.fields.get((STANDARD, "checksum_error"))
@@ -368,7 +368,7 @@ def emit_update(context: CContext) -> list[str]:
 
 
 def emit_learn(context: CContext) -> list[str]:
-    """Lines of C: ``learn(p)`` sends the digest that was asked for. None for a program without digests."""
+    """Return lines of C: ``learn(p)`` sends the requested digest. None for a program without digests."""
     request = context.program.digest_request
     if request is None:
         return []

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The native engine as the switch sees it: the compiled program and the state that it works on."""
+"""The native engine's interface to the switch: the compiled program and its state."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ COUNTER_LIMBS = 2  # packets, bytes
 class NativeMachine(Machine):
     """A machine whose code is compiled C.
 
-    ``address`` is that of C's ``struct ss_machine``, valid as long as this object. Raises UnsupportedProgramError, and
-    nativelib.NativeError if the C cannot be compiled. With ``coverage`` it counts what of the program packets reach.
+    ``address``: that of C's ``struct ss_machine``, valid as long as this object exists. Raises UnsupportedProgramError,
+    and nativelib.NativeError if the C cannot be compiled. With ``coverage`` it counts the points of the program that
+    packets reach.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class NativeMachine(Machine):
         return [(left.port, ctypes.string_at(left.data, left.length)) for left in frames[:count]]
 
     def reached(self) -> dict[str, int]:
-        """How often packets of this process came to each point of the program, made with ``coverage``."""
+        """Return how often packets of this process reached each point of a program made with ``coverage``."""
         counts = (ctypes.c_uint64 * len(self._points)).in_dll(self._compiled, "ss_reached")
         return dict(zip(self._points, counts, strict=True))
 
@@ -206,7 +207,7 @@ class NativeCounter:
 
 
 def compiled_program(source: str) -> ctypes.CDLL:
-    """Compile ``source``; return the library, which exports ``struct ss_program ss_program``. It stays loaded.
+    """Compile ``source``, and return the library, which exports ``struct ss_program ss_program``. It stays loaded.
 
     Raises nativelib.NativeError.
     """
@@ -234,8 +235,8 @@ def _read_message(message: Message, address: int) -> tuple[str, tuple[int, ...]]
 class NativeEngine:
     """An :class:`softswitch.runtime.engine.Engine` that compiles programs to machine code.
 
-    ``start_ns``: the moment of the monotonic clock at which P4's timestamps are 0. ``coverage``: programs count what
-    packets reach. Raises nativelib.NativeError without a compiler.
+    ``start_ns``: the moment of the monotonic clock at which P4's timestamps are 0. ``coverage``: programs count the
+    points that packets reach. Raises nativelib.NativeError without a compiler.
     """
 
     name: Literal["native"] = "native"

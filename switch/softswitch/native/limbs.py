@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How numbers are laid out in the native engine's memory, and the C types in which they are computed.
+"""The layout of numbers in the native engine's memory, and the C types in which they are computed.
 
 By the rules of ``struct ss_program`` in engine.h a number is a sequence of limbs: 64-bit words, the least significant
 first. A carrier is the C type of a computation, see wide.h.
@@ -26,7 +26,7 @@ def limbs(width: int) -> int:
 
 
 def argument_offsets(widths: Iterable[int]) -> tuple[tuple[int, ...], int]:
-    """The offset of each parameter in the action data, and the size of the action data, in limbs."""
+    """Return the offset of each parameter in the action data, and the size of the action data, in limbs."""
     offsets: list[int] = []
     end = 0
     for width in widths:
@@ -37,14 +37,14 @@ def argument_offsets(widths: Iterable[int]) -> tuple[tuple[int, ...], int]:
 
 
 def to_limbs(value: int, width: int) -> bytes:
-    """``value`` modulo 2^width (so a negative value becomes its two's complement); unused bits are 0."""
+    """Encode ``value`` modulo 2^width (so a negative value becomes its two's complement); unused bits are 0."""
     wrapped = value & ((1 << width) - 1)
     little = wrapped.to_bytes(limbs(width) * LIMB_BYTES, "little")
     return little if sys.byteorder == "little" else _swapped(little)
 
 
 def from_limbs(data: bytes | bytearray | memoryview, width: int, *, signed: bool = False) -> int:
-    """The number of ``width`` bits at the start of ``data``. Raises ValueError if ``data`` is too short."""
+    """Return the ``width``-bit number at the start of ``data``. Raises ValueError if ``data`` is too short."""
     size_bytes = limbs(width) * LIMB_BYTES
     if len(data) < size_bytes:
         raise ValueError(f"{len(data)} bytes hold no number of {width} bits: it takes {size_bytes}")
@@ -68,7 +68,7 @@ _LIMB = (1 << LIMB_BITS) - 1
 
 
 class Kind(Enum):
-    """``uint64_t`` for one limb, ``_BitInt`` of whole limbs, or a SIMD vector of limbs."""
+    """The kind of a C type: ``uint64_t`` for one limb, ``_BitInt`` of whole limbs, or a SIMD vector of limbs."""
 
     LIMB = 1
     BITINT = 2
@@ -139,12 +139,12 @@ def carrier(bits: int) -> Carrier:
 
 
 def carrier_of(low: int, high: int) -> Carrier:
-    """The smallest carrier that holds all values in [low, high], with a sign if ``low`` is negative."""
+    """Return the smallest carrier that holds all values in [low, high], with a sign if ``low`` is negative."""
     return carrier(high.bit_length() if low >= 0 else max((~low).bit_length(), high.bit_length()) + 1)
 
 
 def convert(text: str, source: Carrier, target: Carrier, *, signed: bool) -> str:
-    """C text of ``text`` modulo 2^target.bits. ``signed``: its highest bit is a sign."""
+    """Return C text of ``text`` modulo 2^target.bits. ``signed``: its highest bit is a sign."""
     if source == target:
         return text
     if Kind.VECTOR in (source.kind, target.kind):

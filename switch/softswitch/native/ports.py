@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ports of the native engine: frames go from interface to program to interface in C, without Python.
+"""Ports of the native engine: C moves frames from interface to program to interface, without Python.
 
 There are two threads. The packet loop runs in C and never takes the GIL. The other thread passes frames of the CPU port
-to Python; if its queue is full, frames are lost and counted. The program lock is between the packet loop and
-the threads that write to its program.
+to Python; if its queue is full, frames are lost and counted. The program lock protects the program against simultaneous
+use by the packet loop and by threads that write to it.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ STRUCTS = ("ss_impair_spec", "ss_impair_counters", "ss_port_counters", "ss_port_
 
 @functools.cache
 def port_library() -> Native:
-    """The ports' library; the first call builds and loads it. Raises nativelib.NativeError."""
+    """Return the ports' library; the first call builds and loads it. Raises nativelib.NativeError."""
     return native_library("softswitch-ports", SOURCES, STRUCTS, ["-D_GNU_SOURCE", "-pthread"])
 
 
 class ProgramLock:
-    """A re-entrant ticket lock, used like ``threading.RLock``, that also says which program runs.
+    """A re-entrant ticket lock, used like ``threading.RLock``, that also holds the running program.
 
     First come, first served: when another thread waits, the packet loop releases the lock after its current packet,
     so a write waits for about one packet. ``address`` is that of C's ``struct ss_lock``. ``start_ns``: the moment of
@@ -80,9 +80,9 @@ class ProgramLock:
         self._leave(self.address)
 
     def run(self, machine: int | None) -> None:
-        """From the next packet on the loop runs the ``struct ss_machine`` at this address; None drops every frame.
+        """Run the ``struct ss_machine`` at this address from the next packet on; None drops every frame.
 
-        When this returns, the machine that ran before is no longer used. The caller keeps the new one alive until then.
+        When this returns, the previous machine is no longer used. The caller keeps the new one alive until then.
         """
         self._run(self.address, machine)
 
@@ -115,7 +115,7 @@ class _Counts:
 
 
 class NativePortRunner(PortRunner):
-    """Ports for the program that ``lock`` names. Raises PortError and nativelib.NativeError."""
+    """Runs ports for the program that ``lock`` holds. Raises PortError and nativelib.NativeError."""
 
     def __init__(self, switch: PacketSwitch, lock: ProgramLock, ports: PortsSpec) -> None:
         self._switch = switch
@@ -183,7 +183,7 @@ class NativePortRunner(PortRunner):
         self._reader.start()
 
     def stop(self) -> None:
-        """End the threads and close the ports. Frames that have left by the CPU port are still delivered."""
+        """End the threads and close the ports. Frames that already left by the CPU port are still delivered."""
         if self._last is not None:
             return
         self._library.ss_ports_stop(self._ports)
@@ -211,7 +211,7 @@ class NativePortRunner(PortRunner):
 
     @property
     def cpu_dropped(self) -> int:
-        """Frames for the CPU port that were lost because its queue was full."""
+        """Return how many frames for the CPU port were lost because its queue was full."""
         return (self._last or self._counts()).cpu_dropped
 
     def _counts(self) -> _Counts:
@@ -266,7 +266,7 @@ class NativePortRunner(PortRunner):
 
 
 def spec_struct(spec: ImpairmentSpec, direction: str) -> Any:
-    """``spec`` as C takes it; C then decides like ``Impairment(spec, direction)``."""
+    """Return ``spec`` as a C structure. C then decides like ``Impairment(spec, direction)``."""
     state = initial_state(spec.seed, direction)
     struct = port_library().ss_impair_spec
     return struct(spec.drop, spec.dup, spec.reorder, state, HOLD_LIMIT_NS, MAX_HELD_FRAMES, spec.delay_ns)

@@ -1,7 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the run-time library: machines, tables, single packets. It depends on no program: built once. Its functions and
-structures come from the C sources; pointers to C's own structures are plain addresses, arrays of limbs are bytes."""
+"""Loads the run-time library: machines, tables, single packets. It does not depend on a program, so it is built once.
+Its functions and structures come from the C sources; pointers to C's own structures are plain addresses, arrays of
+limbs are bytes.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +24,24 @@ LogFunction = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p)
 
 @functools.cache
 def headers() -> dict[str, str]:
-    """Texts of the headers that emitted programs include, by name. Read once: a switch that has given up root's rights
-    may not be let into the folder again."""
+    """Return the texts of the headers that emitted programs include, by name.
+
+    They are read once, because a switch that has given up root's rights may not be able to read the folder again.
+    """
     return {path.name: path.read_text() for path in FOLDER.glob("*.h")}
 
 
 @functools.cache
 def runtime() -> Native:
-    """The run-time library; the first call builds and loads it. Raises nativelib.NativeError."""
+    """Return the run-time library; the first call builds and loads it. Raises nativelib.NativeError."""
     structs = ("ss_frame", "ss_field", "ss_replica")
     return native_library("softswitch-runtime", ("runtime.c", "tables.c"), structs)
 
 
 def native_library(name: str, sources: Sequence[str], structs: Collection[str], flags: Sequence[str] = ()) -> Native:
-    """Build and load a library of C sources in this folder. ``structs``: those that Python makes or reads. Raises
-    nativelib.NativeError."""
+    """Build and load a library of C sources in this folder. ``structs``: the structures that Python makes or reads.
+    Raises nativelib.NativeError.
+    """
     return declared(build(name, [FOLDER / source for source in sources], includes=[FOLDER], flags=flags), structs)
 
 

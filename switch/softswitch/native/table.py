@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the native engine: rows are made here and laid out by tables.c."""
+"""Tables of the native engine: rows are encoded here and stored by tables.c."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class NativeRow:
 
 
 class NativeTable:
-    """A :class:`softswitch.runtime.tables.Backend`: table ``number`` of the ``struct ss_machine`` at ``machine``."""
+    """A :class:`softswitch.runtime.tables.Backend` for table ``number`` of the ``struct ss_machine`` at ``machine``."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class NativeTable:
 
 
 def meter_numbers(rates: MeterRates | None, now_us: int) -> tuple[float, int, float, int, int, bool]:
-    """What C takes of a meter: rates per microsecond, bursts, the time, and whether it is configured."""
+    """Return a meter's configuration for C: rates per microsecond, bursts, the time, and whether it is configured."""
     used = rates or MeterRates(0, 0, 0, 0)
     return used.committed / 1e6, used.committed_burst, used.peak / 1e6, used.peak_burst, now_us, rates is not None
 
@@ -197,7 +197,7 @@ def _addresses(rows: Sequence[NativeRow]) -> array[int]:
 
 
 class ActionDataPacking:
-    """Numbers of these widths in the layout of engine.h: action data."""
+    """Packs numbers of these widths as action data, in the layout of engine.h."""
 
     def __init__(self, widths: Sequence[int]) -> None:
         self._widths = widths
@@ -222,8 +222,9 @@ class ActionDataPacking:
 
 
 class KeyPacking:
-    """Keys of a table's rows: all values, then all masks (of a range: low ends, then high ends). In exact tables only
-    values. ``limbs``: of the values."""
+    """Packs keys of a table's rows: all values, then all masks (for a range: low ends, then high ends); in exact tables
+    only values. ``limbs``: the limbs of the values.
+    """
 
     def __init__(self, table: ir.Table) -> None:
         self._widths = [key.width for key in table.keys]

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes as bytes: how a WriteRequest is cut into updates, and batches of updates that differ in values alone.
+"""Splits a WriteRequest into updates at the level of bytes, and finds batches of updates that differ in values only.
 
-The values of such a batch are read by column, without a message for each update.
+The values of such a batch are read column by column, without a message for each update.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ _TWO_BYTES: Final = _MORE << 8  # these bits of a number in two bytes, and not t
 
 
 class UpdateBatch(NamedTuple):
-    """``numbers``: which of a request's updates they are, in order. All are as ``first``, but for ``columns``: of each
-    match field the value, with a prefix length behind it, and then of each parameter the value."""
+    """A batch of updates. ``numbers``: their places in the request, in order. All equal ``first`` except for
+    ``columns``: for each match field its value, followed by a prefix length if it has one, then the value of each
+    parameter.
+    """
 
     numbers: Sequence[int]
     first: Any
@@ -39,7 +41,7 @@ class UpdateBatch(NamedTuple):
 
 
 class BatchedUpdates:
-    """All updates of a request, by layouts. Iterating gives one after the other."""
+    """All updates of a request, grouped by layout. Iterating yields them one by one."""
 
     def __init__(self, chunks: Sequence[bytes], layouts: Sequence[UpdateBatch]) -> None:
         self._chunks = chunks
@@ -56,8 +58,9 @@ class BatchedUpdates:
 
 
 def batched(chunks: Sequence[bytes]) -> BatchedUpdates | None:
-    """The updates with these bytes. None where they have too many layouts, or where one is not of exact and prefix
-    matches and an action."""
+    """Return the updates with these bytes. None if they have too many layouts, or if one consists of more than exact
+    and prefix matches and an action.
+    """
     by_length: dict[int, list[int]] = {}
     for number, chunk in enumerate(chunks):
         by_length.setdefault(len(chunk), []).append(number)
@@ -131,7 +134,7 @@ _UPDATES = 4 << 3 | _BYTES
 
 
 def parse(kind: Any, raw: bytes) -> Any:
-    """Raises InvalidArgumentError where ``raw`` is no message of this kind."""
+    """Parse ``raw`` as a message of this kind. Raises InvalidArgumentError if it is not one."""
     try:
         return kind.FromString(raw)
     except (DecodeError, UnicodeDecodeError) as error:
@@ -140,7 +143,9 @@ def parse(kind: Any, raw: bytes) -> Any:
 
 @dataclass(frozen=True)
 class WriteParts:
-    """A ``WriteRequest``: ``head`` is one without its updates, which are protobuf's messages or look like them."""
+    """A ``WriteRequest`` in two parts. ``head``: the request without its updates. The updates are protobuf's messages,
+    or look like them.
+    """
 
     head: Any
     updates: Iterable[Any]

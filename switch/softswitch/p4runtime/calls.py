@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of clients while they wait or run, and the messages that the switch sends on a client's stream."""
+"""Calls of clients that wait or run, and the messages that the switch sends on a client's stream."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Stream:
         self._changed()
 
     def offer_packet(self, message: Any) -> bool:
-        """Queue a message unless the queue is full or closed. Says whether it was queued."""
+        """Queue a message unless the queue is full or closed. Returns whether it was queued."""
         with self._lock:
             if self._closed or len(self._messages) >= self._packet_limit:
                 return False
@@ -53,9 +53,9 @@ class Stream:
         return True
 
     def close(self, error: P4RuntimeError | None = None) -> None:
-        """Let nothing more in. Only the first close counts.
+        """Accept no further messages. Only the first close counts.
 
-        An ordinary end still delivers what is queued; an error drops it.
+        An ordinary end still delivers queued messages; an error drops them.
         """
         with self._lock:
             if self._closed:
@@ -68,7 +68,7 @@ class Stream:
         self._changed()
 
     def take(self) -> Any | None:
-        """The next message; None if there is none now. Raises the error that the stream was closed with."""
+        """Return the next message; None if there is none now. Raises the error that the stream was closed with."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -109,7 +109,7 @@ class Call:
 
 
 class WaitingCalls:
-    """The calls that wait for their caller: for its first message, or until it reads. At most ``limit``."""
+    """The calls that wait for their client: for its first message, or until it reads. At most ``limit``."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -129,10 +129,11 @@ class WaitingCalls:
 
 
 class Answers:
-    """Long answers that their callers have not taken yet: so many bytes in all, or one answer.
+    """Long answers that clients have not read yet. Their total is limited to a number of bytes, or to one answer.
 
-    What is sent stays in memory until its caller takes it or goes, and ending the call does not free it: so one more is
-    refused before it is sent. Answers of up to SHORT_BYTES do not count, so that nobody can keep others from those.
+    An answer stays in memory until its client reads it or disconnects, and ending the call does not free it. So a
+    further answer is refused before it is sent. Answers of up to SHORT_BYTES do not count, so that they are always
+    possible.
     """
 
     SHORT_BYTES: Final = 128 << 10
@@ -143,7 +144,7 @@ class Answers:
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Within it an answer of this size is on its way. Raises ResourceExhaustedError."""
+        """Context manager that counts an answer of this size as unread. Raises ResourceExhaustedError."""
         size = 0 if size <= self.SHORT_BYTES else size
         if size and self._held and self._held + size > self._limit:
             rule = f"more than {self._limit} bytes of answers wait for their callers to read them"
@@ -156,10 +157,11 @@ class Answers:
 
 
 class Turns:
-    """Work in pieces for many calls, one piece at a time: each lets as many pieces go before it as its call has had.
+    """Runs the work of many calls in pieces, one at a time. A call that has had n pieces lets n pieces of others go
+    first.
 
-    So a short call is answered soon however many long ones there are, and a long one goes on however many short ones
-    come. At most ``limit`` calls take part: one more ends the one that has had the most.
+    So a short call is answered soon, however many long ones there are, and a long one makes progress, however many
+    short ones come. At most ``limit`` calls take part: one more ends the one that has had the most pieces.
     """
 
     def __init__(self, executor: Executor, limit: int) -> None:
@@ -173,7 +175,7 @@ class Turns:
 
     @contextmanager
     def taking_part(self, call: Call, had: int = 0) -> Iterator[None]:
-        """``had``: what its first piece costs beyond that of others, in pieces."""
+        """Context manager in which a call takes part. ``had``: the extra cost of its first piece, in pieces."""
         self._served[call] = had
         if len(self._served) > self._limit:
             longest = max(self._served, key=self._served.__getitem__)
@@ -186,7 +188,7 @@ class Turns:
             self._served.pop(call, None)
 
     async def run(self, call: Call, work: Callable[[], T]) -> T:
-        """The result of ``work``, which runs in a thread of the executor."""
+        """Run ``work`` in a thread of the executor when it is the call's turn, and return its result."""
         await self._turn(self._given + self._served.get(call, 0))
         self._given += 1
         try:

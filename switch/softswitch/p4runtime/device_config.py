@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The bmv2 JSON in ``p4_device_config``: as it is, or in the message that older controllers put around it.
+"""Extracts the bmv2 JSON from ``p4_device_config``, which may be wrapped in the message that older controllers use.
 
 The message is ``p4.tmp.P4DeviceConfig`` of p4lang/PI, which the package p4runtime does not have. p4lang/tutorials'
 ``p4runtime_lib`` still sends it: ``bool reassign = 1``, ``Extras extras = 2``, ``bytes device_data = 3``.

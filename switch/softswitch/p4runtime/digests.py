@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Digests: messages that the program asks the control plane to learn, and their data by the P4Info's types.
+"""Digests: messages of the program to the control plane, with data encoded by the P4Info's types.
 
 Specification: "DigestEntry".
 """
@@ -26,7 +26,9 @@ _DEEPEST = 16
 
 
 def encoder_of(spec: Any, types: Any, what: str, depth: int = 0) -> Encoder:
-    """For a ``P4DataTypeSpec``, with the P4Info's ``type_info``. Raises UnimplementedError for a type without one."""
+    """Return the encoder for a ``P4DataTypeSpec``, with the P4Info's ``type_info``. Raises UnimplementedError for a
+    type without one.
+    """
     kind = spec.WhichOneof("type_spec")
     if depth > _DEEPEST:
         raise UnimplementedError(f"{what}: types are nested deeper than {_DEEPEST}")
@@ -138,9 +140,9 @@ class _Digest:
 
 
 class Digests:
-    """Those of one pipeline. Data plane, controllers and a thread of its own may call at the same time.
+    """The digests of one pipeline. Data plane, controllers and its thread may call it at the same time.
 
-    The thread, which sends lists that have waited for long enough, starts with the first digest that is configured.
+    The thread sends lists that have waited long enough. It starts when the first digest is configured.
     """
 
     def __init__(self, info: P4Info, send: Send, clock: Callable[[], int] = time.monotonic_ns) -> None:
@@ -181,7 +183,7 @@ class Digests:
             self._changed.notify()
 
     def read(self, entry: Any) -> Iterator[Any]:
-        """An ``Entity`` for each that is told: one, or all (id 0). Raises NotThereError."""
+        """Yield an ``Entity`` for each configured digest: one, or all (id 0). Raises NotThereError."""
         with self._changed:
             configs = {number: told.config for number, told in sorted(self._told.items())}
         if entry.digest_id:
@@ -198,7 +200,7 @@ class Digests:
         return iter(entities)
 
     def learn(self, name: str, numbers: Numbers) -> None:
-        """What a packet tells. Never blocks for long: only lists are made under the lock."""
+        """Take a packet's digest. Never blocks for long: only lists are made under the lock."""
         with self._changed:
             number = self._ids.get(name, 0)
             told = self._told.get(number)
@@ -213,7 +215,9 @@ class Digests:
                 self._flush(number, told, now_ns)
 
     def acknowledge(self, message: Any) -> None:
-        """A ``DigestListAck``. Raises InvalidArgumentError for an unknown digest; a list may be forgotten already."""
+        """Process a ``DigestListAck``. Raises InvalidArgumentError for an unknown digest. The list may already be
+        forgotten.
+        """
         self._info.digest(message.digest_id)
         with self._changed:
             told = self._told.get(message.digest_id)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Table entries to messages and back: values as bytestrings, matches, priorities, actions.
+"""Converts table entries to messages and back: values as bytestrings, matches, priorities, actions.
 
 Specification: "Bytestrings", "Match Format", "Action Specification".
 """
@@ -18,7 +18,7 @@ from softswitch.runtime.entries import ActionCall, Exact, KeyMatch, Lpm, Range, 
 
 
 def decode_value(data: bytes, width: int, what: str) -> int:
-    """The unsigned integer in big-endian ``data``; leading zero bytes are accepted.
+    """Return the unsigned integer in big-endian ``data``; leading zero bytes are accepted.
 
     ``what`` names the field for the error text. Raises InvalidArgumentError for an empty string and for
     a value that does not fit ``width`` bits.
@@ -32,7 +32,7 @@ def decode_value(data: bytes, width: int, what: str) -> int:
 
 
 def encode_value(value: int) -> bytes:
-    """The canonical form: the shortest big-endian string, one zero byte for 0."""
+    """Return the canonical form: the shortest big-endian string, one zero byte for 0."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
@@ -40,7 +40,7 @@ _OMIT = 'a "don\'t care" match must be left out'
 
 
 def decode_key(table: TableInfo, matches: Iterable[Any]) -> tuple[KeyMatch, ...]:
-    """One device match per key field, in key order, from ``FieldMatch`` messages in any order.
+    """Return one device match per key field, in key order, from ``FieldMatch`` messages in any order.
 
     Raises InvalidArgumentError naming table, field, value and rule.
     """
@@ -57,7 +57,7 @@ def decode_key(table: TableInfo, matches: Iterable[Any]) -> tuple[KeyMatch, ...]
 
 
 def decode_match(field: KeyField, match: Any | None, what: str) -> KeyMatch:
-    """The device's match of one field, which errors call ``what``; None: it was left out.
+    """Return the device's match of one field, which errors call ``what``. ``match`` None: it was left out.
 
     Raises InvalidArgumentError.
     """
@@ -137,7 +137,7 @@ def _ones(width: int) -> int:
 
 
 def encode_key(table: TableInfo, key: Sequence[KeyMatch]) -> list[Any]:
-    """``FieldMatch`` messages of a device key, "don't care" left out, values canonical."""
+    """Return the ``FieldMatch`` messages of a device key, without "don't care" fields, with canonical values."""
     pairs = zip(table.fields, key, strict=True)
     return [_encode_match(field, match) for field, match in pairs if match != _dont_care(field)]
 
@@ -162,7 +162,9 @@ def _encode_match(field: KeyField, match: KeyMatch) -> Any:
 
 
 def decode_priority(table: TableInfo, priority: int) -> int:
-    """Raises InvalidArgumentError: above 0 where the key has a ternary, range or optional field, else 0."""
+    """Return the device's priority. Raises InvalidArgumentError unless it is above 0 for keys with a ternary, range or
+    optional field, and 0 for all others.
+    """
     if table.needs_priority and priority <= 0:
         raise InvalidArgumentError(f"table {table.name!r}: priority {priority}, its key needs one above 0")
     if not table.needs_priority and priority != 0:
@@ -171,7 +173,7 @@ def decode_priority(table: TableInfo, priority: int) -> int:
 
 
 def decode_action(info: P4Info, table: TableInfo, action: Any, *, is_default: bool) -> ActionCall:
-    """The call in a ``TableAction``. Raises InvalidArgumentError, or PermissionDeniedError for a wrong scope."""
+    """Return the call in a ``TableAction``. Raises InvalidArgumentError, or PermissionDeniedError for a wrong scope."""
     kind = action.WhichOneof("type")
     if kind != "action":
         raise InvalidArgumentError(f"table {table.name!r} takes a plain action, the request has {kind}")
@@ -179,7 +181,7 @@ def decode_action(info: P4Info, table: TableInfo, action: Any, *, is_default: bo
 
 
 def decode_call(info: P4Info, table: TableInfo, call: Any, *, is_default: bool) -> ActionCall:
-    """The call in an ``ActionInfo``. Raises as :func:`decode_action`."""
+    """Return the call in an ``ActionInfo``. Raises like :func:`decode_action`."""
     scope = table.scopes.get(call.action_id)
     if scope is None:
         raise InvalidArgumentError(f"table {table.name!r} has no action id {call.action_id:#010x}")
@@ -209,7 +211,7 @@ def _params_by_id(action: ActionInfo, params: Iterable[Any]) -> dict[int, bytes]
 
 
 def encode_action(info: P4Info, call: ActionCall) -> Any:
-    """A ``TableAction`` with canonical values. Raises InternalError where the P4Info lacks the device's action."""
+    """Return a ``TableAction`` with canonical values. Raises InternalError if the P4Info lacks the device's action."""
     action = info.actions_by_name.get(call.name)
     if action is None:
         raise InternalError(f"action {call.name!r} of the device is not in the P4Info")

@@ -25,7 +25,7 @@ _LONG, _SHORT = "type.googleapis.com/p4.v1.Error", "/p4.v1.Error"
 
 
 class P4RuntimeError(Exception):
-    """A request this server refuses. The message names the value and the rule."""
+    """A request that this server refuses. The message names the value and the rule."""
 
     code: ClassVar[int] = code_pb2.UNKNOWN
 
@@ -77,7 +77,9 @@ class UnavailableError(P4RuntimeError):
 
 
 def check_presence(what: str, update_type: int, *, is_there: bool) -> None:
-    """Raises AlreadyExistsError for an INSERT of what is there, and NotThereError for other updates of what is not."""
+    """Raise AlreadyExistsError for an INSERT of an existing object, and NotThereError for other updates of a missing
+    one.
+    """
     inserts = update_type == p4runtime_pb2.Update.INSERT
     if inserts and is_there:
         raise AlreadyExistsError(f"{what} exists already")
@@ -94,7 +96,7 @@ _DEVICE_ERRORS: tuple[tuple[type[DeviceError], type[P4RuntimeError]], ...] = (
 
 
 def from_device(error: DeviceError) -> P4RuntimeError:
-    """The device's refusal with the canonical code of its kind, the message unchanged."""
+    """Return the device's refusal with the canonical code of its kind, the message unchanged."""
     for device_type, own_type in _DEVICE_ERRORS:
         if isinstance(error, device_type):
             return own_type(str(error))
@@ -115,11 +117,12 @@ class BatchError(P4RuntimeError):
         self.outcomes = tuple(outcomes[:MAX_ITEMS])
 
     def details(self) -> bytes:
-        """A serialised ``google.rpc.Status`` with one ``p4.v1.Error`` per item, of at most ``MAX_DETAILS_BYTES``.
+        """Return a serialised ``google.rpc.Status`` with one ``p4.v1.Error`` per item, of at most
+        ``MAX_DETAILS_BYTES``.
 
-        Every item keeps its code, and messages are kept from the first on, as far as they fit. Where the codes alone do
-        not fit, the URL of each detail's type gets short: readers look only at what is behind its last slash. Of more
-        than ``MAX_ITEMS`` the last are left out; the status's message says so, with the first that failed.
+        Every item keeps its code; messages are kept from the first on, as far as they fit. If the codes alone do not
+        fit, the type URL of each detail is shortened, since readers only use the part after its last slash. Beyond
+        ``MAX_ITEMS`` items are left out; the status's message says so, and contains the first failed item.
         """
         status = status_pb2.Status(code=self.code, message=str(self))
         status.details.extend(self._codes(_LONG))

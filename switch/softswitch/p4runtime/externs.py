@@ -24,7 +24,9 @@ from softswitch.runtime.entries import CounterValue, KeyMatch, MeterRates
 
 
 def decode_data(data: Any, what: str) -> CounterValue:
-    """Raises InvalidArgumentError for a negative count: the message's fields are signed."""
+    """Return the counter's value. Raises InvalidArgumentError for a negative count, since the message's fields are
+    signed.
+    """
     for unit, count in (("packet", data.packet_count), ("byte", data.byte_count)):
         if count < 0:
             raise InvalidArgumentError(f"{what}: {unit} count {count} is negative")
@@ -36,7 +38,7 @@ def encode_data(value: CounterValue) -> Any:
 
 
 def write_counter(device: Device, info: P4Info, entry: Any) -> None:
-    """Set one cell, or every cell where ``index`` is unset. Without ``data`` nothing changes."""
+    """Set one cell, or every cell if ``index`` is unset. Without ``data`` nothing changes."""
     counter = info.counter(entry.counter_id)
     indices = _indices(f"counter {counter.name!r}", device.counter_size(counter.name), entry)
     if not entry.HasField("data"):
@@ -47,7 +49,9 @@ def write_counter(device: Device, info: P4Info, entry: Any) -> None:
 
 
 def wanted_counters(device: Device, info: P4Info, entry: Any) -> list[tuple[Counter, range]]:
-    """The counter_cells that a read asks for: one, those of one counter (no index), or those of all counters (id 0)."""
+    """Return the counter cells that a read asks for: one cell, those of one counter (no index), or of all counters (id
+    0).
+    """
     if entry.counter_id == 0:
         return list(_all_counters(device, info))
     counter = info.counter(entry.counter_id)
@@ -86,7 +90,7 @@ MeterConfigs = dict[tuple[int, int], Any]
 
 
 def write_meter(device: Device, info: P4Info, configs: MeterConfigs, entry: Any) -> None:
-    """Configure one meter, or the whole array where ``index`` is unset; without ``config`` packets are green."""
+    """Configure one meter, or the whole array if ``index`` is unset. Without ``config`` packets are green."""
     meter = info.meter(entry.meter_id)
     indices = _indices(f"meter {meter.name!r}", meter.size, entry)
     rates = _rates(f"meter {meter.name!r}", entry)
@@ -98,7 +102,7 @@ def write_meter(device: Device, info: P4Info, configs: MeterConfigs, entry: Any)
 
 
 def wanted_meters(info: P4Info, entry: Any) -> list[tuple[Counter, range]]:
-    """The meters that a read asks for: one, those of one array (no index), or all (id 0)."""
+    """Return the meters that a read asks for: one, those of one array (no index), or all (id 0)."""
     if entry.HasField("counter_data"):
         raise UnimplementedError("counter_data of meters is not offered")
     if entry.meter_id == 0:
@@ -148,7 +152,7 @@ def write_value_set(device: Device, info: P4Info, kept: ValueSetMembers, entry: 
 
 
 def value_set_entities(info: P4Info, kept: Mapping[int, list[Any]], asked: Any) -> Iterator[Any]:
-    """An ``Entity`` for each value set that a read asks for: one, or all (id 0)."""
+    """Yield an ``Entity`` for each value set that a read asks for: one, or all (id 0)."""
     wanted = [info.value_set(asked.value_set_id)] if asked.value_set_id else info.value_sets.values()
     for found in wanted:
         entity = p4runtime_pb2.Entity()

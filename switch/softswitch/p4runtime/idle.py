@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Idle timeouts: entries that no packet has hit for as long as their controller said (specification: "Idle-timeout").
+"""Idle timeouts: reports entries that no packet has hit for the time that their controller set (specification:
+"Idle-timeout").
 
-Rows of such tables count their packets. A thread looks at the counts four times in a timeout: an entry whose count has
-changed was hit since the last look.
+Rows of such tables count their packets. A thread reads the counts four times per timeout. An entry whose count has
+changed was hit since the last reading.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class _Entry:
 
 
 class IdleTimeouts:
-    """Those of one pipeline. ``notify`` gets the entries of a table that were idle, and must not block.
+    """The idle timeouts of one pipeline. ``notify`` gets the idle entries of a table, and must not block.
 
     The thread starts with the first entry that has a timeout.
     """
@@ -55,7 +56,7 @@ class IdleTimeouts:
         self._ended = False
 
     def write(self, where: EntryKey, timeout_ns: int) -> None:
-        """An entry is inserted or modified: its time begins anew. A timeout of 0 never ends."""
+        """Restart the timeout of an entry that is inserted or modified. A timeout of 0 never expires."""
         with self._changed:
             packets = 0
             with suppress(KeyError):
@@ -75,7 +76,7 @@ class IdleTimeouts:
             return 0 if known is None else known.timeout_ns
 
     def elapsed_ns(self, where: EntryKey, packets: int) -> int:
-        """Since the last hit, as far as is known; ``packets``: that the row has counted until now."""
+        """Return the time since the last hit, as far as it is known. ``packets``: the row's present count."""
         with self._changed:
             now_ns = self._clock()
             known = self._tables.setdefault(where[0], {}).setdefault(where, _Entry(0, now_ns))
@@ -91,7 +92,7 @@ class IdleTimeouts:
             self._thread.join()
 
     def look(self) -> int:
-        """Look at all entries with a timeout, notify those that were idle, and return how long to wait."""
+        """Check all entries with a timeout, notify of the idle ones, and return how long to wait."""
         shortest = 0
         with self._changed:
             timed = {

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names, ids and widths of one P4Info message, indexed and checked once.
+"""Names, ids and widths of a P4Info message, indexed and checked once.
 
 Specification: "P4Info Objects".
 """
@@ -40,8 +40,9 @@ class ActionScope(enum.Enum):
 
 @dataclass(frozen=True)
 class ValueInfo:
-    """A named unsigned integer of ``width`` bits: an action parameter or a packet metadata field. Where it is of a
-    translated type, the width is the controller's (``@p4runtime_translation``)."""
+    """A named unsigned integer of ``width`` bits: an action parameter or a packet metadata field. For a translated
+    type, the width is the controller's (``@p4runtime_translation``).
+    """
 
     id: int
     name: str
@@ -62,13 +63,13 @@ class ActionInfo:
 
     @cached_property
     def named_params(self) -> dict[int, tuple[ValueInfo, str]]:
-        """By id in their order: each parameter, and what errors call it."""
+        """Return, by id and in order, each parameter and its name in errors."""
         return {each.id: (each, f"action {self.name!r}, parameter {each.name!r}") for each in self.params}
 
 
 @dataclass(frozen=True)
 class TableInfo:
-    """``fields`` in key order; ``scopes`` by action id; ``size``: entries that it holds."""
+    """A table. ``fields``: in key order. ``scopes``: by action id. ``size``: how many entries it holds."""
 
     id: int
     name: str
@@ -94,7 +95,7 @@ class TableInfo:
 
     @cached_property
     def has_plain_entries(self) -> bool:
-        """An entry is a key, an action and a priority, and nothing else is to be kept for it."""
+        """Whether an entry is only a key, an action and a priority, without further state."""
         kept = self.implementation_id or self.has_idle_timeout
         return bool(self.fields) and not (kept or self.is_const or self.has_initial_entries)
 
@@ -111,8 +112,9 @@ class Counter:
 
 @dataclass(frozen=True)
 class ActionProfile:
-    """An action profile, or a selector. ``size``: members; 0 for any number. ``max_group_size``: sum of the weights of
-    a group; 0 for any."""
+    """An action profile, or a selector. ``size``: number of members; 0 for no limit. ``max_group_size``: sum of the
+    weights of a group; 0 for no limit.
+    """
 
     id: int
     name: str
@@ -200,7 +202,7 @@ def _find(objects: Mapping[int, _T], object_id: int, kind: str) -> _T:
 def parse(message: Any) -> P4Info:
     """Index a ``p4.config.v1.P4Info``.
 
-    Raises InvalidArgumentError where ids repeat or dangle, or a width or match type is missing.
+    Raises InvalidArgumentError if ids repeat or dangle, or a width or match type is missing.
     """
     actions = _by_id((_action(action) for action in message.actions), "action")
     counted = frozenset(counter.direct_table_id for counter in message.direct_counters)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The forwarding pipeline: a P4Info and a program that fit each other, and what is kept for controllers.
+"""The forwarding pipeline: a P4Info and a matching program, and the state kept for controllers.
 
 Specification: "P4 Forwarding-Pipeline Configuration".
 """
@@ -39,10 +39,10 @@ _KINDS = {
 
 
 def fitted(program: ir.Program, info: P4Info) -> ir.Program:
-    """The program with what only P4Info tells: which tables have entries that may change, how many there may be, and
-    which rows count because their table has idle timeouts.
+    """Return the program with information that only P4Info has: which tables have entries that may change, how many
+    there may be, and which rows count packets because their table has idle timeouts.
 
-    Raises InvalidArgumentError where the two do not fit, by the name of the table, action or counter.
+    Raises InvalidArgumentError if the two do not match, with the name of the table, action or counter.
     """
     described = {table.name: table for table in info.tables.values()}
     for table in program.tables.values():
@@ -152,7 +152,9 @@ class EntryNote:
 
 @dataclass(frozen=True)
 class GroupNote:
-    """``byte_ports`` are the (port, instance) pairs whose port was written as a bytestring, to be read back so."""
+    """A note about a group. ``byte_ports``: the (port, instance) pairs whose port was written as a bytestring, to be
+    read back in that form.
+    """
 
     metadata: bytes = b""
     byte_ports: frozenset[tuple[int, int]] = frozenset()
@@ -168,7 +170,7 @@ class SessionNote:
 
 @dataclass
 class Notes:
-    """Opaque data of the controller; goes with the pipeline it was written for."""
+    """Opaque data of the controller. It is dropped with the pipeline for which it was written."""
 
     entries: dict[EntryKey, EntryNote] = field(default_factory=dict)
     defaults: dict[str, EntryNote] = field(default_factory=dict)
@@ -182,7 +184,9 @@ class Notes:
 
 @dataclass(frozen=True)
 class ForwardingPipeline:
-    """``loads`` is the device's, once it runs this pipeline, and ``digests`` and ``idle`` are there then."""
+    """A pipeline. ``loads``: the device's load count, once it runs this pipeline; ``digests`` and ``idle`` exist from
+    then on.
+    """
 
     info: p4info.P4Info
     config: Any
@@ -193,10 +197,10 @@ class ForwardingPipeline:
 
 
 def parse_pipeline(config: Any) -> tuple[ForwardingPipeline, ir.Program]:
-    """The pipeline of a ``ForwardingPipelineConfig`` and its program, not yet given to the device.
+    """Return the pipeline of a ``ForwardingPipelineConfig`` and its program, without loading it into the device.
 
-    Raises InvalidArgumentError where a part is missing or malformed, where the program is outside of what the switch
-    runs, and where P4Info and JSON do not fit.
+    Raises InvalidArgumentError if a part is missing or malformed, if the switch cannot run the program, or if P4Info
+    and JSON do not match.
     """
     if not config.HasField("p4info"):
         raise InvalidArgumentError("the pipeline config has no P4Info")
@@ -212,7 +216,7 @@ def parse_pipeline(config: Any) -> tuple[ForwardingPipeline, ir.Program]:
 
 
 def select_config(config: Any, response_type: int) -> Any:
-    """The fields of ``config`` that a GetForwardingPipelineConfigRequest of this type asks for."""
+    """Return the fields of ``config`` that a GetForwardingPipelineConfigRequest of this type asks for."""
     types = p4runtime_pb2.GetForwardingPipelineConfigRequest
     if response_type not in types.ResponseType.values():
         raise InvalidArgumentError(f"response type {response_type} is unknown")

@@ -51,9 +51,9 @@ class Handles:
 
 
 def check_weights(what: str, profile: ActionProfile, parts: Iterable[Any], limit: int = 0) -> int:
-    """The sum of the weights of a group's members or of a one-shot set's actions.
+    """Return the sum of the weights of a group's members or of a one-shot set's actions.
 
-    ``limit``: of the group itself; 0 for the profile's. Raises InvalidArgumentError, ResourceExhaustedError,
+    ``limit``: that of the group itself; 0 for the profile's. Raises InvalidArgumentError, ResourceExhaustedError,
     UnimplementedError.
     """
     total = 0
@@ -70,7 +70,8 @@ def check_weights(what: str, profile: ActionProfile, parts: Iterable[Any], limit
 
 
 def weights_of(what: str, group: Any) -> dict[int, int]:
-    """Weight by member of an ``ActionProfileGroup``. Raises InvalidArgumentError for a member that is there twice."""
+    """Return the weight of each member of an ``ActionProfileGroup``. Raises InvalidArgumentError for a repeated member.
+    """
     weights: dict[int, int] = {}
     for each in group.members:
         if each.member_id in weights:
@@ -94,7 +95,9 @@ _T = TypeVar("_T")
 
 @dataclass
 class ProfileMember:
-    """``action``: as it was written. ``users``: the entries that refer to it. ``handles``: see :mod:`.choices`."""
+    """A member. ``action``: as it was written. ``users``: the entries that refer to it. ``handles``: see
+    :mod:`.choices`.
+    """
 
     action: Any
     call: ActionCall
@@ -104,7 +107,9 @@ class ProfileMember:
 
 @dataclass
 class Group:
-    """``message``: the ``ActionProfileGroup`` as it was written. ``weights``: by member. ``users``: entries."""
+    """A group. ``message``: the ``ActionProfileGroup`` as it was written. ``weights``: by member. ``users``: the
+    entries that refer to it.
+    """
 
     message: Any
     weights: dict[int, int]
@@ -113,8 +118,9 @@ class Group:
 
 @dataclass
 class Profiles:
-    """``members`` and ``groups``: by profile and their own id. ``references``: what entries were written with, as
-    ``TableAction``."""
+    """The profiles of a pipeline. ``members`` and ``groups``: by profile and by their own id. ``references``: the
+    ``TableAction`` with which each entry was written.
+    """
 
     members: dict[tuple[int, int], ProfileMember] = field(default_factory=dict)
     groups: dict[tuple[int, int], Group] = field(default_factory=dict)
@@ -122,7 +128,7 @@ class Profiles:
     handles: dict[int, Handles] = field(default_factory=dict)
 
     def resolve(self, info: P4Info, table: TableInfo, action: Any) -> ActionCall | ActionSet:
-        """What an entry runs by its reference. Raises NotThereError for a member or group that is not there."""
+        """Return what an entry with this reference runs. Raises NotThereError for a missing member or group."""
         profile = info.profile(table.implementation_id)
         kind = action.WhichOneof("type")
         what = f"table {table.name!r}"
@@ -277,7 +283,7 @@ class Profiles:
             raise InvalidArgumentError(f"{what}: its tables have one-shot sets; delete these entries first")
 
     def read_members(self, info: P4Info, asked: Any) -> Iterator[Any]:
-        """An ``Entity`` for each member: one, those of a profile (no member id), or all. Raises NotThereError."""
+        """Yield an ``Entity`` for each member: one, those of a profile (no member id), or all. Raises NotThereError."""
         for (number, member_id), member in _asked(
             self.members, info, asked.action_profile_id, asked.member_id, "member"
         ):

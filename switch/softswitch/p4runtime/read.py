@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads: entities of a request, and the answer to it from one state of the switch."""
+"""Reads: the entities that a request asks for, and the answer to it from one state of the switch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch
 
 
 class Snapshot:
-    """Methods raise NotFoundError for a table that the device does not have."""
+    """The state that a read sees. Methods raise NotFoundError for a table that the device does not have."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -69,9 +69,9 @@ class Snapshot:
 
 
 def check_empty_read(info: P4Info, kind: str, entry: Any) -> None:
-    """Check a read of a kind of entities that this server does not hold.
+    """Check a read of a kind of entities that this server never has.
 
-    Raises InvalidArgumentError for an object that the P4Info has not, UnimplementedError for one that it has.
+    Raises InvalidArgumentError for an object that the P4Info lacks, UnimplementedError for one that it has.
     """
     number = entry.extern_type_id if kind == "extern_entry" else entry.register_id
     if not number:
@@ -90,10 +90,10 @@ PIECE_BYTES = 256 << 10
 
 @dataclass(frozen=True)
 class ReadPart:
-    """What one request reads of one table or counter, or of the groups.
+    """The part of a read that concerns one table or counter, or the groups.
 
-    ``steps``: how many rows, cells or replicas it looks at. ``entities``: one for each, or None where a filter leaves
-    the row out.
+    ``steps``: how many rows, cells or replicas it looks at. ``entities``: one for each, or None if a filter leaves the
+    row out.
     """
 
     steps: int
@@ -101,8 +101,9 @@ class ReadPart:
 
 
 class EntityReader:
-    """The answer to a ReadRequest: what the role that asks is about (``allowed``). A refused request adds no entity and
-    does not stop the others."""
+    """Answers a ReadRequest, limited to the objects of the role that asks (``allowed``). A refused request adds no
+    entity and does not stop the others.
+    """
 
     def __init__(
         self, device: Device, pipeline: ForwardingPipeline, requests: Iterable[Any], allowed: Access = FULL
@@ -139,11 +140,11 @@ class EntityReader:
             raise ResourceExhaustedError(f"{rule}: split it, by table, counter or index")
 
     def piece(self) -> Any | None:
-        """The next ReadResponse, which may be empty; None after the end. All requests are checked before the first
-        entity. A read of little is one piece: each further one waits for those of all other reads.
+        """Return the next ReadResponse, which may be empty; None after the end. All requests are checked before the
+        first entity. A small read is one piece. Each further piece waits for its turn among all other reads.
 
-        Raises ResourceExhaustedError where the requests together look at more than MAX_STEPS, AbortedError where the
-        program has been replaced since the read began, BatchError at the end where requests were refused.
+        Raises ResourceExhaustedError if the requests together look at more than MAX_STEPS, AbortedError if the program
+        has been replaced since the read began, and BatchError at the end if requests were refused.
         """
         response, size, steps = p4runtime_pb2.ReadResponse(), 0, 0
         if self.ended:

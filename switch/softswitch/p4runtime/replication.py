@@ -42,7 +42,7 @@ def write_group(device: Device, notes: dict[int, GroupNote], update_type: int, e
 
 
 def wanted(found: Mapping[int, T], number: int, what: str) -> dict[int, T]:
-    """Those that a read asks for: one, or all (number 0). Raises NotThereError for an unknown one."""
+    """Return the objects that a read asks for: one, or all (number 0). Raises NotThereError for an unknown one."""
     if not number:
         return dict(sorted(found.items()))
     if number not in found:
@@ -64,7 +64,7 @@ def _decode_group_id(group_id: int) -> int:
 
 
 def decode_replicas(owner: str, messages: Any) -> dict[Replica, bool]:
-    """Each replica, with True where its port came as a bytestring. Raises InvalidArgumentError, with ``owner``."""
+    """Return each replica, with True if its port came as a bytestring. Raises InvalidArgumentError, with ``owner``."""
     replicas: dict[Replica, bool] = {}
     for position, message in enumerate(messages):
         what = f"{owner}, replica {position}"
@@ -82,7 +82,7 @@ def decode_replicas(owner: str, messages: Any) -> dict[Replica, bool]:
 
 
 def byte_ports(replicas: Mapping[Replica, bool]) -> frozenset[tuple[int, int]]:
-    """Those (port, instance) pairs whose port came as a bytestring."""
+    """Return the (port, instance) pairs whose port came as a bytestring."""
     return frozenset((each.port, each.instance) for each, as_bytes in replicas.items() if as_bytes)
 
 

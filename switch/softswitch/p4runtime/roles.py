@@ -37,8 +37,9 @@ _FIELD_PROTO = descriptor_pb2.FieldDescriptorProto
 
 @dataclass(frozen=True)
 class Access:
-    """``ids`` None: the whole pipeline. ``packet_in``: (id of a metadata field, its value) of the packet-ins that come;
-    None lets all come."""
+    """The access of a role. ``ids`` None: the whole pipeline. ``packet_in``: (id of a metadata field, its value) that
+    select packet-ins; None selects all.
+    """
 
     ids: frozenset[int] | None = None
     exclusive: frozenset[int] = frozenset()
@@ -47,7 +48,9 @@ class Access:
     can_set_pipeline: bool = True
 
     def has(self, number: int | None) -> bool:
-        """Is the object with this P4 id in the role? None: what has no P4 id, which is in no limited role."""
+        """Return whether the object with this P4 id is in the role. None: an object without a P4 id, which is in no
+        limited role.
+        """
         return self.ids is None or number in self.ids
 
     def require(self, number: int | None, what: str) -> None:
@@ -81,7 +84,8 @@ _ID_FIELDS = {
 
 
 def entity_id(entity: Any) -> int | None:
-    """The P4 id of what an ``Entity`` is about; of a direct resource its table's. None for replication entries."""
+    """Return the P4 id of the object of an ``Entity``; for a direct resource its table's. None for replication entries.
+    """
     kind = entity.WhichOneof("entity")
     if kind in ("direct_counter_entry", "direct_meter_entry"):
         return int(getattr(entity, kind).table_entry.table_id)
@@ -89,7 +93,8 @@ def entity_id(entity: Any) -> int | None:
 
 
 def parse_access(role: Any) -> Access:
-    """The access that a ``Role`` message asks for. Raises InvalidArgumentError for a config of another scheme."""
+    """Return the access that a ``Role`` message asks for. Raises InvalidArgumentError for a config of another scheme.
+    """
     if not role.HasField("config"):
         return FULL
     if role.config.type_url.rpartition("/")[2] != TYPE_NAME:
@@ -142,14 +147,15 @@ def _add_field(message: Any, name: str, number: int, kind: int, label: int = _FI
 
 
 def election_id_of(message: Any) -> int | None:
-    """The 128-bit election id of any request that has one; None where it is unset (which is not 0)."""
+    """Return the 128-bit election id of any request that has one; None if it is unset (which is not 0)."""
     if not message.HasField("election_id"):
         return None
     return int(message.election_id.high) << 64 | int(message.election_id.low)
 
 
 class Arbiter:
-    """The connected controllers of one role and their election ids. ``access``: what the latest primary asked for.
+    """The connected controllers of one role and their election ids. ``access``: the access that the latest primary
+    asked for.
 
     ``write_lock`` is held by every Write while it runs: a new primary is told only after the writes of the
     previous one are done. Lock order: changing, then write_lock, then state. ``state`` is never held across a call
@@ -174,7 +180,7 @@ class Arbiter:
             return self._primary
 
     def require_primary(self, election_id: int | None) -> None:
-        """Raises PermissionDeniedError unless this is the election id of the connected primary."""
+        """Raise PermissionDeniedError unless this is the election id of the connected primary."""
         with self._state:
             if self._primary is None:
                 raise PermissionDeniedError(f"there is no primary controller{self._of_role()}")
@@ -185,9 +191,9 @@ class Arbiter:
         return f" of role {self._role!r}" if self._role else ""
 
     def update(self, stream: Stream, message: Any, access: Access = FULL) -> None:
-        """Handle a ``MasterArbitrationUpdate``; its role.config says ``access``.
+        """Handle a ``MasterArbitrationUpdate``. ``access``: what its role.config asks for.
 
-        An error it raises must terminate the stream.
+        An error that it raises must terminate the stream.
         """
         election_id = election_id_of(message)
         with self._changing:
@@ -289,7 +295,7 @@ class Roles:
         self._roles: dict[Stream, str] = {}
 
     def update(self, stream: Stream, message: Any) -> None:
-        """Handle a ``MasterArbitrationUpdate``. An error it raises must terminate the stream."""
+        """Handle a ``MasterArbitrationUpdate``. An error that it raises must terminate the stream."""
         with self._changing:
             name = self._checked(stream, message)
             asked = parse_access(message.role)
@@ -324,8 +330,9 @@ class Roles:
             return stream in self._roles
 
     def require_primary(self, role: str, election_id: int | None) -> Access:
-        """What the role's primary may do. Raises NotThereError for a role that nobody has taken, and
-        PermissionDeniedError unless this is the election id of its connected primary."""
+        """Return the access of the role's primary. Raises NotThereError for a role that nobody has taken, and
+        PermissionDeniedError unless this is the election id of its connected primary.
+        """
         arbiter = self._arbiter(role)
         arbiter.require_primary(election_id)
         return arbiter.access
@@ -335,7 +342,7 @@ class Roles:
         return self._arbiter(role).access
 
     def access_of_primary(self, stream: Stream) -> Access:
-        """Raises PermissionDeniedError where the stream is not a primary's."""
+        """Return the access of a primary's stream. Raises PermissionDeniedError if the stream is not a primary's."""
         with self._state:
             arbiter = self._arbiters[self._roles.get(stream, "")]
         if arbiter.primary is not stream:

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The service's gRPC methods: bytes to messages and back, one stream's thread, and what a client is told of errors."""
+"""The service's gRPC methods: convert bytes to messages and back, run a thread per stream, and report errors to
+clients.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ _log = logging.getLogger("softswitch")
 
 
 class Channel:
-    """``threads`` handle messages: they may have to wait for a Write."""
+    """One client's stream. ``threads`` handle its messages, because these may have to wait for a Write."""
 
     def __init__(
         self, service: P4RuntimeService, context: Any, call: Call, waiting: WaitingCalls, threads: Executor
@@ -66,7 +68,7 @@ class Channel:
                 self._loop.call_soon_threadsafe(self._news.set)
 
     async def run(self) -> None:
-        """Send what is queued until the stream ends. Raises the error that it ends with."""
+        """Send queued messages until the stream ends. Raises the error that it ends with."""
         try:
             while not self.stream.ended:
                 self._news.clear()
@@ -190,7 +192,9 @@ class Rpcs:
         return bytes(p4runtime_pb2.SetForwardingPipelineConfigResponse().SerializeToString())
 
     async def GetForwardingPipelineConfig(self, _requests: Any, context: Any) -> None:  # noqa: N802
-        """Its one message is sent as of a stream, to see when the caller has taken it."""
+        """Return the pipeline's configuration. The single message is sent as a stream, to notice when the client has
+        read it.
+        """
         async with _refusals(context) as call:
             await self._send_pipeline(call, context, await self._message(call, context))
 
@@ -249,7 +253,7 @@ class Rpcs:
             channel.stream.close(UnavailableError("the switch is stopping"))
 
     async def close(self) -> None:
-        """After the server has stopped: wait for what is still at work."""
+        """Wait for work in progress. Called after the server has stopped."""
         if self._channels:
             await asyncio.wait([channel.ending for channel in self._channels])
         for threads in (self._write_threads, self._read_thread, self._stream_threads):

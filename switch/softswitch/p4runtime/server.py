@@ -36,7 +36,7 @@ class BindError(OSError):
 
 @dataclass(frozen=True)
 class ServerTls:
-    """Files in PEM. With ``client_auth`` every client needs a certificate that ``ca`` has signed."""
+    """TLS files in PEM. With ``client_auth`` every client needs a certificate signed by ``ca``."""
 
     certificate: Path
     key: Path
@@ -58,7 +58,9 @@ def _read_file(path: Path, option: str) -> bytes:
 
 
 def allow_connections() -> None:
-    """Let this process open as many files as it may: where a crowd has them all, nobody else is let in."""
+    """Raise this process's limit of open files to the maximum: a crowd of connections that uses all files keeps others
+    out.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -132,7 +134,7 @@ _OPTIONS = (
 
 
 class P4RuntimeServer:
-    """A running server. ``port`` is the TCP port it listens on; of no meaning for a Unix socket."""
+    """A running server. ``port``: the TCP port that it listens on; meaningless for a Unix socket."""
 
     def __init__(
         self,
@@ -153,7 +155,7 @@ class P4RuntimeServer:
         self.port = self._bound.result()
 
     def stop(self) -> None:
-        """End every stream (UNAVAILABLE) and RPC, and return when all of the server's threads have ended."""
+        """End every stream and RPC with UNAVAILABLE, and return when all of the server's threads have ended."""
         self._device.on_cpu_frame(None)
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
@@ -200,9 +202,9 @@ def serve(
 ) -> P4RuntimeServer:
     """Serve ``device`` as ``device_id`` at ``address``: "host:port" (port 0 takes a free one) or "unix:path".
 
-    Without ``cpu_port`` packet-outs are refused. ``verify`` checks a program without loading it, raising
-    DeviceError; without it the pipeline action VERIFY is refused. Without ``tls`` whoever reaches a TCP address is let
-    in; a Unix socket has the mode 0600. ``on_bound`` is called when the address is taken, before anybody is answered.
+    Without ``cpu_port`` packet-outs are refused. ``verify`` checks a program without loading it, raising DeviceError;
+    without it the pipeline action VERIFY is refused. Without ``tls`` anybody who reaches a TCP address is accepted; a
+    Unix socket has the mode 0600. ``on_bound`` is called when the address is bound, before any request is answered.
     Raises BindError.
     """
     return P4RuntimeServer(P4RuntimeService(device, device_id, cpu_port, verify), device, address, tls, on_bound)

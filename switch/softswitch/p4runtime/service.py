@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The service without gRPC: what each RPC does with messages, and packets of the CPU port.
+"""The service without gRPC: carries out each RPC on messages, and handles packets of the CPU port.
 
 Specification: "Packet I/O", "ControllerPacketMetadata".
 """
@@ -50,7 +50,7 @@ def _header_bytes(header: Header) -> int:
 
 
 def frame_of_packet_out(header: Header | None, packet: Any) -> bytes:
-    """The frame to inject at the CPU port.
+    """Return the frame to inject at the CPU port.
 
     Raises InvalidArgumentError unless the metadata has each field of ``header`` exactly once; without a header
     (None) it must have none.
@@ -82,9 +82,9 @@ def _metadata_by_id(packet: Any, fields: Header) -> dict[int, bytes]:
 
 
 def packet_in_of_frame(header: Header | None, frame: bytes) -> Any:
-    """The ``PacketIn`` of a frame that left by the CPU port.
+    """Return the ``PacketIn`` for a frame that left by the CPU port.
 
-    Raises InvalidArgumentError where the frame is shorter than ``header``.
+    Raises InvalidArgumentError if the frame is shorter than ``header``.
     """
     fields = header or ()
     size = _header_bytes(fields)
@@ -195,7 +195,7 @@ class P4RuntimeService:
         return EntityReader(self._device, self._require_pipeline(), request.entities, allowed)
 
     def stream_message(self, stream: Stream, message: Any) -> None:
-        """Handle one message of a controller. An error it raises must terminate the stream."""
+        """Handle one message of a controller. An error that it raises must terminate the stream."""
         if message.WhichOneof("update") == "arbitration":
             self.roles.update(stream, message.arbitration)
             return
@@ -225,8 +225,9 @@ class P4RuntimeService:
         self._device.inject(self._cpu_port, frame)
 
     def packet_in(self, frame: bytes) -> None:
-        """Hand a frame that left by the CPU port to the primaries that receive it. Never blocks; a frame nobody can
-        take is lost."""
+        """Pass a frame that left by the CPU port to the primaries that receive it. Never blocks; a frame that no
+        primary can take is lost.
+        """
         primaries, current = self.roles.primaries, self._pipeline
         if not primaries or current is None:
             return

@@ -33,7 +33,7 @@ _NO_NOTE = EntryNote()
 
 
 class TableRow(NamedTuple):
-    """Where an entry is: the part of a ``TableEntry`` that is its identity."""
+    """The identity of an entry: the part of a ``TableEntry`` that tells it from others."""
 
     table: TableInfo
     key: tuple[KeyMatch, ...]
@@ -59,7 +59,7 @@ class TableRow(NamedTuple):
 
 
 def decode_row(table: TableInfo, message: Any) -> TableRow:
-    """Raises InvalidArgumentError where match fields or priority break a rule."""
+    """Return the identity of an entry. Raises InvalidArgumentError if match fields or priority break a rule."""
     if not table.fields:
         raise InvalidArgumentError(f"table {table.name!r} has no key, so no entry but the default one")
     return TableRow(table, decode_key(table, message.match), decode_priority(table, message.priority))
@@ -101,7 +101,7 @@ def write_direct_counter(device: Device, pipeline: ForwardingPipeline, message: 
 
 
 def write_direct_meter(device: Device, pipeline: ForwardingPipeline, message: Any) -> None:
-    """Configure the meter of one entry (``DirectMeterEntry``); without ``config`` its packets are green."""
+    """Configure the meter of one entry (``DirectMeterEntry``). Without ``config`` its packets are green."""
     table = direct_table(pipeline, message.table_entry, "meter")
     row = decode_row(table, message.table_entry)
     if message.HasField("counter_data"):
@@ -112,7 +112,7 @@ def write_direct_meter(device: Device, pipeline: ForwardingPipeline, message: An
 
 
 def direct_table(pipeline: ForwardingPipeline, entry: Any, kind: str) -> TableInfo:
-    """The table that a request for direct counters or meters names; ``kind``: "counter" or "meter".
+    """Return the table that a request for direct counters or meters names; ``kind``: "counter" or "meter".
 
     Raises InvalidArgumentError for a table without them, and UnimplementedError for a default entry.
     """
@@ -125,7 +125,7 @@ def direct_table(pipeline: ForwardingPipeline, entry: Any, kind: str) -> TableIn
 
 
 def has_direct(table: TableInfo, kind: str) -> bool:
-    """Whether the table's entries have a ``counter`` or ``meter`` of their own."""
+    """Return whether the table's entries have direct counters or meters (``kind``)."""
     return table.has_direct_counter if kind == "counter" else table.has_direct_meter
 
 

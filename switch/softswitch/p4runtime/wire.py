@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Plain updates of table entries, read from their bytes.
+"""Plain updates of table entries, read directly from their bytes.
 
-Controllers write tables in batches of thousands of updates that look alike, and protobuf's Python implementation takes
-far longer to take one apart than the switch to do it. Here only the usual form is read: fields in the order of their
-numbers, each length in one byte, a key, an action with its parameters, a priority. For all else the answer is None, and
-protobuf reads it.
+Controllers write tables in batches of thousands of similar updates. protobuf's Python implementation takes far longer
+to parse an update than the switch to carry it out. This module reads only the usual form: fields in the order of their
+numbers, each length in one byte, a key, an action with its parameters, a priority. For any other form it returns None,
+and protobuf reads it.
 
-To who writes table entries, what is read looks like protobuf's messages: the same names, ``WhichOneof``, ``HasField``.
+The objects that it returns have the interface of protobuf's messages: the same names, ``WhichOneof``, ``HasField``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Field(NamedTuple):
 
 
 class PlainMessage:
-    """One kind of message. What is not set has its default in the class."""
+    """A message of one kind, with protobuf's interface. Unset fields have their defaults in the class."""
 
     fields: ClassVar[dict[int, _Field]]
     raw = b""
@@ -66,7 +66,8 @@ class PlainMessage:
 
 
 def is_list(field: FieldDescriptor) -> bool:
-    """Whether a field is repeated, under every protobuf: since version 6 it says so itself."""
+    """Return whether a field is repeated, under every version of protobuf: since version 6 the field itself tells it.
+    """
     known = getattr(field, "is_repeated", None)
     return field.label == field.LABEL_REPEATED if known is None else bool(known)
 
@@ -97,12 +98,14 @@ class _NotPlainError(Exception):
 
 
 def plain_update(raw: bytes) -> Any:
-    """What protobuf reads in the bytes of an ``Update``, or None where they do not have the usual form."""
+    """Return the message in the bytes of an ``Update``, as protobuf would read it. None if they do not have the usual
+    form.
+    """
     return read_update(raw)[0]
 
 
 def read_update(raw: bytes) -> tuple[Any, list[Span]]:
-    """As :func:`plain_update`; and where its values and prefix lengths are."""
+    """Like :func:`plain_update`, and also return where its values and prefix lengths are."""
     spans: list[Span] = []
     try:
         return _message(_UPDATE, raw, 0, len(raw), spans), spans
@@ -144,7 +147,8 @@ def _message(kind: type[PlainMessage], raw: bytes, at: int, end: int, spans: lis
 
 
 def read_number(raw: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends. Raises IndexError where it has more than ten bytes, or the bytes end too soon."""
+    """Return a number, and where it ends. Raises IndexError if it has more than ten bytes, or the bytes end too soon.
+    """
     number = raw[at] & ONE_BYTE
     shift = 0
     while raw[at] > ONE_BYTE:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes: the updates of a request, one by one, or many alike at once."""
+"""Writes: carries out the updates of a request, one by one, or many similar ones at once."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ Columns = tuple[Sequence[int], ...]
 def insert_batch(
     device: Device, pipeline: ForwardingPipeline, updates: BatchedUpdates, allowed: Access
 ) -> list[P4RuntimeError | None] | None:
-    """What became of each, as if they were written one after the other. None, and nothing has changed, where one breaks
-    a rule before the device sees it, or is no insert_batch into a table with plain entries."""
+    """Insert entries, and return the error of each or None, as if they were written one after the other.
+
+    Returns None and changes nothing if an update breaks a rule before it reaches the device, or is not an INSERT into a
+    table with plain entries.
+    """
     tables: dict[str, list[tuple[int, Entry]]] = {}
     for layout in updates.layouts:
         table = pipeline.info.tables.get(layout.first.entity.table_entry.table_id)
@@ -119,7 +122,7 @@ _WRITE_REQUEST = p4runtime_pb2.WriteRequest
 
 
 def check_atomicity(atomicity: int) -> None:
-    """Raises UnimplementedError for the optional modes, InvalidArgumentError for an unknown one."""
+    """Raise UnimplementedError for the optional modes, InvalidArgumentError for an unknown one."""
     if atomicity not in _WRITE_REQUEST.Atomicity.values():
         raise InvalidArgumentError(f"atomicity {atomicity} is unknown")
     if atomicity != _WRITE_REQUEST.CONTINUE_ON_ERROR:
@@ -128,9 +131,10 @@ def check_atomicity(atomicity: int) -> None:
 
 
 def apply(device: Device, pipeline: ForwardingPipeline, updates: Iterable[Any], allowed: Access = FULL) -> int:
-    """Attempt every update in order; ``allowed``: to the role that asks. Returns how many they were.
+    """Attempt every update in order. ``allowed``: which objects the role that asks may write. Returns the number of
+    updates.
 
-    Raises BatchError if any failed; the others have been done. A table is changed once for all of them.
+    Raises BatchError if any failed; the others have been carried out. A table is changed once for all of them.
     """
     with device.batch():
         outcomes = insert_batch(device, pipeline, updates, allowed) if isinstance(updates, BatchedUpdates) else None

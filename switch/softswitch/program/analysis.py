@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Static analysis: the interval of each expression, which fields are read and written, and inputs of checksums.
 
-The interval says how wide a number must be to hold the value exactly, and whether the value may be negative. Engines
+The interval determines how wide a number must be to hold the value exactly, and whether it may be negative. Engines
 leave out fields that the program never reads.
 """
 
@@ -31,7 +31,7 @@ _CACHED = (ir.Unary, ir.Binary, ir.Cast, ir.Mux)
 
 
 class Known:
-    """A value in [low, high] that an engine has computed already; an operand like any other."""
+    """A value in [low, high] that an engine has already computed. It is an operand like any other."""
 
     low: int
     high: int
@@ -41,7 +41,7 @@ Expr = ir.Expr | Known
 
 
 class Bounds:
-    """Computes the interval of expressions, and remembers them: p4c's expressions are deep."""
+    """Computes the interval of expressions, and caches it, because p4c's expressions are deep."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Expr, Interval]] = {}
@@ -185,7 +185,7 @@ _OPERATORS = {
 
 @dataclass
 class Effects:
-    """What a part of a program reads and writes.
+    """The fields and headers that a part of a program reads and writes.
 
     ``touched``: headers whose validity or whole content changes. ``copies``: (target, source) of header assignments.
     ``drops``: whether it contains mark_to_drop. ``truncates``: whether it contains truncate.
@@ -283,12 +283,12 @@ class Effects:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a whole program reads and writes.
+    """The fields and headers that a whole program reads and writes.
 
-    ``read``: fields whose value the program uses. ``written``: fields it assigns. ``changed``: headers that a statement
-    may change. ``extracted``: headers that the parser extracts. ``late`` and ``late_headers``: fields and headers that
-    egress or the checksum update may change. ``copies``: (target, source) of header assignments. ``egress_reads``:
-    fields that egress or the checksum update reads. ``truncates``: whether a statement is a truncate.
+    ``read``: fields whose value the program uses. ``written``: fields that it assigns. ``changed``: headers that a
+    statement may change. ``extracted``: headers that the parser extracts. ``late`` and ``late_headers``: fields and
+    headers that egress or the checksum update may change. ``copies``: (target, source) of header assignments.
+    ``egress_reads``: fields that egress or the checksum update reads. ``truncates``: whether a statement is a truncate.
     """
 
     read: frozenset[FieldKey]
@@ -344,7 +344,7 @@ HASH_WIDTHS = {"csum16": 16, "xor16": 16, "crc16": 16, "crc32": 32, "identity": 
 
 
 def runs_of(calculation: ir.Calculation, program: ir.Program) -> list[tuple[str, list[ir.Chunk]]]:
-    """Consecutive chunks of one header, with its name; metadata and constants have the name ''."""
+    """Group consecutive chunks of one header, with its name. Metadata and constants have the name ''."""
 
     def header(chunk: ir.Chunk) -> str:
         value = chunk.value

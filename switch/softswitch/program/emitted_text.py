@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Text of a program in generated code: every name and every comment of both engines comes from here.
+"""Makes text of a program safe for generated code. Both engines get every name and comment from here.
 
-The loader admits harmless names only. The engines do not rely on it.
+The loader only accepts harmless names, but the engines do not rely on that.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _HARMFUL = re.compile(r"[^ -~]|\\|\*/|/\*|\?\?")
 
 
 def identifier(name: str, taken: set[str]) -> str:
-    """Return an identifier of Python and C that resembles ``name`` and is not in ``taken``; add it there.
+    """Return an identifier for Python and C that resembles ``name`` and is not in ``taken``, and add it to ``taken``.
 
-    ``name`` starts with a prefix of the engine's, so that the result is no keyword.
+    ``name`` starts with a prefix of the engine, so that the result is not a keyword.
     """
     base = re.sub(r"\W", "_", name, flags=re.ASCII)
     candidate, number = base, 2
@@ -28,7 +28,7 @@ def identifier(name: str, taken: set[str]) -> str:
 
 
 def comment_text(text: str) -> str:
-    """``text`` as it may stand in a comment of one line, in C behind ``//`` and in Python behind ``#``."""
+    """Return ``text`` in a form that is safe in a one-line comment, after ``//`` in C and after ``#`` in Python."""
     return _HARMFUL.sub(lambda found: "_" * len(found[0]), text[:_COMMENT_LENGTH])
 
 

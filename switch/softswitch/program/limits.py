@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a program and its numbers may have at most. A program must not take the machine's memory or time.
+"""Limits for a program and its numbers, so that it cannot use up the machine's memory or time.
 
 The limits are far above what a P4 program for bmv2 needs; docs/softswitch.md lists them.
 """
@@ -58,7 +58,8 @@ EMIT_STEPS = 100_000  # expressions visited while code is generated; the committ
 
 
 class CodeBudget:
-    """Counts what an emitter writes. Some programs are small, and their code is not: paths and branches multiply."""
+    """Counts the code that an emitter writes. A small program can have much code, because paths and branches multiply.
+    """
 
     def __init__(self) -> None:
         self._characters = 0

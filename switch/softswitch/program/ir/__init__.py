@@ -74,8 +74,8 @@ class Extract:
 class ExtractVarbit:
     """Extracts ``header``, then ``bits`` bits of a varbit field into ``value``, then the header ``rest`` behind it.
 
-    ``length`` gets the number of bits. Errors come first: ParserInvalidArgument where ``bits`` is no multiple of 8,
-    PacketTooShort, and HeaderTooShort where all of it is more than ``most_bytes`` (0: no such check) or more bits than
+    ``length`` gets the number of bits. Errors are checked first: ParserInvalidArgument if ``bits`` is not a multiple of
+    8, PacketTooShort, and HeaderTooShort if the total is more than ``most_bytes`` (0: no such check) or more bits than
     the field can have.
     """
 
@@ -89,9 +89,9 @@ class ExtractVarbit:
 
 @dataclass(frozen=True)
 class Choose:
-    """Runs the operations that ``index`` counts, from 0 on: those of the next element of a header stack.
+    """Runs the operations for element ``index``, counted from 0, which is the next element of a header stack.
 
-    Behind the last one the parser ends with StackOutOfBounds. All branches extract equally many fixed bits.
+    Beyond the last one the parser ends with StackOutOfBounds. All branches extract the same number of fixed bits.
     """
 
     index: FieldRef
@@ -116,7 +116,7 @@ ParserOp = Extract | ExtractVarbit | Choose | Advance | Verify | Statement
 class Case:
     """Matches if ``key & mask == value`` for every key expression. ``next_state`` None accepts.
 
-    With ``value_set`` it matches if the key is a member of this set; there are no values and masks then.
+    With ``value_set`` it matches if the key is a member of this set, and has no values and masks.
     """
 
     values: tuple[int, ...]
@@ -150,7 +150,7 @@ class Parser:
 class Chunk:
     """``width`` bits of a calculation's input. Chunks of an invalid header are skipped.
 
-    Of a varbit field: the bits that ``length`` counts, at most ``width``, if header ``owner`` is valid.
+    For a varbit field: ``length`` bits, at most ``width``, if header ``owner`` is valid.
     """
 
     value: FieldRef | Const
@@ -161,9 +161,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Calculation:
-    """``algorithm`` (csum16, xor16, crc16, crc32 or identity) over the joined chunks, padded on the right to a byte.
+    """A hash or checksum: ``algorithm`` (csum16, xor16, crc16, crc32 or identity) over the joined chunks, padded on the
+    right to a byte.
 
-    ``payload``: what was not parsed follows them.
+    ``payload``: the unparsed rest of the packet follows the chunks.
     """
 
     name: str
@@ -175,9 +176,9 @@ class Calculation:
 
 @dataclass(frozen=True)
 class Checksum:
-    """A checksum in field ``target``, where ``condition`` holds.
+    """A checksum in field ``target``, if ``condition`` holds.
 
-    ``verify``: compared between parser and ingress. ``update``: written between egress and deparser.
+    ``verify``: it is compared between parser and ingress. ``update``: it is written between egress and deparser.
     """
 
     name: str
@@ -193,10 +194,11 @@ CLONE_REQUESTED = 1 << 15  # beside the number of the session, so that session 0
 
 @dataclass(frozen=True)
 class Passes:
-    """Hidden fields in which statements leave a request until the end of the pipeline; 0 asks for nothing.
+    """Hidden fields in which statements store a request until the end of the pipeline; 0 means no request.
 
-    ``clone`` holds a session and CLONE_REQUESTED, and ``clone_list`` a list of fields; ``resubmit`` and ``recirculate``
-    hold the list itself. ``lists``: the fields that the new packet takes along, by the number of the list.
+    ``clone`` holds a session and CLONE_REQUESTED, and ``clone_list`` the number of a list of fields; ``resubmit`` and
+    ``recirculate`` hold the number of the list itself. ``lists``: by number, the fields that the new packet takes
+    along.
     """
 
     clone: FieldRef
@@ -236,7 +238,8 @@ class MatchKind(Enum):
 
 @dataclass(frozen=True)
 class Key:
-    """One field of a table key. ``target`` is never negative: a FieldRef or, for header validity, Valid, mostly."""
+    """One field of a table key. ``target`` is never negative; mostly it is a FieldRef or, for header validity, Valid.
+    """
 
     name: str
     kind: MatchKind
@@ -247,7 +250,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Pattern:
-    """One key field of a constant entry: value and mask. Of a range they are the low and the high end."""
+    """One key field of a constant entry: value and mask. For a range they are the low and the high end."""
 
     value: int
     mask: int
@@ -268,8 +271,8 @@ class ConstEntry:
 class Table:
     """A node of a pipeline.
 
-    ``entries``: of the program itself. Where they are not ``entries_const``, the control plane may change them, and add
-    others; the JSON does not tell.
+    ``entries``: those that the program defines. Unless they are ``entries_const``, the control plane may change them
+    and add others; the JSON does not tell which.
 
     ``kind``: the strongest match kind of its keys. ``next``: the next node by action index; None ends the pipeline. If
     the program asks for hit or miss, ``by_hit`` is set, and ``on_hit`` and ``on_miss`` are the next nodes. A hit writes
@@ -320,11 +323,11 @@ class Pipeline:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Nothing changes it, so switches may share it.
+    """A program. It is immutable, so switches may share it.
 
-    ``varbits``: by the header behind which the bits of a varbit field leave. ``passes``: None for a program that never
-    clones, resubmits or recirculates, and truncates in egress only. Statements leave the number of one of the
-    ``digests`` in ``digest_request``; it is sent at the end of ingress. ``drop_port``: mark_to_drop's egress_spec,
+    ``varbits``: by the header after which the bits of a varbit field are emitted. ``passes``: None for a program that
+    never clones, resubmits or recirculates, and truncates in egress only. Statements store the number of one of the
+    ``digests`` in ``digest_request``, which is sent at the end of ingress. ``drop_port``: mark_to_drop's egress_spec,
     which the switch chooses.
     """
 

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Intermediate form of what runs: expressions, statements, and the headers, registers and counters that they use."""
+"""The intermediate form of executable parts: expressions, statements, and the headers, registers and counters that they
+use.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """A file and a line; line 0 if the compiler did not record it. ``json``: the place in bmv2's JSON, then."""
+    """A file and a line; line 0 if the compiler did not record it, and then ``json`` is the place in bmv2's JSON."""
 
     file: str = ""
     line: int = 0
@@ -52,7 +54,7 @@ class Param:
 
 @dataclass(frozen=True)
 class Lookahead:
-    """``width`` bits, ``offset`` bits after the parser's position, without extracting them."""
+    """Reads ``width`` bits, ``offset`` bits after the parser's position, without extracting them."""
 
     offset: int
     width: int
@@ -117,7 +119,9 @@ class SetValid:
 
 @dataclass(frozen=True)
 class SetInvalid:
-    """``counted``: packet_length shrinks with it. It does not where a stack or a union loses the header, as in bmv2."""
+    """Makes a header invalid. ``counted``: packet_length shrinks with it; as in bmv2, it does not if a stack or a union
+    loses the header.
+    """
 
     header: str
     counted: bool = True
@@ -151,7 +155,7 @@ class Count:
 
 @dataclass(frozen=True)
 class ExecuteMeter:
-    """Assigns the colour (0 green, 1 yellow, 2 red). An index past the end leaves the target as it was."""
+    """Assigns the colour (0 green, 1 yellow, 2 red). An index past the end leaves the target unchanged."""
 
     target: FieldRef
     meter: str
@@ -165,14 +169,14 @@ class MarkToDrop:
 
 @dataclass(frozen=True)
 class Truncate:
-    """What leaves has at most ``length`` bytes. In ingress it reaches a packet for one port, and not its replicas."""
+    """Limits the outgoing packet to ``length`` bytes. In ingress it affects a packet for one port, but not replicas."""
 
     length: Expr
 
 
 @dataclass(frozen=True)
 class Random:
-    """Assigns a uniform integer of [low, high]. Does nothing if low > high."""
+    """Assigns a uniform integer in [low, high]. Does nothing if low > high."""
 
     target: FieldRef
     low: Expr
@@ -209,7 +213,7 @@ class If:
 
 @dataclass(frozen=True)
 class Block:
-    """Statements, and the number of the block that follows; None ends."""
+    """Statements, and the number of the next block; None ends."""
 
     statements: tuple[Statement, ...]
     condition: Expr | None
@@ -219,7 +223,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Loop:
-    """A body with loops, from block 0 on. A packet leaves it after LOOP_BLOCKS blocks, wherever it is."""
+    """A body with loops, starting at block 0. A packet leaves it after LOOP_BLOCKS blocks, wherever it is."""
 
     blocks: tuple[Block, ...]
 
@@ -270,7 +274,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Varbit:
-    """A field of variable length: ``length`` bits of ``value`` leave behind the header that it belongs to.
+    """A field of variable length: ``length`` bits of ``value`` are emitted after the header that it belongs to.
 
     Both are hidden metadata; ``value`` is as wide as the field can be, and holds the bits as a number.
     """
@@ -289,7 +293,9 @@ class Register:
 
 @dataclass(frozen=True)
 class ValueSet:
-    """Members are written by the control plane: a number for each of the ``widths`` of a select's key."""
+    """A parser's value set. The control plane writes its members: a number for each of the ``widths`` of a select's
+    key.
+    """
 
     name: str
     widths: tuple[int, ...]
@@ -298,7 +304,7 @@ class ValueSet:
 
 @dataclass(frozen=True)
 class Meter:
-    """Of two rates; it counts bytes or packets. ``table`` names the table of a direct meter."""
+    """A meter with two rates, which counts bytes or packets. ``table`` names the table of a direct meter."""
 
     name: str
     size: int
@@ -316,7 +322,7 @@ class Digest:
 
 @dataclass(frozen=True)
 class CounterArray:
-    """``table`` names the table of a direct counter, None for an indirect one."""
+    """An array of counters. ``table`` names the table of a direct counter; None for an indirect one."""
 
     name: str
     size: int

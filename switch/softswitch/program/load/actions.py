@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loads actions: primitives become statements, jumps become nested ifs; meters, digests and further passes.
+"""Loads actions: converts primitives to statements, jumps to nested ifs, and handles meters, digests and further
+passes.
 
 A request for a clone, a resubmit or a recirculation is an assignment to a hidden field.
 """
@@ -24,9 +25,10 @@ _RATES = 2
 
 @dataclass
 class Externs:
-    """``set_sizes``: of value sets. ``targets``: where the colour of a table's direct meter goes. ``digest_request``:
-    None until a digest was asked for. ``selectors``: by action profile, see
-    :func:`softswitch.program.load.parser.load_selectors`."""
+    """Data about externs for the loader. ``set_sizes``: sizes of value sets. ``targets``: the field that gets the
+    colour of a table's direct meter. ``digest_request``: None until a digest is requested. ``selectors``: by action
+    profile, see :func:`softswitch.program.load.parser.load_selectors`.
+    """
 
     meters: dict[str, ir.Meter] = field(default_factory=dict)
     targets: dict[str, ir.FieldRef] = field(default_factory=dict)
@@ -76,7 +78,9 @@ def _meter(node: JsonNode, expressions: ExprLoader, found: Externs) -> None:
 
 
 def request_digest(p: JsonNode, scope: Scope, expressions: ExprLoader, externs: Externs) -> tuple[ir.Statement, ...]:
-    """The digest leaves at the end of ingress; a later one of the same packet takes its place, as in bmv2."""
+    """Return statements that request a digest. It is sent at the end of ingress; a later one of the same packet
+    replaces it, as in bmv2.
+    """
     number = expressions.expr(p[1], scope)
     if not isinstance(number, ir.Const):
         raise unsupported("a digest whose number is not constant", scope.source)
