@@ -39,8 +39,8 @@ class Told:
 
 
 class LogEvent(Enum):
-    """Base of the enums of events. A value has the event's name in log lines, who logs it, its fields, and its meaning.
-    """
+    """Base of the enums of events. A value has the event's name in log lines, who logs it, its fields, and its
+    meaning."""
 
     def __init__(self, word: str, told_by: tuple[str, ...], fields: str, meaning: str) -> None:
         self.word, self.told_by, self.fields, self.meaning = word, told_by, fields.split(), meaning

@@ -13,8 +13,7 @@ def on_first_use(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return a package's ``__getattr__`` and ``__dir__``. ``own``: its globals. ``load``: imports one of its modules.
     ``homes``: by module, the names that it defines, with spaces between them; a module without any is a public name
-    itself.
-    """
+    itself."""
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def get(name: str) -> Any:

@@ -139,8 +139,8 @@ class GuardedServer(socketserver.ThreadingTCPServer):
         self._shunned = _Shunned(self.socket)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Return a waiting connection, from the address that has the fewest. Raises BlockingIOError if none is waiting.
-        """
+        """Return a waiting connection, from the address that has the fewest. Raises BlockingIOError if none is
+        waiting."""
         if not self._next:
             self._next.extend(self._allowed())
         if not self._next:
@@ -185,8 +185,7 @@ class GuardedServer(socketserver.ThreadingTCPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Do nothing: a caller that disconnects, or sends something other than a request, is not an error of the
-        server.
-        """
+        server."""
 
     def _allowed(self) -> list[tuple[socket.socket, Any]]:
         """Take all connections that wait, and close those of addresses that connect too often."""

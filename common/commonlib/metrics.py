@@ -101,8 +101,7 @@ def as_markdown(metrics: Iterable[Metric]) -> Iterator[str]:
 @dataclass(frozen=True)
 class MetricsEndpoint:
     """Where metrics are served: ``address`` and TCP ``port`` (0: the kernel picks one), or ``socket``, the file
-    descriptor of a listening socket.
-    """
+    descriptor of a listening socket."""
 
     address: str = LOOPBACK
     port: int = 0

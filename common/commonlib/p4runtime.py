@@ -23,8 +23,7 @@ _LAST_THAT_IMPORTS: Final = 3
 
 def load_messages() -> None:
     """Register replacements for those modules that protobuf would refuse to import. Raises ImportError without
-    p4runtime.
-    """
+    p4runtime."""
     # Their files need the last two.
     import google.protobuf.any_pb2
     import google.rpc.status_pb2
@@ -44,8 +43,7 @@ def load_messages() -> None:
 
 def descriptor_of(name: str) -> bytes | None:
     """Return the bytes of a file's descriptor, read from the source of its module; None if a newer protoc has made the
-    module.
-    """
+    module."""
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)

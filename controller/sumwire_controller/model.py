@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The data of one switch's configuration, and of a topology of switches, frozen. `parse` creates it, `rules` checks it.
-"""
+"""The data of one switch's configuration, and of a topology of switches, frozen. `parse` creates it, `rules` checks
+it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ MAC_RULE: Final = 'must be a MAC address in quotes, like "02:00:00:00:00:01"'
 @dataclass(frozen=True, slots=True)
 class Tls:
     """TLS files in PEM: the authority that signs the switches' certificates, and the controller's own certificate with
-    its key.
-    """
+    its key."""
 
     ca: Path
     certificate: Path | None = None
@@ -335,8 +334,7 @@ class Topology:
 
     def distances(self, start: str) -> dict[str, int]:
         """Return the number of links on the shortest path from `start`, by name, for every reachable switch including
-        `start`.
-        """
+        `start`."""
         found, waiting = {start: 0}, [start]
         for at in waiting:
             for _, name in self.ports(at):

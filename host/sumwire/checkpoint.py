@@ -46,8 +46,7 @@ Shapes = Sequence[tuple[str, tuple[int, ...]]]
 @dataclass(frozen=True)
 class Content:
     """One worker's state. ``residuals``: what it has not sent yet, tensors or dicts of them, which are divided anew for
-    another number of workers. ``rest``: everything else, plain values and tensors.
-    """
+    another number of workers. ``rest``: everything else, plain values and tensors."""
 
     residuals: dict[Any, Any] = field(default_factory=dict)
     rest: dict[str, Any] = field(default_factory=dict)
@@ -74,8 +73,8 @@ class Kept(Protocol):
         """Return the state. Tensors need not be copies."""
 
     def restore(self, content: Content, /) -> None:
-        """Continue from a state, whose tensors may be kept. Raises UsageError for the state of another kind of object.
-        """
+        """Continue from a state, whose tensors may be kept. Raises UsageError for the state of another kind of
+        object."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,7 @@ class Place:
     @classmethod
     def here(cls, otherwise: Place | None = None) -> Place:
         """Return this process's rank and the number of ranks if torch.distributed is initialised; else ``otherwise``,
-        or worker 0 of 1.
-        """
+        or worker 0 of 1."""
         if dist.is_available() and dist.is_initialized():
             return cls(dist.get_rank(), dist.get_world_size())
         return otherwise or cls(0, 1)
@@ -128,8 +126,8 @@ class Saved(ABC):
 
 
 def packed(kind: str, place: Place, content: Content) -> dict[str, Any]:
-    """Return the checkpoint entry of one worker. It is a tuple, which torch.distributed.checkpoint saves as one value.
-    """
+    """Return the checkpoint entry of one worker. It is a tuple, which torch.distributed.checkpoint saves as one
+    value."""
     state = {
         "kind": kind,
         "worker": place.worker,
@@ -272,8 +270,7 @@ def owner_of(call: object) -> Kept | None:
 
 def refuse_pickling(owner: object, holds: str) -> NoReturn:
     """Raise UsageError: an object with sockets and threads cannot be pickled. The message says to save its state
-    instead.
-    """
+    instead."""
     name = type(owner).__name__
     cure = f"save its state_dict(), and load that into a new {name}"
     raise UsageError(f"{name}: cannot be pickled or copied, as it holds {holds}: {cure}")

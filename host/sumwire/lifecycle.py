@@ -91,8 +91,7 @@ class Lifecycle:
 
     def check_process(self) -> None:
         """Raise ForkError in a forked child. Call it before any wait, because what is waited for may not exist in a
-        child.
-        """
+        child."""
         if os.getpid() != self._process:
             raise ForkError(
                 f"{self.name}: used in a forked child of the process that made it; make it in the child, or start "
@@ -110,8 +109,7 @@ class Lifecycle:
 
     def between_calls(self) -> threading.Lock:
         """Return the lock that keeps calls out. Raises ForkError in a forked child, because another thread may have
-        held the lock at the fork.
-        """
+        held the lock at the fork."""
         if os.getpid() != self._process:
             self.check_process()
         return self._calls
@@ -192,8 +190,7 @@ class Lifecycle:
 
     def on_close(self, closer: Callable[[], object]) -> None:
         """Register a function that :meth:`close` calls first, such as one that ends a thread using the object. The last
-        registered is called first.
-        """
+        registered is called first."""
         self._users.append(closer)
 
     def close(self, end: Callable[[], object] = _nothing) -> None:

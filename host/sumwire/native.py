@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """Loads the C files beside a module. Without a compiler, or with SUMWIRE_NATIVE=0, numpy and torch do the same work,
-only slower.
-"""
+only slower."""
 
 from __future__ import annotations
 

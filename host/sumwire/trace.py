@@ -4,8 +4,7 @@
 
 A job's operation is a span (:func:`operation`), and so is each of its :class:`Stages`: ``with trace.now.encode:``.
 Whether stages are recorded is decided when an operation begins. By default they are not, and then a stage costs no
-call.
-:class:`sumwire.Job` turns a trace on.
+call. :class:`sumwire.Job` turns a trace on.
 """
 
 from __future__ import annotations
@@ -120,8 +119,7 @@ class _Span:
 
 def span(name: str, **details: Any) -> AbstractContextManager[None]:
     """Return a context manager that names what this thread does: ``with span("apply"):``. ``details``: JSON values for
-    the trace.
-    """
+    the trace."""
     recorder, profiled = _recorder, _profiler is not None and _profiler[0]()
     return _Span(name, details, recorder, profiled) if recorder is not None or profiled else _OFF
 

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`sumwire-lab COMMAND`: calls what a command names and prints. The only place of the lab that prints."""
+"""`sumwire-lab COMMAND`: calls the function that a command names, and prints its result. The only part of the lab that
+prints."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class LabError(Exception):
-    """Something in an experiment went wrong; the message says what and where to look."""
+    """An experiment failed; the message says why and where to look."""
 
 
 class OptionError(LabError, ValueError):
@@ -18,7 +18,7 @@ class MissingToolError(LabError):
 
 
 class ProcessDiedError(LabError):
-    """A worker or a switch ended before its work was done; the message holds its log's last lines."""
+    """A worker or a switch ended before its work was done; the message contains its log's last lines."""
 
 
 class DeadlineError(LabError):

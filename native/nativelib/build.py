@@ -86,8 +86,7 @@ class LibraryRecipe:
 
     def compile(self, command: Sequence[str], folder: Path) -> Path:
         """Compile with a compiler's command and options into ``folder``, and write a checksum file. Returns the
-        compiled file.
-        """
+        compiled file."""
         output = folder / prebuilt.name_of(self.name, self.key())
         with tempfile.TemporaryDirectory() as written:
             files = [*self.sources, *(file for file in _write(Path(written), self.generated) if file.suffix == ".c")]

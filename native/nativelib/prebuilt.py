@@ -35,8 +35,7 @@ def name_of(name: str, key: str) -> str:
 
 def find(name: str, key: str) -> Path | None:
     """Return the best library for this processor, or None. ``key``: a hash of everything that was compiled, without the
-    compiler.
-    """
+    compiler."""
     for level in _levels():
         path = FOLDER / level / name_of(name, key)
         if path.exists() and is_whole(path):

@@ -92,8 +92,7 @@ def program(name: str) -> str:
 
 def search_path() -> str:
     """Return ``PATH`` without parts that mean the working directory. :func:`check_program` checks the programs found
-    there.
-    """
+    there."""
     return _without_here("PATH", os.environ.get("PATH", "")) or os.defpath
 
 
@@ -127,8 +126,7 @@ def _of_another(path: Path, in_it: tuple[Path, ...]) -> str:
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a child: ``variables``, and those of this process's variables that are named here,
-    cleaned as by :func:`close_environment`. Others, such as LD_AUDIT or PYTHONSTARTUP, are left out.
-    """
+    cleaned as by :func:`close_environment`. Others, such as LD_AUDIT or PYTHONSTARTUP, are left out."""
     closed = _closed(os.environ)
     named = {name: value for name, value in closed.items() if name in (*_LISTS, _SAFE_PATH) or _is_named(name)}
     # What a caller gives is its own, and is only kept from meaning the working directory.
@@ -151,8 +149,7 @@ def close_environment() -> None:
 
 def script_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a user's script: ``variables``, and everything that its user has set, as when the user
-    starts it.
-    """
+    starts it."""
     return {**os.environ, **_taken, **variables}
 
 

@@ -82,8 +82,8 @@ def tag_keys(key: bytes, job: int) -> TagKeys:
     """Derive the keys of the job, or the lane, with this number. ``key``: 32 bytes.
 
     Every block is BLAKE2b (RFC 7693), keyed, of the job's number (2 bytes) and a counter (2 bytes), both big endian.
-    Blocks 0 to 15 are the words' key, block 16 begins with SipHash's, block 17 with that of recovery.
-    Raises ValueError for a key of another length.
+    Blocks 0 to 15 are the words' key, block 16 begins with SipHash's, block 17 with that of recovery. Raises ValueError
+    for a key of another length.
     """
     if len(key) != KEY_BYTES:
         raise ValueError(f"a key of {len(key)} bytes: must have {KEY_BYTES}")

@@ -26,8 +26,7 @@ def job_digest(  # noqa: PLR0917 - one number per setting
 ) -> int:
     """Return a 32-bit digest, never ``NO_DIGEST``, that is equal for configurations which give the same sums. Each lane
     has its own: ``job`` and ``slots`` are the lane's. ``workers`` and ``quorum`` are those of the whole job, not of one
-    switch of a tree. ``ops`` are names in any order; ``table`` is THC's, None for a job without THC.
-    """
+    switch of a tree. ``ops`` are names in any order; ``table`` is THC's, None for a job without THC."""
     described = {
         "job": job,
         "ops": sorted(set(ops)),

@@ -136,8 +136,7 @@ QUEUE_CELLS_OF_PORT: Final = 2 * _CELLS_OF_QUEUE
 
 class QueueLabels(NamedTuple):
     """The labels of one cell of a port's virtual queues: whether packets are tagged, their drop class, and the
-    decision.
-    """
+    decision."""
 
     tagged: bool
     drop_class: int

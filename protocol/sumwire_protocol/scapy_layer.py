@@ -89,8 +89,7 @@ class Sumwire(Packet):
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
         """Return the layer after the payload: an extra header, if as many bytes are left as it takes, or the next
-        packet of a train.
-        """
+        packet of a train."""
         if layout.begins_as_packet(payload):
             return Sumwire
         for header, layer in zip(layout.EXTRA, EXTRA_LAYERS, strict=True):
@@ -114,8 +113,7 @@ class Sumwire(Packet):
 
     def answers(self, other: Packet) -> bool:
         """Return whether this packet is a switch's answer to the other one. A STALE has another round than the packet
-        that it answers.
-        """
+        that it answers."""
         if not isinstance(other, Sumwire) or self.kind not in _ANSWERS or other.kind in _ANSWERS:
             return False
         same = all(getattr(self, name) == getattr(other, name) for name in ("op", "job", "slot", "worker", "token"))

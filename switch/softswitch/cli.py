@@ -42,8 +42,7 @@ PATTERN = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGINT or SIGTERM. Returns 0; 2 if the given file is not a P4 program; 1 if the program cannot run
-    here, or if a port or the server cannot be used.
-    """
+    here, or if a port or the server cannot be used."""
     if argv is None:
         programs.close_environment()
     arguments = options.parse(sys.argv[1:] if argv is None else argv)

@@ -3,8 +3,8 @@
 """The control interface of a running switch, in names and integers, independent of P4Runtime.
 
 The switch implements :class:`Device`; the P4Runtime server translates requests into these calls. Names are the fully
-qualified names of bmv2's JSON (``ingress.forward``). Every call, or batch of them, takes effect between two
-packets. Calls raise the errors of :mod:`softswitch.errors`.
+qualified names of bmv2's JSON (``ingress.forward``). Every call, or batch of them, takes effect between two packets.
+Calls raise the errors of :mod:`softswitch.errors`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,13 @@ class Device(Protocol):
 
     def batch(self) -> AbstractContextManager[None]:
         """Context manager: table writes inside it take effect at its end, for each table together. Only one may be
-        open.
-        """
+        open."""
 
     def insert(self, table: str, entry: Entry) -> None: ...
 
     def insert_many(self, table: str, entries: Sequence[Entry]) -> list[DeviceError | None]:
         """Insert entries, and return the error of each or None, as if :meth:`insert` were called one after the other.
-        Raises NotFoundError without the table.
-        """
+        Raises NotFoundError without the table."""
 
     def modify(self, table: str, entry: Entry) -> None: ...
 
@@ -75,8 +73,7 @@ class Device(Protocol):
 
     def set_session(self, session: int, replicas: Sequence[Replica], group: int = 0) -> None:
         """Create or replace a clone session: clones go to ``replicas``, and to those of multicast group ``group`` (0:
-        none).
-        """
+        none)."""
 
     def delete_session(self, session: int) -> None: ...
 
@@ -84,8 +81,7 @@ class Device(Protocol):
 
     def set_value_set(self, name: str, members: Sequence[tuple[int | KeyMatch, ...]]) -> None:
         """Replace the members of a parser's value set. A member is a number or a match for each field of the select's
-        key.
-        """
+        key."""
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         """Configure one meter of an array. With None, all its packets are green."""

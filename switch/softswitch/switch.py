@@ -56,16 +56,16 @@ def _check_rates(what: str, rates: MeterRates | None) -> None:
 class SoftSwitch:
     """Implements :class:`softswitch.device.Device`; thread-safe.
 
-    ``program`` is bmv2 JSON text or its intermediate form. ``seed`` fixes what P4's ``random`` draws. ``cpu_port`` is
-    the port whose frames go to the callback of :meth:`on_cpu_frame` instead of the wire, ``drop_port`` the one at which
-    packets end. ``clock`` gives microseconds for the P4 timestamps. ``engine``: ``native`` compiles programs to machine
-    code, ``python`` to Python; ``auto`` is ``native``, or ``python`` with a warning if there is no compiler or the
-    program given here cannot be compiled.
+    ``program`` is bmv2 JSON text or its intermediate form. ``seed`` fixes the numbers of P4's ``random``. ``cpu_port``
+    is the port whose frames go to the callback of :meth:`on_cpu_frame` instead of the wire, ``drop_port`` the one at
+    which packets end. ``clock`` returns microseconds for the P4 timestamps. ``engine``: ``native`` compiles programs to
+    machine code, ``python`` to Python; ``auto`` is ``native``, or ``python`` with a warning if there is no compiler or
+    the program given here cannot be compiled.
 
-    With ``coverage`` the native engine counts what of a program packets reach (``loaded.reached()``).
+    With ``coverage`` the native engine counts the points of a program that packets reach (``loaded.reached()``).
 
-    The engine is chosen once: a program that :meth:`load` brings later runs in it or is refused. Raises
-    UnsupportedProgramError, and nativelib.NativeError where the native engine was asked for and cannot be compiled.
+    The engine is chosen once: a program loaded later runs in it or is refused. Raises UnsupportedProgramError, and
+    nativelib.NativeError if the native engine was asked for and cannot be compiled.
     """
 
     def __init__(
@@ -131,16 +131,17 @@ class SoftSwitch:
         *,
         trains: TrainSpec = DEFAULT_TRAINS,
     ) -> PortRunner:
-        """Ports for this switch on ``interfaces`` (names by port number); start it, or use it as a context manager.
+        """Return ports for this switch on ``interfaces`` (names by port number). Start it, or use it as a context
+        manager.
 
-        ``on_failure`` gets the exception that ended a thread, in that thread. Raises PortError.
+        ``on_failure`` is called with the exception that ended a thread, in that thread. Raises PortError.
         """
         return self._engine.port_runner(self, PortsSpec(interfaces, impairment, on_failure, trains))
 
     # -- packets ---------------------------------------------------------
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        """Run one frame; returns the frames that leave, also those for the CPU port. Nothing is sent.
+        """Run one frame, and return the outgoing frames, including those for the CPU port. Nothing is sent.
 
         Without a program every frame is dropped.
         """
@@ -149,7 +150,7 @@ class SoftSwitch:
             return self._machine.process(port, frame) if self._machine is not None else []
 
     def receive(self, port: int, frame: bytes) -> None:
-        """Run one frame and send what leaves: to the wire, or to the CPU callback."""
+        """Run one frame, and send the outgoing frames to the wire or to the CPU callback."""
         with self._lock:
             machine = self._machine
             if machine is None:
@@ -175,7 +176,7 @@ class SoftSwitch:
             self._cpu_frame = callback
 
     def on_transmit(self, transmit: Transmit | None) -> None:
-        """``transmit(port, frame)`` gets every frame for the wire; it must not block."""
+        """Call ``transmit(port, frame)`` for every frame to the wire. It must not block."""
         with self._lock:
             self._transmit = transmit
 
@@ -198,12 +199,13 @@ class SoftSwitch:
             self.loads += 1
 
     def verify(self, program: str | ir.Program) -> None:
-        """Raises UnsupportedProgramError where :meth:`load` would because of a construct; changes nothing."""
+        """Raise UnsupportedProgramError if :meth:`load` would refuse a construct of the program. Changes nothing."""
         self._engine.check(self._own(program))
 
     @property
     def loaded(self) -> Machine:
-        """The running program; NotFoundError without one. For tests and tools: not guarded by the lock."""
+        """Return the running program. Raises NotFoundError without one. For tests and tools: not guarded by the
+        lock."""
         if self._machine is None:
             raise NotFoundError("no program is loaded")
         return self._machine
@@ -349,7 +351,8 @@ class SoftSwitch:
     # -- value sets, meters, digests -------------------------------------
 
     def set_value_set(self, name: str, members: Sequence[tuple[int | KeyMatch, ...]]) -> None:
-        """Replace the members of a parser value set: a number or a match for each field of the select's key."""
+        """Replace the members of a parser value set. A member is a number or a match for each field of the select's
+        key."""
         with self._lock:
             declared = self.loaded.program.value_sets.get(name)
             if declared is None:
@@ -357,7 +360,7 @@ class SoftSwitch:
             self.loaded.set_value_set(name, patterns_of(declared, members))
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
-        """Configure one meter of an array; None takes its configuration away, so that all its packets are green."""
+        """Configure one meter of an array. None removes its configuration, so that all its packets are green."""
         with self._lock:
             declared = self.loaded.program.meters.get(name)
             if declared is None or not 0 <= index < declared.size:
@@ -366,20 +369,21 @@ class SoftSwitch:
             self.loaded.set_meter(name, index, rates)
 
     def set_direct_meter(self, table: str, key: tuple[KeyMatch, ...], priority: int, rates: MeterRates | None) -> None:
-        """Configure the direct meter of an entry; None: all its packets are green."""
+        """Configure the direct meter of an entry. With None all its packets are green."""
         with self._lock:
             _check_rates(f"direct meter of table {table}", rates)
             self._table(table).set_meter(key, priority, rates)
 
     def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
-        """``callback(name, values)`` gets every digest, while its packet runs; it must not block."""
+        """Call ``callback(name, values)`` for every digest, while its packet is processed. It must not block."""
         with self._lock:
             self.loaded.on_digest(callback)
 
     # -- clones ----------------------------------------------------------
 
     def set_session(self, session: int, replicas: Sequence[Replica], group: int = 0) -> None:
-        """Create or replace a clone session: clones go to ``replicas``, and to those of a multicast group (0: none)."""
+        """Create or replace a clone session: clones go to ``replicas``, and to those of multicast group ``group`` (0:
+        none)."""
         if not 0 <= session < SESSIONS:
             raise InvalidEntryError(f"clone session {session} is not in 0..{SESSIONS - 1}")
         if not 0 <= group <= MAX_GROUP:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's channel to a switch, over a Unix socket, TLS or plain TCP, and the diagnosis of why it stays closed.
-"""
+"""The controller's channel to a switch, over a Unix socket, TLS or plain TCP, and the diagnosis of why it stays
+closed."""
 
 from __future__ import annotations
 

@@ -73,8 +73,7 @@ class Steps:
 
     def part(self) -> SwitchChanges:
         """Return the input of `running_jobs_changed` for this switch. Counters are only read if a job would be
-        withdrawn.
-        """
+        withdrawn."""
         replaced = "" if self.found.loaded is None or self.found.runs_wanted else self.found.loaded.name
         withdraws = any(change.write is Write.DELETE and admits(change.entry) for change in self.changes)
         packets = self._packets(bool(replaced)) if replaced or withdraws else {}
@@ -113,8 +112,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of `apply` on a switch. `generations` are by job name; lane k of a job with several lanes is "name/k".
-    """
+    """The result of `apply` on a switch. `generations` are by job name; lane k of a job with several lanes is
+    "name/k"."""
 
     switch: str
     program_loaded: bool

@@ -55,8 +55,7 @@ def upper_first(configs: Sequence[Config]) -> tuple[Config, ...]:
 
 def levels_of(configs: Sequence[Config]) -> dict[IPv4Address, int]:
     """Return, by the aggregator's address, the number of switches on the longest path up. In a circle it is the number
-    of all switches.
-    """
+    of all switches."""
     levels = {config.aggregator.ip: 0 for config in configs}
     for _ in configs:
         for config in configs:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job's lanes. On the switch every lane is a separate job. Pure functions.
 
-Lane k has the job id `id + k`, the k-th of equal parts of the job's slots, and at every worker the UDP port
-`udp_port + k`. Example: a job with id 5, slots 0 to 63 and 4 lanes becomes jobs 5, 6, 7 and 8 of 16 slots each.
+Lane k has the job id `id + k`, the k-th of equal parts of the job's slots, and at every worker the UDP port `udp_port +
+k`. Example: a job with id 5, slots 0 to 63 and 4 lanes becomes jobs 5, 6, 7 and 8 of 16 slots each.
 """
 
 from __future__ import annotations

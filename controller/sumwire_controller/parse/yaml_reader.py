@@ -175,8 +175,7 @@ def _joined(path: tuple[str, ...]) -> str:
 @dataclass
 class Log:
     """The problems found so far. ``places``: path, key and line of everything that was read; the key is None for the
-    object at that path itself.
-    """
+    object at that path itself."""
 
     problems: list[Problem] = field(default_factory=list)
     places: list[tuple[str, str | None, int]] = field(default_factory=list)
@@ -312,8 +311,7 @@ class MappingReader:
 
     def word(self, name: str, known: tuple[str, ...]) -> str | None:
         """Return the word of a key whose value is one of these words. Otherwise return None, and the key is still
-        unread.
-        """
+        unread."""
         node = self._left.get(name)
         return str(self._left.pop(name).value) if node is not None and node.value in known else None
 

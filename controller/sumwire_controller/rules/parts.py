@@ -161,8 +161,7 @@ def _slots(path: str, slots: SlotRange, lanes: int) -> Iterator[Problem]:
 
 def divides_equally(job: Job, roots: int) -> bool:
     """Return whether each lane's slots can be divided equally among `roots` roots. A wrong number of lanes counts as
-    one lane.
-    """
+    one lane."""
     lanes = job.lanes if 1 <= job.lanes <= LANES_MAX and job.slots.count % job.lanes == 0 else 1
     return job.slots.count // lanes % roots == 0
 

@@ -65,8 +65,8 @@ class Aggregator:
         return self.replies
 
     def refuse(self, batch: Batch, now: float) -> None:
-        """Prepare REFUSED answers to the refused packets of a batch, and process the parent aggregators' answers in it.
-        """
+        """Prepare REFUSED answers to the refused packets of a batch, and process the parent aggregators' answers in
+        it."""
         if self.upward:
             self._hear(batch)
         replies, refused = self.replies, int(self.state.verdicts[p4.VERDICT_REJECT])

@@ -215,8 +215,7 @@ def fold(op: int, held: Planes, new: Contributions) -> Planes:
 
 def votes(counters: Planes, counts: NDArray[np.uint8]) -> Planes:
     """VOTE: return the majorities (n, 2, 128) of counters (n, 8, 128) that have counted ``counts`` votes. A tie is
-    plus.
-    """
+    plus."""
     least = (counts.astype(np.uint32) + 1) >> 1
     # From the least significant bit on: where counter and threshold differ the counter's bit decides, else the lower
     # bits.

@@ -28,8 +28,8 @@ _LINE_BYTES_MOST: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Seat:
-    """The sender at a seat: a worker, or a lower aggregator (``is_lower``). ``weight``: how many workers it stands for.
-    """
+    """The sender at a seat: a worker, or a lower aggregator (``is_lower``). ``weight``: how many workers it stands
+    for."""
 
     ip: str
     udp_port: int
@@ -68,8 +68,7 @@ class Part:
 
     def worker(self, seat: int) -> int | None:
         """Return the rank, in the whole job, of the worker at a seat; None if the seat is empty or has a lower
-        aggregator.
-        """
+        aggregator."""
         places = [(address.aggregator, address.seat) for address in self.job.addresses]
         return places.index((self.aggregator, seat)) if (self.aggregator, seat) in places else None
 
@@ -100,8 +99,7 @@ def part_of(job: JobConfig, aggregator: str | None = None) -> Part:
 
 def aggregators_of(job: JobConfig) -> list[str]:
     """Return the addresses of all aggregators of a job: first those that workers send to, in rank order, then their
-    parents.
-    """
+    parents."""
     workers = (address.aggregator for address in job.addresses)
     return list(dict.fromkeys((*workers, *(name for one in job.tree for name in (one.aggregator, one.above)))))
 

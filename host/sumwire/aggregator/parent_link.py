@@ -164,8 +164,7 @@ class ParentLink:
 
     def take(self, datagram: bytes, source: tuple[int, int]) -> bool:
         """Process a datagram if it is a parent's answer, and return whether it is. ``source``: the sender's packed
-        address and UDP port.
-        """
+        address and UDP port."""
         if len(datagram) < HEADER_BYTES:
             return False
         octets = np.frombuffer(datagram, np.uint8)

@@ -207,8 +207,7 @@ class ProcessPool:
 
     def wait(self, tell: Callable[[], object] = lambda: None, every_s: float | None = None) -> None:
         """Wait for a stop signal, and meanwhile call ``tell`` every ``every_s`` seconds. Raises ProcessError if a child
-        process ends by itself.
-        """
+        process ends by itself."""
         while not self.is_stopped and (caught := _signal_within(every_s)) not in _STOP:
             if caught is None:
                 tell()
@@ -270,8 +269,7 @@ class ParentProcess:
 
     def has_ended(self, within_ms: float | None = 0.0) -> bool:
         """Wait until the program or standard input has ended, at most ``within_ms``; None waits for ever. Returns
-        whether one has.
-        """
+        whether one has."""
         while not self._is_gone and (events := self._poll.poll(within_ms)):
             # Input is ignored; its end means that the parent ended.
             self._is_gone = any(one != self._stdin or not os.read(self._stdin, 4096) for one, _ in events)

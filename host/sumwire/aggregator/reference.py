@@ -58,8 +58,7 @@ class ReferenceReplies:
 
     def note(self, rows: Numbers, verdicts: NDArray[np.uint8], slots: NDArray[Any], numbers: NDArray[Any]) -> None:
         """Record one turn: its packets' rows and verdicts, a copy of their slots' present contents, and the slots'
-        numbers.
-        """
+        numbers."""
         answered = np.isin(verdicts, _ANSWERED)
         self._rows.append(rows[answered])
         self._slots.append(slots[answered])

@@ -90,8 +90,7 @@ class RefusalLog:
 
     def note(self, batch: Batch, reasons: NDArray[np.uint8], now: float) -> None:
         """Log the datagrams that were refused for ``reasons``. A sender that was logged less than 10 s before ``now``
-        is skipped.
-        """
+        is skipped."""
         which = np.flatnonzero(reasons)
         senders = self._senders.rows_of(batch.sources[which])
         new = now - self._logged_at[senders, reasons[which]] >= GAP_S

@@ -199,8 +199,7 @@ class ReplySender:
 
     def send(self, longest: int = TRAIN_ROWS) -> None:
         """Send all replies, in trains of at most ``longest`` datagrams. Waits up to _SEND_TIMEOUT_S for room in the
-        socket.
-        """
+        socket."""
         joined = (longest if longest > 1 else TO_SINGLES) if self.sends_trains else 1
         self.send_from(0, self.arrange(joined))
 
@@ -246,8 +245,7 @@ class ReplySender:
 
     def arrange(self, joined: int) -> int:
         """Group the replies into messages of at most ``joined`` replies each, by receiver and in order. Returns the
-        number of messages.
-        """
+        number of messages."""
         if self._library is None:
             return self._arrange(joined)
         return int(self._library.aggregator_arrange(self._reply_arrays, self._replies.count, joined, self.arrays))

@@ -27,8 +27,7 @@ _STRANGERS: Final = 16
 
 class Senders:
     """Maps senders' addresses to row numbers. The first ``known`` rows belong to the seats' addresses, one each. All
-    other senders share the remaining rows.
-    """
+    other senders share the remaining rows."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         ips = {seat.ip for part in parts for seat in part.seats.values()}

@@ -47,8 +47,7 @@ _DATA_PARALLEL: Final = frozenset({
 
 def called_for_gradient(*, all_reduce: bool) -> bool:
     """Return whether DDP or FSDP makes the present call on a group in order to reduce a gradient. ``all_reduce``:
-    whether the call is an all-reduce.
-    """
+    whether the call is an all-reduce."""
     frame = _outside(sys._getframe(), lambda name: name.startswith(_OWN) or name == _DYNAMO)
     if frame is None or _module(frame) == _ENGINE:
         return all_reduce

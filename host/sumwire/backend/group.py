@@ -53,8 +53,8 @@ _ProcessGroup: Any = dist.ProcessGroup
 
 
 def create(given: Any, options: Any) -> SumwireGroup:
-    """Create a group; torch.distributed calls this for each new one. Raises UsageError for options of another backend.
-    """
+    """Create a group; torch.distributed calls this for each new one. Raises UsageError for options of another
+    backend."""
     if options is not None and not isinstance(options, Options):
         raise UsageError(f"pg_options = {options!r}: must be sumwire.backend.Options(...), or left out")
     default = not dist.is_initialized()

@@ -61,8 +61,8 @@ class Options:
         self.chosen(gradient=True)
 
     def chosen(self, *, gradient: bool) -> Precision:
-        """Return the precision of a call's float tensors. ``gradient``: whether the call is known to reduce gradients.
-        """
+        """Return the precision of a call's float tensors. ``gradient``: whether the call is known to reduce
+        gradients."""
         of_call = _of_calls.get()
         if of_call is not None:
             return of_call
@@ -108,8 +108,8 @@ def use(job: Source | None) -> None:
 
 
 def find_by(finder: Finder) -> None:
-    """Register ``finder(rank, size, store)``, which is asked for a job where neither options nor SUMWIRE_JOB name one.
-    """
+    """Register ``finder(rank, size, store)``, which is asked for a job where neither options nor SUMWIRE_JOB name
+    one."""
     _finders.append(finder)
 
 

@@ -77,8 +77,7 @@ def possible(route: ReduceRoute, config: JobConfig) -> bool:
 @dataclass(frozen=True)
 class GroupRank:
     """This process as rank ``rank`` of a group. ``ranks``: the group's global ranks, out of ``world``. ``store``: the
-    group's store.
-    """
+    group's store."""
 
     store: Any
     rank: int
@@ -160,8 +159,7 @@ class Network:
 
 def reduced(what: Reduction, job: Job, x: Tensor, into: Tensor | None = None) -> Tensor:
     """Reduce the workers' flat tensors. ``into``: memory where the result may be written, such as x itself; if it is
-    used, it is returned.
-    """
+    used, it is returned."""
     x = x.resolve_neg()
     if what.route is ReduceRoute.INTEGERS:
         return sum_integers(job, x)

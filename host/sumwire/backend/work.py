@@ -65,8 +65,7 @@ class NetworkWork(Work):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait for the collective; Ctrl-C ends the wait. Raises the collective's error, or RuntimeError after the
-        timeout.
-        """
+        timeout."""
         if timeout:
             done = threading.Event()
             self._future.add_done_callback(lambda _: done.set())
@@ -104,8 +103,7 @@ class NetworkWork(Work):
 @dynamo_disabled
 class JointWork(Work):
     """Several collectives as one Work. NCCL returns None for a call that is not asynchronous: there is nothing to wait
-    for.
-    """
+    for."""
 
     def __init__(self, works: Sequence[Any]) -> None:
         super().__init__()

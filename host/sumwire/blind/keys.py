@@ -36,8 +36,7 @@ Gather = Callable[[bytes], Sequence[bytes]]
 
 class Keys:
     """One worker's secrets. ``pairs``: the secret shared with each other worker. ``job``: the job's number and name,
-    which enter every derived key.
-    """
+    which enter every derived key."""
 
     def __init__(self, job: str, worker: int, pairs: dict[int, bytes], common: bytes) -> None:
         self._job = job

@@ -59,8 +59,7 @@ _STEP_CHUNKS: Final = 64
 
 class Masks:
     """One worker's masks. ``pairs``: a key of 32 bytes for each other worker. The other fields are keys that all
-    workers have.
-    """
+    workers have."""
 
     def __init__(self, worker: int, pairs: Mapping[int, bytes], *, common: bytes, tags: bytes, sums: bytes) -> None:
         self._streams = [(KeyStream(key), worker < other) for other, key in pairs.items()]
@@ -101,8 +100,7 @@ class Masks:
 
     def weights(self, sequence: int, chunks: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Return the secret weights, below 2**61, that :mod:`sumwire.blind.sums` uses: for the elements of every chunk,
-        shape (256,), and for the chunks from ``sequence`` on, shape (chunks,).
-        """
+        shape (256,), and for the chunks from ``sequence`` on, shape (chunks,)."""
         return self._factors, self._drawn(sequence, chunks)
 
     def _drawn(self, first: int, count: int) -> NDArray[np.uint64]:
@@ -156,22 +154,19 @@ _COUNTER_BITS: Final = 4
 
 class MaskedPackets(ABC):
     """Carries the packets of one op as packets of SUM32. ``op``: the op whose words are replaced; the number of values
-    stays the same.
-    """
+    stays the same."""
 
     op: Op
 
     @abstractmethod
     def up(self, words: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
         """Convert a host's words of the op, uint8 (chunks, up words, 128), to SUM32 elements in ``out``, uint8 (chunks,
-        8, 128) with any stride between chunks.
-        """
+        8, 128) with any stride between chunks."""
 
     @abstractmethod
     def down(self, sums: NDArray[np.uint8], workers: int) -> NDArray[np.uint8]:
         """Convert all workers' summed elements, uint8 (chunks, 8, 128), to what the op's switch would have sent down,
-        uint8 (chunks, down words, 128).
-        """
+        uint8 (chunks, down words, 128)."""
 
 
 class TableLanes(MaskedPackets):

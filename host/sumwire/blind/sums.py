@@ -49,13 +49,12 @@ class SumCheck:
 
     def send(self, first: int, payload: NDArray[np.uint8]) -> None:
         """Add this worker's elements from chunk ``first`` on to its check, before they are masked: uint8 (chunks, 8,
-        128).
-        """
+        128)."""
         self._sent = (self._sent + self._of(first, payload)) % PRIME
 
     def told(self) -> NDArray[np.uint8]:
-        """Return the chunks that carry this worker's check, uint8 (room, 8, 128). Call it after all elements were sent.
-        """
+        """Return the chunks that carry this worker's check, uint8 (room, 8, 128). Call it after all elements were
+        sent."""
         return self._places.pack(np.array([self._sent >> 32, self._sent & 0xFFFFFFFF], np.uint32))
 
     def take(self, first: int, words: NDArray[np.uint8]) -> None:

@@ -393,14 +393,12 @@ class GradientCodec(ABC):
 
     def left_by_ordinary(self, x: Tensor) -> Tensor:
         """Return the part of this worker's flat tensor that `ordinary` leaves for its next one: a new tensor of the
-        result's dtype.
-        """
+        result's dtype."""
         return torch.zeros_like(x, dtype=result_dtype(x))
 
     def left_unsent(self, x: Tensor) -> Tensor:
         """Return what remains of a flat tensor that is in no sum: its finite values, a new tensor of the result's
-        dtype.
-        """
+        dtype."""
         return torch.nan_to_num(x.detach().to(result_dtype(x)), nan=0.0, posinf=0.0, neginf=0.0)
 
 

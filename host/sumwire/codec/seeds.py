@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counter-based random bits, equal on CPU and GPU.
 
-Pure 64-bit integer arithmetic, wrapping: word i of a stream with key K is mix64(K + (i + 1) * GOLDEN), the
-SplitMix64 generator (Steele, Lea, Flood, OOPSLA 2014) at a random position. A key is folded from its parts:
-fold(parts) starts at 0 and takes state = mix64((state ^ part) + GOLDEN) for each part.
+Pure 64-bit integer arithmetic, wrapping: word i of a stream with key K is mix64(K + (i + 1) * GOLDEN), the SplitMix64
+generator (Steele, Lea, Flood, OOPSLA 2014) at a random position. A key is folded from its parts: fold(parts) starts at
+0 and takes state = mix64((state ^ part) + GOLDEN) for each part.
 
 Sign streams: key = fold(SIGN_TAG, job, sequence, bucket, block). Value i of the block has bit i % 64 (from the least
 significant) of word i // 64; a set bit means -1. All workers compute the same.
@@ -133,8 +133,7 @@ class SignStream:
 
 def spread(worker: int) -> int:
     """Return the mask with which a worker's correlated numbers are XORed: bit 14 is bit 1 of `worker`, bit 13 is bit 2,
-    and so on. For an odd worker all bits are inverted.
-    """
+    and so on. For an odd worker all bits are inverted."""
     half = int(f"{worker >> 1 & DRAW_STEPS // 2 - 1:015b}"[::-1], 2)
     return half ^ (DRAW_STEPS - 1 if worker & 1 else 0)
 

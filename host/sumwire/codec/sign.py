@@ -102,8 +102,7 @@ def draw_signs(x: Tensor, inverse: float, stream: RoundingStream, first_value: i
 
 def write_signs(words: NDArray[np.uint8], factor: float, target: Tensor, tensor_values: int) -> None:
     """Fill target with +-factor, by the first signs of words, shape (chunks, words, 128). target is part of a tensor of
-    ``tensor_values`` values.
-    """
+    ``tensor_values`` values."""
     native = kernels(target)
     if native is None:
         plus = np.unpackbits(words.reshape(-1), count=len(target))

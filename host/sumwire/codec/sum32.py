@@ -325,8 +325,8 @@ class Fields:
         return pack_elements((shaped << self._shifts()).sum(axis=1, dtype=np.int32).reshape(-1))
 
     def check_counts(self, counts: NDArray[np.int64], each: int) -> None:
-        """Raise CodecError if a chunk has more contributors, each sending at most ``each``, than a field has room for.
-        """
+        """Raise CodecError if a chunk has more contributors, each sending at most ``each``, than a field has room
+        for."""
         if counts.max(initial=0) * each > self.most:
             raise CodecError(f"count {counts.max()}: a field holds at most {self.most // each} contributions")
 

@@ -6,10 +6,10 @@ NaN and infinity cannot be summed by a codec. A worker that has such values tell
 exchange, by `NOT_FINITE` in place of the block's norm or exponent. It sends zeros for that block, and the block's
 result is NaN.
 
-The operating system clears every page that it hands out, and the C library returns large blocks to it at once. So a
-new tensor of ten million values can take longer to allocate than to compute. :class:`Recycler` keeps the memory of
-tensors that nothing refers to any more. Large blocks lie on huge pages, where the system has them: a codec touches all
-of a tensor, and on a virtual machine the look-up of a page is expensive.
+The operating system clears every page that it hands out, and the C library returns large blocks to it at once. So a new
+tensor of ten million values can take longer to allocate than to compute. :class:`Recycler` keeps the memory of tensors
+that nothing refers to any more. Large blocks lie on huge pages, where the system has them: a codec touches all of a
+tensor, and on a virtual machine the look-up of a page is expensive.
 """
 
 from __future__ import annotations
@@ -78,8 +78,7 @@ def result_dtype(x: Tensor) -> torch.dtype:
 
 def expect_residual(x: Tensor) -> Tensor:
     """Mark a tensor whose round will be asked for its residual, and return it. A codec may then compute the residual
-    while encoding.
-    """
+    while encoding."""
     setattr(x, _RESIDUAL, True)
     return x
 

@@ -10,8 +10,8 @@ One round of a worker:
 3. The switch adds table values; RHT^-1((sum / k - g / 2) increment / s) is the mean of the k contributors (`decode`).
 4. What clamping and rounding changed is x - RHT^-1(q / s) (`residual`), for error feedback.
 
-The factors 1 / sqrt(d) of RHT and s are left out on both ways: s RHT(x) is H D x / norm, and RHT^-1(y / s) is
-D H y norm / d.
+The factors 1 / sqrt(d) of RHT and s are left out on both ways: s RHT(x) is H D x / norm, and RHT^-1(y / s) is D H y
+norm / d.
 """
 
 from __future__ import annotations
@@ -163,8 +163,7 @@ class ThcRound(CodecRound):
 
     def magnitudes(self) -> NDArray[np.float32]:
         """Return an equal part of the block's norm for each of its chunks, since the rotation spreads the values
-        evenly.
-        """
+        evenly."""
         norms = np.where(np.isnan(self._norms), np.inf, self._norms)
         of_blocks: NDArray[np.float32] = (norms / np.sqrt(self.layout.block_chunks)).astype(np.float32)
         return of_blocks[self._chunk_blocks]

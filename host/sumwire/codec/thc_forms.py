@@ -33,8 +33,7 @@ _WHOLE: Final = 2.0**23
 @dataclass(frozen=True, slots=True)
 class Left:
     """Where the residual of a part goes: `target` is that of the whole tensor. `from_grid`, by chunk of the part: the
-    value of a grid cell, 0 for a chunk that is not in the sum.
-    """
+    value of a grid cell, 0 for a chunk that is not in the sum."""
 
     target: Tensor
     from_grid: NDArray[np.float32]

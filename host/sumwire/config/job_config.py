@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """The configuration of a job for one worker (number, slots, ops, addresses, lanes), and the rules for a tree of
-software aggregators.
-"""
+software aggregators."""
 
 from __future__ import annotations
 
@@ -190,8 +189,7 @@ class JobConfig:
     @cached_property
     def seat(self) -> int:
         """Return this worker's number at its own switch. It is in the worker's packets, and is its bit in
-        ``contributors``.
-        """
+        ``contributors``."""
         return self.own_address.seat
 
     @cached_property

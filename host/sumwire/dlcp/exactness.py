@@ -48,8 +48,7 @@ Choose = Callable[[float, NDArray[np.float32]], NDArray[np.bool_]]
 
 class Sum:
     """The workers' gradients, summed in one switch while some contributions or results are lost or cut. Errors are the
-    NMSE of the mean.
-    """
+    NMSE of the mean."""
 
     def __init__(self, gradients: Sequence[Tensor], table: ThcTable) -> None:
         self._table = table
@@ -79,8 +78,7 @@ class Sum:
 
     def dropped(self, hit: NDArray[np.bool_], *, zero_fill: bool = False) -> float:
         """Return the error if the contributions that ``hit`` selects are missing. With ``zero_fill`` the sum is divided
-        by all workers.
-        """
+        by all workers."""
         return self._error(self._indices, hit, zero_fill=zero_fill)
 
     def _rounds(self) -> list[ThcRound]:
@@ -109,8 +107,7 @@ class Sum:
 
 def filled(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return values of shape (..., 1024) whose two low bits are lost and replaced: by 2 in even places, by 1 in odd
-    ones.
-    """
+    ones."""
     low = np.where(np.arange(values.shape[-1]) % 2 == 0, 2, 1).astype(np.uint8)
     return (values & np.uint8(0xFC)) | low
 

@@ -233,8 +233,7 @@ class Lanes(Saved):
 
     def follow(self, values: int, bucket: int, position: float) -> Tensor:
         """Return True if the other workers already have a result in this tensor's lane that lacks this worker's
-        contribution.
-        """
+        contribution."""
         began = time.monotonic()
         lane = self.lane_of(position)
         before = self.jobs[lane].stats.missing

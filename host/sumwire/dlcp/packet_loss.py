@@ -237,8 +237,7 @@ class LossProfile:
 @dataclass(frozen=True)
 class Script:
     """A training script with its arguments. ``timeout_s``: the time limit of a run in seconds; None is no limit.
-    ``of``: which packets may be lost, one of :data:`PLACES`.
-    """
+    ``of``: which packets may be lost, one of :data:`PLACES`."""
 
     path: Path
     arguments: tuple[str, ...] = ()
@@ -306,8 +305,8 @@ def profile(
     ``target`` is the accuracy to reach; None is the accuracy without loss minus ``within``. ``say`` gets a line for
     every run.
 
-    Raises ConfigError for a grid that does not rise within (0, 1), unknown patterns or no seeds; ProfileError for
-    a script that misses the target even without loss.
+    Raises ConfigError for a grid that does not rise within (0, 1), unknown patterns or no seeds; ProfileError for a
+    script that misses the target even without loss.
     """
     _check(grid, patterns, seeds)
 

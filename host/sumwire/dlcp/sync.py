@@ -226,8 +226,7 @@ class EarlySync(LaneSync):
 
     def step(self, closure: Any = None, *, grad_scaler: Any = None) -> Any:
         """Send the gradients and return. Raises UsageError for a closure or scaler, because both need the whole step at
-        once.
-        """
+        once."""
         if closure is not None or grad_scaler is not None:
             raise UsageError("early forward: a closure or GradScaler needs the whole step: leave early_forward out")
         self._exchanged.check()

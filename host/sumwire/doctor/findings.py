@@ -20,8 +20,7 @@ _BETWEEN: Final = re.compile(r"; |(?<=\?) ")
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One finding, which is one line of output. ``name``: what was examined. ``cure``: how to mend it, "" if nothing is
-    wrong.
-    """
+    wrong."""
 
     name: str
     state: str

@@ -163,8 +163,7 @@ class NetworkPlace:
     """The worker's place in the network. ``here``: the worker's address is this host's. ``way``: there is a route to
     the switch, and its device is up. ``device``: the network device of that route; "" if unknown. ``hop``: the next
     address on the route, a gateway or the switch itself; "" if unknown. ``narrow``: the device's MTU is below the job's
-    packet length.
-    """
+    packet length."""
 
     here: bool
     way: bool

@@ -122,8 +122,7 @@ class CodecOperation(Operation):
 
     def residual(self) -> Tensor:
         """Return this worker's compression error plus its contributions to chunks whose sums lack them: shape
-        (length,). Call it once the result is there.
-        """
+        (length,). Call it once the result is there."""
         return self._left().to(self._device)
 
     def _left(self) -> Tensor:
@@ -185,8 +184,7 @@ class CodecOperation(Operation):
 
     def kept(self, result: Tensor) -> CachedResult:
         """See Operation. The caller may change a result that was written into its own tensor, so that one is not
-        cached.
-        """
+        cached."""
         results, into = self._results, result is self._options.into
         if into and results is not None:
             # Kept until the next operation: the caller's tensor must not live as long.
@@ -289,8 +287,7 @@ class CodecOperation(Operation):
 
 def check_fit(config: JobConfig, codec: GradientCodec, *, tagged: bool = False) -> None:
     """Raise ConfigError for THC with another table or p than the job's, for sums of too few workers, and for a mean
-    that a blind job cannot compute. ``tagged``: packets have priorities.
-    """
+    that a blind job cannot compute. ``tagged``: packets have priorities."""
     where = f"job {config.name}, a codec given"
     if isinstance(codec, ThcCodec) and config.thc is not None:
         own, jobs = (codec.table.values, codec.table.p), (config.thc.table, config.thc.p)

@@ -275,8 +275,7 @@ class Collectives(ABC):
 
     def all_finite(self, finite: bool) -> bool:
         """Return whether all workers called with True, found out by MAX32. With ``nonfinite="raise"`` raises
-        NonFiniteError if not.
-        """
+        NonFiniteError if not."""
         found = bool(self.max32(np.array([not finite], np.uint32))[0] == 0)
         if self._raises:
             refuse_unless(found)

@@ -33,8 +33,7 @@ from sumwire.transport.stats import JobStats
 @dataclass(frozen=True)
 class Change:
     """A change between network and process group. ``kind``: "fallback" to the process group, or "return" to the
-    network. ``operation``: the first one after the change, the same on all workers. ``reason``: a text for humans.
-    """
+    network. ``operation``: the first one after the change, the same on all workers. ``reason``: a text for humans."""
 
     kind: Literal["fallback", "return"]
     operation: int
@@ -58,10 +57,10 @@ class _StoppedError(Exception):
 
 
 class Control:
-    """The control thread of one job. ``agreement``: the job's :class:`~sumwire.job.coordination.Coordinator`.
-    ``kept``: the job's latest results by the network. ``sees_switch``: called during the fall-back to test
-    whether the switch serves this job; it may take some tenths of a second. ``ranks``: the job's ranks, if they are not
-    those of the default group.
+    """The control thread of one job. ``agreement``: the job's :class:`~sumwire.job.coordination.Coordinator`. ``kept``:
+    the job's latest results by the network. ``sees_switch``: called during the fall-back to test whether the switch
+    serves this job; it may take some tenths of a second. ``ranks``: the job's ranks, if they are not those of the
+    default group.
 
     Creating one is a collective call of all ranks. Raises GroupError if it fails.
     """
@@ -110,8 +109,8 @@ class Control:
 
     @property
     def greeted(self) -> bool:
-        """Return whether this rank has ever completed a handshake, or returned to the switch together with all others.
-        """
+        """Return whether this rank has ever completed a handshake, or returned to the switch together with all
+        others."""
         return self._member.greeted
 
     @property
@@ -197,8 +196,7 @@ class Control:
 
     def fail(self, error: SumwireError) -> RecreateError | UsageError | SumwireError:
         """End the job on all ranks with this error, or with an error that another rank reported first. Returns the
-        error used.
-        """
+        error used."""
         with self._changed:
             if self._member.left:
                 return error
@@ -277,8 +275,7 @@ class Control:
 
     def announce_leaving(self, why: str) -> None:
         """Tell the other ranks that this rank leaves. The job then ends for them with PeerLostError, and for this
-        rank's threads with ClosedError.
-        """
+        rank's threads with ClosedError."""
         with self._changed:
             self._member.left = self._member.left or why
             self._wake.set()

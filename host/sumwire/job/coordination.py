@@ -20,8 +20,8 @@ Let c be the number of operations that a rank has completed. Once all ranks have
 largest c. Results of operations below F that some rank lacks are handed out by ranks that have them. Operations from F
 on are made by the process group. So all replicas apply the same results, however far apart the ranks were.
 
-Example: rank 1 of 3 loses the switch in operation 7, and ranks 0 and 2 have completed it: c = (8, 7, 8) and F = 8.
-Rank 0 hands out the result of operation 7, and operation 8 is an ordinary all-reduce on all ranks.
+Example: rank 1 of 3 loses the switch in operation 7, and ranks 0 and 2 have completed it: c = (8, 7, 8) and F = 8. Rank
+0 hands out the result of operation 7, and operation 8 is an ordinary all-reduce on all ranks.
 """
 
 from __future__ import annotations
@@ -106,8 +106,7 @@ Decision = Halt | FallBack | Hold | Limit | Return | Fail | Done
 
 class Coordinator:
     """Makes the decisions. ``job``: its name, for texts. ``quorum``: how many ranks the network needs for a result.
-    ``always``: a rank that cannot reach the switch at the start falls back too, instead of ending the job.
-    """
+    ``always``: a rank that cannot reach the switch at the start falls back too, instead of ending the job."""
 
     def __init__(self, job: str, quorum: int, *, always: bool = False) -> None:
         self.phase = CoordinationPhase.NETWORK
@@ -314,8 +313,7 @@ class OwnRank:
 
     def status(self, kept_from: int) -> RankStatus:
         """Return this rank's status for the others. ``kept_from``: the first operation whose result this rank can hand
-        out.
-        """
+        out."""
         return RankStatus(
             worker=self.worker,
             completed=self.completed,

@@ -115,8 +115,7 @@ class GroupMean(Operation):
 
     def kept(self, result: Tensor) -> CachedResult:
         """See Operation. Returns an empty result if the caller may change its own: no other worker needs it, since all
-        get the result of the same collective, or an error.
-        """
+        get the result of the same collective, or an error."""
         return CachedResult(0, _nothing) if result is self._into else super().kept(result)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> NoReturn:

@@ -9,10 +9,10 @@ its connections ends. So every rank first tells all others, by one collective of
 or why it cannot. It writes the same to the default group's store, where it stays when the rank ends. A default group
 without gloo, such as NCCL alone, has no rendezvous.
 
-A collective (:class:`GlooGroup`) runs in gloo's own threads. The main thread waits for it in torch, a moment at a
-time, so Ctrl-C works. Any other thread of Python polls: one that waits in torch's code, or Python code in gloo's
-threads, could abort the process at its exit. gloo cannot cancel a collective, and destroying a group waits for the one
-under way. So such a group is left alone until the process exits.
+A collective (:class:`GlooGroup`) runs in gloo's own threads. The main thread waits for it in torch, a moment at a time,
+so Ctrl-C works. Any other thread of Python polls: one that waits in torch's code, or Python code in gloo's threads,
+could abort the process at its exit. gloo cannot cancel a collective, and destroying a group waits for the one under
+way. So such a group is left alone until the process exits.
 
 :class:`Fallback` has the collectives that replace the switch during the fall-back.
 """
@@ -171,8 +171,8 @@ class MeetingGroup(_Collectives):
                 _never_destroy(self._group)
 
     def leave(self, start: Callable[[Any], Work]) -> None:
-        """Start a collective without waiting for it; gloo's threads complete it. Raises GroupError if it cannot start.
-        """
+        """Start a collective without waiting for it; gloo's threads complete it. Raises GroupError if it cannot
+        start."""
         try:
             start(self._group)
         except RuntimeError as error:
@@ -202,8 +202,7 @@ class GlooGroup(_Collectives):
 
 def destroy(group: Any) -> None:
     """Remove a gloo group from torch, unless it is removed already. Its threads, which poll 100 times a second, end
-    with the last reference. Groups of other backends stay, because NCCL's would wait for all ranks.
-    """
+    with the last reference. Groups of other backends stay, because NCCL's would wait for all ranks."""
     if dist.is_initialized() and group in dist.distributed_c10d._world.pg_map and dist.get_backend(group) == "gloo":
         dist.destroy_process_group(group)
 
@@ -374,8 +373,7 @@ class Fallback:
 
     def compare(self, call: str) -> None:
         """Raise OrderError unless all ranks give the same description of the call. gloo itself would mix up their
-        tensors.
-        """
+        tensors."""
         own = torch.zeros(_CALL_BYTES, dtype=torch.uint8, device="cpu")
         text = call.encode()[:_CALL_BYTES]
         own[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)

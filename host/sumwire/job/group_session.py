@@ -68,8 +68,7 @@ class GroupTimeouts:
 
     def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
         """Check whether the exchange may go on waiting. Raises HaltedError when the ranks are making a decision, and
-        the error that has ended the job on another rank.
-        """
+        the error that has ended the job on another rank."""
         if waited_s < self._last_s:
             self._calls = 0
             self._warn_at_s = _WARN_AFTER_S
@@ -121,8 +120,7 @@ class _History:
 @dataclass(frozen=True)
 class AgreedFallback:
     """Carries out operations through the switch or by the group. ``always``: fall back also if the switch cannot be
-    reached at the start.
-    """
+    reached at the start."""
 
     control: Control
     stats: JobStats
@@ -332,7 +330,6 @@ def _agreed_keys(config: JobConfig, control: Control, known: bytes | None) -> Ke
 
 def open_session(config: JobConfig, options: SessionOptions, stats: JobStats) -> JobSession:
     """Open a session: with the job's own ranks or the default process group, if either exists. Then it is a collective
-    call.
-    """
+    call."""
     grouped = is_grouped(options.ranks)
     return GroupSession(config, options, stats) if grouped else AloneSession(config, options, stats)

@@ -159,8 +159,7 @@ class Greeting:
 
     def check_digests(self, words: NDArray[np.uint8]) -> None:
         """Check the result of a digests chunk. Raises SpoiledError if the workers have not all seen the same nonces,
-        UnlikeError if their settings differ.
-        """
+        UnlikeError if their settings differ."""
         own, highest = self.digests().reshape(4, _DIGEST_BYTES), words.reshape(4, _DIGEST_BYTES)
         if (own[2:] != highest[2:]).any():
             raise SpoiledError("the workers have not all seen the same nonces")
@@ -169,8 +168,7 @@ class Greeting:
 
     def token(self, first_round: int, generation: int) -> int:
         """Return the 64-bit token of the run that these workers began in ``first_round`` of the job's ``generation``.
-        No other run has the same one.
-        """
+        No other run has the same one."""
         seen = np.concatenate([self._nonces, self._settings, [first_round, generation]]).astype(ELEMENT).tobytes()
         token = int.from_bytes(hashlib.blake2b(seen, digest_size=_TOKEN_BYTES).digest())
         return token if token >= p4.TOKENS_OF_RUNS else token + p4.TOKENS_OF_RUNS

@@ -259,8 +259,7 @@ class Job(Collectives, Saved):
 
     def on_close(self, closer: Callable[[], None]) -> None:
         """Register a function that :meth:`close` calls first, for example to end a thread that uses the job. The last
-        registered is called first.
-        """
+        registered is called first."""
         self._life.on_close(closer)
 
     @property
@@ -310,8 +309,7 @@ class Job(Collectives, Saved):
 
     def give_up(self) -> None:
         """End operations with ClosedError: those under way in other threads, and all later ones. Call :meth:`close`
-        afterwards.
-        """
+        afterwards."""
         self._life.give_up()
 
     def reduce(

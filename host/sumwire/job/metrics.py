@@ -40,8 +40,7 @@ _BYTES_OF_MBIT: Final = 1e6 / 8
 
 def line_rate(address: str) -> float | None:
     """Return the link's bytes per second, from SUMWIRE_LINK_MBIT or from the device with this IPv4 address; None if
-    neither is known.
-    """
+    neither is known."""
     told = _number(os.environ.get(VARIABLE, ""))
     if told is None:
         device = _device(address)

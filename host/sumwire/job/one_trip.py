@@ -6,8 +6,8 @@ Carried scales (:mod:`sumwire.codec.scales`) come from the last operation on the
 workers. They are used only if the previous carried scales would have fitted the last operation. So a tensor whose norms
 jump pays for a second payload at most once per jump.
 
-Chunk 0 of the exchange is the scales' chunk, and the tensor's chunks follow. A worker whose own scales do not fit
-sends zeros in place of these; its scales tell the others that the tensor is to be sent once more. With a loss bound
+Chunk 0 of the exchange is the scales' chunk, and the tensor's chunks follow. A worker whose own scales do not fit sends
+zeros in place of these; its scales tell the others that the tensor is to be sent once more. With a loss bound
 contributions to the tensor's chunks may be missing, to the scales' chunk never.
 """
 
@@ -59,8 +59,7 @@ class _ScalesEntry:
 
 class CarriedScales:
     """The carried scales of a job. They change only by results that all workers have, so they are equal on all workers.
-    A fall-back clears them, since workers may then differ by an operation.
-    """
+    A fall-back clears them, since workers may then differ by an operation."""
 
     def __init__(self) -> None:
         self._entries: dict[ScalesKey, _ScalesEntry] = {}
@@ -128,8 +127,7 @@ def carried_for(
     kept: CarriedScales, codec: GradientCodec, x: Tensor, bucket: int, *, scales: int, workers: int
 ) -> TensorScales | None:
     """Return the entry of a tensor of at most ONE_TRIP_CHUNKS chunks, with ``scales`` scales; None if it always takes
-    two round trips.
-    """
+    two round trips."""
     form = codec.scales
     if form is None or scales > form.room(workers):
         return None
@@ -143,8 +141,7 @@ def carried_for(
 class OneTrip:
     """The exchange of one tensor in one round trip; never in a blind job. ``op``: the codec's. ``carried``: the scales
     to encode with. ``own``: this worker's own scales. ``tos``: the TOS bytes of the tensor's chunks. ``bounded``: a
-    loss bound applies to these.
-    """
+    loss bound applies to these."""
 
     config: JobConfig
     op: int

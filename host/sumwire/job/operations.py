@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations of a job: their interface, and how a tensor becomes packets.
 
-A :class:`Signature` is a text about a call that the workers compare, and its tag is in every packet of the operation.
-A slot of the switch takes packets of one tag only, so different calls are never summed. Example: operation 12 is
-"mean by thc of 2000 values, bucket 3" on all workers, and tagged with the CRC-16 of that.
+A :class:`Signature` is a text about a call that the workers compare, and its tag is in every packet of the operation. A
+slot of the switch takes packets of one tag only, so different calls are never summed. Example: operation 12 is "mean by
+thc of 2000 values, bucket 3" on all workers, and tagged with the CRC-16 of that.
 
 An :class:`Operation` belongs to one call. It can be made in two ways: through the switch, or by the process group's
 collectives. :class:`sumwire.job.job.Job` adds the lock, the order and the fall-back. The operation on a tensor through
@@ -74,8 +74,7 @@ Fill = Callable[[NDArray[np.uint8]], None]
 
 class MaskedPayload:
     """Packs the payload of an op into SUM32 packets, where masks cancel. ``checked``: the check of its elements, if
-    sums are checked.
-    """
+    sums are checked."""
 
     checked: ClassVar[Literal["unsigned"]] = "unsigned"
 
@@ -96,8 +95,7 @@ class MaskedPayload:
 
 def masked_payload(op: int, config: JobConfig) -> MaskedPayload | None:
     """Return the masked payload of an op in a blind job; None for SUM32's own. Raises ConfigError if contributions
-    cannot be masked.
-    """
+    cannot be masked."""
     if op == p4.OP_SUM32:
         return None
     if op == p4.OP_THC and config.thc is not None:
@@ -175,8 +173,8 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
 
 @cache
 def part_chunks(chunks: int, chunk_values: int, grain: int) -> int:
-    """Return the chunks per part for a tensor of ``chunks`` chunks: a multiple of ``grain``, the codec's smallest unit.
-    """
+    """Return the chunks per part for a tensor of ``chunks`` chunks: a multiple of ``grain``, the codec's smallest
+    unit."""
     values = min(max(chunks * chunk_values // _PARTS, PART_VALUES_LEAST), PART_VALUES_MOST)
     return max(1, max(values // chunk_values, _PART_CHUNKS_LEAST) // grain) * grain
 
@@ -191,8 +189,7 @@ BUCKETS: Final = 1 << 16
 @dataclass(frozen=True)
 class Signature:
     """Describes a call. ``number``: that of the operation in the job, from 0. ``given``: a text for whatever else must
-    be equal.
-    """
+    be equal."""
 
     number: int
     what: str
@@ -213,8 +210,7 @@ class Signature:
 
 def tag_in_one_trip(tag: int, carried: bytes) -> int:
     """Return the tag for the same call encoded with carried scales. Workers that carry other scales, or none, are then
-    refused instead of summed.
-    """
+    refused instead of summed."""
     return binascii.crc_hqx(b"one trip" + carried, tag) % _TAGS
 
 
@@ -251,8 +247,7 @@ class HandedOut:
 
 class ResultCache:
     """The latest results. ``most``: how many are kept; 1 with a quorum of all workers, since ranks are at most one
-    operation apart, otherwise None. ``most_bytes``: the oldest results beyond it are dropped, but never the latest.
-    """
+    operation apart, otherwise None. ``most_bytes``: the oldest results beyond it are dropped, but never the latest."""
 
     def __init__(self, *, most: int | None, most_bytes: int) -> None:
         # Results of the operations first..first + n - 1.
@@ -294,8 +289,7 @@ class ResultCache:
 class Operation(ABC):
     """One collective call. ``values``: its length. ``tag``: carried by every packet. ``by_group``: it uses the process
     group by choice, even if there is a switch. ``compared``: the workers compare its description separately, just
-    before or with a later operation.
-    """
+    before or with a later operation."""
 
     ops: ClassVar[tuple[str, ...]]
     by_group: ClassVar[bool] = False
@@ -322,8 +316,7 @@ class Operation(ABC):
 
     def kept(self, result: Tensor) -> CachedResult:
         """Return the result that :meth:`through_switch` or :meth:`ordinary` returned, in a form to keep for workers
-        that lack it.
-        """
+        that lack it."""
         return CachedResult(result.nbytes, lambda: result)
 
 

@@ -39,8 +39,7 @@ _LOG: Final = logging.getLogger("sumwire")
 
 class AloneTimeouts(Alone):
     """Limits how long an exchange waits in a job without a process group. :meth:`end`, called by another thread, ends
-    the wait.
-    """
+    the wait."""
 
     def __init__(self, job: str, deadline_s: float) -> None:
         super().__init__(deadline_s)
@@ -81,8 +80,7 @@ class SessionOptions:
 
 class JobSession(ABC):
     """The common part of sessions. ``stats``: the job's. ``choice``: decides which means use the process group by
-    choice.
-    """
+    choice."""
 
     _transport: Transport
 

@@ -63,8 +63,7 @@ class Sample:
     @property
     def prefers_group(self) -> bool:
         """Return whether the process group is to be preferred: the switch was not faster by enough to make up for its
-        inexact mean.
-        """
+        inexact mean."""
         return self.group_s * SWITCH_SHARE < self.switch_s
 
 
@@ -204,8 +203,7 @@ CODECS: Final = ("thc", "sum32")
 @dataclass(frozen=True)
 class Selection:
     """The choice between switch and group. ``through``: the option. ``table``: used by "auto"; without one everything
-    goes through the switch.
-    """
+    goes through the switch."""
 
     through: Through = "switch"
     table: TuningTable | None = None
@@ -276,8 +274,7 @@ def check_sizes(sizes: Sequence[int]) -> None:
 
 def let_pass(timed: Timed, operations: int) -> None:
     """Make some operations by the group without measuring them: a job's first ones compare their calls separately, so
-    they take longer than later ones.
-    """
+    they take longer than later ones."""
     for _ in range(operations):
         timed(torch.zeros(1, dtype=torch.float32, device="cpu"), "group")
 

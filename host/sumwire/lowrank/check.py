@@ -104,8 +104,7 @@ class Reference:
 
 def targets(worker: int, step: int) -> list[Array]:
     """Return, by parameter, the point where this worker's loss in that step is zero. The loss is half the squared
-    distance to it.
-    """
+    distance to it."""
     return [np.random.default_rng([worker, step, number]).normal(size=shape) for number, shape in enumerate(SHAPES)]
 
 

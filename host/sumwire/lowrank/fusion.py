@@ -82,8 +82,7 @@ class Item:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The items in the parameters' order, and for each phase the groups of parameter numbers that share a buffer, in
-    sending order.
-    """
+    sending order."""
 
     items: tuple[Item, ...]
     threshold_bytes: int

@@ -174,8 +174,7 @@ class ParameterState(ABC):
 
 class WholeState(ParameterState):
     """The state of a parameter that is sent whole: 1-D, or a matrix too small to gain. It keeps the reduction's
-    residual.
-    """
+    residual."""
 
     def __init__(self, item: Item, parameter: Tensor, *, error_feedback: bool = True) -> None:
         super().__init__(item, parameter, error_feedback=error_feedback)

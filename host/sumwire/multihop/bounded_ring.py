@@ -56,8 +56,7 @@ def tagged(tag: Tagger, values: NDArray[np.float32]) -> tuple[NDArray[np.uint8],
 class RingStats:
     """Counters of one rank. ``packets``: sent, of which ``again`` were retransmissions. ``contributions``: due in this
     rank's sums, of which ``missing`` are not in them. ``left_out``: packets of partial sums that this rank did without.
-    ``operations``: completed.
-    """
+    ``operations``: completed."""
 
     operations: int = 0
     packets: int = 0
@@ -74,8 +73,7 @@ class RingStats:
 @dataclass(frozen=True, eq=False)
 class Reduced:
     """The result. ``sums``, float32 (values,), each of ``counts`` contributions, int64 (values,): equal on all ranks.
-    ``kept``: this rank's own or passed-on values that are not in the sums; float32 (values,).
-    """
+    ``kept``: this rank's own or passed-on values that are not in the sums; float32 (values,)."""
 
     sums: NDArray[np.float32]
     counts: NDArray[np.int64]
@@ -243,8 +241,7 @@ class PointToPoint:
 
     def send(self, values: NDArray[np.float32], tag: Tagger | None = None) -> NDArray[np.float32]:
         """Send ``values``, float32 (values,). Returns the values that the other end did without, and zeros elsewhere;
-        error feedback adds them to the next tensor. ``tag``: computes the packets' TOS bytes. Raises HopError.
-        """
+        error feedback adds them to the next tensor. ``tag``: computes the packets' TOS bytes. Raises HopError."""
         chunks = _chunks(values.size)
         rows = np.zeros((chunks, VALUES), np.float32)
         rows.reshape(-1)[: values.size] = values

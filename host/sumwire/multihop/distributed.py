@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """Collectives between the ranks of a torch.distributed group: ring and torus all-reduce of sign bits over gloo, point
-to point, and the mean around a ring of UDP (:class:`GroupRing`).
-"""
+to point, and the mean around a ring of UDP (:class:`GroupRing`)."""
 
 from __future__ import annotations
 
@@ -44,8 +43,8 @@ def _place_in(group: dist.ProcessGroup | None) -> tuple[int, int]:
 
 @dataclass
 class Traffic:
-    """Bytes that one rank has sent: ``payload_bytes`` of values, and ``header_bytes`` of weights or scales before them.
-    """
+    """Bytes that one rank has sent: ``payload_bytes`` of values, and ``header_bytes`` of weights or scales before
+    them."""
 
     messages: int = 0
     payload_bytes: int = 0

@@ -62,8 +62,7 @@ Address = tuple[str, int]
 @dataclass(frozen=True)
 class Ports:
     """The ports at which neighbours reach this rank: the one before sends values to ``values``, the one after sends
-    answers to ``answers``.
-    """
+    answers to ``answers``."""
 
     host: str
     values: int
@@ -154,14 +153,13 @@ class Neighbours:
 
     @property
     def window(self) -> int:
-        """How many packets may be in flight to the neighbour after this rank; see :mod:`sumwire.transport.congestion`.
-        """
+        """How many packets may be in flight to the neighbour after this rank; see
+        :mod:`sumwire.transport.congestion`."""
         return self._path.limit.chunks
 
     def connect(self, before: Address, after: Address, token: int) -> None:
         """Set the neighbours. ``before``: the address that the neighbour before sends from. ``after``: the address at
-        which the neighbour after receives. ``token``: 64 bits that identify this ring.
-        """
+        which the neighbour after receives. ``token``: 64 bits that identify this ring."""
         try:
             self._before.connect(before)
             self._after.connect(after)

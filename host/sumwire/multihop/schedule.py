@@ -23,8 +23,7 @@ class ScheduleError(UsageError, ValueError):
 
 class HopError(RecreateError):
     """A neighbour is gone, or has sent something that the schedule does not have at this hop, so the ranks are out of
-    step.
-    """
+    step."""
 
 
 RANKS_MAX: Final = 255

@@ -259,8 +259,7 @@ class SimulatedSigns:
 
 def lockstep(hoppers: Sequence[Hopper], plans: Sequence[Sequence[Step]]) -> None:
     """Make all steps: in each, every rank sends, then every rank receives. Raises HopError for a message of the wrong
-    length.
-    """
+    length."""
     for steps in zip(*plans, strict=True):
         sent = {(rank, step.to): hoppers[rank].message(step) for rank, step in enumerate(steps)}
         for rank, step in enumerate(steps):

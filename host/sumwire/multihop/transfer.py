@@ -62,8 +62,7 @@ Flags = NDArray[np.bool_]
 class TransferState:
     """The receiver's state of packets ``first`` and those after it. ``settled`` packets need not be sent any more; of
     these, ``left_out`` were not received. ``arrived`` packets of the operation have come so far, ``marked`` of them
-    with a CE mark. ``asks``: the sender of the STATE requests one in return.
-    """
+    with a CE mark. ``asks``: the sender of the STATE requests one in return."""
 
     operation: int
     first: int
@@ -149,8 +148,7 @@ class Incoming:
 
     def arrive(self, packets: NDArray[np.void], tos: NDArray[np.uint8]) -> None:
         """Take packets of this operation that arrived with these TOS bytes. Raises HopError if they belong to another
-        tensor.
-        """
+        tensor."""
         other = packets["length"] != self._length
         if other.any():
             raise HopError(

@@ -56,8 +56,8 @@ _LOOPBACK: Final = 772
 
 
 class Frame(NamedTuple):
-    """A captured frame: its time in seconds, its interface ("" if the file does not say), its link type, and its bytes.
-    """
+    """A captured frame: its time in seconds, its interface ("" if the file does not say), its link type, and its
+    bytes."""
 
     at_s: float
     point: str
@@ -320,8 +320,7 @@ class CapturedPacket:
     @property
     def from_worker(self) -> bool:
         """Return whether it is a contribution or a HELLO from a worker, or from a lower switch, which acts as a worker
-        of the one above.
-        """
+        of the one above."""
         return self.kind in (p4.KIND_CONTRIBUTE, p4.KIND_PROBE)
 
 

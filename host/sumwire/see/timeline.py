@@ -156,8 +156,7 @@ def _keys(seen: CapturedPacket) -> tuple[tuple[object, ...], tuple[object, ...]]
 @dataclass(frozen=True)
 class PacketFilter:
     """Selects packets that have all the given numbers. ``troubled``: only chunks with a packet that was lost, sent
-    again, refused, or too late.
-    """
+    again, refused, or too late."""
 
     job: int | None = None
     worker: int | None = None
@@ -189,8 +188,8 @@ class ChunkTimeline:
 
     @property
     def closed_s(self) -> float | None:
-        """Return the seconds from the first contribution to the last worker's first result; None if either is missing.
-        """
+        """Return the seconds from the first contribution to the last worker's first result; None if either is
+        missing."""
         began = [event.at_s for event in self.events if event.what == SENT]
         ended = [event.at_s for event in self.events if event.what == RESULT]
         return max(ended) - min(began) if began and ended else None

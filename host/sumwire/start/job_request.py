@@ -42,8 +42,7 @@ _PUBLIC: Final = frozenset(
 class JobRequest:
     """The job that a user asks for. ``gbit``: the rate of a worker's link in Gbit/s. ``rtt_ms``: the round trip to the
     aggregator; in a tree it includes the one from leaf to root. ``bits``: those of THC's indices, None for the default.
-    ``port``: the workers' first UDP port.
-    """
+    ``port``: the workers' first UDP port."""
 
     name: str = DEFAULT_NAME
     number: int = DEFAULT_NUMBER

@@ -41,8 +41,7 @@ _OPTION_OF: Final = {"job": "--number", "name": "--name", "addresses": "--worker
 @dataclass(frozen=True)
 class Rack:
     """One rack. ``hosts``: names or addresses. ``leaf``: the server of the rack's aggregator; None to choose one of the
-    hosts.
-    """
+    hosts."""
 
     hosts: tuple[str, ...]
     leaf: str | None = None
@@ -97,8 +96,7 @@ def check_racks(racks: Sequence[Rack]) -> None:
 
 def check_unique(racks: Sequence[Rack], found: Mapping[str, str]) -> None:
     """Raise StartError if a host is in two racks, also under two names. A host that occurs twice in one rack has two
-    workers, as without racks. ``found``: known addresses by name.
-    """
+    workers, as without racks. ``found``: known addresses by name."""
     first: dict[str, int] = {}
     for number, rack in enumerate(racks, 1):
         for host in rack.hosts:
@@ -150,8 +148,7 @@ class UpOptions:
     machine where ``remote_command`` starts it. In a tree USER also applies to the leaves' machines, and without HOST
     only leaves are started by ssh. ``listen``: address and port of the service; None for this machine's on the way to
     the first host. ``switches``: instead of hosts and aggregator, a file of `sumwire-controller`; the job named
-    ``request.name`` is applied to its switches. ``logging``: further options for the programs that are started.
-    """
+    ``request.name`` is applied to its switches. ``logging``: further options for the programs that are started."""
 
     hosts: Sequence[str] = ()
     request: JobRequest = field(default_factory=JobRequest)

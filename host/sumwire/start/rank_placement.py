@@ -67,8 +67,7 @@ _FILE_BYTES: Final = 1 << 16
 class JobSource:
     """Where this rank gets the job from. ``service``: an address. ``job``: a job file. ``aggregator``: "rank0" starts
     one on rank 0's machine. ``address``: this machine's own, for "rank0". ``request``: the job that "rank0" makes.
-    ``wait_s``: seconds to wait for a service.
-    """
+    ``wait_s``: seconds to wait for a service."""
 
     service: str | None = None
     job: str | Path | None = None
@@ -93,8 +92,7 @@ class JobSource:
 class RankPlacement:
     """The worker of this rank. ``config``: that worker's. ``node``: the ranks that share it; the first of them sends
     and receives. ``nodes``: the ranks of every worker. ``found``: in words, where the job comes from. ``aggregator``:
-    the one that rank 0 has started, if any.
-    """
+    the one that rank 0 has started, if any."""
 
     config: JobConfig
     node: tuple[int, ...]
@@ -187,8 +185,7 @@ def check_versions(versions: Sequence[str]) -> None:
 
 def check_files(files: Sequence[bool], services: Sequence[str | None]) -> None:
     """Raise PlaceError if only some ranks have a job file, since every worker reads its own. ``files``: whether each
-    rank has one. ``services``: the service that each rank was given.
-    """
+    rank has one. ``services``: the service that each rank was given."""
     without = [rank for rank, has in enumerate(files) if not has]
     if len(without) in (0, len(files)):
         return
@@ -343,8 +340,7 @@ def plan(
     each_rank: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
     """Compute the ranks of each worker. ``machines``: by rank. ``local``: by rank, the workers whose addresses belong
-    to the rank's machine. ``entries``: the job file's, by worker. Raises PlaceError.
-    """
+    to the rank's machine. ``entries``: the job file's, by worker. Raises PlaceError."""
     nodes: dict[int, tuple[int, ...]] = {}
     for machine in dict.fromkeys(machines):
         ranks = [rank for rank, one in enumerate(machines) if one == machine]

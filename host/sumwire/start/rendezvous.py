@@ -52,8 +52,8 @@ class Rendezvous:
         self._some = itertools.count()
 
     def gather(self, own: Any) -> list[Any]:
-        """Return the JSON values of all ranks, by rank. Raises PlaceError for a rank that has failed or has not come.
-        """
+        """Return the JSON values of all ranks, by rank. Raises PlaceError for a rank that has failed or has not
+        come."""
         call = next(self._calls)
         self._put(call, {"value": own})
         waiting = _Waiting(self._timeout.total_seconds())
@@ -79,8 +79,7 @@ class Rendezvous:
 
     def among(self, members: tuple[int, ...]) -> Ranks:
         """Return a job's group of only some of the ranks: a collective call of these, which are numbered in their
-        order.
-        """
+        order."""
         store = PrefixStore(f"ranks{next(self._some)}", self._store)
         return Ranks(store, members.index(self.rank), len(members), self._timeout)
 

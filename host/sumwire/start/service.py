@@ -184,8 +184,7 @@ class ServiceAddress:
 
     def job_within(self, wait_s: float, tell: Callable[[str], object]) -> dict[str, Any]:
         """Like :meth:`job`, but wait up to ``wait_s`` for a service that is not running yet. ``tell`` gets one line if
-        it waits. Raises the errors of :meth:`job`.
-        """
+        it waits. Raises the errors of :meth:`job`."""
         return first_of([self], wait_s, tell)[1]
 
     def job(self) -> dict[str, Any]:
@@ -219,8 +218,7 @@ class ServiceAddress:
 
     def probe(self, ip: str, udp_port: int) -> bool:
         """Ask the service to send a datagram to this address and UDP port of this machine. Returns whether it did.
-        Raises ServiceError.
-        """
+        Raises ServiceError."""
         return self._get(f"/probe?port={udp_port}", source=(ip, 0))[0] == http.client.OK
 
     def _known_as(self) -> str:
@@ -254,8 +252,7 @@ class ServiceAddress:
 
 def beside(host: str) -> list[ServiceAddress]:
     """Return where a machine's service may be: at ``host`` and, if that is this machine, at its other addresses. Raises
-    ServiceError.
-    """
+    ServiceError."""
     first = ServiceAddress.parse(host)
     try:
         known = address_of(first.host)
@@ -269,8 +266,7 @@ def first_of(
     services: Sequence[ServiceAddress], wait_s: float, tell: Callable[[str], object]
 ) -> tuple[ServiceAddress, dict[str, Any]]:
     """Return the first service that answers, and its job; wait up to ``wait_s`` for one. ``tell`` gets one line if it
-    waits. Raises the errors of :meth:`ServiceAddress.job` for the first service.
-    """
+    waits. Raises the errors of :meth:`ServiceAddress.job` for the first service."""
     if not is_number(wait_s) or wait_s < 0:
         raise ServiceError(f"wait_s = {wait_s!r}: must be 0 or more seconds: leave it out for 60")
     end = time.monotonic() + wait_s

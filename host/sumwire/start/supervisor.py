@@ -68,8 +68,7 @@ def by_ssh(host: str, command: str, *options: str) -> list[str]:
 
 def check_free(address: str, otherwise: str) -> None:
     """Raise StartError if an aggregator cannot listen at this address of this machine. ``otherwise``: for the message,
-    what to do if the program that holds the port is to stay.
-    """
+    what to do if the program that holds the port is to stay."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             udp.bind((address, p4.SUMWIRE_PORT))
@@ -82,8 +81,7 @@ def check_free(address: str, otherwise: str) -> None:
 
 class RunningAggregator:
     """A started aggregator. ``say`` gets its output lines; ``changed`` is called when it is ready and when it has
-    ended. Raises StartError if its program cannot be started.
-    """
+    ended. Raises StartError if its program cannot be started."""
 
     def __init__(
         self,
@@ -128,8 +126,7 @@ class RunningAggregator:
 
     def is_ready(self) -> bool:
         """Return whether it is ready. Raises StartError if it ended before, or takes too long; ForkError in a forked
-        child, which cannot know.
-        """
+        child, which cannot know."""
         self._life.check_process()
         if self._ready.is_set():
             return True

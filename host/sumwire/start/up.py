@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """`sumwire up`: makes a job, starts its aggregator or applies it to switches, serves its description, and keeps all of
-it running.
-"""
+it running."""
 
 from __future__ import annotations
 

@@ -82,8 +82,7 @@ _Result = TypeVar("_Result")
 
 class Timed:
     """Counts calls and their seconds. ``sent``: a counter of the payload bytes sent so far, or a function that returns
-    them.
-    """
+    them."""
 
     def __init__(self, sent: Peers | Callable[[], int]) -> None:
         self._sent = sent

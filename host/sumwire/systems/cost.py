@@ -84,8 +84,8 @@ class Cost(ABC):
 
     @abstractmethod
     def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
-        """Return the bytes that a worker sends and receives for so many numbers, with headers; ``extra`` is left out.
-        """
+        """Return the bytes that a worker sends and receives for so many numbers, with headers; ``extra`` is left
+        out."""
 
     def _text(self, bits: float) -> str:
         factor = f" {self.carried.factor}" if self.carried.factor else ""
@@ -95,8 +95,7 @@ class Cost(ABC):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPackets(Cost):
     """Cost of packets of one op, to the switch and back. ``agreement_bits``: bits per number for the preliminary
-    exchange.
-    """
+    exchange."""
 
     op: Op
     agreement_bits: float = 0.0

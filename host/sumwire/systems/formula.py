@@ -63,8 +63,7 @@ def ring_steps(workers: int) -> int:
 
 def round_trips(packets: float, *, asks: bool) -> int:
     """Return the round trips of an all-reduce over a switch. ``asks``: the workers agree on norms or exponents, in the
-    same round trip for few packets, and before them for many.
-    """
+    same round trip for few packets, and before them for many."""
     return 2 if asks and packets > ONE_TRIP_CHUNKS else 1
 
 
@@ -75,8 +74,7 @@ def wire_s(octets: float, link_mbit: float) -> float:
 
 def processors_s(costs: Costs, setting: OneAllReduce) -> float:
     """Return the seconds that the processors need: all work divided by all cores, but at least the work of the busiest
-    process.
-    """
+    process."""
     host = costs.operation_s + costs.host_s * setting.values
     switch = costs.switch_s * setting.workers * setting.values
     return max((setting.workers * host + switch) / setting.cores, host, switch) / costs.busy

@@ -133,8 +133,7 @@ class TimedHook:
 
     def refuse_nonfinite(self) -> None:
         """Let the future of a bucket whose result has NaN or infinity raise NonFiniteError, and thereby DDP's backward
-        pass.
-        """
+        pass."""
         self._raises = True
 
     def close(self) -> None:

@@ -36,8 +36,7 @@ class LowRankOptions(SystemOptions):
 @dataclass(frozen=True, kw_only=True)
 class PowerSgdOptions(LowRankOptions):
     """Options of torch's hook, where they are called matrix_approximation_rank, min_compression_rate and
-    start_powerSGD_iter.
-    """
+    start_powerSGD_iter."""
 
     min_compression: float = option(_MIN_COMPRESSION, 2.0)
     start_iter: int = option("steps with whole gradients before, 2 or more", 3)
@@ -45,8 +44,7 @@ class PowerSgdOptions(LowRankOptions):
     @classmethod
     def warm_up_steps(cls, given: Mapping[str, Any]) -> int:
         """Return the number of steps with whole gradients, plus the first compressed one, which makes the factors that
-        later ones use.
-        """
+        later ones use."""
         return int(given.get("start_iter", cls.start_iter)) + 1
 
 

@@ -84,8 +84,7 @@ _TENSORS_MOST: Final = 100_000
 @dataclass(frozen=True)
 class Question:
     """The job to estimate. ``aggregator_bps``: the link rate of a software aggregator; None for a P4 switch. ``cores``:
-    how many cores workers and aggregator share; None for one each.
-    """
+    how many cores workers and aggregator share; None for one each."""
 
     plan: Plan
     workers: int
@@ -105,8 +104,7 @@ class Question:
 @dataclass(frozen=True)
 class HostCost:
     """CPU seconds of a host per value of the gradient, without packets. ``asks``: the workers agree on norms or
-    exponents.
-    """
+    exponents."""
 
     value_s: float
     asks: bool = False
@@ -391,8 +389,7 @@ def as_dict(found: Sequence[Answer], left_out: Mapping[str, str]) -> dict[str, A
 
 def as_text(found: Sequence[Answer], left_out: Mapping[str, str], *, assumed: bool) -> str:
     """Return the table, the systems left out, and the recommendation. ``assumed``: whether the shapes are not the
-    user's.
-    """
+    user's."""
     lines = [f"{'system':15}{'s a step':>10}{'MB up':>10}{'MB down':>10}{'CPU, ms/M':>11}  limit"]
     lines += [
         f"{_label(one):15}{one.seconds:10.4f}{one.up_bytes / 1e6:10.2f}{one.down_bytes / 1e6:10.2f}{one.host_ms:11.2f}"

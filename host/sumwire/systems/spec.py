@@ -28,8 +28,7 @@ TRANSPORTS: Final = (SWITCH, GROUP)
 
 def option(meaning: str, default: Any = MISSING) -> Any:
     """Declare a field of :class:`SystemOptions`. ``meaning`` is its text in the docs. An option without a default is
-    required.
-    """
+    required."""
     return field(default=default, metadata={"meaning": meaning})
 
 
@@ -83,8 +82,7 @@ class Seeded(SystemOptions):
 @dataclass(frozen=True, slots=True)
 class Member:
     """What a codec needs to know about one worker of a job: the job's number, ``worker`` from 0, and the job's THC
-    table.
-    """
+    table."""
 
     job: int
     worker: int

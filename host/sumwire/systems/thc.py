@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """The systems of THC (`thc`, `thc-unbiased`, `thc-uniform`, `thc-wide`) and their baseline `naive4`; and DLCP, in lanes
-of a job (`dlcp`) or around a ring of workers without a switch (`dlcp-ring`).
-"""
+of a job (`dlcp`) or around a ring of workers without a switch (`dlcp-ring`)."""
 
 from __future__ import annotations
 

@@ -27,8 +27,7 @@ except ImportError as error:
 @dataclass(frozen=True)
 class TopOptions:
     """Options of `sumwire top`. ``words`` and ``port`` name the endpoints (:mod:`sumwire.top.picture`). ``once``: show
-    one picture, with all its rows, and end. ``as_json``: print one JSON object per picture.
-    """
+    one picture, with all its rows, and end. ``as_json``: print one JSON object per picture."""
 
     words: Sequence[str]
     port: int

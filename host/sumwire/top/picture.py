@@ -118,8 +118,8 @@ def endpoints(words: Sequence[str], port: int = DEFAULT_PORT) -> list[str]:
     """Return ADDRESS:PORT of each endpoint that the words name, in order and without duplicates.
 
     A word is [ADDRESS:]PORT, [ADDRESS:]PORT-PORT for several ports, or a file: a job file, whose hosts and aggregator
-    serve metrics at ``port``, or a list of targets in JSON as Prometheus reads it (file_sd_configs).
-    Raises UsageError, ConfigError.
+    serve metrics at ``port``, or a list of targets in JSON as Prometheus reads it (file_sd_configs). Raises UsageError,
+    ConfigError.
     """
     found = dict.fromkeys(place for word in words for place in _of(word, port))
     if not 0 < len(found) <= _MOST:
@@ -177,8 +177,7 @@ _DIGITS_MOST: Final = 5
 class WorkerRow:
     """One worker of a job. Rates are per second between the scrapes, ``None`` before the second one; other counts are
     since its start. ``share``: the share of time that it spends in operations, waiting included. ``waiting``: chunks
-    are in flight, but since the last scrape no operation ended, and only retransmissions and probes were sent.
-    """
+    are in flight, but since the last scrape no operation ended, and only retransmissions and probes were sent."""
 
     endpoint: str
     job: str

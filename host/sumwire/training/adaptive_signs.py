@@ -23,9 +23,9 @@ Workers agree on the rest 1, 2, 4, 8, 16, 32, 48 ... rounds after an exact one, 
 - the scale, for optimizers that divide by the root of the gradient's mean square, as Adam does. One worker's gradient
   is noisier than the mean gradient, so it divides by more: the mean of n updates is up to sqrt(n) times too short.
 
-Drift and scale are those of some values, drawn once. The constants were chosen on the digits, with another split of
-the images than docs/measurements.md reports, and on text. A larger step is noise that raises gradients, which raise
-the step: with 2 a training of a network with batch normalisation diverged.
+Drift and scale are those of some values, drawn once. The constants were chosen on the digits, with another split of the
+images than docs/measurements.md reports, and on text. A larger step is noise that raises gradients, which raise the
+step: with 2 a training of a network with batch normalisation diverged.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ _SQUARES: Final = frozenset({"exp_avg_sq", "square_avg", "sum", "exp_inf", "vari
 
 def divides_by_squares(optimizer: Optimizer) -> bool:
     """Return whether the optimizer divides its steps by the gradient's root mean square, judging by its state after a
-    step.
-    """
+    step."""
     return any(not _SQUARES.isdisjoint(state) for state in optimizer.state.values() if isinstance(state, dict))
 
 
@@ -89,8 +88,7 @@ class AdaptiveSigns:
 
     def exact_next(self, every: int | None) -> bool:
         """Return whether the next round is exact. ``every``: at least every so many rounds one is; None for no such
-        limit.
-        """
+        limit."""
         return every is not None and (self._due or self._since + 1 >= every)
 
     def exchange(self, update: Tensor, collective: Collective, every: int | None, *, scaled: bool) -> Tensor:

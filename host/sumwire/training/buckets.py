@@ -45,8 +45,7 @@ Parts = Sequence[tuple[Hashable, int]]
 
 class StepResiduals:
     """The residuals of one step. Any thread may stage or drop. ``former``: the step before, which is settled first; it
-    is dropped if its last bucket has not come.
-    """
+    is dropped if its last bucket has not come."""
 
     def __init__(self, feedback: ParameterFeedback, former: StepResiduals | None) -> None:
         if former is not None:
@@ -80,8 +79,7 @@ class StepResiduals:
 
     def await_former(self) -> None:
         """Wait until the residuals of the step before are kept or dropped. Raises an error that occurred while
-        computing them.
-        """
+        computing them."""
         former = self._former
         if former is not None:
             former.wait()
@@ -94,8 +92,8 @@ class StepResiduals:
             raise self._error
 
     def stage(self, parts: Parts, residual: Tensor) -> None:
-        """Take a bucket's new residual. When the last bucket's has come, all of them replace the parameters' residuals.
-        """
+        """Take a bucket's new residual. When the last bucket's has come, all of them replace the parameters'
+        residuals."""
         with self._lock:
             if self._dropped:
                 return
@@ -185,8 +183,8 @@ class Parameters:
         return "" if number is None else f"{self._names[number]!r} "
 
     def places_of(self, saved: Shapes, where: str) -> list[int]:
-        """Return the numbers of saved parameters. Raises UsageError if one does not exist here, or has another shape.
-        """
+        """Return the numbers of saved parameters. Raises UsageError if one does not exist here, or has another
+        shape."""
         check_shapes(where, saved, self.shapes)
         return [self._names.index(name) for name, _ in saved]
 
@@ -233,8 +231,7 @@ class Bucket:
 
 class Buckets:
     """Passes DDP's buckets on. In the first step after a restored state, it passes the buckets of the saved grouping
-    instead.
-    """
+    instead."""
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
@@ -246,8 +243,7 @@ class Buckets:
 
     def submit(self, bucket: GradBucket, numbers: list[int], submit: Submit) -> Future[Tensor]:
         """Return a future of the bucket's buffer, filled with the result of ``submit`` for it, or for the saved buckets
-        that have its gradients. ``numbers``: those of its parameters.
-        """
+        that have its gradients. ``numbers``: those of its parameters."""
         if bucket.index() == 0:
             # The first of a step. A step that was not completed is forgotten.
             self._now = []
@@ -277,8 +273,7 @@ class Buckets:
 @dataclass(eq=False)
 class ModelSteps:
     """The steps of one model. ``latest``: the residuals of the latest step that has begun. ``next``: the index of the
-    bucket that follows, 0 between steps.
-    """
+    bucket that follows, 0 between steps."""
 
     buckets: Buckets
     latest: StepResiduals | None = None
@@ -302,8 +297,7 @@ class Models:
 
     def of(self, bucket: GradBucket, numbers: list[int]) -> ModelSteps:
         """Return the model of a bucket. ``numbers``: those of its parameters. Raises UsageError if several models are
-        possible.
-        """
+        possible."""
         index = bucket.index()
         model = self._of.get(numbers[0]) if numbers else None
         if model is None or (index and model.next != index):
@@ -428,8 +422,7 @@ class JoinCheck:
 
     def check(self, parameter: Tensor) -> None:
         """Raise UsageError within ``model.join(divide_by_initial_world_size=False)``. ``parameter``: one of the
-        model's.
-        """
+        model's."""
         if self._models is None:
             self._models = [weakref.ref(model) for model in _models_with(parameter)]
         for model in filter(None, (found() for found in self._models)):
@@ -448,6 +441,5 @@ def _models_with(parameter: Tensor) -> list[DistributedDataParallel]:
 
 def living_models() -> list[DistributedDataParallel]:
     """Return all DDP models of this process. It looks through all of Python's objects, which takes tens of
-    milliseconds.
-    """
+    milliseconds."""
     return [found for found in gc.get_objects() if issubclass(type(found), DistributedDataParallel)]

@@ -28,8 +28,7 @@ from sumwire.lifecycle import Lifecycle
 
 def queued(device: torch.device) -> torch.cuda.Event | None:
     """Return an event that completes with the work queued so far in this thread's stream of a GPU; None on other
-    devices.
-    """
+    devices."""
     if device.type != "cuda":
         return None
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]

@@ -60,8 +60,7 @@ Reduce = Callable[[Tensor, int], tuple[Tensor, Residual]]
 @dataclass(frozen=True)
 class Task:
     """One bucket to reduce. ``buffer`` is DDP's own, which DDP does not change until the bucket's future is done, or a
-    copy of it.
-    """
+    copy of it."""
 
     buffer: Tensor
     index: int
@@ -351,8 +350,8 @@ class DdpState(Saved):
         refuse_pickling(self, "a job and a thread")
 
     def close(self) -> None:
-        """Wait for all queued buckets, and end the job's thread if nothing else uses it. Closing the job ends it too.
-        """
+        """Wait for all queued buckets, and end the job's thread if nothing else uses it. Closing the job ends it
+        too."""
         self._thread.close()
 
 

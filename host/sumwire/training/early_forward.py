@@ -75,8 +75,7 @@ class EarlyForward:
 
     def step(self) -> None:
         """Make the step from the announced gradients, piece by piece as the next forward pass needs it. Finishes the
-        step before.
-        """
+        step before."""
         self.finish()
         self._due, self._announced = self._announced, []
         groups = self._optimizer.param_groups

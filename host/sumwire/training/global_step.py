@@ -32,8 +32,7 @@ from sumwire.numeric import is_number
 
 def expect_scaler() -> None:
     """Silence torch's notice that the argument ``grad_scaler`` will be removed. Without the argument a scaler could not
-    learn what others found.
-    """
+    learn what others found."""
     warnings.filterwarnings("ignore", "GradScaler is going to stop passing itself", FutureWarning)
 
 
@@ -72,8 +71,7 @@ class GlobalStep:
     @property
     def magnitude(self) -> float:
         """Return the mean magnitude of a value of this worker's latest updates, with more weight on the last ones; 0
-        before the first.
-        """
+        before the first."""
         return self._sum / self._weight if self._weight else 0.0
 
     def of(self, round_: int) -> float:

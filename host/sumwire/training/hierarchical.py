@@ -149,8 +149,7 @@ class RankGroup:
 
     def give(self, make: Callable[[], Tensor]) -> Tensor:
         """On the first rank: compute a result with ``make``, send it to the others and return it. If ``make`` fails,
-        the others get the error.
-        """
+        the others get the error."""
         result = self._made(make)
         self._down_from_first(result)
         return result
@@ -247,10 +246,9 @@ class NodeJob:
     """A job whose workers are nodes with several ranks; every rank has one. `sumwire.init` makes it.
 
     ``job``: the node's job on its first rank; None on the others. ``ranks``: those of all nodes. It takes a job's place
-    in
-    :func:`sumwire.all_reduce` and :class:`sumwire.DdpState`: all ranks make the same calls in the same order, and get
-    the mean over all ranks. A node's weight is its number of ranks. Marsit and the systems by name need one rank per
-    worker. Raises UsageError if a rank other than the first has a job, or the first has none.
+    in :func:`sumwire.all_reduce` and :class:`sumwire.DdpState`: all ranks make the same calls in the same order, and
+    get the mean over all ranks. A node's weight is its number of ranks. Marsit and the systems by name need one rank
+    per worker. Raises UsageError if a rank other than the first has a job, or the first has none.
     """
 
     def __init__(self, name: str, job: Job | None, node: RankGroup, ranks: int) -> None:
@@ -363,8 +361,7 @@ class NodeJob:
 
     def total(self, x: Tensor, make: Callable[[Job, Tensor], Tensor]) -> Tensor:
         """Return the sum of all ranks' flat tensors, in their dtype. ``make(job, x)`` computes the sum of the workers'
-        x.
-        """
+        x."""
         total = x.detach().to(added_as(x.dtype), copy=True)
         with self._life as life:
             life.begun = True
@@ -376,8 +373,7 @@ class NodeJob:
 
     def across(self, x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
         """On a worker: return the mean over all ranks, computed from its node's mean, and the function for the residual
-        of that.
-        """
+        of that."""
         return self._weighted(x, lambda job, node: job.reduce(node, bucket))
 
     def _weighted(self, x: Tensor, make: Mean) -> tuple[Tensor, Residual]:

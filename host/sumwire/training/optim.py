@@ -63,10 +63,9 @@ class Marsit(Saved, Optimizer):
     of the new update against c in the signs; 1 is as published, None is 3. A larger weight makes up for the delay that
     c causes, like a prediction, and does not change what is compensated.
 
-    ``full_precision_every`` None never sends full precision; 1 always does, which is ordinary data-parallel training
-    of local updates. ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any
-    :class:`Collective`. For a process group of torch.distributed, a ring of its ranks is used
-    (:class:`sumwire.multihop.RingSigns`).
+    ``full_precision_every`` None never sends full precision; 1 always does, which is ordinary data-parallel training of
+    local updates. ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any :class:`Collective`.
+    For a process group of torch.distributed, a ring of its ranks is used (:class:`sumwire.multihop.RingSigns`).
 
     If some worker's gradients have NaN or infinity, all workers' gradients become NaN, and the round and compensation
     stay. A GradScaler then skips the step. Without one the inner optimizer makes its own step, as it would alone. With
@@ -117,8 +116,7 @@ class Marsit(Saved, Optimizer):
     @property
     def compensation(self) -> Tensor | None:
         """Return the compensation that this worker carries to the next round, one value per parameter value; None if
-        there is none.
-        """
+        there is none."""
         return self._kept if self._adaptive is None else self._adaptive.error
 
     @property
@@ -488,8 +486,7 @@ class Inner:
 
 def owner_state(call: object) -> dict[str, Content]:
     """Return the state of the object behind a reduction or collective, under the name "reduction"; empty if it has
-    none.
-    """
+    none."""
     owner = owner_of(call)
     return {} if owner is None else {_REDUCTION: owner.kept()}
 

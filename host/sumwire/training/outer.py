@@ -53,9 +53,8 @@ def broadcast_state(job: Job, source: int, state: dict[str, Any] | None) -> dict
     ``weights_only``.
 
     All workers call it; the ``state`` of the others is ignored. It costs 32 bits up and down for 32 bits of state.
-    Raises
-    UsageError for a source that the job does not have, a quorum below the workers, or 4 GiB and more; and the errors of
-    :meth:`Job.sum32`.
+    Raises UsageError for a source that the job does not have, a quorum below the workers, or 4 GiB and more; and the
+    errors of :meth:`Job.sum32`.
     """
     if not 0 <= source < job.workers:
         raise UsageError(f"source = {source}: must be a worker of the job, 0 to {job.workers - 1}")
@@ -85,8 +84,7 @@ MakeOuter = Callable[[list[Tensor]], Optimizer]
 class OuterPart:
     """A part of a model's parameters. ``shared``: their values after the latest outer step, flat, float32 or float64,
     with equal bits on all workers. ``outer``: the optimizer that changes them. ``residual``: what compression lost of
-    the latest pseudo-gradient, float32, this worker's own. ``compared``: whether workers have compared ``shared``.
-    """
+    the latest pseudo-gradient, float32, this worker's own. ``compared``: whether workers have compared ``shared``."""
 
     def __init__(self, number: int, parameters: Sequence[Tensor], make: MakeOuter) -> None:
         self.number = number
@@ -387,8 +385,7 @@ class Outer(Saved, Optimizer):
 
     def kept(self) -> Content:
         """Return residuals, shared parameters, all optimizers' states, counters, and the job's or reduction's state.
-        Waits for exchanges under way; the state includes them.
-        """
+        Waits for exchanges under way; the state includes them."""
         sent = [{"part": one.part.number, "due": one.due, "answer": [*wait_for(one.answer)]} for one in self._sent]
         rest = {
             **Inner(self.inner).kept().rest,
@@ -432,8 +429,8 @@ class Outer(Saved, Optimizer):
         refuse_pickling(self, "what it communicates by")
 
     def close(self) -> None:
-        """Wait for exchanges under way, and end the job's thread if nothing else uses it. Closing the job ends it too.
-        """
+        """Wait for exchanges under way, and end the job's thread if nothing else uses it. Closing the job ends it
+        too."""
         self._thread.close()
 
 

@@ -39,8 +39,8 @@ _registered: Final[list[Any]] = []
 
 
 def find_scaler(seeker: Scaled) -> None:
-    """Call ``seeker.follow_scaler`` in the first step that a scaler makes on an optimizer of the seeker's parameters.
-    """
+    """Call ``seeker.follow_scaler`` in the first step that a scaler makes on an optimizer of the seeker's
+    parameters."""
     _seeking.add(seeker)
     if not _registered:
         _registered.append(register_optimizer_step_pre_hook(_before_step))

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """The state that all exchanges of one transport share, and HELLO between exchanges: the worker asks for slot 0, and
-waits for the switch's answer.
-"""
+waits for the switch's answer."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ TICKS: Final = 12
 @dataclass(frozen=True)
 class Connection:
     """The state shared by a transport's exchanges. ``catch_up``: None if slots close only with all workers. ``clock``:
-    a monotonic clock, in seconds. ``silence_s``: see TransportOptions.
-    """
+    a monotonic clock, in seconds. ``silence_s``: see TransportOptions."""
 
     config: JobConfig
     stats: JobStats
@@ -45,15 +43,13 @@ class Connection:
     @cached_property
     def tick_s(self) -> float:
         """Seconds without a new result after which the timeout policy is called, and again after each further such
-        time.
-        """
+        time."""
         return self.silence_s / TICKS
 
     @cached_property
     def closing_contributions(self) -> int:
         """The number of contributions that close a slot at this worker's switch: the quorum, or in a tree all workers
-        there.
-        """
+        there."""
         config = self.config
         return config.quorum if len(config.seats) == config.workers else len(config.seats)
 

@@ -46,8 +46,7 @@ Hide = Callable[[int, NDArray[np.uint8]], None]
 
 class Guard:
     """A blind job's masks and check for one exchange. ``chunks``: the number of the caller's chunks. ``check``: the
-    check of the sums, whose chunks follow the caller's.
-    """
+    check of the sums, whose chunks follow the caller's."""
 
     def __init__(self, chunks: int, hide: Hide, check: SumCheck | None, job: int) -> None:
         self.chunks = chunks
@@ -75,8 +74,7 @@ class Guard:
 
     def completed(self, done: int, results: Results) -> int:
         """Return how many of the caller's results can be used, given that the first ``done`` results are in. The last
-        one can be used only after the check of all. Raises TamperedError.
-        """
+        one can be used only after the check of all. Raises TamperedError."""
         if self._check is None or self._finished:
             return min(done, self.chunks)
         upto = min(done, self.chunks)
@@ -289,8 +287,7 @@ class Exchange:
 
     def take_ahead(self) -> None:
         """Accept the results that arrived before this exchange began. Closes the exchange if one of them raises an
-        error.
-        """
+        error."""
         try:
             self._receiver.take_ahead()
         except SumwireError:
@@ -298,8 +295,8 @@ class Exchange:
             raise
 
     def mark(self, first: int, flags: NDArray[np.uint8]) -> None:
-        """Set flags, uint8 (n,), in the contributions of the chunks from ``first`` on, before they are :meth:`ready`.
-        """
+        """Set flags, uint8 (n,), in the contributions of the chunks from ``first`` on, before they are
+        :meth:`ready`."""
         self._buffers.mark(first, flags)
 
     def ready(self, upto: int) -> None:

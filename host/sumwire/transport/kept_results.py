@@ -7,8 +7,8 @@ Results are kept as received, in a ring of datagrams indexed by sequence number.
 has begun their exchange: where slots close early, the other workers continue without a straggler, and the switch sends
 it their results. They stay in the same ring until their exchange begins, whose chunks then have results from the start.
 
-Example: a straggler is about to begin the exchange of chunks 100 to 199. The results of 100 to 140 are here already:
-it sends only the other 59 chunks.
+Example: a straggler is about to begin the exchange of chunks 100 to 199. The results of 100 to 140 are here already: it
+sends only the other 59 chunks.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class KeptResults:
             self._rows[places, :longest] = rows[:, :longest]
 
     def held(self, first: int, count: int, token: int) -> NDArray[np.int64]:
-        """Return which of a run's sequence numbers first..first+count-1 are here: rising int64 offsets from ``first``.
-        """
+        """Return which of a run's sequence numbers first..first+count-1 are here: rising int64 offsets from
+        ``first``."""
         wanted = np.arange(first, first + min(count, self.capacity))
         places = wanted % self.capacity
         with self._lock:
@@ -124,8 +124,7 @@ def whole_results(
 
 class EarlyResults:
     """Keeps early results in the ring of :class:`KeptResults`. They fill at most half of it, so that workers further
-    behind can still get the results that this worker has applied. ``token``: that of the run, TOKEN_NONE before it.
-    """
+    behind can still get the results that this worker has applied. ``token``: that of the run, TOKEN_NONE before it."""
 
     def __init__(self, config: JobConfig, kept: KeptResults) -> None:
         self.token = p4.TOKEN_NONE
@@ -167,8 +166,8 @@ class EarlyResults:
         return fits
 
     def take(self, first: int, chunks: int) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint16]]:
-        """Return the early results of an exchange that begins: indices of its chunks, datagrams, and the bytes in each.
-        """
+        """Return the early results of an exchange that begins: indices of its chunks, datagrams, and the bytes in
+        each."""
         here = self._kept.held(first, min(chunks, max(self._latest + 1 - first, 0)), self.token)
         rows, sizes = self._kept.get(first + here)
         return here, rows, sizes

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """One worker's UDP socket to its switch: sends and receives batches of packets, waits, and tolerates transient
-failures.
-"""
+failures."""
 
 from __future__ import annotations
 
@@ -74,9 +73,8 @@ class Link:
     each row, without an authentication tag. ``last_failure``: a text about the last transient error, or "".
     ``packet_bytes``: the size of each loaded packet. ``reads_marks``: a result that a queue marked on its way here (ECN
     in its IP header) gets the flag CE in ``records``, like a result of marked contributions; ``marked``: whether the
-    latest
-    call brought such messages. Raises AddressError if the worker's address cannot be used here, JobBusyError if its
-    port is taken, UsageError on a system that is not Linux.
+    latest call brought such messages. Raises AddressError if the worker's address cannot be used here, JobBusyError if
+    its port is taken, UsageError on a system that is not Linux.
     """
 
     def __init__(self, config: JobConfig, stats: JobStats, *, reads_marks: bool = False) -> None:
@@ -119,8 +117,7 @@ class Link:
 
     def load(self, packets: NDArray[np.uint8], tos: NDArray[np.uint8] | None, first_slot: int) -> None:
         """Set the packets (n, packet bytes) that :meth:`send` sends by index, their TOS bytes, and the slot of the
-        first.
-        """
+        first."""
         self.socket.load(packets, tos=tos, phase=first_slot)
         self._rows = packets
         self.packet_bytes = packets.shape[1]
@@ -129,8 +126,7 @@ class Link:
 
     def send(self, chunks: NDArray[np.int64], train: int) -> int:
         """Send loaded packets, in trains of at most ``train``. Returns how many, from the first on, the socket accepted
-        or lost by a transient error.
-        """
+        or lost by a transient error."""
         done = sent = 0
         if self._tags is not None:
             # Only now: flags of a packet change until it is sent.

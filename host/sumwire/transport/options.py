@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """Options of a transport, of its window and of one exchange, as frozen objects; and the timeout policy, which decides
-how long an exchange waits for other workers, and what happens when the switch does not answer.
-"""
+how long an exchange waits for other workers, and what happens when the switch does not answer."""
 
 from __future__ import annotations
 
@@ -26,13 +25,12 @@ class Delivery:
     (:mod:`sumwire.job.handshake`).
 
     ``loss_bound``: share of a tensor's contributions that may be missing from its sums, in [0, 1). It applies to THC
-    data; norms and other ops are always complete. All workers get all results, and so the same sums.
-    ``divisor``: what a sum is divided by. "contributors": the number of contributions in it, so that the mean is
-    unbiased whatever is missing. "workers": all workers, so that missing contributions count as zeros, as in the
-    papers' data path; for comparison.
-    ``congestion``: limit the window by marks and round trips (:mod:`sumwire.transport.congestion`).
-    ``probes``: ask the switch about a chunk before retransmitting it (:mod:`sumwire.transport.retransmission`).
-    Raises ConfigError for values outside these.
+    data; norms and other ops are always complete. All workers get all results, and so the same sums. ``divisor``: what
+    a sum is divided by. "contributors": the number of contributions in it, so that the mean is unbiased whatever is
+    missing. "workers": all workers, so that missing contributions count as zeros, as in the papers' data path; for
+    comparison. ``congestion``: limit the window by marks and round trips (:mod:`sumwire.transport.congestion`).
+    ``probes``: ask the switch about a chunk before retransmitting it (:mod:`sumwire.transport.retransmission`). Raises
+    ConfigError for values outside these.
     """
 
     loss_bound: float = 0.0
@@ -61,8 +59,8 @@ class DeadlinePassedError(Exception):
 
 
 class TimeoutPolicy(Protocol):
-    """Decides whether an exchange goes on waiting without a new result. An exception from a method ends the exchange.
-    """
+    """Decides whether an exchange goes on waiting without a new result. An exception from a method ends the
+    exchange."""
 
     def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
         """Called twelve times in the transport's ``silence_s``, by default every 0.25 s.

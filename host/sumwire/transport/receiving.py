@@ -50,8 +50,7 @@ def incomplete_result(connection: Connection, chunk: int, contributors: int, cou
 
 def other_chunk(connection: Connection, chunk: int, own_bucket: int, bucket: int, number: int) -> OrderError:
     """Return the error for a result that came in the place of ``chunk``, but is of chunk ``number`` of ``bucket``: the
-    workers' calls differ.
-    """
+    workers' calls differ."""
     slot, round_ = connection.window.place(chunk)
     return OrderError(
         f"job {connection.config.job}: slot {slot}, round {round_} came back as bucket {bucket} chunk {number}; this "
@@ -137,8 +136,8 @@ class Receiver:
         return len(sequences) > 0
 
     def discard_late_answers(self) -> None:
-        """Read and discard other workers' answers that are no longer wanted. Unread, they would end every wait at once.
-        """
+        """Read and discard other workers' answers that are no longer wanted. Unread, they would end every wait at
+        once."""
         if self._catch_up is not None and not self._catch_up.recovery.missing:
             self._catch_up.recovery.discard()
 
@@ -263,8 +262,7 @@ _ANSWER_S: Final = 0.2
 
 def ask_who_is_missing(connection: Connection, buffers: Buffers, receiver: Receiver, error: DeadlineError) -> None:
     """Find out which workers are missing. Returns if a new result arrives after all, so that the exchange continues.
-    Otherwise raises ``error`` with details, or the DeadlineError of an incomplete result.
-    """
+    Otherwise raises ``error`` with details, or the DeadlineError of an incomplete result."""
     window, link, catch_up = connection.window, connection.link, connection.catch_up
     if not window.contributes:
         raise error.with_detail("this worker only waits for what the others do")

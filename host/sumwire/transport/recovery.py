@@ -146,8 +146,7 @@ class Recovery:
 
     def passed_up(self, place: Place, contributors: int) -> None:
         """Record that this worker's own switch has passed up the partial result of a slot and round, with these seats
-        in it.
-        """
+        in it."""
         self._passed_up[place] = contributors
 
     def landed(self, sequences: Iterable[int]) -> None:
@@ -310,8 +309,8 @@ class CatchUp:
         self.recovery.close()
 
     def applied(self, sequences: NDArray[np.int64], rows: NDArray[np.uint8], sizes: NDArray[np.integer[Any]]) -> None:
-        """Take results (datagrams) that this worker has applied: keep them for other workers, and stop asking for them.
-        """
+        """Take results (datagrams) that this worker has applied: keep them for other workers, and stop asking for
+        them."""
         self.kept.put(sequences, rows, sizes)
         if self.recovery.missing:
             self.recovery.landed(sequences.tolist())

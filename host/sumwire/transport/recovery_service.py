@@ -115,8 +115,7 @@ _BATCH: Final = 64
 @dataclass
 class ServiceCounters:
     """Totals: questions answered, questions for results that are not here, nonces sent, datagrams that are not
-    questions or not from a worker's address, and questions above an address's rate.
-    """
+    questions or not from a worker's address, and questions above an address's rate."""
 
     answered: int = 0
     unknown: int = 0
@@ -163,8 +162,7 @@ def recovery_tags(config: JobConfig, answers: Address) -> Tags | None:
 
 def same_question(answer: bytes, header: bytes) -> bool:
     """Return whether an answer with a nonce belongs to the question with this header: everything but the count is the
-    same.
-    """
+    same."""
     return answer[:_COUNT_AT] == header[:_COUNT_AT] and answer[_COUNT_AT + 1 : HEADER_BYTES] == header[_COUNT_AT + 1 :]
 
 

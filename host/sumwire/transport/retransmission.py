@@ -201,8 +201,7 @@ class Timers:
 
     def begin(self, now: float, *, sampled: bool) -> None:
         """Begin a new exchange. ``sampled=False``: its round trips include the wait for slow workers, so they are not
-        samples of the path.
-        """
+        samples of the path."""
         self._sampled = sampled
         self._rtt = self._path_rtt if sampled else self._short_rtt
         self.burst = 0
@@ -266,8 +265,7 @@ class Timers:
     @property
     def reordering_s(self) -> float:
         """How long after its transmission a chunk can still be answered later than chunks sent after it, because
-        packets take different paths.
-        """
+        packets take different paths."""
         smoothed = self._path_rtt.smoothed_s
         return self._short_rtt.timeout_s if smoothed is None else PATHS_ROUND_TRIPS * smoothed
 
@@ -290,8 +288,7 @@ def allowance(loss_bound: float, chunks: int, workers: int, *, worker: int, sequ
 
 class Budget:
     """One worker's budget of missing contributions for one tensor. Chunks before ``first`` must be complete. A FLUSH
-    leaves out at most one contribution.
-    """
+    leaves out at most one contribution."""
 
     def __init__(self, allowed: int, first: int = 0) -> None:
         self.allowed = allowed
@@ -313,8 +310,7 @@ class Budget:
 
     def settle(self, landed: Callable[[int], bool], cost: Callable[[int], int]) -> None:
         """Charge the budget for flushed chunks that have results (``landed``). ``cost`` returns how many contributions
-        the sum of each lacks.
-        """
+        the sum of each lacks."""
         for chunk in [chunk for chunk in self.reserved if landed(chunk)]:
             self.reserved.remove(chunk)
             self.spent += cost(chunk)

@@ -8,14 +8,14 @@ when its chunk was retransmitted later or has its result; a head moves past dead
 Example: chunks 0, 1, 2 are transmissions 1, 2, 3; chunk 0 is retransmitted as number 4. The oldest chunk in flight is
 now 1.
 
-With S slots, a = S // 2 and b = S - a, chunk K is sent only when this worker has the results of K - a and of K - b
-(the same chunk if S is even). So at most S // 2 chunks are in flight.
+With S slots, a = S // 2 and b = S - a, chunk K is sent only when this worker has the results of K - a and of K - b (the
+same chunk if S is even). So at most S // 2 chunks are in flight.
 
 Example: with S = 8, chunk 6 waits for the result of chunk 2. With S = 7 (a = 3, b = 4), chunk 4 waits for chunks 1 and
 0.
 
-Why no result is lost. Slot ``K mod S`` is overwritten when some worker sends K + S. That worker has the result of
-K + b, so all workers have sent K + b, so all workers have the result of K.
+Why no result is lost. Slot ``K mod S`` is overwritten when some worker sends K + S. That worker has the result of K +
+b, so all workers have sent K + b, so all workers have the result of K.
 
 A slot closes early when the quorum is below the number of workers, or when a FLUSH spends the loss budget of a tensor.
 Two things then differ (:class:`EarlyClosing`).
@@ -114,8 +114,7 @@ class Flight:
 
     def first_open(self, chunks: Chunks, *, unsent: bool = False) -> NDArray[np.bool_]:
         """Return which of the chunks are in flight (with ``unsent``: or not sent). A repeated chunk counts only at its
-        first place.
-        """
+        first place."""
         places = np.arange(len(chunks))
         # Of several assignments to one index the last one stays. In reverse order that is the first place.
         self._seen[chunks[::-1]] = places[::-1]
@@ -159,8 +158,7 @@ class Flight:
 
     def landing(self, chunks: Chunks, latest: int) -> Landing:
         """Return what the results of these chunks, which were in flight, show. ``latest``: how many transmission
-        numbers to return.
-        """
+        numbers to return."""
         first = self.first[chunks]
         once = chunks if not self._resends else chunks[self.latest[chunks] == first]
         sent_at = float(self.sent_at[once].min()) if len(once) else None
@@ -231,8 +229,8 @@ class SendSchedule:
         return self.taken == self.to
 
     def next(self, most: int, below: int) -> Chunks:
-        """Return up to ``most`` chunks whose turn has come and which are below ``below``. The others keep their order.
-        """
+        """Return up to ``most`` chunks whose turn has come and which are below ``below``. The others keep their
+        order."""
         waiting = self.ready[self.taken : self.to]
         if below < self._chunks and not (waiting < below).all():
             places = np.flatnonzero(waiting < below)[:most]
@@ -376,8 +374,8 @@ class Steady:
         )
 
     def send(self, most: int, below: int, now: float) -> Chunks:
-        """Send chunks for the first time whose turn has come, like :meth:`SendSchedule.next` and :meth:`Flight.send`.
-        """
+        """Send chunks for the first time whose turn has come, like :meth:`SendSchedule.next` and
+        :meth:`Flight.send`."""
         flight, turns = self._flight, self._turns
         begin = turns.taken
         self.make_room(min(turns.to - begin, most))
@@ -388,8 +386,7 @@ class Steady:
 
     def land(self, first: int, last: int) -> Landing:
         """Record that results of chunks first..last-1 have arrived, like :meth:`SendSchedule.land` and
-        `SendSchedule.follow`.
-        """
+        `SendSchedule.follow`."""
         flight, turns, landing = self._flight, self._turns, self._landing
         if flight.log is not self.log:
             self.make_room(0)

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """The switch's answers: the state of slot 0 after a HELLO, and the errors about refusals and silence. Error texts say
-what is wrong, in which order to look, and the command that mends it.
-"""
+what is wrong, in which order to look, and the command that mends it."""
 
 from __future__ import annotations
 

@@ -120,8 +120,8 @@ class Transport:
         return self.window.base + self.window.chunks
 
     def rebase(self, first_round: int) -> None:
-        """Number the next exchange's chunks from the first chunk of this round. Raises UsageError during an exchange.
-        """
+        """Number the next exchange's chunks from the first chunk of this round. Raises UsageError during an
+        exchange."""
         self._check_free()
         self.window.restart(first_round * self._config.slots)
 
@@ -133,8 +133,7 @@ class Transport:
 
     def restart(self) -> None:
         """Drop the present exchange, if there is one, and leave the run, so that a handshake (:meth:`rebase`) can
-        begin.
-        """
+        begin."""
         if self._exchange is not None:
             self._exchange.close()
         self.masks = None
@@ -199,8 +198,7 @@ class Transport:
 
     def keep_results(self) -> None:
         """Keep the results of the latest exchange valid. They become invalid with the first exchange after the next
-        call of this method.
-        """
+        call of this method."""
         self._down, self._kept = self._kept, self._down
         # Now, in a job's first operation, and not in its second, which is likely to be as large.
         self._down.take(self._kept.size)

@@ -115,8 +115,7 @@ class Waiting:
 
     def hello(self, state: SwitchState) -> None:
         """Process the answer to a HELLO. Raises StaleRunError if another run has begun, MismatchError if the switch has
-        another configuration.
-        """
+        another configuration."""
         check_switch(self._connection.config, state)
         if (state.contributors > 0 or state.closed) and self._is_past(state.round):
             raise self._other_run(0, state.round)

@@ -58,9 +58,8 @@ class Window:
     """The window of successive exchanges.
 
     Use: :meth:`begin`; then, until :attr:`done`, pass what :meth:`find` returns for results to :meth:`complete`, send
-    what
-    :meth:`take` returns until that is None, and sleep no longer than :meth:`wake_at`. Chunks are int64 indices in the
-    exchange. Times are seconds of any monotonic clock. ``limit``: bounds the chunks in flight below S // 2.
+    what :meth:`take` returns until that is None, and sleep no longer than :meth:`wake_at`. Chunks are int64 indices in
+    the exchange. Times are seconds of any monotonic clock. ``limit``: bounds the chunks in flight below S // 2.
     """
 
     def __init__(
@@ -262,8 +261,7 @@ class Window:
 
     def settle(self, missing: Callable[[int], bool]) -> None:
         """Charge the budget for flushed chunks that now have results. ``missing`` returns whether a chunk's sum lacks a
-        contribution.
-        """
+        contribution."""
         budget = self._retries.budget if self._retries is not None else None
         if budget is not None and budget.reserved:
             landed = self._flight.landed
@@ -303,8 +301,7 @@ class Window:
 
     def wake_at(self, tick_s: float = math.inf) -> float:
         """Return when :meth:`take` next has something to do if no packet arrives; infinity if never. It is at most
-        ``tick_s`` after the latest new result.
-        """
+        ``tick_s`` after the latest new result."""
         flight, tick_at = self._flight, self._timers.progress_at + tick_s
         if not flight.count:
             return tick_at
@@ -333,8 +330,7 @@ class Window:
     @property
     def newest_round(self) -> int:
         """Return the round of the newest chunk that this worker has sent in the exchange, or of the exchange's first
-        chunk.
-        """
+        chunk."""
         sent = np.flatnonzero(self._flight.first)
         return self.place(int(sent[-1]) if len(sent) else 0)[1]
 

@@ -196,8 +196,7 @@ class Tags:
 
     def check(self, rows: NDArray[np.uint8], sizes: NDArray[np.integer[Any]]) -> int:
         """Like :meth:`check_messages`, for datagrams in rows, uint8 (n or more, at least the longest), with ``sizes``
-        bytes each, (n,).
-        """
+        bytes each, (n,)."""
         rows, wrong = rows[: len(sizes)], np.ones(len(sizes), np.bool_)
         wrong[(sizes == p4.SUMWIRE_BYTES) & (rows[:, 0] & 0xF == _REFUSED)] = False
         for size in np.unique(sizes).tolist():

@@ -393,8 +393,7 @@ class Pace:
 
     def arrived(self, count: int, began: float, now: float, *, drained: bool) -> None:
         """Record that a call that lasted from ``began`` to ``now`` returned ``count`` packets. ``drained``: it left
-        none behind.
-        """
+        none behind."""
         if self._since is not None:
             self._count += count
             if now - self._since < _MEASURED_S:
@@ -407,8 +406,7 @@ class Pace:
 
 def receive_trains(sock: socket.socket) -> bool:
     """Let a UDP socket receive trains in one piece. Returns False if the kernel does not support it, or for another
-    kind of socket.
-    """
+    kind of socket."""
     try:
         sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
     except OSError:

@@ -45,8 +45,7 @@ kernels: Final = NATIVE.kernels
 class Compiled(NamedTuple):
     """Addresses of C functions and structures. ``arrivals_collect``: the receiving function, the structure it works on,
     the number of messages that it has filled, and how many of these were marked. ``trains_cut``: the function that cuts
-    trains, and the messages of a sending call. ``collect_ns``: how long a receive waits.
-    """
+    trains, and the messages of a sending call. ``collect_ns``: how long a receive waits."""
 
     collect: int
     arrivals: int
@@ -135,8 +134,7 @@ def send_despite_icmp(send: Callable[[], int]) -> int:
 
 def forbid_fragments(udp: socket.socket) -> None:
     """Forbid fragments, which no switch accepts. A packet that does not fit the device then fails, and one that does
-    not fit the path is lost. ICMP messages about the path are ignored, because they are not authenticated.
-    """
+    not fit the path is lost. ICMP messages about the path are ignored, because they are not authenticated."""
     udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
 
 
@@ -186,8 +184,7 @@ class ReceivedControls:
 
     def renew(self, count: int) -> None:
         """Reset the first ``count`` messages for another call: the kernel has overwritten the lengths, and writes no
-        type if it has no control message.
-        """
+        type if it has no control message."""
         self._lengths[:count] = CONTROLS_BYTES
         self._controls["type"][:count] = _NO_TYPE
 

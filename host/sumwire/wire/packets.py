@@ -7,9 +7,9 @@ The layout is defined in p4src/include/headers.p4. Codes, sizes and the list of 
 `sumwire_protocol.constants`. :func:`pack` and :func:`unpack` handle one packet a call. An exchange has thousands, whose
 headers are read and written as numpy records.
 
-All chunks of a job share one sequence number K. It counts from 0 over all exchanges and is equal on all workers.
-Chunk K uses slot ``K mod S`` in round ``K div S``, where S is the job's number of slots. Packets carry the round in 32
-bits, so rounds are compared in serial-number arithmetic (RFC 1982).
+All chunks of a job share one sequence number K. It counts from 0 over all exchanges and is equal on all workers. Chunk
+K uses slot ``K mod S`` in round ``K div S``, where S is the job's number of slots. Packets carry the round in 32 bits,
+so rounds are compared in serial-number arithmetic (RFC 1982).
 
 Example: with S = 5 slots, chunk 7 uses slot 2 in round 1, and chunk 12 uses slot 2 again in round 2.
 """
@@ -228,8 +228,7 @@ def without_flags(mask: NDArray[np.uint64], flags: int) -> NDArray[np.uint64]:
 
 def result_heads(packets: NDArray[np.uint8], down_words: int, count: int = 0) -> NDArray[np.uint64]:
     """Return the expected heads of the results of contributions, for the fields in RESULT_MASK. With ``count``, return
-    those of complete results of so many contributions, for the fields in COMPLETE_MASK.
-    """
+    those of complete results of so many contributions, for the fields in COMPLETE_MASK."""
     results = packets[:, :HEADER_BYTES].copy()
     records = headers(results)
     records["version_kind"] = _RESULT

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Time to accuracy: the same trainings with every system, over the network, as a suite of the page and, at several
-link rates, as the papers' picture (`bench-rates`).
-"""
+"""Time to accuracy: trains with every system over the network. It is a suite of the page and, at several link rates,
+the papers' figure (`bench-rates`)."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from sumwire_lab.study.study import Context, Study
 
 
 def ours(systems: Iterable[str]) -> list[str]:
-    """The systems whose packets are summed by Sumwire's switch or software aggregator, but for a baseline there."""
+    """Return the systems whose packets Sumwire's switch or software aggregator sums, without baselines."""
     return [name for name in systems if parse(name).switched and name not in BASELINES]
 
 
@@ -58,7 +57,7 @@ _FROM_SUMMARY: Final = (
 
 @dataclass(frozen=True)
 class TrainingCase:
-    """One training. ``quick``: with QUICK_EPOCHS instead of the task's own epochs."""
+    """One training. ``quick``: train for QUICK_EPOCHS instead of the task's own epochs."""
 
     task: str
     system: str
@@ -141,15 +140,15 @@ ACCURACY: Final = Suite(
 
 
 def thinned(curve: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """About CURVE_POINTS of the points at most, including the last one."""
+    """Return at most about CURVE_POINTS of the points, including the last one."""
     stride = max(1, -(-len(curve) // CURVE_POINTS))
     kept = list(curve[::stride])
     return tuple(kept if kept and kept[-1] == curve[-1] else [*kept, *curve[-1:]])
 
 
 def speed_up(task: str, rows: Rows) -> tuple[str, str, float] | None:
-    """Best baseline, best system of Sumwire, and the speed-up in time to accuracy; None if one never reached the
-    target."""
+    """Return the best baseline, Sumwire's best system, and its speed-up in time to accuracy; None if one never reached
+    the target."""
     times: Mapping[str, float | None] = {row["system"]: row["time_to_target_s"] for row in rows if row["task"] == task}
     theirs = fastest(times, BASELINES)
     mine = fastest(times, ours(times))
@@ -232,7 +231,7 @@ PICTURE: Final = "bench-rates.svg"
 
 
 def bench(options: RatesOptions) -> Bench:
-    """Each system at each rate, seed by seed. The picture is drawn anew after each training."""
+    """Measure each system at each rate, seed by seed. The picture is drawn again after each training."""
     trainings = [
         TrainingCase(options.task, system, rate, seed, options.quick)
         for rate in options.bw
@@ -253,7 +252,7 @@ def bench(options: RatesOptions) -> Bench:
 
 
 def rates_text(rows: Rows) -> str:
-    """Seconds to the target by system and rate, the median of the seeds."""
+    """Return a text of the seconds to the target by system and rate, the median of the seeds."""
     found = median_times(rows)
     rates = sorted({rate for _, rate in found})
     lines = [["seconds to the target", *(f"{rate:g} Mbit/s" for rate in rates)]]
@@ -263,7 +262,7 @@ def rates_text(rows: Rows) -> str:
 
 
 def median_times(rows: Rows) -> dict[tuple[str, float], float | None]:
-    """By system and rate: median seconds to the target; None if some seed never reached it."""
+    """Return, by system and rate, the median seconds to the target; None if some seed never reached it."""
     found: dict[tuple[str, float], list[float | None]] = {}
     for row in rows:
         found.setdefault((row["system"], row["link_mbit"]), []).append(row["time_to_target_s"])
@@ -274,7 +273,7 @@ def median_times(rows: Rows) -> dict[tuple[str, float], float | None]:
 
 
 def rates_chart(rows: Rows) -> Chart:
-    """Seconds to the target over the link rate, a line for each system."""
+    """Return a chart of the seconds to the target over the link rate, with a line for each system."""
     found = median_times(rows)
     series = []
     for system in dict.fromkeys(row["system"] for row in rows):

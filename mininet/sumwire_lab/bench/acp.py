@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What overlap and fusion bring, by system, and what buffer size and rank do to ACP-SGD: `bench-acp`."""
+"""`bench-acp`: measures the gain of overlap and fusion by system, and the effect of buffer size and rank on ACP-SGD."""
 
 from __future__ import annotations
 

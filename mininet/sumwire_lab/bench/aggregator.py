@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a packet costs the software aggregator: `python -m sumwire_lab bench aggregator --rate 44000`.
+"""Measures the cost of a packet in the software aggregator: `python -m sumwire_lab bench aggregator --rate 44000`.
 
-Real sockets on loopback. This process plays all workers: it sends contributions slot by slot and waits for the
-results, at most at the given rate. Measured is the CPU time of the aggregator's processes per contribution, the
-kernel's part included. On loopback the sender's CPU also does the kernel's receiving work: the number includes what
-results cost their receivers, and lacks what contributions cost the driver of a network card.
+Real sockets on loopback. This process acts as all workers: it sends contributions slot by slot and waits for the
+results, at most at the given rate. It measures the CPU time of the aggregator's processes per contribution, the
+kernel's part included. On loopback the sender's CPU also does the kernel's receiving work. So the number includes the
+cost of results at their receivers, and lacks the cost of contributions in the driver of a network card.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LoadingWorkers:
             sock.close()
 
     def run(self, seconds: float, rate: float, piece: int) -> tuple[int, int]:
-        """Send for so many seconds, at most `rate` contributions per second.
+        """Send for `seconds`, at most `rate` contributions per second.
 
         `piece` slots are summed before the next ones begin. Returns the numbers of contributions and of results.
         """
@@ -137,7 +137,7 @@ COLUMNS: Final = (
 
 
 def bench(options: AggregatorOptions) -> Bench:
-    """One aggregator, with a row for each of its runs. Fails if a contribution costs more than the limit."""
+    """Measure one aggregator, with a row for each of its runs. Fails if a contribution costs more than the limit."""
 
     def record(rows: Rows) -> dict[str, Any]:
         runs = [{column.name: row[column.name] for column in COLUMNS} for row in rows]

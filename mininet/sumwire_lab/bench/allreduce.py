@@ -1,10 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One plain all-reduce with gloo, THC, SIGN and others: `make bench-allreduce`.
-
-For several sizes and link rates: seconds beside the bound of the wire, CPU seconds of hosts and switch, and packets
-lost inside them.
-"""
+"""`make bench-allreduce`: measures one plain all-reduce with gloo, THC, SIGN and others. For several sizes and link
+rates it measures seconds beside the bound of the wire, CPU seconds of hosts and switch, and packets lost inside
+them."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ from sumwire_lab.system import counters
 
 
 def bench(options: AllReduceOptions) -> Bench:
-    """All rates and systems. A case has one system at one link rate, with its sizes one after the other in a session;
-    its row has a row for each size, and the packets lost and sent again in the whole session."""
+    """Measure all systems at all rates. A case has one system at one link rate, with its sizes one after the other in a
+    session. Its row contains a row for each size, and the packets lost and sent again in the whole session."""
     base = RunOptions(workers=options.workers, switch=options.switch, engine=options.engine)
     kind = switches.choose_for(base)
 
@@ -88,8 +86,8 @@ def text(rows: Rows) -> str:
 def size_row(
     link_mbit: float, values: int, system: str, measured: Sequence[Mapping[str, Any]], *, switched: bool = True
 ) -> dict[str, Any]:
-    """A row out of what each worker measured of one size, the first worker first. `switch_cpu_s`: CPU seconds of all
-    switches per million values; None for kernel bridges, whose work no process is charged for."""
+    """Return the row of one size from the workers' measurements, the first worker first. `switch_cpu_s`: CPU seconds of
+    all switches per million values; None for kernel bridges, whose work is not charged to a process."""
     wire_bytes = all_reduce_bytes("thc" if system in BY_CHOICE else system, values, len(measured))
     switch_cpu_s = measured[0]["switch_cpu_s"] / millions(values, measured) if switched else None
     return {**timing(link_mbit, values, system, wire_bytes, measured), "switch_cpu_s": switch_cpu_s}

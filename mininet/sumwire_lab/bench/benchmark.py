@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks share. Each is a study: its cases are measured by :mod:`sumwire_lab.study.study`.
+"""The common parts of benchmarks. Each is a study: its cases are measured by :mod:`sumwire_lab.study.study`.
 
 A command of `sumwire-lab bench` is a :class:`Bench`: it prints its rows as text and writes them as one record. A
-:class:`Suite` is a part of the page of `make bench`, which presents its rows as tables, charts and sentences.
+:class:`Suite` is a part of the page of `make bench`, and presents its rows as tables, charts and sentences.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Rows = Sequence[Row]
 
 @contextmanager
 def network_experiment(results: Path) -> Iterator[Path]:
-    """A new folder of `results`, for the time of a measurement that needs root and a network, and may be interrupted.
+    """Yield a new folder in `results`, and run the block as a measurement that needs root and a network, and may be
+    interrupted.
 
     Raises LabError if this machine lacks a tool.
     """
@@ -53,10 +54,10 @@ def write_record(record: Any, folder: Path, name: str) -> None:
 
 @dataclass(frozen=True)
 class Bench:
-    """A benchmark with a command of its own: its study, and what is made of the rows.
+    """A benchmark with a separate command: its study, and the presentation of its rows.
 
-    ``record``: the content of NAME.json. ``text``: what a terminal shows. ``holds``: whether the rows meet the targets,
-    if there are any. ``needs_network``: it runs as root, and NAME.json goes into a folder of its own.
+    ``record``: the content of NAME.json. ``text``: the output on a terminal. ``holds``: whether the rows meet the
+    targets, if there are any. ``needs_network``: it runs as root, and NAME.json goes into a folder of its own.
     """
 
     study: Study
@@ -73,7 +74,7 @@ class Bench:
         return done
 
     def measure_here(self, say: Say, record: Path | None = None) -> StudyResults:
-        """Measure all cases without a network. They need no root and write no file but `record`."""
+        """Measure all cases without a network. It needs no root, and writes no file except `record`."""
         with tempfile.TemporaryDirectory() as folder:
             done = run(self.study, Path(folder), say, again=True)
         if record is not None:
@@ -82,7 +83,8 @@ class Bench:
         return done
 
     def carry_out(self, say: Say, results: Path | None, record: Path | None) -> tuple[str, bool]:
-        """Measure all cases where the benchmark belongs: its text, and whether its rows meet their targets.
+        """Measure all cases, with or without a network as the benchmark needs. Returns its text, and whether its rows
+        meet their targets.
 
         `results`: for a benchmark in a network; `record`: for one without. Raises LabError.
         """
@@ -107,7 +109,7 @@ class PageTable:
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart. `bound`: a limit rather than a measurement, drawn thin and dashed."""
+    """One line of a chart. `bound`: it is a limit rather than a measurement, and is drawn thin and dashed."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -129,7 +131,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Presentation:
-    """What the page shows of a suite. `behind`: sentences that say where Sumwire loses."""
+    """The page's content for a suite. `behind`: sentences that say where Sumwire is slower."""
 
     tables: tuple[PageTable, ...] = ()
     charts: tuple[Chart, ...] = ()
@@ -138,10 +140,10 @@ class Presentation:
 
 @dataclass(frozen=True)
 class Suite:
-    """One part of the page. ``question``: what a reader learns from it; ``how``: how it is measured, in sentences.
+    """One part of the page. ``question``: the question that it answers; ``how``: how it is measured, in sentences.
 
-    ``present``: tables and charts of at least one row; rows of some cases may be missing. ``left_out``: what the study
-    leaves out on purpose, with the reason.
+    ``present``: tables and charts of at least one row; rows of some cases may be missing. ``left_out``: the cases that
+    the study omits on purpose, with the reason.
     """
 
     name: str

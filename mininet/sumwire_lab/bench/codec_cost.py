@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of every codec on a host: milliseconds per million values to encode and decode."""
+"""Measures the cost of every codec on a host: milliseconds per million values to encode and decode."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def study(options: BenchOptions) -> Study:
 
 
 def measure(case: CodecCost) -> list[dict[str, Any]]:
-    """A row for each form, native (compiled C), torch or numpy, with medians in milliseconds per million values.
+    """Return a row for each form, native (compiled C), torch or numpy, with medians in milliseconds per million values.
     `cpu_ms`: CPU time of the thread for encode and decode together."""
     with _one_thread():
         if case.codec in CODECS:

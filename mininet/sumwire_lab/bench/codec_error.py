@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How far every codec's result is from the workers' mean, on gradients of the lab's own trainings, recorded in one
-process.
+"""Measures the error of every codec's result against the workers' mean, on gradients recorded from the lab's own
+trainings in one process.
 
-The switch's aggregation of the codecs' words is done in numpy.
+numpy does the switch's aggregation of the codecs' words.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def make_codec(name: str, worker: int, workers: int) -> GradientCodec:
 
 
 def aggregate(codec: GradientCodec, contributions: Sequence[Words], draws: np.random.Generator) -> Words:
-    """The switch's result for the workers' words, each of shape (chunks, words_up, 128)."""
+    """Return the switch's result for the workers' words, each of shape (chunks, words_up, 128)."""
     if isinstance(codec, ThcCodec | NaiveCodec):
         return sum_words(codec.table, contributions)
     if codec.info.op == SUM32.code:
@@ -81,7 +81,7 @@ def aggregate(codec: GradientCodec, contributions: Sequence[Words], draws: np.ra
 
 
 def round_trip(name: str, gradients: Sequence[Tensor], sequence: int = 0) -> Tensor:
-    """The workers' aggregate as every worker decodes it, with a codec of CODECS and without a network."""
+    """Return the workers' aggregate as every worker decodes it, with a codec of CODECS and without a network."""
     workers = len(gradients)
     codecs = [make_codec(name, worker, workers) for worker in range(workers)]
     rounds = [codec.begin(x, sequence, 0) for codec, x in zip(codecs, gradients, strict=True)]
@@ -164,7 +164,8 @@ HOW: Final = (
 
 
 def study(options: BenchOptions) -> Study:
-    """Error of every codec, named after its system. A case has one model and one number of workers."""
+    """Return the study of every codec's error, named after its system. A case has one model and one number of
+    workers."""
     counts, steps = (QUICK_WORKERS, QUICK_STEPS) if options.quick else (WORKERS, STEPS)
     cases = [
         {"task": task, "workers": workers, "steps": steps, "seed": options.seed} for task in TASKS for workers in counts
@@ -173,7 +174,7 @@ def study(options: BenchOptions) -> Study:
 
 
 def measure(case: Row) -> list[dict[str, Any]]:
-    """A row for each codec. `nmse`: mean over the recorded steps of |result - mean|^2 / |mean|^2. `best_length`:
+    """Return a row for each codec. `nmse`: mean over the recorded steps of |result - mean|^2 / |mean|^2. `best_length`:
     whether the result was scaled to the best length first, because the codec keeps only a direction."""
     recorder = GradientRecorder(case["task"], case["workers"], case["seed"])
     found = estimators(recorder.shapes)
@@ -210,7 +211,7 @@ Estimate = Callable[[Tensor], Tensor]
 
 
 def estimators(shapes: Sequence[tuple[int, ...]]) -> Mapping[str, Estimate]:
-    """By name: a function from the workers' gradients to what they get instead of the mean."""
+    """Return by name functions from the workers' gradients to what they get instead of the mean."""
     through_codecs = {name: functools.partial(_through, name) for name in CODECS}
     return {
         **through_codecs,
@@ -225,7 +226,7 @@ def _through(name: str, gradients: Tensor) -> Tensor:
 
 
 def top_share_mean(gradients: Tensor) -> Tensor:
-    """The mean of every worker's largest values, TOP_SHARE of them."""
+    """Return the mean of every worker's largest values, TOP_SHARE of them."""
     count = max(1, int(TOP_SHARE * gradients.shape[1]))
     kept = torch.zeros_like(gradients)
     places = gradients.abs().topk(count, dim=1).indices
@@ -233,7 +234,8 @@ def top_share_mean(gradients: Tensor) -> Tensor:
 
 
 def low_rank(gradients: Tensor, shapes: Sequence[tuple[int, ...]]) -> Tensor:
-    """ACP-SGD's result once its factors have settled. It is linear in the gradients, so only their mean is needed."""
+    """Return ACP-SGD's result once its factors have settled. It is linear in the gradients, so only their mean is
+    needed."""
     pieces = torch.split(gradients.mean(dim=0), [int(torch.Size(shape).numel()) for shape in shapes])
     restored = [
         _restored(piece, shape, number) for number, (piece, shape) in enumerate(zip(pieces, shapes, strict=True))

@@ -1,11 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long a codec takes on one core: `make bench-codec`.
-
-One worker's whole round, error feedback included, stage by stage, with the native kernels and with torch in turn; no
-network, the sums are made beforehand. Stages are in wall-clock time. The target is for the median round in CPU time
-of the one thread, which other work on the machine changes less.
-"""
+"""`make bench-codec`: measures the time of a codec on one core. One worker's whole round, error feedback included,
+stage by stage, with the native kernels and with torch in turn; no network, the sums are made beforehand. Stages are in
+wall-clock time. The target is for the median round in CPU time of the one thread, which other work on the machine
+changes less."""
 
 from __future__ import annotations
 
@@ -48,14 +46,14 @@ Timed = list[dict[str, float]]
 
 
 def available_forms(codec: GradientCodec, device: str = "cpu") -> tuple[str, ...]:
-    """Forms that can take tensors of a device, the one in use first: native, torch. Native kernels are the processor's:
-    of a GPU's tensors, the copies both ways are part of the round. Naive quantization has none."""
+    """Return the forms that can take tensors of a device, the one in use first: native, torch. Native kernels run on
+    the CPU, so for a GPU's tensors the round includes both copies. Naive quantization has no native form."""
     fits = (device == "cpu" or codec.staged) and not isinstance(codec, NaiveCodec)
     return (NATIVE, TORCH) if fits and kernels.kernels(torch.zeros(1)) is not None else (TORCH,)
 
 
 def time_rounds(codec: GradientCodec, values: int, rounds: int, warmup: int, device: str = "cpu") -> dict[str, Timed]:
-    """By form: milliseconds of every stage, and of CPU time, of each round after the first `warmup` ones."""
+    """Return by form the milliseconds of every stage, and of CPU time, of each round after the first `warmup` ones."""
     generator = torch.Generator().manual_seed(7)
     gradient = torch.randn(values, generator=generator).to(device)
     forms = available_forms(codec, device)
@@ -117,8 +115,8 @@ THC_TARGETS_MS: Final = {NATIVE: 2.0, TORCH: 40.0}
 
 
 def bench(options: CodecBenchOptions) -> Bench:
-    """One codec at one size, with a row for each form: native first if it is there, then torch. Raises OptionError
-    without the device."""
+    """Measure one codec at one size, with a row for each form: native first if it is there, then torch. Raises
+    OptionError without the device."""
     block = (BLOCK_VALUES if options.block is None else options.block) or None
     if options.device == "cuda" and not torch.cuda.is_available():
         raise OptionError("device=cuda: torch finds none here: take a torch with CUDA and a GPU, or leave it out")
@@ -145,8 +143,11 @@ SUMMARY: Final = ("form", "rounds", "stages", "min_ms", "median_ms", "cpu_median
 
 
 def summary(timed: Timed, form: str, options: CodecBenchOptions) -> dict[str, Any]:
-    """Minimum and median by stage and of whole rounds of one form, and the verdict against the target, which is for
-    tensors of a processor. Below a million values it is that of a million, because fixed costs weigh more there."""
+    """Return minimum and median by stage and of whole rounds of one form, and the verdict against the target.
+
+    The target is for CPU tensors. Below a million values the target for a million applies, because fixed costs weigh
+    more there.
+    """
     totals = [sum(one[stage] for stage in STAGES) for one in timed]
     cpu = statistics.median(one[CPU] for one in timed)
     targets = THC_TARGETS_MS if (options.codec, options.device) == ("thc", "cpu") else {}

@@ -3,9 +3,9 @@
 """The worker process of the benchmarks that exchange gradients: sets up the process group, times exchanges, writes a
 record.
 
-The spec says what is exchanged: plain all-reduces, optimizer steps with a system (a step begins with a gradient and
-ends when the optimizer has applied the aggregate), or all-reduces by gloo and by Sumwire in turn, so that whatever
-slows the machine down for a while slows both down.
+The spec selects the exchange: plain all-reduces, optimizer steps with a system (a step begins with a gradient and ends
+when the optimizer has applied the aggregate), or all-reduces by gloo and by Sumwire in turn, so that temporary load on
+the machine slows down both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REPEAT_S: Final = 2.0
 
 
 class TimedExchange(ABC):
-    """What one worker does again and again: it exchanges a gradient of one size with the other workers."""
+    """The repeated work of one worker: it exchanges a gradient of one size with the other workers."""
 
     warm_up: int = 1
     """First repeats of a size that are not timed."""
@@ -79,8 +79,8 @@ class TimedExchange(ABC):
 def timed(work: TimedExchange, size: int, repeats: int, switches: Sequence[int] = ()) -> dict[str, Any]:
     """Time `repeats` exchanges of `size` values, each after a barrier of all workers.
 
-    Returns seconds, CPU seconds and page faults of each, and the CPU seconds of all together: this worker's, and those
-    of the processes whose CPU clocks `switches` are.
+    Returns seconds, CPU seconds and page faults of each exchange, and the CPU seconds of all together, for this worker
+    and for the processes with the CPU clocks `switches`.
     """
     seconds, own_s, switch_s, faults = [], [], [], []
     work.begin(size)
@@ -107,7 +107,8 @@ def timed(work: TimedExchange, size: int, repeats: int, switches: Sequence[int] 
 
 
 def page_faults() -> int:
-    """Pages that this process had no memory for yet. Each costs it as much time as a thousand values."""
+    """Return the page faults of this process, for pages that had no memory yet. Each takes as long as a thousand
+    values."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -119,8 +120,8 @@ def _repeats(size: int, least: int) -> int:
 def timed_sizes(work: TimedExchange, spec: Mapping[str, Any], switches: Sequence[int]) -> list[dict[str, Any]]:
     """`timed` for every size of the spec, in its order.
 
-    With a `budget_s` in the spec, sizes must grow. A size for which warm-up and repeats would take longer than the
-    budget, by the time of the size before it, ends the list; cheap sizes get more repeats. All workers decide alike.
+    With a `budget_s` in the spec, sizes must grow. A size whose warm-up and repeats would exceed the budget, estimated
+    from the size before it, ends the list; cheap sizes get more repeats. All workers decide alike.
     """
     found: list[dict[str, Any]] = []
     expected_s = 0.0
@@ -144,9 +145,10 @@ def _slowest(seconds: float) -> float:
 
 
 def exchanges(session: Session, told: Mapping[str, Any], worker: Worker | None = None) -> list[dict[str, Any]]:
-    """What the workers of all hosts have measured, by rank. `told`: system, sizes and so on; see :func:`exchange`.
+    """Run the worker on all hosts, and return their measurements by rank. `told`: system, sizes and so on; see
+    :func:`exchange`.
 
-    `worker`: default: :func:`exchange`. Raises what `Session.call` raises.
+    `worker`: by default :func:`exchange`. Raises the errors of `Session.call`.
     """
     switches = [pid for process in session.serving().values() for pid in family(process.pid)]
     return session.call(worker or exchange, {"repeats": REPEATS, "switches": switches, **told}, _DEADLINE_S)
@@ -195,10 +197,11 @@ class PlainAllReduce(TimedExchange):
 
 
 def make_all_reduce(spec: Mapping[str, Any], rank: Rank) -> PlainAllReduce:
-    """The all-reduce of the spec's system: gloo without a job, else THC, or that of the systems `sign` and `sum32`.
+    """Return the all-reduce of the spec's system: gloo without a job, else THC, or that of the systems `sign` and
+    `sum32`.
 
-    `asking` is THC that asks for the norms of small tensors every time. `auto` measures both ways of the spec's sizes,
-    and then goes by the faster one; it makes sums, as gloo does.
+    `asking` is THC that asks for the norms of small tensors every time. `auto` measures both ways for the spec's sizes,
+    and then uses the faster one; it computes sums, like gloo.
     """
     if rank.job_file is None:
         return PlainAllReduce(dist.all_reduce, rank.number)
@@ -259,7 +262,7 @@ def make_steps(spec: Mapping[str, Any], rank: Rank) -> OptimizerSteps:
 
 
 class InTurn(TimedExchange):
-    """gloo's exchange, then the other one's, and so on, with each size."""
+    """Alternates gloo's exchange and the other system's, at each size."""
 
     warm_up = 2
 
@@ -293,7 +296,8 @@ class InTurn(TimedExchange):
         self._by_group.append((self._group_operations() - self._group_before) / self._others)
 
     def stats(self) -> dict[str, Any]:
-        """See TimedExchange. `by_group`: for each size, which share of the other's exchanges it left to the group."""
+        """See TimedExchange. `by_group`: for each size, the share of the other system's exchanges that it left to the
+        group."""
         return {**super().stats(), "by_group": self._by_group}
 
     def _group_operations(self) -> int:

@@ -3,9 +3,9 @@
 """Interleaved A/B: one plain all-reduce by gloo and by Sumwire in turn, `python -m sumwire_lab bench interleaved --bw
 loopback`.
 
-Both are done by the same processes on the same links, one exchange after the other. So they share what disturbs them,
-and a small difference shows. Between hosts the links end at a kernel bridge, where gloo is at its best, and Sumwire
-has its software aggregator. On loopback all of them are processes of this machine.
+Both are done by the same processes on the same links, one exchange after the other. So disturbances affect both, and a
+small difference is visible. Between hosts the links end at a kernel bridge, where gloo is at its best, and Sumwire has
+its software aggregator. On loopback all of them are processes of this machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ COLUMNS: Final = (
 
 
 def bench(options: InterleavedOptions) -> Bench:
-    """All rates and systems. A case has one system on links of one rate, with its sizes one after the other."""
+    """Measure all systems at all rates. A case has one system on links of one rate, with its sizes one after the
+    other."""
 
     def measure(case: Row, context: Context) -> list[dict[str, Any]]:
         told = {"exchange": "in-turn", "system": case["system"], "repeats": 2 * options.repeats}
@@ -71,7 +72,7 @@ def _measured(link_mbit: float | None, folder: Path, told: dict[str, Any], worke
 def turn_rows(
     link_mbit: float | None, sizes: Sequence[int], measured: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Rows out of the workers' records: exchanges 0, 2, 4 ... are gloo's, the others the system's."""
+    """Return rows from the workers' records: exchanges 0, 2, 4 ... are gloo's, the others the system's."""
     rows = []
     for k, size in enumerate(sizes):
         slowest = [max(repeat) for repeat in repeats_of([worker["sizes"][k] for worker in measured])]

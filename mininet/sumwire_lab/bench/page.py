@@ -122,7 +122,7 @@ def _line(axes: Any, series: Series, number: int) -> None:
 
 
 def owner(series: Series) -> str:
-    """The system of a line. A bound's name begins with that of its system."""
+    """Return the system of a line. A bound's name begins with that of its system."""
     return series.name.partition(",")[0]
 
 
@@ -139,8 +139,8 @@ svg { max-width: 100%; height: auto; } figure { margin: 1.5rem 0; } figcaption, 
 
 @dataclass
 class SuiteOutcome:
-    """The result of one suite. ``failures``: of each case that raised an error a label, and why. ``finished``: whether
-    every case was tried."""
+    """The result of one suite. ``failures``: a label and the reason for each case that raised an error. ``finished``:
+    whether every case was tried."""
 
     suite: Suite
     planned: int = 0
@@ -184,7 +184,7 @@ def presented(outcome: SuiteOutcome) -> Presentation:
 
 
 def html_page(about: Mapping[str, Any], shown: Sequence[Shown]) -> str:
-    """The whole page. `about`: the entries begun, options and machine of bench.json."""
+    """Return the whole page. `about`: the entries begun, options and machine of bench.json."""
     parts = [_opening(about, shown), _behind(shown), *(_suite(one) for one in shown), _words(), _machine(about)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Sumwire benchmark</title>'

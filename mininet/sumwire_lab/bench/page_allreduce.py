@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds of one all-reduce beside the bound of the wire: over size, system and link rate, and with more workers and
-more levels of switches. Two suites of the page.
-"""
+"""Measures the seconds of one all-reduce beside the bound of the wire: over size, system and link rate, and with more
+workers and more levels of switches. Two suites of the page."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ BOUND_MAX_S: Final = 30.0
 
 @dataclass(frozen=True)
 class AllReduceCase:
-    """One system at one rate; its sizes one after the other in the same session."""
+    """One system at one rate, whose sizes are measured one after the other in the same session."""
 
     link_mbit: float
     system: str
@@ -126,15 +125,15 @@ def _study(name: str, cases: Sequence[AllReduceCase], options: BenchOptions) -> 
 def row(
     case: AllReduceCase, size: int, measured: Sequence[Mapping[str, Any]], sent_again: int, *, offloads: bool
 ) -> dict[str, Any]:
-    """A row out of what each worker measured of one size. `retransmissions`: in the whole session, all sizes together.
-    `offloads`: whether the hosts kept their segmentation offloads."""
+    """Return the row of one size from the workers' measurements. `retransmissions`: in the whole session, all sizes
+    together. `offloads`: whether the hosts kept their segmentation offloads."""
     on_wire = wire_bytes(case.system, Gradient(*sides(size), RANK, SHARE), case.workers)
     about = {"workers": case.workers, "topology": case.topology, "retransmissions": sent_again, "offloads": offloads}
     return {**timing(case.link_mbit, size, case.system, on_wire, measured), **about}
 
 
 def feasible(sizes: Iterable[int], link_mbit: float) -> tuple[int, ...]:
-    """The sizes for which gloo's bound at this rate is not too long."""
+    """Return the sizes for which gloo's bound at this rate is not too long."""
     bits = {size: 8 * all_reduce_bytes(BASELINE, size, WORKERS) for size in sizes}
     return tuple(size for size in sizes if bits[size] / (link_mbit * 1e6) <= BOUND_MAX_S)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`bench page`: runs the suites one after the other, and writes what was measured to disk after every case."""
+"""`bench page`: runs the suites one after the other, and writes the measurements to disk after every case."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ KNOWN: Final[Mapping[str, Suite]] = {
 def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[SuiteOutcome], Path]:
     """Run the suites. Returns their outcomes, and the folder with page, charts and JSON. Raises LabError.
 
-    A case that fails is reported on the page, and the next one runs. After Ctrl-C the page has what was measured, and
-    KeyboardInterrupt is raised.
+    A case that fails is reported on the page, and the next one runs. After Ctrl-C the page has the measurements so far,
+    and KeyboardInterrupt is raised.
     """
     folder = new_folder(results, latest=False)
     say(f"results in {folder}")
@@ -88,7 +88,7 @@ class PageBook:
         self.write_page()
 
     def write_record(self) -> None:
-        """Write bench.json: rows, failures and what was left out, by suite."""
+        """Write bench.json: rows, failures and omitted cases, by suite."""
         record = {**self._about, "suites": {one.suite.name: one.as_dict() for one in self.outcomes}}
         partial = self._folder / f".{RECORD}"
         partial.write_text(json.dumps(record, indent=1) + "\n")
@@ -123,6 +123,6 @@ def tables_text(outcomes: Sequence[SuiteOutcome]) -> str:
 
 
 def command(options: BenchOptions, results: Path, say: Say) -> tuple[str, bool]:
-    """`bench page`: the tables for a terminal, and whether no case failed. Raises LabError."""
+    """Run `bench page`. Returns the tables for a terminal, and whether no case failed. Raises LabError."""
     done, folder = bench(options, results, say)
     return f"{tables_text(done)}\n\n{folder / PAGE}", not any(outcome.failures for outcome in done)

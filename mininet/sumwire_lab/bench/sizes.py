@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes and buffers that ACP-SGD sends for well-known models, computed from the models' shapes."""
+"""Computes the bytes and buffers that ACP-SGD sends for well-known models, from the models' shapes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ HOW: Final = (
 
 
 def measure(case: Row) -> dict[str, Any]:
-    """Bytes of float32, and numbers of buffers that a step's tensors are packed into. `ratio`: uncompressed bytes over
-    the mean of a P and a Q step. Computed; nothing is timed or downloaded."""
+    """Return the bytes of float32, and the number of buffers for a step's tensors. `ratio`: uncompressed bytes over the
+    mean of a P and a Q step. It is computed; nothing is timed or downloaded."""
     found = shapes.sizes(case["model"], case["rank"])
     return {
         **case,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packets per second into a switch over veth pairs: `make bench-switch`.
+"""`make bench-switch`: measures packets per second into a switch over veth pairs.
 
 Contenders are both engines of the soft switch, and bmv2. The native engine runs twice: with packets that come one by
 one, and with trains. A packet counts if the switch's verdict is FIRST, ADD or LAST; the time is that of the load
@@ -65,8 +65,8 @@ def present() -> list[str]:
 
 
 def bench(options: SwitchBenchOptions) -> Bench:
-    """Each op on each contender in turn, several times, after the generator alone. Raises OptionError for an unknown
-    contender, MissingToolError for one that this machine lacks."""
+    """Measure each op on each contender in turn, several times, after the generator alone. Raises OptionError for an
+    unknown contender, MissingToolError for one that this machine lacks."""
     contenders = options.switches or tuple(present())
     for name in contenders:
         if name not in CONTENDERS:
@@ -87,8 +87,8 @@ def bench(options: SwitchBenchOptions) -> Bench:
 
 
 def measure(case: Row, context: Context) -> dict[str, Any]:
-    """One run of the generator: against a contender, or alone. Alone it has no results, and `packets_per_second` are
-    those that it sent. `cpu_us`: CPU microseconds of the switch per packet, including its time in the kernel."""
+    """Run the generator once, against a contender or alone. Alone it has no results, and `packets_per_second` counts
+    the packets that it sent. `cpu_us`: CPU microseconds of the switch per packet, including its time in the kernel."""
     contender, op = case["contender"], case["op"]
     if contender in (GENERATOR, GENERATOR_TRAINS):
         row = _generator_alone(contender, op, context.folder)
@@ -101,7 +101,8 @@ def measure(case: Row, context: Context) -> dict[str, Any]:
 
 
 def entry_of(rows: Rows, contenders: Sequence[str]) -> dict[str, Any]:
-    """Of one op: medians by contender, the generator's rates, and the native engine over the others."""
+    """Return the entry of one op: medians by contender, the generator's rates, and the native engine's ratio to the
+    others."""
     alone = {row["contender"]: row["packets_per_second"] for row in rows if row["contender"] not in CONTENDERS}
     runs = [row for row in rows if row["contender"] in CONTENDERS]
     of = {name: [row for row in runs if row["contender"] == name] for name in contenders}
@@ -117,7 +118,7 @@ def entry_of(rows: Rows, contenders: Sequence[str]) -> dict[str, Any]:
 
 
 def text(record: Row) -> str:
-    """Packets/s by op and contender (medians) with the ratios, and CPU time per packet."""
+    """Return a text of packets/s by op and contender (medians) with the ratios, and CPU time per packet."""
     lines = []
     for op, entry in record["ops"].items():
         rates = {**entry["packets_per_second"], "generator alone": entry["generator_alone"]}
@@ -132,7 +133,7 @@ def text(record: Row) -> str:
 
 
 def ratios(rates: Mapping[str, float]) -> dict[str, float]:
-    """Packets/s of the native engine, one by one, over those of the others, and trains over one by one."""
+    """Return packets/s of the native engine without trains over those of the others, and with trains over without."""
     if "native" not in rates:
         return {}
     native = rates["native"]
@@ -201,7 +202,7 @@ def _generator_alone(contender: str, op: str, folder: Path) -> dict[str, Any]:
 
 
 def jobs_for(contender: str, fabric: Fabric) -> list[dict[str, Any]]:
-    """The one job of a contender, with as many slots as its kind of switch bears."""
+    """Return the one job of a contender, with as many slots as its kind of switch supports."""
     kind = CONTENDERS[contender][0] if contender in CONTENDERS else None
     return fitted(control_plane.training_job(fabric), kind)
 

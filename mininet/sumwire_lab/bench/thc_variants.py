@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What each part of THC brings, over numbers of workers, with late workers and with loss: `bench-thc`.
+"""`bench-thc`: measures the gain of each part of THC, for several numbers of workers, with late workers and with loss.
 
-The digits are trained with a variant of THC, all workers in one process, and each mean is compared with the true one.
-A variant's sums are written after the paper, not after the codec, so that parts can be left out; a test holds the two
-together. Beside them stand the baselines that THC's authors compare it with: TernGrad, Top-k, Deep Gradient
-Compression.
+The digits are trained with a variant of THC, all workers in one process, and each mean is compared with the true one. A
+variant's sums follow the paper, not the codec's code, so that parts can be left out; a test compares the two. It also
+measures the baselines that THC's authors compare it with: TernGrad, Top-k, Deep Gradient Compression.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ DGC: Final = "DGC 0.1 %"
 
 
 class Baseline(ABC):
-    """`momentum`: whether it has the optimizer's momentum within it."""
+    """A method to compare with. `momentum`: whether it includes the optimizer's momentum."""
 
     momentum: ClassVar = False
 
     @abstractmethod
     def mean(self, x: Tensor, step: int) -> Tensor:
-        """The mean that the workers' gradients, a row each, become. What is left out is kept here."""
+        """Return the mean that the workers' gradients, a row each, become. The rest is kept here for the next step."""
 
 
 class TernGradBaseline(Baseline):
-    """Wen et al., NeurIPS 2017, arXiv 1705.07878: -s, 0 or s, without bias; s is a layer's largest magnitude of all
-    workers, after clipping at 2.5 standard deviations. No error feedback."""
+    """TernGrad (Wen et al., NeurIPS 2017, arXiv 1705.07878): sends -s, 0 or s, without bias. s is a layer's largest
+    magnitude of all workers, after clipping at 2.5 standard deviations. No error feedback."""
 
     CLIP: Final = 2.5
 
@@ -70,7 +69,8 @@ class TernGradBaseline(Baseline):
 
 
 class SparseTopK(Baseline):
-    """Aji and Heafield, EMNLP 2017, arXiv 1704.05021: the largest values of each worker; the others are kept."""
+    """Top-k (Aji and Heafield, EMNLP 2017, arXiv 1704.05021): sends the largest values of each worker, and keeps the
+    others."""
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -84,8 +84,9 @@ class SparseTopK(Baseline):
 
 
 class Dgc(Baseline):
-    """Lin et al., ICLR 2018, arXiv 1712.01887: Top-k of gradients whose momentum each worker has added before; where it
-    sends, what is kept and its momentum begin anew. The share falls to `share` by quarters, one a pass."""
+    """Deep Gradient Compression (Lin et al., ICLR 2018, arXiv 1712.01887): Top-k of gradients to which each worker has
+    added momentum. Where a value is sent, its kept part and its momentum restart at 0. The share falls to `share` by a
+    factor of four per pass."""
 
     momentum: ClassVar = True
 
@@ -136,7 +137,7 @@ class ThcSums:
     def mean(self, x: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean of the workers' rows, and what the sum lacks of each row.
 
-        `present` (workers, chunks): the chunks that got to the sum. A chunk that nobody's is gives zeros.
+        `present` (workers, chunks): the chunks that are in the sum. A chunk that no worker has in the sum gives zeros.
         """
         workers, length = x.shape
         block = self._block(length)
@@ -193,7 +194,7 @@ class ThcSums:
 
 
 def without(workers: int, chunks: int, left_out: int, loss: float, draws: np.random.Generator) -> Tensor:
-    """Return which chunks of which workers get to the sum: all but those of late workers, and lost ones."""
+    """Return which chunks of which workers are in the sum: all except those of late workers, and lost ones."""
     present = draws.random((workers, chunks)) >= loss
     present[draws.permutation(workers)[:left_out]] = False
     return torch.from_numpy(present)
@@ -204,8 +205,8 @@ LEARNING_RATE: Final = 0.1
 
 @dataclass(frozen=True)
 class VariantScore:
-    """Accuracy and cross entropy on the test samples at the end. NMSE of THC's mean, against that of what the
-    workers encoded: the mean over all steps."""
+    """The result of a variant: accuracy and cross entropy on the test samples at the end. NMSE compares THC's mean with
+    the mean of what the workers encoded, averaged over all steps."""
 
     accuracy: float
     bits: float
@@ -314,7 +315,7 @@ COLUMNS: Final = (
 
 
 def bench(options: ThcOptions) -> Bench:
-    """The exact mean first, then the baselines, then each variant whose sums fit. A case has all seeds."""
+    """Measure the exact mean first, then the baselines, then each variant whose sums fit. A case has all seeds."""
     samples = digits_data.load()
 
     def measure(case: Row) -> dict[str, Any]:

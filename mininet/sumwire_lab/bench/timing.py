@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Times of all-reduces, computed from what their workers wrote, and bytes on the wire.
+"""Computes times of all-reduces from the workers' records, and bytes on the wire.
 
 Bytes are those of one gradient in the busier direction of a worker's link, from which the bound of the wire follows.
 They include packet headers. They do not include acknowledgements, norms, magnitudes and retransmissions.
@@ -22,12 +22,12 @@ from sumwire_lab.options.recipes import parse
 def timing(
     link_mbit: float, values: int, system: str, octets: float, measured: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """One all-reduce of one size by one system at one link rate. `measured`: each worker's record of this size (see
-    `exchange_worker.timed`).
+    """Summarise one all-reduce of one size by one system at one link rate. `measured`: each worker's record of this
+    size (see `exchange_worker.timed`).
 
-    `seconds`: the slowest worker's, median of the repeats. `bound_s`: what a link of this rate needs for the bytes of
-    its busier direction, headers included; `link_share`: of `seconds`. `host_cpu_s`: CPU seconds of a host per million
-    values, mean of the workers.
+    `seconds`: the slowest worker's, median of the repeats. `bound_s`: the seconds that a link of this rate needs for
+    the bytes of its busier direction, headers included; `link_share`: `bound_s` over `seconds`. `host_cpu_s`: CPU
+    seconds of a host per million values, mean of the workers.
     """
     bound = 8 * octets / (link_mbit * 1e6)
     seconds = median(max(repeat) for repeat in repeats_of(measured))
@@ -53,24 +53,25 @@ def millions(values: int, measured: Sequence[Mapping[str, Any]]) -> float:
 
 
 def retransmissions(measured: Sequence[Mapping[str, Any]]) -> int:
-    """Packets sent again by all workers of a session, in all sizes together."""
+    """Return the packets sent again by all workers of a session, in all sizes together."""
     return sum(int(worker["stats"].get("retransmissions", 0)) for worker in measured)
 
 
 def sides(values: int) -> tuple[int, int]:
-    """Rows and columns of the matrix with this many values that is nearest to a square."""
+    """Return rows and columns of the matrix with this many values that is nearest to a square."""
     rows = next(rows for rows in range(math.isqrt(values), 0, -1) if values % rows == 0)
     return rows, values // rows
 
 
 def wire_bytes(system: str, gradient: Gradient, workers: int) -> float:
-    """Bytes of a system, by its name in the lab, which may say a rank. For Marsit: of a round of signs."""
+    """Return the bytes of a system, given by its name in the lab, which may include a rank. For Marsit: of a round of
+    signs."""
     chosen = parse(system)
     gradient = replace(gradient, rank=chosen.recipe.options.get("rank", gradient.rank))
     return chosen.recipe.spec.routes[chosen.transport].cost.link_bytes(gradient, workers)
 
 
 def all_reduce_bytes(system: str, values: int, workers: int) -> int:
-    """Whole bytes of one plain all-reduce of `values` float32; `sign` has the packets of `marsit`."""
+    """Return the whole bytes of one plain all-reduce of `values` float32; `sign` has the packets of `marsit`."""
     name = "marsit" if system == "sign" else system
     return round(wire_bytes(name, Gradient(1, values, rank=1, share=1.0), workers))

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""ACP-SGD and the paper's baselines on a modelled link: what overlap and fusion bring, one at a time.
+"""Runs ACP-SGD and the paper's baselines on a modelled link, to measure the gain of overlap and of fusion separately.
 
 One worker trains a stack of equal layers, with at least ``BUFFERS`` buffers a step. An all-reduce has a start-up time
-and a time per byte; both are shares of the computing time, which is real. So a step takes what the optimizer's hooks
-and buffers make of both. Time is that of the computing thread's processor, plus its waits for the link, so other work
-on the machine changes nothing.
+and a time per byte; both are shares of the computing time, which is real. So the time of a step shows how well the
+optimizer's hooks and buffers combine the two. Time is the computing thread's CPU time plus its waits for the link, so
+other work on the machine does not affect it.
 
 All systems use the same hooks and buffers: gradients of S-SGD, Sign-SGD, Top-k and Power-SGD go through ACP-SGD's
-buffers whole, and the system reduces each buffer. What a system computes for a buffer counts where the buffer is
+buffers whole, and the system reduces each buffer. A system's computing for a buffer is counted when the buffer is
 handed over.
 """
 
@@ -60,8 +60,8 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 class ModelledLink:
-    """A ring's collectives, one after the other. Of an all-reduce: seconds for its start, which are its latencies, and
-    seconds a byte."""
+    """Collectives on a ring, one after the other. The time of an all-reduce is a number of seconds for its start, for
+    the latencies, plus a number of seconds per byte."""
 
     def __init__(self) -> None:
         self.start_s = 0.0
@@ -71,7 +71,7 @@ class ModelledLink:
         self._asked = 0.0
 
     def now(self) -> float:
-        """Seconds of this thread's processor, and of its waits for the link."""
+        """Return seconds: this thread's CPU time, plus its waits for the link."""
         return time.thread_time() + self._waited
 
     def reduce(self, x: Tensor, number: int) -> tuple[Tensor, Residual]:
@@ -80,15 +80,15 @@ class ModelledLink:
         return x.clone(), lambda: torch.zeros_like(x)
 
     def all_reduce(self, size: int) -> None:
-        """A part of a call: 2 (n - 1) hops, each with an n-th of these bytes."""
+        """Model an all-reduce inside a call: 2 (n - 1) hops, each with an n-th of these bytes."""
         self._asked += self.start_s + size * self.byte_s
 
     def all_gather(self, size: int, workers: int) -> None:
-        """A part of a call: n - 1 hops, each with all bytes of one worker."""
+        """Model an all-gather inside a call: n - 1 hops, each with all bytes of one worker."""
         self._asked += (self.start_s + size * workers * self.byte_s) / 2
 
     def submit(self, call: Callable[[], None]) -> Future[None]:
-        """Make a call, whose transfers begin when those before them are done."""
+        """Make a call. Its transfers begin when all earlier ones are done."""
         began, self._asked = self.now(), 0.0
         call()
         self._free = max(began, self._free) + self._asked
@@ -114,7 +114,8 @@ class Arrival(Future[None]):
 
 @dataclass(frozen=True)
 class Sweep:
-    """Median seconds of a step by buffers a step; how many buffers the search has chosen, and what a step takes so."""
+    """Median seconds of a step by the number of buffers, the number that the search has chosen, and its seconds per
+    step."""
 
     seconds: Mapping[int, float]
     chosen: int
@@ -122,12 +123,12 @@ class Sweep:
 
     @property
     def over_best(self) -> float:
-        """The chosen one's seconds over those of the best number of the sweep."""
+        """Return the seconds with the chosen number of buffers over those with the sweep's best number."""
         return self.chosen_s / min(self.seconds.values())
 
 
 class Plain:
-    """A training of its own without any synchronisation: a step is computing alone."""
+    """A separate training without any synchronisation, whose steps are computing only."""
 
     def __init__(self) -> None:
         torch.manual_seed(1)
@@ -177,23 +178,24 @@ class AcpTraining(Plain):
         return self._acp.seeking
 
     def meet(self, computing: float, fused: AcpTraining) -> None:
-        """Set the link for a step that computes for so many seconds and sends what `fused` does."""
+        """Set the link's times for a step that computes for `computing` seconds and sends as much as `fused`."""
         self.link.start_s = STARTS * computing / fused.buffers
         self.link.byte_s = TRANSFERS * computing / fused.sent_bytes
 
 
 def measured(steps: int = STEPS) -> list[dict[str, float]]:
-    """Seconds of a step by variant, of computing with compression, and of computing alone; one entry for each turn.
+    """Return seconds of a step by variant, of computing with compression, and of computing alone; one entry for each
+    turn.
 
-    In a turn each makes a step. The link follows the computing of the turn, so that a processor that slows down leaves
-    the shares as they are.
+    In a turn each variant makes a step. The link's times are shares of the turn's computing time, so a processor that
+    slows down does not change the ratios.
     """
     with one_thread():
         return _measured(steps)
 
 
 def swept(steps: int = STEPS) -> Sweep:
-    """Seconds of a step by buffers a step, and with the number that ACP-SGD has found by itself."""
+    """Return seconds of a step by the number of buffers, and with the number that ACP-SGD finds itself."""
     with one_thread():
         return _swept(steps)
 
@@ -276,8 +278,8 @@ class ModelledPeers(Peers):
 
 
 class PowerSgd:
-    """Power-SGD of one buffer: an all-reduce of P, and then, since it needs the mean of P, one of Q. Tensors of one
-    dimension go with P."""
+    """Power-SGD of one buffer: an all-reduce of P, then one of Q, which needs the mean of P. Tensors of one dimension
+    go with P."""
 
     def __init__(self, ends: ModelledPeers) -> None:
         self._ends = ends
@@ -344,7 +346,7 @@ def made(system: str, mode: str) -> AcpTraining:
 
 
 def measured_systems(steps: int = SYSTEM_STEPS) -> dict[Names, float]:
-    """Median seconds of a step by system and mode, which take turns. The link is that of ACP-SGD's steps."""
+    """Return the median seconds of a step by system and mode, which take turns. The link is that of ACP-SGD's steps."""
     with one_thread():
         variants = {(system, mode): made(system, mode) for system in SYSTEMS for mode in MODES}
         alone = AcpTraining(FUSED)

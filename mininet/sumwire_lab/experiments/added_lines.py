@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A plain script of DistributedDataParallel, and the same one with three lines of Sumwire: lines added, accuracy.
-
-Ranks are torchrun's, on loopback, with the aggregator beside rank 0. Rank 0 says how many packets it has sent.
-"""
+"""Compares a plain DistributedDataParallel script with the same script plus three lines of Sumwire: lines added, and
+accuracy. torchrun starts the ranks, on loopback, with the aggregator beside rank 0. Rank 0 reports how many packets it
+has sent."""
 
 from __future__ import annotations
 
@@ -43,13 +42,13 @@ def with_sumwire(plain: str) -> str:
 
 
 def lines_added(plain: str, changed: str) -> int:
-    """Lines that the second text has more; lines that it lacks count as well."""
+    """Return how many lines the second text has more. Lines that it lacks count as well."""
     found = difflib.ndiff(plain.splitlines(), changed.splitlines())
     return sum(line.startswith(("+ ", "- ")) for line in found)
 
 
 def measured(seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, Any]:
-    """Lines added, and accuracies by script and seed. Raises LabError."""
+    """Return the lines added, and the accuracies by script and seed. Raises LabError."""
     plain = PLAIN.read_text()
     changed = with_sumwire(plain)
     with tempfile.TemporaryDirectory() as folder:

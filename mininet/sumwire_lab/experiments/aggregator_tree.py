@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A tree of aggregators against a single one, with the same workers: results, bytes at the root, CPU time, seconds.
+"""Compares a tree of aggregators with a single one, for the same workers: results, bytes at the root, CPU time,
+seconds.
 
 The root is in a network namespace, so its interface counts what reaches it. Workers, each a process, and leaves have
 addresses of this machine at the other end. Needs root.
@@ -54,8 +55,8 @@ class _Taken:
 
 
 def measured(workers: int, leaves: int, turns: int) -> dict[str, Any]:
-    """By shape (``flat``, ``tree``) and way the medians of so many turns, and whether all results are equal to the bit.
-    Raises ProcessDiedError."""
+    """Return, by shape (``flat``, ``tree``) and way, the medians of ``turns`` turns, and whether all results are
+    bit-equal. Raises ProcessDiedError."""
     hosts = [f"{_PREFIX}.{1 + worker}" for worker in range(workers)]
     by_leaf = {f"{_PREFIX}.{200 + leaf}": hosts[leaf::leaves] for leaf in range(leaves)}
     shapes = {

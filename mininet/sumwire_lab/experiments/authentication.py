@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs with a key beside jobs without: the processor's time of a packet, and how many forged packets are taken.
+"""Compares jobs with and without a key: CPU time per packet, and how many forged packets are accepted.
 
-The native switch runs in this process, a worker on loopback beside a software aggregator in a thread; without root.
+The native switch runs in this process. A worker runs on loopback, beside a software aggregator in a thread. It needs no
+root.
 
     python -m sumwire_lab.experiments.authentication
 """
@@ -61,7 +62,8 @@ _WORKER_BYTE: Final = 6
 
 
 def run_keyed(say: Say, forged: int) -> dict[str, Any]:
-    """CPU us of a packet, plain and keyed, at switch and host; and of so many forged packets those that each took."""
+    """Return CPU us of a packet, plain and keyed, at switch and host, and how many of ``forged`` forged packets each
+    accepted."""
     with tempfile.TemporaryDirectory() as folder:
         key = Path(folder) / "job.key"
         key.touch(0o600)
@@ -144,7 +146,7 @@ def frame_of(worker: int, datagram: bytes) -> bytes:
 
 
 def flipped(frame: bytes, rng: np.random.Generator) -> bytes:
-    """A frame with bits of its datagram flipped: some of any, or all 64 of the tag drawn anew."""
+    """Return a frame with flipped bits in its datagram: either some random ones, or a new random 64-bit tag."""
     first = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES
     changed = bytearray(frame)
     if rng.random() < 1 / _FLIPS_MOST:
@@ -192,7 +194,7 @@ def _configuration(grpc: str, key: str) -> str:
 
 
 def host_times(key: str) -> dict[str, float]:
-    """Least CPU us of a chunk, one packet out and one in, of a worker's thread, system calls included."""
+    """Return the least CPU us of a chunk (one packet out and one in) in a worker's thread, system calls included."""
     least = {"plain": np.inf, "keyed": np.inf}
     payload = np.random.default_rng(2).integers(0, 256, (_CHUNKS, p4.THC_WORDS_UP, WORD_BYTES), dtype=np.uint8)
     for _, name in itertools.product(range(_TURNS // 2), least):
@@ -206,7 +208,7 @@ def host_times(key: str) -> dict[str, float]:
 
 
 def host_taken(count: int) -> int:
-    """How many of so many results with flipped bits pass a worker's check."""
+    """Return how many of ``count`` results with flipped bits pass a worker's check."""
     tags, rng = Tags(key_record(secrets.token_bytes(32), KEYED, _SWITCH_IP)), np.random.default_rng(3)
     size, taken = HEADER_BYTES + p4.THC_WORDS_DOWN * WORD_BYTES + p4.TAG_BYTES, 0
     header = Header(

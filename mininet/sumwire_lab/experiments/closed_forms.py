@@ -1,8 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the papers' formulas predict, checked without a network: Marsit's compensation, matching rates, THC's best
-table.
-"""
+"""Checks the papers' formulas without a network: Marsit's compensation, matching rates, THC's best table."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ def largest_deviation() -> float:
 
 
 def deviation(momentum: float, every: int | None) -> float:
-    """The largest |x - mean(c) - y| of any round. c: compensations; y: SGD on the mean gradient."""
+    """Return the largest |x - mean(c) - y| of any round. c: compensations; y: SGD on the mean gradient."""
     generator = torch.Generator().manual_seed(1)
     gradients = torch.randn(ROUNDS, IDENTITY_WORKERS, IDENTITY_VALUES, generator=generator, dtype=torch.float64)
     start = torch.randn(IDENTITY_VALUES, generator=generator, dtype=torch.float64)
@@ -90,7 +88,7 @@ CASCADING_RATE: Final = 0.50
 
 
 def matching_rates(workers: int, *, values: int = MATCHING_VALUES, seed: int = 1) -> dict[str, float]:
-    """Matching rate of Marsit in a ring, in a torus of two rows, and of cascading compression with SSDM."""
+    """Return the matching rates of Marsit in a ring, in a torus of two rows, and of cascading compression with SSDM."""
     given = np.random.default_rng(seed).standard_normal((workers, values)).astype(np.float32)
     wanted = given.mean(axis=0) >= 0
     packed = np.packbits(given >= 0, axis=1)

@@ -1,10 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long does a small tensor of the front layers take when a large one of the back layers is already under way?
-
+"""Measures how long a small tensor of the front layers takes when a large one of the back layers is already in flight.
 Three ways: in a job with one lane, in lanes on links that ignore priorities, and in lanes on links that serve packets
-by priority.
-"""
+by priority."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ _WARM_UP_VALUES: Final = 1024
 
 
 def both(lanes: Lanes, back: torch.Tensor, front: torch.Tensor, gap_s: float) -> tuple[float, bytes]:
-    """Hand over the back tensor, and ``gap_s`` later the front one. Returns seconds of the front one, and both
+    """Hand over the back tensor, and ``gap_s`` later the front one. Returns the front one's seconds, and both
     results."""
     first = lanes.submit(lanes.lane_of(BACK), partial(_mean, lanes, back, _BACK_BUCKET, BACK))
     select.select([], [], [], gap_s)
@@ -55,9 +53,9 @@ def _mean(lanes: Lanes, x: torch.Tensor, bucket: int, position: float) -> torch.
 
 
 def measure(_: None, rank: Rank) -> dict[str, Any]:
-    """Seconds of the front tensor in each repeat, and a digest of all results.
+    """Measure the seconds of the front tensor in each repeat, and a digest of all results.
 
-    Workers agree on a maximum before each repeat, so that they begin together.
+    The workers agree on a maximum before each repeat, so that they begin together.
     """
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(rank.number)
@@ -98,7 +96,8 @@ WAYS: Final = {"one": LanesWay(1, False), "alike": LanesWay(LANES, False), "prio
 
 
 def run_contention(results: Path, say: Say, switch: str = "soft") -> dict[str, float]:
-    """By way: seconds from the front tensor's hand-over to its result (the slowest worker's, median of the repeats).
+    """Return, by way, the seconds from the front tensor's hand-over to its result (the slowest worker's, median of the
+    repeats).
 
     Raises LabError, also if workers have different results.
     """

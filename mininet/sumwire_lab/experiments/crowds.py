@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Honest callers of every listener of ours while crowds from another address keep it busy.
+"""Measures honest callers of every listener in this project, while crowds from another address keep it busy.
 
-All of it is in a network namespace of its own, which `python -m sumwire_lab.experiments.crowds` prepares as its first
-process. Each server is a process, and so is each crowd. A server that guards nothing shows that the crowds can keep
-callers out.
+Everything runs in a separate network namespace, which `python -m sumwire_lab.experiments.crowds` prepares as its first
+process. Each server is a process, and so is each crowd. A server without a guard shows that the crowds can keep callers
+out.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ _ANSWER_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Siege:
-    """``slowest_s``: of the honest callers' answers. ``per_second``: connections that the crowd began."""
+    """The result for one listener and crowd. ``slowest_s``: the slowest answer to an honest caller. ``per_second``:
+    connections that the crowd began."""
 
     listener: str
     crowd: str
@@ -71,8 +72,8 @@ class Siege:
 
 
 def besieged(calls: int = _CALLS) -> list[Siege]:
-    """Every listener under every crowd, and the server without a guard under the first one. ``calls``: of honest
-    callers in each. Needs root, for the namespace. Raises ProcessDiedError."""
+    """Test every listener under every crowd, and the server without a guard under the first one. ``calls``: honest
+    callers in each test. Needs root, for the namespace. Raises ProcessDiedError."""
     command = ["unshare", "--net", *programs.module(_MODULE, "all", str(calls))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -84,7 +85,7 @@ def besieged(calls: int = _CALLS) -> list[Siege]:
 
 
 def listen(listener: str, stack: ExitStack) -> int:
-    """Begin a server in this process, for as long as the stack is open. Returns its port."""
+    """Start a server in this process, for as long as the stack is open. Returns its port."""
     if listener == "service":
         from sumwire.start.service import serving
 
@@ -141,7 +142,7 @@ _HTTP2: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0
 
 
 class Crowd:
-    """Callers from one address that want nothing but room. ``began``: connections so far."""
+    """Callers from one address that only take up room. ``began``: connections so far."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -159,7 +160,7 @@ class Crowd:
         return made
 
     def connect(self, per_second: int, goes_on: Callable[[], bool]) -> None:
-        """Connect so often, as far as this processor can, and go again soon."""
+        """Open so many connections per second, if this processor can, and close each soon."""
         kept: deque[socket.socket] = deque()
         began = time.monotonic()
         while goes_on():
@@ -171,8 +172,8 @@ class Crowd:
             time.sleep(_TICK_S if due < per_second * _TICK_S else 0)
 
     def stay(self, count: int, said: bytes, goes_on: Callable[[], bool]) -> None:
-        """Be ``count`` callers who stay, and come again where they are sent away. With ``said`` each says that, and
-        then a byte now and then."""
+        """Keep ``count`` connections open, and reconnect those that are closed. With ``said`` each connection sends
+        that text, and then a byte now and then."""
         with selectors.DefaultSelector() as watched:
             while goes_on():
                 for _ in range(count - len(watched.get_map())):
@@ -196,7 +197,7 @@ class Crowd:
 
 
 def crowd(kind: str, listener: str, port: int) -> None:
-    """The process of a crowd: until SIGTERM; then it writes how many connections a second it has begun."""
+    """The process of a crowd. It runs until SIGTERM, then writes how many connections per second it has begun."""
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     mob, began = Crowd(port), time.monotonic()
@@ -213,7 +214,7 @@ def crowd(kind: str, listener: str, port: int) -> None:
 
 
 def answer_s(listener: str, port: int) -> float:
-    """Seconds until an honest caller has its answer, who tries again at once where it is refused."""
+    """Return the seconds until an honest caller, which retries at once when refused, has its answer."""
     began = time.monotonic()
     while (waited := time.monotonic() - began) < PATIENCE_S:
         with contextlib.suppress(OSError, http.client.HTTPException):

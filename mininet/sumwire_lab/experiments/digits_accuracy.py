@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Accuracy on the digits, with several workers as threads of one process and without a network: Marsit, ACP-SGD,
-SSDM, and the error of EF-signSGD.
+"""Measures accuracy on the digits, with several workers as threads of one process and without a network: Marsit,
+ACP-SGD, SSDM, and the error of EF-signSGD.
 
-The codecs are those of a job. SSDM's and EF-signSGD's packets are summed here as a switch does it.
+The codecs are those of a job. SSDM's and EF-signSGD's packets are summed here in the way of a switch.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ Optimizing = Callable[[torch.nn.Module, ThreadsEnd], Optimizer]
 
 @dataclass(frozen=True)
 class Digits:
-    """One training. ``optimizing`` gives every worker its optimizer. Learning rates are constant, or follow the lab's
-    schedule if ``scheduled``. Workers draw from all images, or each from a shard of its own by ``concentration``
+    """One training. ``optimizing`` returns a worker's optimizer. Learning rates are constant, or follow the lab's
+    schedule if ``scheduled``. Workers draw from all images, or each from its own shard by ``concentration``
     (:func:`digits_data.shards`)."""
 
     optimizing: Optimizing
@@ -65,7 +65,8 @@ class Digits:
     concentration: float | None = None
 
     def accuracy(self) -> float:
-        """The share of test images that the trained network gets right. Raises LabError if replicas differ."""
+        """Return the share of test images that the trained network classifies correctly. Raises LabError if replicas
+        differ."""
         threads, scores = Threads(self.workers, self.seed), [(0.0, "")] * self.workers
         samples = digits_data.load()
 
@@ -133,7 +134,7 @@ _BEGIN: Final = "optimizer = sumwire.optim.Marsit("
 
 
 def as_printed(readme: str) -> Optimizing:
-    """The optimizer of README's example. Raises LabError if README has none."""
+    """Return the optimizer of README's example. Raises LabError if README has none."""
     lines = [line.removeprefix("optimizer = ") for line in readme.splitlines() if line.startswith(_BEGIN)]
     if len(lines) != 1:
         raise LabError(f"README has {len(lines)} lines that begin with {_BEGIN!r}")
@@ -169,7 +170,7 @@ def accuracies(optimizing: Optimizing, seeds: Sequence[int], epochs: int = EPOCH
 
 
 def by_period(inner: str, seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, float]:
-    """Mean accuracy of S-SGD and of Marsit by K, for an optimizer of INNER."""
+    """Return the mean accuracy of S-SGD and of Marsit by K, for an optimizer of INNER."""
     found = {"S-SGD": fmean(accuracies(ssgd(inner), seeds, epochs))}
     for every in PERIODS:
         found[f"K = {every or 'never'}"] = fmean(accuracies(marsit(inner, every), seeds, epochs))
@@ -206,7 +207,7 @@ def acp(given: Mapping[str, Any]) -> Optimizing:
 
 
 def by_variant(seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, list[float]]:
-    """Test accuracies by variant, one for each seed; S-SGD is the first."""
+    """Return test accuracies by variant, one for each seed; S-SGD is the first variant."""
     found = {SSGD: accuracies(ssgd(_ACP_LOCAL), seeds, epochs)}
     found |= {name: accuracies(acp(given), seeds, epochs) for name, given in VARIANTS.items()}
     found[WARM_UP] = [Digits(acp({"rank": 1}), seed, epochs=epochs, scheduled=True).accuracy() for seed in seeds]
@@ -240,8 +241,8 @@ def ssdm(*, momentum: float, rate: float = SSDM_RATE) -> Optimizing:
 
 
 def ef_sign_error(scales: tuple[float, ...] = SCALES, *, rounds: int = ROUNDS, values: int = VALUES) -> float:
-    """The squared error of EF-signSGD's mean over the rounds, over the mean's square. Every worker has one gradient,
-    and their scales differ."""
+    """Return the squared error of EF-signSGD's mean over the rounds, divided by the mean's square. Every worker keeps
+    one gradient, and their scales differ."""
     generator = np.random.default_rng(1)
     gradients = [torch.from_numpy((scale * generator.standard_normal(values)).astype(np.float32)) for scale in scales]
     codec = EfSignCodec(workers=len(scales))

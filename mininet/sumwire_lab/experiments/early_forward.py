@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How much shorter is a step if the next forward pass begins while back layers' gradients still travel?
+"""Measures how much shorter a step is if the next forward pass begins while back layers' gradients still travel.
 
 Four workers train a model of equal layers by DDP, with a bucket and a lane for each layer, on slow links. Computing
-takes about as long as communication, which a training that computes nothing shows. The same training is made with and
-without early forward, in turn. a
-layer's computing is a sleep, as if an accelerator computed, so the machine's cores are left to the network.
+takes about as long as communication, as a training without computing shows. The same training is made with and without
+early forward, in turn. A layer's computing is a sleep, like that of an accelerator, so that the machine's cores are
+left to the network.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BATCH: Final = 4
 
 @dataclass(frozen=True)
 class Given:
-    """Whether the next forward pass begins early, and seconds of a layer's forward pass."""
+    """The worker's input: whether the next forward pass begins early, and the seconds of a layer's forward pass."""
 
     early: bool
     layer_s: float
@@ -78,7 +78,7 @@ class Layer(nn.Linear):
 
 
 def measure(given: Given, rank: Rank) -> dict[str, Any]:
-    """The median of the seconds per step, and a digest of the parameters at the end."""
+    """Return the median of the seconds per step, and a digest of the parameters at the end."""
     with rank.group():
         return _measured(given, rank)
 
@@ -125,8 +125,8 @@ _DEADLINE_S: Final = 900.0
 
 @dataclass(frozen=True)
 class EarlyForwardOutcome:
-    """Seconds per step of the slowest worker, one for each turn, without and with early forward and without computing;
-    and whether all parameters were equal at the end."""
+    """Seconds per step of the slowest worker, one for each turn: without and with early forward, and without computing.
+    Also whether all parameters were equal at the end."""
 
     waiting_s: list[float]
     early_s: list[float]
@@ -135,7 +135,7 @@ class EarlyForwardOutcome:
 
     @property
     def gain(self) -> float:
-        """Step time without over with early forward, the median over the turns."""
+        """Return the step time without early forward over that with it, the median over the turns."""
         return median(waiting / early for waiting, early in zip(self.waiting_s, self.early_s, strict=True))
 
     @property

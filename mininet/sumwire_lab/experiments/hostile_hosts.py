@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A job of four workers beside hosts that want it harm: they forge its packets, or send all that their link bears.
+"""Runs a job of four workers beside hostile hosts, which forge its packets or send at the full rate of their link.
 
-The fifth host has a job of its own. The first run has no attacker; its frames are recorded, and its results are those
-that an attacked run must have. The workers' sums are known.
+The fifth host has another job. The first run has no attacker; its frames are recorded, and its results are those that
+an attacked run must have. The workers' sums are known.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from sumwire_lab.system.processes import killed_after, stop_process
 
 
 def contribution(values: int, rank: int, step: int) -> NDArray[np.int32]:
-    """What a worker sends in a step: sums differ from place to place and from step to step."""
+    """Return a worker's values for a step. Sums differ from place to place and from step to step."""
     return ((np.arange(values, dtype=np.int64) * 2654435761 + 7919 * step) % 100_003 * (rank + 1)).astype(np.int32)
 
 
 def add(steps: int, rank: Rank) -> dict[str, Any]:
-    """A worker whose sums are known: how many of them were wrong, and the seconds of every step."""
+    """Worker: add values whose sums are known. Returns how many sums were wrong, and the seconds of every step."""
     factor = sum(range(1, rank.ranks + 1))
     wrong, seconds = 0, []
     with rank.job(fallback="never") as job:
@@ -72,7 +72,7 @@ _LOOK_S: Final = 0.02
 
 @dataclass(frozen=True)
 class HostileOutcome:
-    """What the workers of one run wrote. `ended`: those that wrote nothing, because their run was ended."""
+    """The records of one run's workers. `ended`: workers without a record, because their run was ended."""
 
     records: list[dict[str, Any]]
     ended: int
@@ -97,8 +97,8 @@ def jobs(fabric: Fabric) -> list[dict[str, Any]]:
 
 
 def run_forged(results: Path, say: Say, wanted: int) -> dict[str, int]:
-    """Runs beside three attackers, until those have sent `wanted` frames: a neighbour, a user without rights on the
-    first worker's host, and there too one who sends the frames of an earlier run.
+    """Run beside three attackers until they have sent `wanted` frames: a neighbour, a user without rights on the first
+    worker's host, and on that host also a replayer of an earlier run's frames.
 
     Returns frames forged and wanted, wrong sums, and workers that ended in another way than they should.
     """
@@ -125,9 +125,9 @@ def run_forged(results: Path, say: Say, wanted: int) -> dict[str, int]:
 
 
 def run_beside(results: Path, say: Say, steps: int) -> dict[str, float]:
-    """Runs of `steps` alone, and beside a job whose host sends as fast as its link bears.
+    """Run `steps` steps alone, and beside a job whose host sends at the full rate of its link.
 
-    Returns seconds of a step alone and beside it, medians, and the share of its link that the other host used. Raises
+    Returns the seconds of a step in both cases, medians, and the share of its link that the other host used. Raises
     LabError.
     """
     with _session(results) as session:

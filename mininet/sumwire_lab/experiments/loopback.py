@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks as processes of this machine, with addresses on loopback: final losses of trainings with a software aggregator,
-bytes that a node with several ranks sends, and what a job's control thread costs.
+"""Experiments with ranks as processes of this machine, with loopback addresses. They measure final losses of trainings
+with a software aggregator, bytes that a node with several ranks sends, and the cost of a job's control thread.
 
     python -m sumwire_lab.experiments.loopback outer STEPS SEED...
     python -m sumwire_lab.experiments.loopback sharded STEPS SEED...
@@ -76,11 +76,12 @@ def forked(
     group: bool = True,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> list[_Answer]:
-    """What `work(rank, given)` returns on each rank, in any order; with `group` within a process group over gloo.
+    """Run `work(rank, given)` on forked ranks, and return what they return, in any order; with `group` within a process
+    group over gloo.
 
-    Ranks are forked, so that torch is loaded once: the caller must have used no torch threads. `serve` then starts what
-    they need, which may have threads, and returns what they are given. `meanwhile` runs in this process, beside them.
-    Raises ProcessDiedError if a rank fails.
+    Ranks are forked, so that torch is loaded once: the caller must not have used torch's threads. `serve` then starts
+    the programs that they need, which may have threads, and returns `given`. `meanwhile` runs in this process, beside
+    them. Raises ProcessDiedError if a rank fails.
     """
     context = multiprocessing.get_context("fork")
     with ExitStack() as stack:
@@ -172,7 +173,7 @@ def _trained(model: nn.Module, optimizer: Optimizer, seed: int, steps: int) -> f
 
 
 def outer_losses(steps: int, seeds: Sequence[int]) -> dict[str, list[float]]:
-    """Final losses of a character transformer after the same outer steps, by precision, in the seeds' order."""
+    """Return final losses of a character transformer after the same outer steps, by precision, in the seeds' order."""
 
     def trained(job: sumwire.Job, precision: Precision, seed: int) -> float:
         torch.manual_seed(seed)
@@ -187,9 +188,9 @@ def outer_losses(steps: int, seeds: Sequence[int]) -> dict[str, list[float]]:
 
 
 def sharded_losses(steps: int, seeds: Sequence[int]) -> dict[str, list[float]]:
-    """Final losses of a character transformer by FSDP2 over all ranks, by way, in the seeds' order.
+    """Return final losses of a character transformer by FSDP2 over all ranks, by way, in the seeds' order.
 
-    They are computed with the parameters as they are gathered.
+    They are computed with the gathered parameters.
     """
 
     def trained(job: sumwire.Job, options: dict[str, Any] | None, seed: int) -> float:
@@ -212,10 +213,11 @@ def sharded_losses(steps: int, seeds: Sequence[int]) -> dict[str, list[float]]:
 
 
 def node_bytes(nodes: int, ranks: int) -> dict[str, Any]:
-    """Bytes that a node sends, with its ranks behind one worker (``node``) and as workers (``flat``).
+    """Return the bytes that a node sends, with its ranks behind one worker (``node``) and as separate workers
+    (``flat``).
 
-    What a worker sends does not depend on how many there are. A job has at most 32 of them: of more ranks, one a node
-    is measured, and multiplied. Raises ProcessDiedError.
+    The bytes of a worker do not depend on the number of workers. A job has at most 32 workers; with more ranks, one per
+    node is measured, and multiplied. Raises ProcessDiedError.
     """
     flat_ranks = ranks if nodes * ranks <= p4.JOB_WORKERS_MAX else 1
     shared = _sent(nodes, ranks, nodes)
@@ -254,7 +256,7 @@ def _sent(nodes: int, ranks: int, workers: int) -> list[int]:
 
 
 def control_cost(ranks: int, seconds: int) -> dict[str, Any]:
-    """Milliseconds of CPU per second and rank of ranks that only sleep, without and with a control thread."""
+    """Return milliseconds of CPU per second and rank for ranks that only sleep, without and with a control thread."""
 
     def slept(rank: int, _: None) -> tuple[float, float]:
         without = _cpu_ms_per_s(seconds)

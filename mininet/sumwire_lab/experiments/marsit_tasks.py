@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Marsit's two rules on tasks that neither was tuned on: `make verify-papers PAPERS_FLAGS="--rows marsit-tasks"`.
+"""Runs Marsit's two rules on tasks that neither was tuned on: `make verify-papers PAPERS_FLAGS="--rows marsit-tasks"`.
 
-The digits, with the lab's network of two hidden layers and a small convolutional one. Workers draw from all images,
-from shards sorted by label, or from shards that a Dirichlet distribution makes. 4 workers as threads, and more of them.
+The task is the digits, with the lab's network of two hidden layers and with a small convolutional one. Workers draw
+from all images, from shards sorted by label, or from shards by a Dirichlet distribution. There are 4 workers as
+threads, and more in some tasks.
 """
 
 from __future__ import annotations
@@ -39,8 +40,7 @@ def small_cnn() -> nn.Module:
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained. ``published_fails``: the published rule is known to fail here, so the task can tell rules
-    apart."""
+    """One task. ``published_fails``: the published rule is known to fail here, so the task can distinguish rules."""
 
     network: Callable[[], nn.Module]
     concentration: float | None = None
@@ -48,7 +48,8 @@ class Task:
     published_fails: bool = True
 
     def accuracies(self, optimizing: Optimizing, seeds: Sequence[int], epochs: int = EPOCHS) -> list[float]:
-        """Test accuracy, seed by seed. With more workers an epoch has fewer steps, so there are more epochs."""
+        """Return test accuracies, seed by seed. With more workers an epoch has fewer steps, so there are more
+        epochs."""
         more = self.workers // WORKERS
         return [
             Digits(
@@ -58,7 +59,7 @@ class Task:
         ]  # fmt: skip
 
     def by_rule(self, seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, list[float]]:
-        """Test accuracies of S-SGD, of Marsit with both K, and of the published rule."""
+        """Return test accuracies of S-SGD, of Marsit with both K, and of the published rule."""
         rules = {
             SSGD: ssgd(INNER),
             **{f"K = {every}": marsit(INNER, every) for every in (20, 100)},

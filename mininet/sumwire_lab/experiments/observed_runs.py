@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that are watched: by Prometheus, which must have the run's own numbers, and by `sumwire top` in a terminal of
-80 x 24; and what watching does to the time of a step.
-"""
+"""Runs under observation: by Prometheus, which must have the run's own numbers, and by `sumwire top` in a terminal of
+80 x 24. Also measures the effect of observation on the time of a step."""
 
 from __future__ import annotations
 
@@ -50,14 +49,16 @@ def there() -> bool:
 
 
 def training_of(steps: int) -> TrainOptions:
-    """So many steps: the passes over the data that the task has by default would end before."""
+    """Return options for a training of `steps` steps, since the task's default passes over the data would end
+    before."""
     return TrainOptions(max_steps=steps, epochs=steps)
 
 
 def scraped(results: Path, folder: Path, say: Say, *, steps: int) -> dict[str, Any]:
-    """What summary.json and the workers' records of a run say, and what Prometheus has of it at the end.
+    """Run with Prometheus. Returns the numbers in summary.json and the workers' records, and those in Prometheus at the
+    end.
 
-    Also the share of a core that `sumwire top` took from the first step on. Raises LabError.
+    Also returns the share of a core that `sumwire top` took from the first step on. Raises LabError.
     """
     targets = folder / "targets.json"
     targets.write_text("[]")
@@ -157,7 +158,7 @@ class Top:
 
 @contextmanager
 def top_beside(targets: Path) -> Iterator[Top]:
-    """A `sumwire top` of these targets, in a terminal of its own, until the block ends."""
+    """Run `sumwire top` for these targets, in a separate terminal, until the block ends."""
     reader, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", _LINES, _COLUMNS, 0, 0))
     command = programs.module("sumwire.cli", "top", str(targets))
@@ -190,7 +191,7 @@ WINDOW_S: Final = 4.0
 
 
 def with_metrics(results: Path, folder: Path, say: Say, *, steps: int, rounds: int) -> list[tuple[float, float]]:
-    """Median seconds of a step without metrics, and with metrics that nobody reads, of each round.
+    """Return, for each round, the median seconds of a step without metrics, and with metrics that nobody reads.
 
     Every other round begins with metrics. `folder`: for the lists of targets. Raises LabError.
     """
@@ -206,7 +207,8 @@ def with_metrics(results: Path, folder: Path, say: Say, *, steps: int, rounds: i
 
 
 def with_top(results: Path, folder: Path, say: Say, *, steps: int) -> list[tuple[float, float]]:
-    """Mean seconds of a step while `sumwire top` is stopped, and in the window after it or before it in which it works.
+    """Return pairs of mean seconds of a step: while `sumwire top` is stopped, and in the neighbouring window in which
+    it runs.
 
     Raises LabError.
     """
@@ -227,9 +229,10 @@ def with_top(results: Path, folder: Path, say: Say, *, steps: int) -> list[tuple
 
 
 def compared(steps: Sequence[StepRecord], times: Sequence[float]) -> list[tuple[float, float]]:
-    """Pairs of neighbouring windows: the mean step of that without `sumwire top`, and of that with it.
+    """Return pairs of neighbouring windows: the mean step without `sumwire top`, and with it.
 
-    `times`: when the windows began and the last one ended; in the first one it works. Steps at a border belong to none.
+    `times`: the beginnings of the windows and the end of the last one; `sumwire top` runs in the first one. Steps that
+    cross a border belong to no window.
     """
     windows = [
         [step.step_s for step in steps if step.at_s is not None and begin <= step.at_s <= end - step.step_s]

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds of an outer step over links as between data centres: gloo, a ring with a byte a value, Sumwire with 4 bits.
+"""Measures the seconds of an outer step over links like those between data centres: gloo, a ring with one byte per
+value, Sumwire with 4 bits.
 
-All three go through the same soft switch, which delays and loses packets, in turn, by the same processes. TCP has
-CUBIC, Linux's default, which takes each loss for congestion, and then BBR where the kernel has it, which bears random
-loss best. With CUBIC a step takes so long that it has fewer values. The local steps take no time: a step is the
+All three go through the same soft switch, which delays and loses packets, in turn, by the same processes. TCP uses
+first CUBIC, Linux's default, which treats each loss as congestion, and then BBR if the kernel has it, which tolerates
+random loss best. With CUBIC a step takes so long that it has fewer values. The local steps take no time: a step is the
 exchange of a whole pseudo-gradient, and the outer optimizer's step.
 """
 
@@ -38,21 +39,21 @@ _SCALE_BYTES: Final = 4
 
 
 def packed(x: Tensor) -> Tensor:
-    """float32 (blocks, BLOCK) as bytes: the scales, then a signed byte for each value."""
+    """Encode float32 (blocks, BLOCK) as bytes: the scales, then a signed byte for each value."""
     scales = x.abs().amax(1, keepdim=True).clamp_(min=torch.finfo(torch.float32).tiny) / _LARGEST
     values = (x / scales).round_().to(torch.int8)
     return torch.cat([scales.reshape(-1).view(torch.uint8), values.reshape(-1).view(torch.uint8)])
 
 
 def unpacked(content: Tensor) -> Tensor:
-    """What :func:`packed` has packed, as rounded: float32 (blocks, BLOCK)."""
+    """Return the rounded values that :func:`packed` encoded: float32 (blocks, BLOCK)."""
     blocks = len(content) // (BLOCK + _SCALE_BYTES)
     scales = content[: _SCALE_BYTES * blocks].view(torch.float32)
     return content[_SCALE_BYTES * blocks :].view(torch.int8).view(blocks, BLOCK).to(torch.float32) * scales[:, None]
 
 
 def ring_mean(x: Tensor) -> Tensor:
-    """The mean of all ranks' flat float32 tensors, with equal bits on all of them."""
+    """Return the mean of all ranks' flat float32 tensors, with equal bits on all of them."""
     ranks, rank = dist.get_world_size(), dist.get_rank()
     blocks = -(-len(x) // (ranks * BLOCK))
     pieces = torch.zeros(ranks, blocks, BLOCK)
@@ -119,7 +120,8 @@ class OuterSteps(TimedExchange):
                 self._outers.append(Outer(inner, None, every=1, reduce=reduce))
 
     def prepare(self) -> None:
-        """Choose before each step: a group of gloo's makes its connections late, and those have the machine's kind."""
+        """Choose the congestion control before each step: a gloo group opens its connections late, with the machine's
+        default."""
         congestion_control.choose(self._control)
 
     def exchange(self) -> None:
@@ -132,12 +134,12 @@ class OuterSteps(TimedExchange):
         self._digests += [hashlib.sha256(outer.shared.numpy().tobytes()).hexdigest() for outer in self._outers]
 
     def stats(self) -> dict[str, Any]:
-        """See TimedExchange. `digests`: of the shared parameters, by system."""
+        """See TimedExchange. `digests`: those of the shared parameters, by system."""
         return {**super().stats(), "digests": self._digests}
 
 
 def time_outer_steps(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
-    """The worker: all three systems, over the job and the default process group."""
+    """Worker: run all three systems, over the job and the default process group."""
     with rank.group():
         return measured(OuterSteps(rank.job(), rank.number, spec["controls"]), spec, rank)
 
@@ -162,8 +164,8 @@ def impairment() -> str:
 
 
 def run_outer_steps(results: Path, say: Say, *, quick: bool = False) -> dict[str, Any]:
-    """By congestion control: `values` of the model, and `seconds` of an outer step by system: the slowest worker's,
-    median of the repeats.
+    """Return, by congestion control, `values` of the model, and `seconds` of an outer step by system: the slowest
+    worker's, median of the repeats.
 
     Raises LabError, also if workers have different parameters.
     """
@@ -194,6 +196,6 @@ def _measured(values: Mapping[str, int], folder: Path, repeats: int) -> list[dic
 
 
 def by_system(workers: Sequence[Mapping[str, Any]], size: int) -> dict[str, float]:
-    """Median of the slowest workers' seconds for this one of the sizes. Repeats go through the systems in turn."""
+    """Return the median of the slowest workers' seconds for one of the sizes. Repeats alternate between the systems."""
     slowest = [max(each) for each in zip(*(worker["sizes"][size]["seconds"] for worker in workers), strict=True)]
     return {name: median(slowest[number :: len(SYSTEMS)]) for number, name in enumerate(SYSTEMS)}

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts send a third one more than its link can carry. Which packets does the switch drop?
+"""Measures which packets the switch drops when two hosts send more to a third one than its link can carry.
 
-All links have one rate. The switch's virtual queue drains slightly slower than the link, so that the link's real
-queue, which knows no classes, stays empty. Senders and receiver are ordinary UDP programs: the switch forwards their
-datagrams, so that what is lost is lost in the queue under test.
+All links have one rate. The switch's virtual queue drains slightly slower than the link, so that the link's real queue,
+which ignores classes, stays empty. Senders and receiver are ordinary UDP programs whose datagrams the switch forwards,
+so that all losses are in the queue under test.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DROP_CLASSES: Final = 4
 
 
 def sender_sockets(spec: Mapping[str, Any]) -> list[socket.socket]:
-    """One socket for each drop class, because a socket has one tag."""
+    """Return one socket for each drop class, because a socket has one tag."""
     sockets = []
     for drop_class in range(DROP_CLASSES):
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -47,7 +47,7 @@ def sender_sockets(spec: Mapping[str, Any]) -> list[socket.socket]:
 
 
 def send(spec: Mapping[str, Any], seed: int) -> list[int]:
-    """Datagrams sent, by drop class. ``spec``: seconds, mbit, shares by class, receiver, port."""
+    """Send, and return the datagrams sent, by drop class. ``spec``: seconds, mbit, shares by class, receiver, port."""
     draw = random.Random(seed)
     sockets = sender_sockets(spec)
     sent = [0] * DROP_CLASSES
@@ -90,7 +90,7 @@ def receive(spec: Mapping[str, Any], rank: Rank) -> list[int]:
 
 
 def end(spec: Mapping[str, Any], rank: Rank) -> list[int]:
-    """The receiver, rank 0, or a sender: its datagrams by drop class."""
+    """Run the receiver (rank 0) or a sender, and return its datagrams by drop class."""
     return send(spec, rank.number) if rank.number else receive(spec, rank)
 
 
@@ -108,8 +108,8 @@ _DEADLINE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class Overload:
-    """Packets by drop class: sent, dropped and marked (counted by the switch), received. Also the packets lost in real
-    queues, which do not count by class."""
+    """Packets by drop class: sent, dropped and marked (counted by the switch), and received. Also the packets lost in
+    real queues, which are not counted by class."""
 
     sent: list[int]
     dropped: list[int]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A plain script of DistributedDataParallel on scikit-learn's digits, for torchrun. It knows nothing of Sumwire.
+"""A plain DistributedDataParallel script on scikit-learn's digits, for torchrun. It does not use Sumwire.
 
 :mod:`sumwire_lab.experiments.added_lines` adds three lines to it. Usage: plain_ddp.py SEED EPOCHS
 """

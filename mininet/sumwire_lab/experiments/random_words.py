@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends random words through every op on a network of switches, and checks that all workers get the right results.
 
-A worker leaves when it has its last result. A
-worker that missed a result gets it from the switch.
+A worker ends when it has its last result. One that missed a result gets it from the switch.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _JOIN_SECONDS: Final = 60.0
 
 
 def exchange_all(spec: Mapping[str, int], rank: Rank) -> dict[str, Any]:
-    """By op: digest of the result, and whether it is right; for `sign` also the share of signs drawn from each
+    """Return by op a digest of the result, and whether it is right; for `sign` also the share of signs drawn from each
     worker."""
     config = rank.config()
     stats = JobStats()
@@ -63,7 +62,7 @@ _DEADLINE_SECONDS: Final = 300.0
 
 
 def run_ops(options: RunOptions, results: Path, say: Say, chunks: int = CHUNKS) -> dict[str, Any]:
-    """By op: whether all results are right and equal; for `sign` also the largest error of a worker's share.
+    """Return by op whether all results are right and equal; for `sign` also the largest error of a worker's share.
 
     Writes ops.json into a new folder of results. Raises LabError.
     """

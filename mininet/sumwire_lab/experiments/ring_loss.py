@@ -1,11 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""An all-reduce without any switch on links that lose packets: gloo, and rings of UDP with and without a loss bound.
-
-The ranks are processes in a network namespace of their own, with one device for all, which has the rate of all ranks'
-links together. Frames cross it one by one, as on a wire. `python -m sumwire_lab.experiments.ring_loss OPTIONS` is the
-first process in the namespace: it prepares the device and starts the ranks.
-"""
+"""Measures an all-reduce without a switch on links that lose packets: gloo, and UDP rings with and without a loss
+bound. The ranks are processes in a separate network namespace. They share one device, whose rate is the sum of all
+ranks' links. Frames cross it one by one, as on a wire. `python -m sumwire_lab.experiments.ring_loss OPTIONS` is the
+first process in the namespace: it prepares the device and starts the ranks."""
 
 from __future__ import annotations
 
@@ -36,8 +34,8 @@ WAYS: Final = (GLOO, RELIABLE, BOUNDED)
 
 @dataclass(frozen=True)
 class RingLoss:
-    """``turns`` all-reduces of ``values`` float32 by each way, in turn, over links of ``mbit`` that lose ``loss`` of
-    all packets. ``bound``: that of the bounded ring."""
+    """Options: ``turns`` all-reduces of ``values`` float32 by each way, in turn, over links of ``mbit`` that lose
+    ``loss`` of all packets. ``bound``: that of the bounded ring."""
 
     ranks: int = 4
     mbit: float = 20.0
@@ -51,8 +49,8 @@ class RingLoss:
 @dataclass(frozen=True)
 class RingOutcome:
     """``seconds``: of every all-reduce on the slowest rank, by way. ``equal``: whether all ranks had the same bits.
-    ``missing``: the largest share of a tensor's contributions that was missing in the bounded ring. ``again``: packets
-    that were sent again, by way. ``off``: the largest difference of the ring without a bound from the true mean."""
+    ``missing``: the largest share of a tensor's contributions that was missing in the bounded ring. ``again``:
+    retransmitted packets, by way. ``off``: the largest difference of the ring without a bound from the true mean."""
 
     seconds: Mapping[str, list[float]]
     equal: bool
@@ -62,7 +60,7 @@ class RingOutcome:
 
 
 def measured(options: RingLoss) -> RingOutcome:
-    """Needs root, for the namespace. Raises ProcessDiedError if a rank fails."""
+    """Run the experiment. Needs root, for the namespace. Raises ProcessDiedError if a rank fails."""
     command = ["unshare", "--net", *programs.module("sumwire_lab.experiments.ring_loss")]
     done = subprocess.run([*command, json.dumps(asdict(options))], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -78,7 +76,7 @@ _PATIENCE: Final = timedelta(seconds=300)
 
 
 def prepare(options: RingLoss) -> None:
-    """Make the namespace's device a link of the rate of all ranks' links together, with 50 ms of queue."""
+    """Make the namespace's device a link with the summed rate of all ranks' links, and 50 ms of queue."""
     rate = options.ranks * options.mbit
     link = LinkOptions(rate, queue_packets=round(rate * _QUEUE_S * 1e6 / 8 / _MTU))
     up = ["ip", "link", "set", _DEVICE, "mtu", str(_MTU), "up"]
@@ -87,7 +85,7 @@ def prepare(options: RingLoss) -> None:
 
 
 def given(options: RingLoss, rank: int, turn: int) -> Any:
-    """Whole numbers, so that sums in float32 are exact in any order."""
+    """Return a rank's tensor. It has whole numbers, so that sums in float32 are exact in any order."""
     import torch
 
     draws = torch.Generator().manual_seed(1000 * options.seed + 100 * turn + rank)
@@ -95,7 +93,7 @@ def given(options: RingLoss, rank: int, turn: int) -> Any:
 
 
 def rank_of(rank: int, options: RingLoss, folder: str, answers: Any) -> None:
-    """What one rank does: every way in every turn, each begun by all at once."""
+    """The process of one rank: runs every way in every turn, each started by all ranks at once."""
     import torch
     import torch.distributed as dist
     from sumwire.dlcp.tags import LayerMagnitude, tagger

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Blind jobs beside open ones: bits of the means, what the switch sees of one worker, and the processor's time.
+"""Compares blind jobs with open ones: bits of the means, the payload of one worker that the switch sees, and CPU time.
 
-Ranks and a software aggregator on loopback, without root. The aggregator keeps what it gets.
+Ranks and a software aggregator run on loopback, without root. The aggregator keeps the packets that it gets.
 
     python -m sumwire_lab.experiments.secure_aggregation
 """
@@ -54,7 +54,8 @@ _SIGMAS: Final = 3.29
 
 @dataclass(frozen=True)
 class Noise:
-    """``correlation``: of the payload with the worker's own values. ``most``: what it may be by chance."""
+    """A test for noise. ``correlation``: that of the payload with the worker's own values. ``most``: the largest
+    correlation that chance explains."""
 
     bytes: int
     chi_square: float
@@ -68,8 +69,8 @@ class Noise:
 
 
 def payload_of(datagrams: list[bytes], op: int, worker: int, slots: int) -> NDArray[np.uint8]:
-    """The payload of a worker's contributions by an op, without retransmissions, in order: uint8 (chunks, bytes of
-    one)."""
+    """Return the payload of a worker's contributions by an op, without retransmissions, in order: uint8 (chunks, packet
+    bytes)."""
     found: dict[int, bytes] = {}
     for datagram in datagrams:
         packet = np.frombuffer(datagram, np.uint8).reshape(1, -1)
@@ -81,15 +82,15 @@ def payload_of(datagrams: list[bytes], op: int, worker: int, slots: int) -> NDAr
 
 
 def values_of(payload: NDArray[np.uint8], op: int) -> NDArray[Any]:
-    """The numbers of an open job's payload, by THC or SUM32, in order."""
+    """Return the numbers of an open job's payload, by THC or SUM32, in order."""
     if op == p4.OP_THC:
         return unpack_index_planes(payload.reshape(len(payload), -1, p4.WORD_BYTES)).reshape(-1)
     return payload.reshape(-1).view(">i4")
 
 
 def noise_of(payload: NDArray[np.uint8], values: NDArray[Any]) -> Noise:
-    """``payload``: of SUM32 packets, as a switch has got them. ``values``: those that this worker has sent in them, in
-    bytes or elements. Without masks they are the payload's own numbers."""
+    """Test a payload for noise. ``payload``: that of SUM32 packets, as a switch receives them. ``values``: those that
+    this worker has sent in them, in bytes or elements. Without masks they are the payload's own numbers."""
     counts = np.bincount(payload.reshape(-1), minlength=OCTETS)
     expected = payload.size / OCTETS
     # What comes before the values are other numbers, such as norms.
@@ -108,8 +109,9 @@ CODECS: Final = ("thc", "sum32")
 
 @dataclass(frozen=True)
 class BlindSpec:
-    """``mapping``: the job file of the open job. ``means``: of so many ``values`` are made in each of ``blocks`` jobs
-    and with each codec, in an open and a blind job by turns. ``store``: of the process group."""
+    """The input of a rank. ``mapping``: the job file of the open job. ``means``: how many means of ``values`` values
+    are computed in each of ``blocks`` jobs and with each codec, in an open and a blind job by turns. ``store``: that of
+    the process group."""
 
     mapping: dict[str, Any]
     values: int
@@ -121,7 +123,7 @@ class BlindSpec:
 def work(rank: int, spec: BlindSpec, pipe: Connection) -> None:
     """Send a record of each job: codec, whether it is blind, a digest of the means' bits, seconds of processor time.
 
-    Waits before each job for a word of the other end.
+    Waits before each job for a message from the other end.
     """
     import torch
     import torch.distributed as dist
@@ -182,8 +184,8 @@ class Keeper(Server):
 def run_blind(
     *, workers: int = 4, values: int = 1_000_000, means: int = 3, blocks: int = 3, context: BaseContext | None = None
 ) -> dict[str, Any]:
-    """A record by codec: whether bits are equal; chi-square of the payload's bytes and its correlation with the
-    worker's own values, open and blind, the medians over ``blocks`` jobs; CPU seconds of a rank per million values.
+    """Return a record by codec: whether the bits are equal; the payload's chi-square and its correlation with the
+    worker's own values, open and blind, as medians over ``blocks`` jobs; CPU seconds of a rank per million values.
 
     Raises ProcessDiedError.
     """

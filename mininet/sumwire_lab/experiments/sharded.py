@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds of a step of a sharded training, by gloo and through the network, in turn.
+"""Measures the seconds of a step of sharded training, with gloo and through the network in turn.
 
 Nodes with several ranks each train the character transformer by FSDP2. With replicas the shards stay within a node
 (HSDP); without, all ranks have shards. gloo's nodes are connected by kernel bridges, which cost almost nothing, and
-have their offloads. The same links carry Sumwire's packets to a P4 switch, or to an aggregator on a server.
-Parameters may be gathered with 8 bits, by either.
+have their offloads. The same links carry Sumwire's packets to a P4 switch, or to an aggregator on a server. Both may
+gather parameters with 8 bits.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _WARM_UP: Final = 1
 
 
 def train(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
-    """Seconds of each step, CPU seconds of a step, the loss of the last one, a digest of all parameters and their
-    number, and the job's bytes."""
+    """Train on one rank. Returns the seconds of each step, the CPU seconds of a step, the last loss, a digest and the
+    number of all parameters, and the job's bytes."""
     ranks, through = spec["ranks"], spec["system"] in (SUMWIRE, ROUNDED[SUMWIRE])
     rounded = spec["system"] in ROUNDED.values()
     both = init_device_mesh("cpu", (rank.ranks // ranks, ranks), mesh_dim_names=("replicate", "shard"))
@@ -120,7 +120,7 @@ def _digest(model: nn.Module) -> str:
 
 
 def node(spec: Mapping[str, Any], rank: Rank) -> list[dict[str, Any]]:
-    """All ranks of a node, of which this process starts the others: what every rank of all nodes has measured.
+    """Run all ranks of a node; this process starts the others. Returns the records of every rank of all nodes.
 
     Raises ProcessDiedError.
     """
@@ -165,9 +165,9 @@ WITH_ROUNDED: Final = (*SYSTEMS, *ROUNDED.values())
 
 @dataclass(frozen=True)
 class Sharded:
-    """``parameters``: of the model. ``seconds``: by system, of each turn: the median over its steps of the slowest
-    rank. ``cpu_s``: CPU seconds of all ranks in a step. ``losses``: of the last step, the mean over the ranks.
-    ``equal``: whether all ranks had the same parameters at each end."""
+    """The result. ``parameters``: number of the model's. ``seconds``: by system, for each turn, the slowest rank's
+    median over its steps. ``cpu_s``: CPU seconds of all ranks in a step. ``losses``: of the last step, the mean over
+    the ranks. ``equal``: whether all ranks had the same parameters at the end of each turn."""
 
     parameters: int
     seconds: dict[str, list[float]]
@@ -176,14 +176,14 @@ class Sharded:
     equal: bool
 
     def ratio(self, slow: str = GLOO, fast: str = SUMWIRE) -> float:
-        """Seconds of a step by one system over those by another: medians over the turns."""
+        """Return the seconds of a step with one system over those with another: medians over the turns."""
         return median(self.seconds[slow]) / median(self.seconds[fast])
 
 
 @dataclass(frozen=True)
 class Training:
-    """``replicas``: shards stay within the nodes. ``width``: of the model. ``steps``: that count, in each turn.
-    ``systems``: that train in turn."""
+    """Options. ``replicas``: shards stay within the nodes. ``width``: that of the model. ``steps``: measured steps in
+    each turn. ``systems``: those that train in turn."""
 
     replicas: bool
     width: int = WIDTH
@@ -193,7 +193,7 @@ class Training:
 
 
 def run_sharded(results: Path, say: Say, training: Training, *, turns: int) -> Sharded:
-    """Train by all systems, in turn. Raises LabError, also if a job has fallen back."""
+    """Train with all systems, in turn. Raises LabError, also if a job has fallen back."""
     seconds: dict[str, list[float]] = {system: [] for system in training.systems}
     cpu_s: dict[str, list[float]] = {system: [] for system in training.systems}
     losses: dict[str, list[float]] = {system: [] for system in training.systems}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether real switches merge signs without bias, with a job for every number of workers from 2 to 16.
+"""Tests whether real switches merge signs without bias, with a job for every number of workers from 2 to 16.
 
 Each host merges known signs in many rounds, in one job after the other; each chunk of SIGN is one round of the bias
 test.
@@ -38,7 +38,7 @@ minutes."""
 
 
 def merge(job_file: str, worker: int, rounds: int) -> bytes:
-    """Merged signs, packed, 1024 bytes per round: `rounds` rounds with mixed signs, then half as many with lone
+    """Return merged signs, packed, 1024 bytes per round: `rounds` rounds with mixed signs, then half as many with lone
     signs."""
     config = load_job(job_file, worker=worker)
     inputs = ((signs_of, rounds), (lone_signs, rounds // 2))
@@ -50,7 +50,7 @@ def merge(job_file: str, worker: int, rounds: int) -> bytes:
 
 
 def merge_all(spec: Mapping[str, Any], rank: Rank) -> None:
-    """A host's part in all jobs. Worker 0 of a job writes the merged signs, and every worker a digest of them."""
+    """Run a host's part in all jobs. Worker 0 of a job writes the merged signs, and every worker a digest of them."""
     folder = rank.folder
     for number, (job_file, workers) in enumerate(zip(spec["job_files"], spec["workers"], strict=True)):
         worker = workers[rank.number]
@@ -71,7 +71,7 @@ _MBIT: Final = 1000.0
 def run_bias(
     topology: str, switch: str, results: Path, say: Say, *, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS
 ) -> list[SignStatistics]:
-    """One outcome for each number of workers. Raises LabError, also if workers got different results."""
+    """Return one outcome for each number of workers. Raises LabError, also if workers got different results."""
     options = RunOptions(workers=max(sizes), topology=topology, switch=switch, link=LinkOptions(_MBIT))
     kind = switches.choose(switch)
     with network_experiment(results) as folder:
@@ -89,7 +89,7 @@ def _plain(outcome: SignStatistics) -> dict[str, Any]:
 
 
 def members(fabric: Fabric, size: int) -> list[HostPlan]:
-    """Hosts of a job of this size, taken from all leaves in turn, so that every leaf has one."""
+    """Return the hosts of a job of this size, taken from all leaves in turn, so that every leaf has one."""
     by_leaf = [[host for host in fabric.hosts if host.switch == s.name] for s in fabric.switches]
     in_turn = chain.from_iterable(zip_longest(*(hosts for hosts in by_leaf if hosts)))
     return [host for host in in_turn if host is not None][:size]

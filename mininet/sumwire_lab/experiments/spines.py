@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Two spine switches: throughput against one, how evenly they share the load, and what happens when one dies.
+"""Measures two spine switches: their throughput against one, how evenly they share the load, and the effect of a dead
+one.
 
-The hosts' links are several times faster than those to the spines, which therefore limit the throughput. A dead spine
-is killed during operations: how long do workers stall, and are all results equal?
+The hosts' links are several times faster than those to the spines, which therefore limit the throughput. The failover
+kills a spine during operations, and measures how long workers stall and whether all results are equal.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ WAYS: Final = (ONE, SLOT, HASH)
 
 @dataclass(frozen=True)
 class Spread:
-    """``seconds`` of one all-reduce (the slowest worker's, median of the repeats), its ``values_per_s``, and each
-    spine's share of the bytes sent up."""
+    """The result with both spines. ``seconds`` of one all-reduce (the slowest worker's, median of the repeats), its
+    ``values_per_s``, and each spine's share of the bytes sent up."""
 
     way: str
     seconds: float
@@ -91,7 +92,7 @@ def _bytes_up(session: Session) -> list[int]:
 
 
 def reduce_often(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
-    """A worker that reduces tensors: seconds of each, a digest of all results, and the fall-backs."""
+    """Worker: reduce tensors. Returns the seconds of each, a digest of all results, and the number of fall-backs."""
     digest, seconds = hashlib.sha256(), []
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(rank.number)
@@ -117,8 +118,9 @@ _DEADLINE_SECONDS: Final = 120.0
 
 @dataclass(frozen=True)
 class Failover:
-    """``usual_s``: the median operation. ``stall_s``: how much longer the longest one took. ``left_out_s``: time until
-    the leaves' tables no longer used the spine. ``digests``: of all results, one per worker."""
+    """The result of the failover. ``usual_s``: the median operation. ``stall_s``: how much longer the longest one took.
+    ``left_out_s``: time until the leaves' tables no longer used the spine. ``digests``: those of all results, one per
+    worker."""
 
     usual_s: float
     stall_s: float

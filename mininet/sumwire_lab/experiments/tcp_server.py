@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The baseline of the papers' transports: the same messages to and from a parameter server, over TCP.
+"""A baseline for the papers' transports: exchanges the same messages with a parameter server over TCP.
 
-Workers and server exchange as many bytes as THC's payloads have, and share the server's link with other flows as TCP
-shares it. The switch treats all packets alike. A worker sends its chunks one after the other without a pause. The
-server returns a chunk's result to every worker as soon as it has the chunk from all. What the bytes mean is of no
-importance here.
+Workers and server exchange as many bytes as THC's payloads have, and TCP shares the server's link with other flows. The
+switch treats all packets alike. A worker sends its chunks one after the other without a pause. The server returns a
+chunk's result to every worker as soon as it has the chunk from all. The content of the bytes is arbitrary.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ _PIECE: Final = 64 << 10
 
 
 def tuned(connection: socket.socket, control: str) -> socket.socket:
-    """The connection with a congestion control, and without waiting for full segments. Raises OSError if the kernel
-    does not have this control."""
+    """Return the connection with this congestion control, and without waiting for full segments. Raises OSError if the
+    kernel does not have it."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode("ascii"))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
@@ -84,7 +83,7 @@ class ParameterServer:
 
 
 async def steps(spec: dict[str, Any]) -> list[float]:
-    """A worker's seconds of each step, from its first byte to its last result."""
+    """Return a worker's seconds of each step, from its first byte to its last result."""
     connection = tuned(socket.socket(), spec["control"])
     connection.connect((spec["server"], spec["port"]))
     reader, writer = await asyncio.open_connection(sock=connection)
@@ -121,7 +120,7 @@ _AVAILABLE: Final = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 @dataclass(frozen=True)
 class TcpServer:
-    """A job at a server over TCP. `values`: of a gradient. `control`: the congestion control of both ends."""
+    """A job at a TCP server. `values`: the size of a gradient. `control`: the congestion control of both ends."""
 
     values: int
     steps: int
@@ -139,8 +138,8 @@ def known_controls() -> list[str]:
 
 
 def run_tcp_server(job: TcpServer, options: RunOptions, results: Path, say: Say) -> list[float]:
-    """Seconds of each step, the slowest worker's. `options`: the network with a server behind its switch, and its
-    conditions. Raises LabError."""
+    """Return the seconds of each step, the slowest worker's. `options`: the network with a server behind its switch,
+    and its conditions. Raises LabError."""
     # Packets of TCP have no tags, so links have no priorities for them.
     options = replace(options, link=replace(options.link, priorities=False))
     with (

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of fault injection, which `verify life` and the doctor's rows of `verify see` measure as studies.
+"""Cases of fault injection. `verify life` and the doctor's rows of `verify see` measure them as studies.
 
-A case is one experiment with one switch and one seed. It has a network, processes and mounts of its own
-(`place="alone"`): its first process is the first of its process namespace. When that one ends, or is killed, the
-kernel kills every other one and removes every interface. So nothing of a case can outlive it, or meet another case.
+A case is one experiment with one switch and one seed. It has a separate network, process and mount namespace
+(`place="alone"`). When the first process of that namespace ends or is killed, the kernel kills all others and removes
+every interface. So nothing of a case can outlive it, or affect another case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LINES: Final = 3
 
 @dataclass(frozen=True)
 class FaultCase:
-    """One experiment. `variant`: which of the row's; `limit_s`: after so many seconds it is killed."""
+    """One experiment. `variant`: which variant of the row. `limit_s`: it is killed after so many seconds."""
 
     row: str
     switch: str
@@ -41,8 +41,8 @@ class FaultCase:
 
 @dataclass(frozen=True)
 class FaultOutcome:
-    """What came of a case: its record, or the error that ended it. `killed`: after its limit; `again`: it is that of a
-    second try, since the first one was killed."""
+    """The outcome of a case: its record, or the error that ended it. `killed`: it ran past its limit. `again`: it is
+    the outcome of a second try, after the first was killed."""
 
     case: FaultCase
     seconds: float
@@ -53,7 +53,8 @@ class FaultOutcome:
 
     @classmethod
     def of(cls, record: Record) -> FaultOutcome:
-        """From the study's record. The error has the last lines of the case's log, on one line."""
+        """Create the outcome from the study's record. The error contains the last lines of the case's log, on one
+        line."""
         case = from_json(FaultCase, record.case)
         if record.error is None:
             return cls(case, record.seconds, record.rows[0])
@@ -65,7 +66,7 @@ class FaultOutcome:
 def carry_out(
     cases: Sequence[FaultCase], worker: Callable[..., Any], folder: Path, parallel: int, say: Say
 ) -> list[FaultOutcome]:
-    """The outcomes, in the order of the cases; at most `parallel` run at a time. Raises KeyboardInterrupt.
+    """Return the outcomes, in the order of the cases. At most `parallel` cases run at a time. Raises KeyboardInterrupt.
 
     `worker(case, rank)` returns a case's record. `folder` has the logs of each case (`study.place_of`).
     """

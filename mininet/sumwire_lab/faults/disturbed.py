@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A training whose network is lost in mid-training and comes back (the switch is killed, or the link of one worker is
-down), or one of whose ranks is stopped (SIGSTOP) for a while, as by a debugger or a full disk, and goes on.
-"""
+"""Disturbs a training and lets it go on. Either its network is lost for a while (the switch is killed, or one worker's
+link is down), or one rank is stopped (SIGSTOP), as by a debugger or a full disk."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def link_cases(switch: str, seeds: int) -> list[FaultCase]:
 
 
 def carry_out_outage(case: FaultCase, folder: Path) -> dict[str, Any]:
-    """The account of the training, and by wall clock when the network was lost and when it was back."""
+    """Return the account of the training, and the wall-clock times at which the network was lost and was back."""
     draw = random.Random(case.name)
     with open_testbed(case, folder) as testbed:
         training = testbed.train_on("thc")
@@ -66,9 +65,10 @@ def carry_out_outage(case: FaultCase, folder: Path) -> dict[str, Any]:
 
 
 def lose_switch(testbed: FaultTestbed, back_s: float, applied_s: float) -> None:
-    """Kill the switch. Return when it serves again: it is started after some seconds, and applied after so many more.
+    """Kill the switch, and return when it serves again. It is started after `back_s` seconds, and applied `applied_s`
+    seconds after its end.
 
-    Both are counted from its end. A software aggregator serves as soon as it is started, so only the later counts.
+    A software aggregator serves as soon as it is started, so only the later of the two counts.
     """
     began = time.monotonic()
     testbed.switch.kill()
@@ -79,7 +79,7 @@ def lose_switch(testbed: FaultTestbed, back_s: float, applied_s: float) -> None:
 
 
 def lose_link(testbed: FaultTestbed, rank: int, seconds: float, *, at_host: bool) -> None:
-    """Return when the link is there again. `at_host`: which end is set down."""
+    """Set a rank's link down, and return when it is up again. `at_host`: which end is set down."""
     with link_down(testbed.session.network, testbed.session.fabric.hosts[rank], at_host=at_host):
         time.sleep(seconds)
 
@@ -89,7 +89,7 @@ def _until(moment: float) -> None:
 
 
 def wait_returned(training: RunningTraining) -> None:
-    """Return some steps after every rank has returned to the network, or after a while without that."""
+    """Return some steps after every rank has returned to the network, or after a timeout."""
     before = training.steps()
 
     def returned() -> bool:
@@ -128,7 +128,7 @@ def carry_out_stopped(case: FaultCase, folder: Path) -> dict[str, Any]:
 
 
 def stop(training: RunningTraining, rank: int, seconds: float) -> None:
-    """Stop one rank for so long, and return when all have done some more steps."""
+    """Stop one rank for `seconds`, and return when all ranks have done some more steps."""
     stopped = training.programs[rank]
     stopped.stop()
     time.sleep(seconds)

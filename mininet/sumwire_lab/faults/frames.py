@@ -3,12 +3,13 @@
 """Records, replays and forges frames on a link, for `faults.repeated_runs` and `experiments.hostile_hosts`.
 
 `python -m sumwire_lab.faults.frames record INTERFACE FILE SENT|RECEIVED` records until it is killed; `... send
-INTERFACE FILE FRAMES_PER_SECOND SEED` repeats all frames for ever: late, in another order, and several times over.
+INTERFACE FILE FRAMES_PER_SECOND SEED` repeats all frames for ever: late, in another order, and some of them several
+times.
 
-`... HOW SPEC.json` sends what others may not send, until SIGTERM. HOW is `neighbour` (root on a host of another job:
-recorded frames with headers changed, under any name), `user` (a program without rights on a worker's host: recorded
-packets, changed, from ports of its own), `replay` (frames of an earlier run as they were), or `flood` (the same
-without a pause). It then writes how many frames and bytes it has sent in how many seconds.
+`... HOW SPEC.json` sends forged frames until SIGTERM. HOW is `neighbour` (root on a host of another job: recorded
+frames with changed headers and any source address), `user` (a program without rights on a worker's host: changed
+recorded packets, from its own ports), `replay` (frames of an earlier run, unchanged), or `flood` (the same without a
+pause). It then writes how many frames and bytes it has sent in how many seconds.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _recorded(arguments: list[str]) -> None:
 
 
 def record(link: socket.socket, file: Path, *, sent: bool) -> None:
-    """Append Sumwire's frames that this end of the link sends, or receives, to a file."""
+    """Append the Sumwire frames that this end of the link sends (``sent``) or receives to a file."""
     with file.open("ab", buffering=0) as out:
         while True:
             frame, (_, _, kind, *_) = link.recvfrom(_FRAME_MAX)
@@ -75,7 +76,7 @@ def is_sumwire(frame: bytes) -> bool:
 
 
 def frames_of(file: Path) -> list[bytes]:
-    """The frames of a recording; a last one that is incomplete is left out."""
+    """Return the frames of a recording, without an incomplete last one."""
     return list(_split(file.read_bytes()))
 
 
@@ -90,7 +91,7 @@ def _split(data: bytes) -> Iterator[bytes]:
 
 
 def send_again(link: socket.socket, frames: list[bytes], per_second: float, seed: int) -> None:
-    """Send all frames in a random order, some of them twice, again and again."""
+    """Send all frames in a random order, some of them twice, in an endless loop."""
     draw, nothing = random.Random(seed), select.poll()
     while frames:
         for frame in draw.sample(frames, len(frames)):
@@ -109,7 +110,8 @@ _CHANGED: Final = 0.8
 
 @dataclass(frozen=True)
 class ForgeSpec:
-    """`addresses`: MAC and IPv4, as text, of the attacker itself, the aggregator, and the workers, in this order."""
+    """The input of a forger. `addresses`: MAC and IPv4, as text, of the attacker itself, the aggregator, and the
+    workers, in this order."""
 
     interface: str
     recordings: list[str]
@@ -131,7 +133,7 @@ class _TerminatedError(Exception):
 
 
 def changed(frame: bytes, addresses: Sequence[tuple[str, str]], draw: random.Random) -> bytes:
-    """A recorded frame under another name, to the aggregator or a worker, with some of its header's bits changed."""
+    """Return a recorded frame with another source, to the aggregator or a worker, and with some header bits changed."""
     new = bytearray(frame)
     (source_mac, source_ip), (mac, ip) = draw.choice(addresses), draw.choice(addresses[1:])
     new[0:6], new[6:12] = _mac(mac), _mac(draw.choice((source_mac, addresses[0][0])))

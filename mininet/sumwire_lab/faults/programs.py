@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs on hosts that can be killed, stopped and continued by their handle.
 
-They are forked by a server that has imported torch, so that a program starts in a tenth of a second instead of
-several. Each has its own process, session, network namespace and log, as if it had been started on its host.
+A server that has imported torch forks them, so that a program starts in a tenth of a second instead of several. Each
+has its own process, session, network namespace and log, as if it had been started on its host.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class HostProgram:
         return self._process.sentinel
 
     def kill(self) -> None:
-        """End it at once, with SIGKILL. Does nothing for one that has ended."""
+        """End the program at once, with SIGKILL. Does nothing if it has already ended."""
         self._process.kill()
 
     def stop(self) -> None:
@@ -93,7 +93,7 @@ class HostProgram:
 
 
 class Programs:
-    """The programs of one experiment. `preload`: what the server imports before it forks them."""
+    """The programs of one experiment. `preload`: modules that the server imports before it forks them."""
 
     def __init__(self, folder: Path, preload: Sequence[str]) -> None:
         self._folder = folder
@@ -106,7 +106,7 @@ class Programs:
     def start(
         self, name: str, host: int | None, module: str, arguments: Sequence[str], variables: Mapping[str, str] = {}
     ) -> HostProgram:
-        """Run `python -m MODULE ARGUMENTS` in the network namespace of process `host`; None: in this one's.
+        """Run `python -m MODULE ARGUMENTS` in the network namespace of process `host`, or in this one's if None.
 
         Its output goes to `NAME.log`.
         """
@@ -137,9 +137,9 @@ def programs_in(folder: Path, preload: Sequence[str] = PRELOAD) -> Iterator[Prog
 
 
 def wait_ended(programs: Sequence[HostProgram], seconds: float) -> None:
-    """Return when all have ended with 0.
+    """Wait until all programs have ended with status 0.
 
-    Raises ProcessDiedError with the last lines of its log for one that ends in another way, DeadlineError after
+    Raises ProcessDiedError with the last lines of the log for a program that ends in another way, DeadlineError after
     `seconds`.
     """
     end = time.monotonic() + seconds

@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ten runs of one job file, one after the other, without a command between them.
+"""Makes ten runs of one job file, one after the other, without a command between them.
 
-The 3rd and the 6th are ended by kill -9 of all ranks in mid-step. During the 8th the frames of the 7th arrive again,
-on every link and in both directions: late, in another order, and several times over.
+The 3rd and the 6th are ended by kill -9 of all ranks in mid-step. During the 8th the frames of the 7th are replayed, on
+every link and in both directions: late, in another order, and some of them several times.
 
-The workers add known values, and compare every sum with
-what they make. Sums are computed from the values that all workers send, and from the job's table, without the
-library's codecs.
+The workers add known values, and compare every sum with the expected one. That is computed from the values of all
+workers and from the job's table, without the library's codecs.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ _ELEMENT_MAX: Final = 1 << 24
 
 @dataclass(frozen=True)
 class SumsTask:
-    """`rounds`: how often every operation is done; None: until the program is killed. `group`: in a process group."""
+    """The worker's task. `rounds`: how often every operation is done; None: until the program is killed. `group`: it
+    runs in a process group."""
 
     seed: int
     rounds: int | None
@@ -50,7 +50,7 @@ class SumsTask:
 
 
 class RawThc(GradientCodec):
-    """Sends given words with the op THC, and keeps the words that come back."""
+    """A codec that sends given words with the op THC, and keeps the resulting words."""
 
     info: ClassVar[CodecInfo] = CodecInfo.of("raw-thc", THC)
 
@@ -88,7 +88,7 @@ def elements(worker: int, number: int, seed: int) -> NDArray[np.int32]:
 
 
 def wrong(job: sumwire.Job, worker: int, number: int, seed: int) -> list[str]:
-    """Names of the operations of one round whose result is not what the workers' values make."""
+    """Return the names of the operations of one round whose result differs from the expected one."""
     workers, config = range(job.workers), job.config
     words = [expected_words.contribution("thc", k, CHUNKS, seed + number) for k in workers]
     raw = RawThc(words[worker])
@@ -109,7 +109,7 @@ def wrong(job: sumwire.Job, worker: int, number: int, seed: int) -> list[str]:
 
 
 def add(task: SumsTask, rank: Rank) -> dict[str, Any]:
-    """The worker. Do all rounds; returns the wrong operations by round, and the job's counts."""
+    """Worker: do all rounds. Returns the wrong operations by round, and the job's counts."""
     found: dict[int, list[str]] = {}
     number = 0
     torch.set_num_threads(1)
@@ -142,7 +142,7 @@ _KILLED_AFTER: Final = 5
 
 @dataclass(frozen=True)
 class RunSeries:
-    """How many runs, and which of them are killed, recorded, and disturbed by the recorded frames."""
+    """The number of runs, and which of them are killed, recorded, and disturbed by the recorded frames."""
 
     count: int = 10
     killed: tuple[int, ...] = (3, 6)
@@ -174,7 +174,7 @@ def carry_out_repeated(case: FaultCase, folder: Path) -> dict[str, Any]:
 
 
 def repeat(testbed: FaultTestbed, runs: RunSeries) -> dict[str, Any]:
-    """`runs`: the workers' records of the runs that were not killed, by number."""
+    """Make the runs. Returns `runs`: by number, the workers' records of the runs that were not killed."""
     records: dict[str, list[dict[str, Any]]] = {}
     for number in range(1, runs.count + 1):
         task = SumsTask(number, runs.rounds_of(number), group=testbed.case.variant == GROUP)

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings that go on after an interruption: below `torchrun --max-restarts 3` with one rank killed at a random
-step, from a checkpoint after half the steps by new processes, and over steps whose fp16 gradients overflow on one
-rank or on all.
-"""
+"""Trainings that go on after an interruption: under `torchrun --max-restarts 3` with one rank killed at a random step;
+from a checkpoint after half the steps, in new processes; and over steps whose fp16 gradients overflow on one rank or on
+all."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ def restart_cases(switch: str, seeds: int) -> list[FaultCase]:
 
 
 def carry_out_restart(case: FaultCase, folder: Path) -> dict[str, Any]:
-    """The account of the training, and how often each rank was started."""
+    """Return the account of the training, and how often each rank was started."""
     draw = random.Random(case.name)
     with open_testbed(case, folder) as testbed:
         spec = RankTrainingSpec(
@@ -120,9 +119,9 @@ def checkpoint_cases(switch: str, seeds: int) -> list[FaultCase]:
 
 
 def carry_out_checkpoint(case: FaultCase, folder: Path) -> dict[str, Any]:
-    """Accounts of the trainings: the `whole` one, its `first` and its `second` half.
+    """Return the accounts of the trainings: the `whole` one, its `first` and its `second` half.
 
-    `half`: steps of the first half. `starts`: first lines of the ranks.
+    `half`: the steps of the first half. `starts`: the first lines of the ranks.
     """
     laned = parse(case.variant).recipe.laned
 

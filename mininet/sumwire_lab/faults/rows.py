@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""All rows of fault injection by name: their cases, and how a case is carried out. `verify.fault_injection` judges
-the records.
-"""
+"""All rows of fault injection by name: their cases, and the function that carries out a case. `verify.fault_injection`
+judges the records."""
 
 from __future__ import annotations
 
@@ -20,7 +19,8 @@ from sumwire_lab.system.leftovers import LEDGER_DIR
 
 @dataclass(frozen=True)
 class FaultRow:
-    """`cases`: (switch, seeds) -> its cases. `carry_out`: (case, folder) -> the case's record, to be run by itself."""
+    """One row. `cases`: (switch, seeds) -> its cases. `carry_out`: (case, folder) -> the case's record; each runs
+    separately."""
 
     cases: Callable[[str, int], list[FaultCase]]
     carry_out: Callable[[FaultCase, Path], dict[str, Any]]

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's first operations on a job, or what the doctor says on its host; both with the seconds that they took.
+"""Workers that make their first operations on a job, or run the doctor on their host, and record the seconds.
 
-Each is told a revision of the switch's program for which this host claims to have been built, or None.
+The argument is a revision of the switch's program for which this host claims to have been built, or None.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VALUES: Final = 3000
 
 
 def operations(revision: int | None, rank: Rank) -> dict[str, Any]:
-    """The error of the first operations as `error` (its type) and `text`; both None without one."""
+    """Return the error of the first operations as `error` (its type) and `text`; both None without one."""
     _claim(revision)
     began = time.monotonic()
     error: Exception | None = None

@@ -3,8 +3,8 @@
 """The testbed of a case: a session with one switch that can be killed, links that can be set down, a network for the
 process group, and programs on the hosts.
 
-When a switch is dead, so is every packet through it. Training can only go on if the ranks reach each other in another
-way, as over the management network of a cluster: one kernel bridge, and a second interface on every host.
+A dead switch loses every packet. Training can then only go on if the ranks have another network, like a cluster's
+management network: here one kernel bridge, and a second interface on every host.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sumwire_lab.system.processes import family, last_lines
 
 
 class SwitchFault:
-    """Kills and restores what aggregates in a session with one switch or a software aggregator."""
+    """Kills and restores the switch or software aggregator of a session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -45,7 +45,7 @@ class SwitchFault:
 
     @property
     def programmed(self) -> bool:
-        """Whether it starts empty, and has to be applied. A software aggregator is given its job files instead."""
+        """Whether it starts empty, and must be applied. A software aggregator gets its job files instead."""
         return self._session.aggregator is None
 
     def kill(self) -> None:
@@ -56,7 +56,7 @@ class SwitchFault:
         process.wait()
 
     def start(self) -> None:
-        """Start it again, and return when it accepts connections. A P4 switch has no program yet."""
+        """Start it again, and return when it accepts connections. A P4 switch then has no program yet."""
         session = self._session
         self._starts += 1
         if session.aggregator is None:
@@ -80,7 +80,8 @@ class SwitchFault:
 
 @contextmanager
 def link_down(network: MininetNetwork, host: HostPlan, *, at_host: bool) -> Iterator[None]:
-    """Within the block the host's link carries nothing. `at_host`: its own end is set down, otherwise the switch's."""
+    """Context manager in which the host's link carries nothing. `at_host`: its own end is set down, otherwise the
+    switch's."""
     _set(network, host, "down", at_host)
     try:
         yield
@@ -101,7 +102,8 @@ _ADDRESS: Final = "10.1.0.{}"
 
 
 class GroupNetwork:
-    """Addresses and interfaces by rank. Its interfaces have the names of the session's, and go with them."""
+    """A second network for the process group: addresses and interfaces by rank. Its interface names begin with the
+    session's token, and are removed with the session's."""
 
     def __init__(self, session: Session) -> None:
         token, hosts = session.fabric.token, session.fabric.hosts
@@ -156,7 +158,8 @@ class FaultTestbed:
         return self.programs.start(name, self.session.network.pid(host), module, arguments)
 
     def saved(self, name: str, function: Worker, argument: Any, job_file: Path | None = None) -> Path:
-        """The file of a call in a folder of its own, below the case's. ``job_file``: default: the session's."""
+        """Save a call, and return its file, in a separate folder below the case's. ``job_file``: by default the
+        session's."""
         call = WorkerCall(
             name_of(function),
             argument,
@@ -170,14 +173,15 @@ class FaultTestbed:
     def call(
         self, name: str, function: Worker, argument: Any, *, ranks: Sequence[int] = (), job_file: Path | None = None
     ) -> list[HostProgram]:
-        """Call a worker on the hosts of these ranks; default: on all. What it returns is in the folder NAME."""
+        """Call a worker on the hosts of these ranks, by default on all. Its return values are written to the folder
+        NAME."""
         path = str(self.saved(name, function, argument, job_file))
         return [
             self.start(f"{name}/worker{rank}", rank, CHILD, path, str(rank)) for rank in ranks or range(self.workers)
         ]
 
     def train_on(self, system: str) -> RunningTraining:
-        """Start a training that goes on until `Training.end_soon`, at a pace that leaves the processor to others."""
+        """Start a training that runs until `Training.end_soon`, at a pace that leaves CPU time to other processes."""
         until = str(self.folder / "until")
         return self.train("train", RankTrainingSpec(system, pace_s=PACE_S, steps=_ENDLESS, until=until))
 
@@ -203,11 +207,11 @@ class RunningTraining:
         return [_last_step(self.lines(rank)) for rank in range(self.workers)]
 
     def wait_steps(self, step: int, seconds: float) -> None:
-        """Return when every rank has done so many steps. Raises what `wait_until` raises."""
+        """Wait until every rank has done ``step`` steps. Raises the errors of `wait_until`."""
         self.wait_until(lambda: min(self.steps()) >= step, seconds, f"step {step}")
 
     def wait_until(self, there: Callable[[], bool], seconds: float, what: str) -> None:
-        """Return once `there()`. Raises ProcessDiedError if a rank has failed, DeadlineError after `seconds`."""
+        """Wait until `there()` is true. Raises ProcessDiedError if a rank has failed, DeadlineError after `seconds`."""
         end = time.monotonic() + seconds
         while not there():
             for program in self.programs:
@@ -218,7 +222,7 @@ class RunningTraining:
             time.sleep(_LOOK_SECONDS)
 
     def end_soon(self, more: int = 10) -> None:
-        """Have all ranks end so many steps after the one that any of them is in."""
+        """Let all ranks end ``more`` steps after the furthest step of any rank."""
         assert self.spec.until is not None
         partial = Path(self.spec.until).with_suffix(".partial")
         partial.write_text(str(max(self.steps()) + more))
@@ -254,8 +258,9 @@ def open_testbed(
 
 
 def account(training: RunningTraining) -> dict[str, Any]:
-    """`unequal`: steps after which the replicas differ. `compared`: steps that were compared. `changes`: by rank, every
-    change between network and fall-back, with its step and wall clock. `ends`: by rank, the last line."""
+    """Return the account of a training. `unequal`: steps after which the replicas differ. `compared`: steps that were
+    compared. `changes`: by rank, every change between network and fall-back, with its step and wall-clock time. `ends`:
+    by rank, the last line."""
     ranks = [training.lines(rank) for rank in range(training.workers)]
     digests: dict[int, set[str]] = {}
     for lines in ranks:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A small training of one rank that writes what an experiment needs to judge it: one JSON line per step."""
+"""A small training of one rank. It writes one JSON line per step, from which an experiment judges it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _MB: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Overflow:
-    """Gradients that become infinite: on these ranks, at these steps. The training then uses fp16 and GradScaler."""
+    """Forced overflow: gradients become infinite on these ranks, at these steps. The training then uses fp16 and
+    GradScaler."""
 
     steps: list[int]
     ranks: list[int]
@@ -116,7 +117,7 @@ class RankTraining:
         self._out.flush()
 
     def run(self) -> None:
-        """The whole training. The last line that it writes has accuracy and digest."""
+        """Run the whole training. The last line that it writes has accuracy and digest."""
         self.write("start", rank=self.rank, pid=os.getpid(), first=self._first, state=self._state_digest())
         step = self._first
         while step < self._last():

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong set-ups, one mistake at a time: what a worker, or the controller, says at its first operation, and when; and
-what `sumwire doctor` finds on them, and on right ones: over each kind of switch, and in a tree.
-"""
+"""Wrong set-ups, one mistake at a time. Measures what a worker or the controller reports at its first operation, and
+when. Also runs `sumwire doctor` on wrong set-ups and on right ones, over each kind of switch and in a tree."""
 
 from __future__ import annotations
 
@@ -52,8 +51,8 @@ Attempt = dict[str, Any]
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is wrong now: the workers' job file, None for the session's; the revision of the switch's program for which
-    hosts claim to be built; the compiled program that the controller is given."""
+    """The present mistake: the workers' job file (None for the session's), the revision of the switch's program for
+    which hosts claim to be built, and the compiled program given to the controller."""
 
     job_file: Path | None = None
     revision: int | None = None
@@ -85,7 +84,7 @@ def carry_out_setup(case: FaultCase, folder: Path) -> dict[str, Any]:
 
 
 def attempt(testbed: FaultTestbed, mistake: Mistake) -> Attempt:
-    """Both workers try; what worker 0 says. With a wrong program, what the controller says."""
+    """Let both workers try. Returns the report of worker 0, or with a wrong program that of the controller."""
     if mistake.p4 is not None:
         return _applied(testbed, mistake.p4)
     testbed.call("operations", setup_workers.operations, mistake.revision, job_file=mistake.job_file)
@@ -102,7 +101,7 @@ def _wait_until(there: Callable[[], bool], otherwise: str) -> None:
 
 
 def told(folder: Path, rank: int = 0) -> dict[str, Any]:
-    """What a worker has returned, once it is there. Raises DeadlineError."""
+    """Wait for a worker's return value, and return it. Raises DeadlineError."""
     _wait_until((folder / f"answer{rank}.json").exists, f"no word from the worker after {_ATTEMPT_S:g} s")
     said: dict[str, Any] = answer_in(folder, rank)
     return said
@@ -298,14 +297,14 @@ _ROUNDS: Final = 3
 
 
 def doctor_cases(switch: str, seeds: int) -> list[FaultCase]:
-    """Every wrong set-up that is possible with the switch, and the right ones."""
+    """Return every wrong set-up that is possible with the switch, and the right ones."""
     trees = [] if switch == AGGREGATOR else [RIGHT_TREE]
     wrong = [case.variant for case in setup_cases(switch, seeds)]
     return [FaultCase(DOCTOR_ROW, switch, 1, _DOCTOR_LIMIT_S, name) for name in (*wrong, RIGHT, *trees)]
 
 
 def carry_out_doctor(case: FaultCase, folder: Path) -> dict[str, Any]:
-    """What the doctor finds, by worker; of a wrong set-up what it finds on the first worker's host."""
+    """Return the doctor's findings by worker; for a wrong set-up those on the first worker's host."""
     if case.variant in (RIGHT, RIGHT_TREE):
         tree = case.variant == RIGHT_TREE
         workers = _TREE_WORKERS if tree else WORKERS

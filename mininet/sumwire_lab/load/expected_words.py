@@ -21,13 +21,13 @@ _ELEMENT: Final = np.dtype(">u4")
 
 
 def contribution(op: str, worker: int, chunks: int, seed: int) -> Words:
-    """Random words of one worker, with independent bits. Every worker can compute those of the others."""
+    """Return random words of one worker, with independent bits. Every worker can compute those of the others."""
     rng = np.random.default_rng((seed, worker, BY_NAME[op].code))
     return rng.integers(0, 256, (chunks, BY_NAME[op].up.words, WORD_BYTES), np.uint8)
 
 
 def expected(op: str, contributions: Sequence[Words], table: Sequence[int]) -> Words:
-    """The result, for the ops whose result follows from the contributions. Raises KeyError for `sign`."""
+    """Return the result of an op that is determined by the contributions. Raises KeyError for `sign`."""
     by_op = {"thc": _thc, "max32": _max32, "sum32": _sum32, "vote": _vote}
     return by_op[op](contributions, table)
 
@@ -82,10 +82,10 @@ def sign_allowed(result: Words, contributions: Sequence[Words]) -> bool:
 
 
 def sign_shares(result: Words, contributions: Sequence[Words]) -> list[float]:
-    """Share of the merged signs that was drawn from each worker; 1/n each if all workers have equal weight.
+    """Return the share of the merged signs that was drawn from each worker; 1/n each if all workers have equal weight.
 
-    For independent random signs the correlation of result and contribution is that share; its standard deviation
-    is below 1 / sqrt(values).
+    For independent random signs the correlation of result and contribution is that share; its standard deviation is
+    below 1 / sqrt(values).
     """
     drawn = 2.0 * np.unpackbits(result) - 1
     return [float(np.mean(drawn * (2.0 * np.unpackbits(words) - 1))) for words in contributions]

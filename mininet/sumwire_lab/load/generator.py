@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Load generator: the packets of several workers at one switch, as fast as it takes them.
+"""Load generator: sends the packets of several workers to one switch, as fast as the switch takes them.
 
-One process plays all workers, so that on a small machine the
-switch, not the generator, gets the processors. Frames are made beforehand; numpy writes the rounds of a whole batch of
-slots, and one system call sends a worker's frames of the batch, or a train of them. The generator counts the results
-that reach worker 0 and keeps at most `window` slots open. Offered more than it can take, a switch would drop
-contributions, and the benchmark would measure rejects and retransmissions instead of sums.
+One process acts as all workers, so that on a small machine the switch, not the generator, gets the processors. Frames
+are made beforehand; numpy writes the rounds of a whole batch of slots, and one system call sends a worker's frames of
+the batch, or a train of them. The generator counts the results that reach worker 0 and keeps at most `window` slots
+open. Without that limit a switch would drop contributions, and the benchmark would measure rejects and retransmissions
+instead of sums.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FrameSender(Protocol):
     """Sends a worker's frames of some slots."""
 
     def send(self, first: int, last: int) -> None:
-        """Send the frames of slots first to last - 1; wait where there is no room."""
+        """Send the frames of slots first to last - 1, and wait while there is no room."""
 
     def close(self) -> None: ...
 
@@ -59,7 +59,7 @@ class ResultReceiver(Protocol):
     def fileno(self) -> int: ...
 
     def receive(self) -> NDArray[np.uint8] | None:
-        """The first bytes of all Sumwire headers that came together, one in each row; None if none is there."""
+        """Return the headers of all Sumwire packets that arrived together, one per row; None if there are none."""
 
     def close(self) -> None: ...
 
@@ -76,7 +76,7 @@ def _packet_socket(interface: str, protocol: int, *, trains: bool) -> socket.soc
 
 
 class SingleLink:
-    """One by one: `rows` are whole frames, of which a system call takes `batch`."""
+    """Sends packets one by one: `rows` are whole frames, of which a system call takes `batch`."""
 
     def __init__(self, interface: str, rows: NDArray[np.uint8], batch: int) -> None:
         self._socket = BatchSocket(_packet_socket(interface, 0, trains=False), row_bytes=HEADS_BYTES, batch=batch)
@@ -95,7 +95,7 @@ class SingleLink:
 
 
 class TrainLink:
-    """As trains of up to `packets`: `rows` are payloads of UDP, which change between calls."""
+    """Sends trains of up to `packets` packets: `rows` are UDP payloads, which change between calls."""
 
     def __init__(self, interface: str, ends: Endpoints, rows: NDArray[np.uint8], packets: int) -> None:
         self._socket = _packet_socket(interface, 0, trains=True)
@@ -114,7 +114,8 @@ class TrainLink:
 
 
 def head(ends: Endpoints, size: int, count: int) -> bytes:
-    """What goes in front of the payloads, each of `size` bytes: what is left to do, and the headers of the whole."""
+    """Return the bytes before the payloads of a train, each of `size` bytes: the offload request, and the headers of
+    the whole."""
     whole = malformed.ethernet(ends, malformed.ipv4(ends, malformed.udp(bytes(size * count))))[:HEADS_BYTES]
     length = p4.UDP_BYTES + size * count
     addresses = socket.inet_aton(ends.src_ip) + socket.inet_aton(ends.dst_ip)
@@ -166,7 +167,8 @@ class TrainResults:
 
 
 def rows_of(frame: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
-    """The Sumwire headers in a frame of `length` bytes, with what is told of it in front, one in each row."""
+    """Return the Sumwire headers in a frame of `length` bytes, one per row. The frame begins with the offload
+    information."""
     size = _TOLD.unpack(frame[: _TOLD.size].tobytes())[3]
     begin = _TOLD.size + HEADS_BYTES
     starts = np.arange(begin, length - HEADER_BYTES + 1, size or _MOST_BYTES)
@@ -182,7 +184,7 @@ _LOST_SECONDS: Final = 0.2
 
 @dataclass(frozen=True)
 class LoadSpec:
-    """The load. Without `listen` the generator waits for no results, to measure itself."""
+    """The load to send. Without `listen` the generator waits for no results, to measure itself."""
 
     interfaces: list[str]
     ends: list[Endpoints]
@@ -211,7 +213,7 @@ class LoadSpec:
 
 @dataclass
 class LoadCount:
-    """Packets sent, results received (repeated ones not counted), slots sent again."""
+    """Counts of packets sent, results received (without repeated ones), and slots sent again."""
 
     sent: int = 0
     results: int = 0
@@ -220,7 +222,7 @@ class LoadCount:
 
 
 def templates(spec: LoadSpec) -> NDArray[np.uint8]:
-    """Frames, uint8 (workers, slots, bytes), of round 0, with a different payload from each worker."""
+    """Return frames of round 0, uint8 (workers, slots, bytes), with a different payload from each worker."""
     size = spec.words * WORD_BYTES
     payloads = [bytes((37 * k + 11 * worker) % 256 for k in range(size)) for worker in range(len(spec.ends))]
 
@@ -232,7 +234,7 @@ def templates(spec: LoadSpec) -> NDArray[np.uint8]:
 
 
 def results_of(headers: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Slots and rounds of the results among these Sumwire headers, one in each row."""
+    """Return slots and rounds of the results among these Sumwire headers, one per row."""
     told = headers[headers[:, 0] == _RESULT]
 
     def field(offset: int, form: str) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Malformed packets to a switch, the frames that they are made of, and the counters that must show them."""
+"""Sends malformed packets to a switch. The module has the frames they are made of, and the counters that must count
+them."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def ethernet(ends: Endpoints, payload: bytes) -> bytes:
 def ipv4(
     ends: Endpoints, payload: bytes, *, protocol: int = p4.IP_PROTOCOL_UDP, length_error: int = 0, sum_error: int = 0
 ) -> bytes:
-    """An IPv4 packet; the errors are added to total length and checksum. With `sum_error` 0 the checksum is right."""
+    """Return an IPv4 packet; the errors are added to total length and checksum. With `sum_error` 0 the checksum is
+    right."""
 
     def pack(checksum: int) -> bytes:
         length = p4.IPV4_BYTES + len(payload) + length_error
@@ -71,12 +73,12 @@ def ipv4(
 
 
 def udp(payload: bytes, *, port: int = p4.SUMWIRE_PORT, source: int = p4.SUMWIRE_PORT, length_error: int = 0) -> bytes:
-    """A UDP datagram without checksum; the error is added to its length field."""
+    """Return a UDP datagram without checksum; the error is added to its length field."""
     return _UDP.pack(source, port, p4.UDP_BYTES + len(payload) + length_error, 0) + payload
 
 
 def sumwire(header: Header, payload: bytes = b"", *, version: int = p4.SUMWIRE_VERSION) -> bytes:
-    """Header and payload without any check, so that they may be invalid."""
+    """Return header and payload without any check, so that they may be invalid."""
     h = header
     head = _SUMWIRE.pack(
         version << 4 | h.kind, h.op, h.job, h.slot, h.worker, h.count,
@@ -99,7 +101,7 @@ _OTHER_PROGRAMS: Final = (1024, 9999, p4.SUMWIRE_PORT - 1)
 
 @dataclass(frozen=True)
 class ForgedSender:
-    """The worker whose packets these pretend to be, and the number of workers in its job."""
+    """The worker that the packets pretend to be from, and the number of workers in its job."""
 
     ends: Endpoints
     worker: int
@@ -279,13 +281,14 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
 
 
 def opener(sender: ForgedSender) -> bytes:
-    """A valid packet that opens slot 0 of job ODD in round 1. One worker alone never completes it."""
+    """Return a valid packet that opens slot 0 of job ODD in round 1. One worker alone never completes it."""
     header = Header(p4.KIND_CONTRIBUTE, p4.OP_THC, ODD_ID, slot=0, worker=sender.worker, round=1, words=THC_WORDS)
     return frame(sender.ends, header, bytes(THC_WORDS * WORD_BYTES))
 
 
 def packets(sender: ForgedSender, count: int, seed: int) -> Iterator[tuple[int, bytes]]:
-    """(reason, frame) of `count` packets, all kinds in turn; with one worker, without those from another's port."""
+    """Yield (reason, frame) for `count` packets, all kinds in turn. With one worker, there are none from another
+    worker's port."""
     rng = random.Random(seed)
     kinds = [kind for name, kind in KINDS.items() if sender.workers > 1 or name != "port"]
     for k in range(count):
@@ -305,8 +308,8 @@ class MalformedSpec:
 
 
 def send_all(spec: MalformedSpec) -> dict[int, int]:
-    """Send the packets at the rate. Returns their number by reason. A full queue is waited for, so that none is
-    lost."""
+    """Send the packets at the given rate. Returns their number by reason. It waits while a queue is full, so that none
+    is lost."""
     sent: dict[int, int] = {}
     with contextlib.ExitStack() as opened:
         for port in _OTHER_PROGRAMS:

@@ -82,7 +82,7 @@ class TrafficSink:
 
 
 def connect(peer: str, bytes_per_s: int | None = None) -> socket.socket:
-    """A TCP connection to a peer's sink, paced by the kernel if a pace is given."""
+    """Return a TCP connection to a peer's sink, paced by the kernel if a pace is given."""
     flow = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if bytes_per_s is not None:
         flow.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", bytes_per_s))
@@ -133,7 +133,7 @@ def start(spec: TrafficSpec) -> TrafficSink:
 
 
 def work(spec: TrafficSpec, rank: Rank) -> dict[str, float]:
-    """The process. Its threads, which are in the middle of a call, end with it."""
+    """The process of one host. Its threads, which are in the middle of a call, end with it."""
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
     sink = start(spec)

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol's models in Promela (the folder models/), searched exhaustively by Spin: see docs/models.md."""
+"""The protocol's Promela models (folder models/), which Spin searches exhaustively: see docs/models.md."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The models, the bounds within which each is searched whole, and the rules that can be taken out of each."""
+"""The models, the bounds within which each is searched completely, and the rules that can be removed from each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Final
 
 @dataclass(frozen=True)
 class SearchBounds:
-    """``about``: the bounds in words. ``ends``: it is also shown that no schedule goes on for ever."""
+    """The bounds of a search. ``about``: in words. ``ends``: the search also shows that no schedule goes on for
+    ever."""
 
     about: str
     defines: tuple[str, ...]
@@ -19,7 +20,7 @@ class SearchBounds:
 
 @dataclass(frozen=True)
 class ModelRule:
-    """A rule of docs/protocol.md. ``about``: what the rule says. ``defines``: the bounds of the counterexample."""
+    """A rule of docs/protocol.md. ``about``: its text. ``defines``: the bounds of the counterexample."""
 
     name: str
     about: str

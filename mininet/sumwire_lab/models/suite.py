@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One search of Spin: it makes a C program of a model, which looks at every state that the model can reach."""
+"""Runs searches of Spin: it compiles a model to a C program, which visits every state that the model can reach."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Search(Enum):
 
 @dataclass(frozen=True)
 class SearchResult:
-    """``violated``: what does not hold, or ''. ``steps``: how that comes about, in the model's words."""
+    """The result of a search. ``violated``: the property that does not hold, or ''. ``steps``: how the violation comes
+    about, in the model's words."""
 
     violated: str
     steps: tuple[str, ...]
@@ -147,7 +148,7 @@ def _number(pattern: str, text: str, what: str) -> float:
 
 @dataclass(frozen=True)
 class SearchTask:
-    """``rule``: the one that is taken out, '' for none. ``about``: what is searched, in words."""
+    """One search. ``rule``: the rule that is removed, '' for none. ``about``: the subject of the search, in words."""
 
     model: str
     rule: str
@@ -163,7 +164,7 @@ class SearchTask:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """``holds``: a whole model has no error, or one without a rule has one."""
+    """The outcome of a search. ``holds``: a complete model has no error, or one without a rule has one."""
 
     task: SearchTask
     found: SearchResult
@@ -207,7 +208,7 @@ def _tasks(model: PromelaModel) -> list[SearchTask]:
 
 
 def carry_out(chosen: Sequence[SearchTask], say: Callable[[str], None]) -> list[SearchOutcome]:
-    """Search as many models at a time as there are cores. Raises LabError; on Ctrl-C nothing is left running."""
+    """Run the searches, as many at a time as there are cores. Raises LabError. After Ctrl-C none is left running."""
     check_tools()
     searches, done = Searches(), []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -225,7 +226,7 @@ def carry_out(chosen: Sequence[SearchTask], say: Callable[[str], None]) -> list[
 
 
 def table(done: Sequence[SearchOutcome]) -> str:
-    """Two tables: the whole models, and the counterexamples without each rule."""
+    """Return two tables: the complete models, and the counterexamples without each rule."""
     whole = [outcome for outcome in done if not outcome.task.rule]
     without = [outcome for outcome in done if outcome.task.rule]
     lines = []

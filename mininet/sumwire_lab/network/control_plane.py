@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From the plan of a network to the controller's configuration and the job files; installs it, reads counters."""
+"""Converts the plan of a network to the controller's configuration and the job files, installs it, and reads
+counters."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ TRAIN: Final = TrainOptions()
 
 
 def ops_for(fabric: Fabric) -> list[str]:
-    """Every op of a system that has room for the workers of this network, so that one job serves every system."""
+    """Return every op of the systems that have room for this network's workers, so that one job serves every system."""
     workers = len(fabric.hosts)
     below = max((fabric.stands_for(trunk.lower) for trunk in fabric.trunks), default=0)
     return [op.name for op in SYSTEM_OPS if workers <= op.workers_max and below <= op.workers_below_max]
@@ -76,7 +77,7 @@ def laned_job(
 def training_job(
     fabric: Fabric, recipe: Recipe = THC, *, blind: bool = False, train: TrainOptions = TRAIN
 ) -> list[dict[str, Any]]:
-    """The job of a training run. ``blind``: hosts mask what they send."""
+    """Return the job of a training run. ``blind``: hosts mask what they send."""
     entry = job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS)
     if "thc" in entry:
         entry["thc"] = thc_table(recipe, train)
@@ -97,7 +98,7 @@ def side_jobs(
 def configuration(
     fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]], queues: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """The controller's configuration: forwarding to every host, these jobs, and virtual queues if there are any.
+    """Return the controller's configuration: forwarding to every host, these jobs, and virtual queues if there are any.
 
     `grpc`: P4Runtime address of each switch. The result has the controller's short form for one switch, and its
     topology form for several.
@@ -155,7 +156,7 @@ def install(
 
 
 def describe(fabric: Fabric, folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Path]:
-    """Only write the job files, for a software aggregator instead of a switch. The controller's rules apply."""
+    """Write only the job files, for a software aggregator instead of a switch. The controller's rules apply."""
     nobody = {switch.name: NO_SWITCH for switch in fabric.switches}
     entry = configuration(fabric, nobody, jobs)
     if fabric.server is not None:
@@ -180,10 +181,11 @@ def _write_job(config: Any, name: str, folder: Path) -> Path:
 
 
 def queue_decisions(folder: Path, *, tagged: bool | None = None) -> dict[tuple[int, int, str], int]:
-    """Packets by port, drop class and decision (pass, mark, drop, trim) of the virtual queues, read back from the
-    switches that were installed from `folder`. Ports of several switches with the same number are added up.
+    """Return packets by port, drop class and decision (pass, mark, drop, trim) of the virtual queues, read from the
+    switches that were installed from `folder`. Ports with the same number on several switches are added up.
 
-    `tagged`: only of packets with a priority, or only of those without one; None: of both."""
+    `tagged`: True for packets with a priority only, False for those without; None for both.
+    """
     config = sumwire_controller.load_any(folder / CONFIGURATION)
     configs = [config] if isinstance(config, sumwire_controller.Config) else sumwire_controller.configs_of(config)
     told = sumwire_controller.read_all_status(configs)
@@ -195,7 +197,7 @@ def queue_decisions(folder: Path, *, tagged: bool | None = None) -> dict[tuple[i
 
 
 def counters(folder: Path) -> dict[str, dict[str, int]]:
-    """Packets by verdict and by reject reason, read back from the switch that was installed from `folder`."""
+    """Return packets by verdict and by reject reason, read from the switch that was installed from `folder`."""
     status = sumwire_controller.read_status(sumwire_controller.load_config(folder / CONFIGURATION))
     return {
         "verdicts": {name: count.packets for name, count in status.verdicts.items()},
@@ -214,7 +216,7 @@ _DROP_ALL: Final = 7 / 8
 
 
 def virtual_queues(fabric: Fabric, *, drops: bool = True, trims: bool = False) -> list[dict[str, Any]]:
-    """The controller's entry for each limited port of the P4 switches, drained at the link's rate.
+    """Return the controller's entry for each limited port of the P4 switches, drained at the link's rate.
 
     `drops`: whether packets are dropped by their class; otherwise all are kept until the queue is full. `trims`:
     whether contributions of THC are cut instead of being dropped.
@@ -236,7 +238,7 @@ def virtual_queues(fabric: Fabric, *, drops: bool = True, trims: bool = False) -
 
 
 def thresholds(queue_bytes: int, *, drops: bool = True) -> dict[str, Any]:
-    """Thresholds of a virtual queue, for a link whose real queue holds `queue_bytes`."""
+    """Return thresholds of a virtual queue, for a link whose real queue holds `queue_bytes`."""
     return {
         "mark_bytes": int(_MARK * queue_bytes),
         "drop_bytes": [int((share if drops else _DROP_ALL) * queue_bytes) for share in _DROP],
@@ -250,7 +252,8 @@ def no_queues(fabric: Fabric) -> list[dict[str, Any]]:
 
 
 def by_class(decisions: Mapping[tuple[int, int, str], int]) -> dict[str, int]:
-    """Packets of all ports, by class and decision as in `3 drop`. The class that is dropped first comes first."""
+    """Return packets of all ports, by class and decision as in `3 drop`. The class that is dropped first comes
+    first."""
     found: dict[tuple[int, str], int] = {}
     for (_, drop_class, decision), packets in decisions.items():
         if decision != "pass":

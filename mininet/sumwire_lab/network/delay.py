@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Delays frames between pairs of interfaces, in a process in the middle of links. netem does it in the kernel, but many
-kernels lack it.
+"""Delays frames between pairs of interfaces, in a process in the middle of links, because many kernels lack netem.
 
-`python -m sumwire_lab.network.delay SECONDS A=B ...` hands each frame that comes into A out at B, and the other way
-round, so many seconds later and in order, until SIGTERM. It then writes how many frames it has carried, and how many of
-them were late by more than LATE_S because it did not keep up.
+`python -m sumwire_lab.network.delay SECONDS A=B ...` forwards each frame from A to B and from B to A, SECONDS later and
+in order, until SIGTERM. It then writes how many frames it has forwarded, and how many of them were late by more than
+LATE_S because it did not keep up.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class _Waiting(NamedTuple):
 
 
 class Relay:
-    """``across``: where frames leave that come in at an interface. ``frames``, ``late``: so far. ``dropped``: frames
-    that an interface did not take."""
+    """The forwarder. ``across``: by incoming interface, the outgoing one. ``frames``, ``late``: counts so far.
+    ``dropped``: frames that an interface did not accept."""
 
     def __init__(self, across: dict[socket.socket, socket.socket], delay_s: float) -> None:
         self.frames = self.late = self.dropped = 0
@@ -48,7 +47,7 @@ class Relay:
         self._waiting: deque[_Waiting] = deque()
 
     def turn(self) -> None:
-        """Wait for a frame, or until one is due; take in what is there, and send what is due."""
+        """Wait for a frame, or until one is due. Then receive new frames, and send those that are due."""
         wait_s = max(0.0, self._waiting[0].due - time.monotonic()) if self._waiting else None
         for here in select.select(list(self._across), [], [], wait_s)[0]:
             self._take(here)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of networks: hosts, switches and the links between them, as plain data. topology.py builds them."""
+"""Plans of networks: hosts, switches and the links between them, as plain data. topology.py builds the networks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TrunkPlan:
 
 @dataclass(frozen=True)
 class Fabric:
-    """Everything that a run makes in the network. Every interface name begins with the run's token."""
+    """All parts of a run's network. Every interface name begins with the run's token."""
 
     token: str
     link: LinkOptions
@@ -97,7 +97,7 @@ class Fabric:
         return min([self.link.slowest_mbit(), *hosts, *(self.trunk_link(trunk).mbit for trunk in self.trunks)])
 
     def label(self, switch: str) -> str:
-        """Name of a switch's process and log: `switch` in a star, `switch-NAME` in a tree."""
+        """Return the name of a switch's process and log: `switch` in a star, `switch-NAME` in a tree."""
         return "switch" if len(self.switches) == 1 else f"switch-{switch}"
 
     def leaf_of(self, host: HostPlan) -> SwitchPlan:
@@ -127,12 +127,13 @@ def plan(
     server_behind: bool = False,
     layout: NetworkLayout | None = None,
 ) -> Fabric:
-    """Hosts h1..hN with 10.0.0.k and 00:00:00:00:00:k, in order and evenly over the lowest switches.
+    """Plan a network with hosts h1..hN, which have 10.0.0.k and 00:00:00:00:00:k, in order and evenly over the lowest
+    switches.
 
     A switch's ports are 1, 2, ...: first those to hosts or lower switches, then the uplinks, then, at the first switch,
-    that of the `server`. With `server_behind` the server has an address of its own. A `layout` takes the place of
-    the topology, and says which switch each host is at. Raises OptionError for an unknown topology, for more than 32
-    hosts, and for fewer hosts than lowest switches.
+    that of the `server`. With `server_behind` the server has a separate address. A `layout` replaces the topology, and
+    assigns a switch to each host. Raises OptionError for an unknown topology, for more than 32 hosts, and for fewer
+    hosts than lowest switches.
     """
     layout = layout_of(topology, workers) if layout is None else layout
     shape = layout.shape

@@ -21,7 +21,7 @@ from sumwire_lab.system.processes import stop_process, wait_said
 
 
 class BridgeNode(Switch):  # type: ignore[misc]
-    """A kernel bridge. It forwards at almost no cost, so that the baseline is at its best."""
+    """A kernel bridge. It forwards at almost no cost, which is best for the baseline."""
 
     def __init__(self, name: str, bridge: str = "", leave_out: frozenset[str] = frozenset(), **params: Any) -> None:
         super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
@@ -68,8 +68,8 @@ class P4Node(Switch):  # type: ignore[misc]
 
 
 class DelayNode(Switch):  # type: ignore[misc]
-    """The process in the middle of all links that have a delay. Its ports are pairs: 1 and 2 are of one link, and so
-    on."""
+    """The process in the middle of all links that have a delay. Its ports are pairs: ports 1 and 2 belong to one link,
+    and so on."""
 
     def __init__(
         self, name: str, delay_s: float = 0.0, log: Path | None = None, ledger: Ledger | None = None, **params: Any

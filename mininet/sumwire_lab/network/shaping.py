@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What limits a link: its rate and queues, random loss, and whether hosts keep their segmentation offloads."""
+"""The limits of a link: rate and queues, random loss, and whether hosts keep their segmentation offloads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TOS_MASK: Final = 0xE0
 
 
 def shaping_commands(interface: str, link: LinkOptions, *, trains: bool = False) -> list[list[str]]:
-    """Commands that limit one direction of a link: HTB at the rate, and a FIFO queue before it.
+    """Return commands that limit one direction of a link: HTB at the rate, and a FIFO queue before it.
 
     With `link.priorities` there are eight queues of the same length, served in strict order of the packets' priority.
     `trains`: whether hosts send trains. A queue then holds as many bytes as it has full frames without them. There are
@@ -85,9 +85,9 @@ def _by_priority(interface: str, queue: str, rate: str, burst: str) -> list[list
 
 
 def drops_by_priority(text: str) -> dict[int, int]:
-    """Packets dropped by full queues, by priority, from the output of `tc -s -j qdisc show dev`.
+    """Return packets dropped by full queues, by priority, from the output of `tc -s -j qdisc show dev`.
 
-    Priorities without drops are left out, so that it is empty for a link with one queue.
+    Priorities without drops are omitted, so the result is empty for a link with one queue.
     """
     drops: dict[int, int] = {}
     for entry in json.loads(text):
@@ -128,7 +128,8 @@ def _op(code: int, dst: int = 0, src: int = 0, offset: int = 0, value: int = 0) 
 
 
 def program(share: float, counter: int) -> bytes:
-    """Code that drops a packet with probability `share` and then adds 1 to the map with descriptor `counter`."""
+    """Return BPF code that drops a packet with probability `share` and then adds 1 to the map with descriptor
+    `counter`."""
     threshold = min(int(share * 2**32), 2**32 - 1)
     drop = [
         _op(0x62, _FRAME, 0, _KEY, 0),  # key = 0, on the stack
@@ -148,7 +149,7 @@ def program(share: float, counter: int) -> bytes:
 
 
 class RandomLoss:
-    """Drops a share of the packets that come into an interface, until it is closed.
+    """Drops a share of the packets that arrive at an interface, until it is closed.
 
     `namespace`: a process in the interface's network namespace; None: this process. Raises LabError if the kernel
     refuses, and for a share outside (0, 1).
@@ -262,10 +263,10 @@ OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
 
 
 def kept(kind: str | None, options: RunOptions) -> bool:
-    """Whether hosts keep their offloads in a network with this kind of switch; None: kernel bridges.
+    """Return whether hosts keep their offloads in a network with this kind of switch; None: kernel bridges.
 
-    bmv2, the soft switch's Python engine and what delays frames read them one by one, as they are. Random loss, and
-    queues by priority that are full, act on what crosses a link as one frame, so they would take whole trains.
+    bmv2, the soft switch's Python engine and the delaying process read packets one by one, in final form. Random loss,
+    and full queues by priority, act on one frame of the link, so they would drop whole trains.
     """
     conditions = options.conditions
     whole_trains_lost = conditions.loss > 0 or conditions.gray is not None or options.link.priorities
@@ -274,5 +275,6 @@ def kept(kind: str | None, options: RunOptions) -> bool:
 
 
 def off_command(interface: str) -> list[str]:
-    """Command after which frames leave as on a real wire: not joined or split, and with their checksums."""
+    """Return the command after which frames are sent as on a real wire: neither joined nor split, and with their
+    checksums."""
     return ["ethtool", "-K", interface, *(word for name in OFFLOADS for word in (name, "off"))]

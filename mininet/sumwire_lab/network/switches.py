@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which switch a run uses, and the process of a P4 switch: the soft switch or bmv2."""
+"""Chooses a run's switch, and starts the process of a P4 switch: the soft switch or bmv2."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SEED_STEP: Final = 1009
 
 
 def choose(wanted: str) -> str:
-    """The kind of switch to use; `auto` becomes bmv2 if it is on PATH, else soft.
+    """Return the kind of switch to use; `auto` becomes bmv2 if it is on PATH, else soft.
 
     Raises MissingToolError if bmv2 is wanted and not on PATH.
     """
@@ -43,13 +43,13 @@ def choose(wanted: str) -> str:
 
 
 def choose_for(options: RunOptions) -> str:
-    """The kind of switch for a run. With an engine or an impairment, `auto` becomes the soft switch."""
+    """Return the kind of switch for a run. With an engine or an impairment, `auto` becomes the soft switch."""
     soft = options.engine != "auto" or options.impair is not None
     return choose("soft" if soft and options.switch == "auto" else options.switch)
 
 
 def choose_engine(wanted: str) -> str:
-    """The engine to use; `auto` becomes native if there is a compiler, else python.
+    """Return the engine to use; `auto` becomes native if there is a compiler, else python.
 
     Raises MissingToolError if the native engine is wanted and there is no compiler.
     """
@@ -65,9 +65,9 @@ def choose_engine(wanted: str) -> str:
 
 
 def free_tcp_port() -> int:
-    """A TCP port of the loopback address on which no process listens now.
+    """Return a TCP port of the loopback address on which no process listens now.
 
-    It lies below those that the kernel gives to connections, so that none of them takes it before it is listened on.
+    It is below the ports that the kernel gives to connections, so that no connection takes it before a server does.
     """
     # Of the system's randomness: test workers with one seed would draw the same ports.
     draw = random.SystemRandom()
@@ -77,7 +77,8 @@ def free_tcp_port() -> int:
 
 
 def thrift_option() -> list[str]:
-    """bmv2's option for a free port of Thrift: every bmv2 needs its own, and one built without Thrift refuses it.
+    """Return bmv2's option for a free port of Thrift. Every bmv2 needs a separate port, and one built without Thrift
+    refuses the option.
 
     The lab does not use Thrift.
     """
@@ -96,10 +97,10 @@ def soft_command(
     trains: bool = True,
     link_mbit: float | None = None,
 ) -> list[str]:
-    """The soft switch's command line, in the form of bmv2's.
+    """Return the soft switch's command line, in the form of bmv2's.
 
-    `seed`: of the program's random numbers. `trains`: False makes packets come and go one by one. `link_mbit`: rate of
-    the links, which bounds trains; None: that of the interfaces.
+    `seed`: that of the program's random numbers. `trains`: False sends and receives packets one by one. `link_mbit`:
+    rate of the links, which limits trains; None: that of the interfaces.
     """
     command = programs.module("softswitch.cli", "--no-p4", *_ports(interfaces), "--device-id", str(device_id))
     command += ["--seed", str(seed), "--engine", engine]
@@ -113,7 +114,8 @@ def soft_command(
 
 
 def unprivileged() -> list[str]:
-    """The option that lets a program of ours leave root's rights behind: for user sumwire if there is one, else nobody.
+    """Return the option with which a program of this project gives up root's rights: for user sumwire if there is one,
+    else nobody.
 
     bmv2 has no such option, and stays root.
     """
@@ -124,14 +126,15 @@ def unprivileged() -> list[str]:
 def bmv2_command(
     interfaces: list[tuple[int, str]], grpc: str, notices: Path, thrift: Sequence[str], *, device_id: int = 1
 ) -> list[str]:
-    """bmv2's command line. `notices`: socket of its notifications, its own; `thrift`: of `thrift_option`."""
+    """Return bmv2's command line. `notices`: the socket of its notifications. `thrift`: the result of
+    `thrift_option`."""
     command = [BMV2, "--no-p4", *_ports(interfaces), "--device-id", str(device_id), "--log-level", "warn"]
     command += ["--log-console", "--notifications-addr", f"ipc://{notices}"]
     return [*command, *thrift, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
 
 
 def seeded(impair: str, device_id: int) -> str:
-    """The impairment with a different seed for each switch, so that they do not lose the same packets.
+    """Return the impairment with a different seed for each switch, so that they do not lose the same packets.
 
     Device 1 keeps the given seed.
     """
@@ -180,7 +183,7 @@ class P4Process:
     def start(self, interfaces: list[tuple[int, str]]) -> None:
         """Start on (port, interface) pairs and wait until it accepts connections, also after an earlier one has died.
 
-        Raises what `wait_listening` raises.
+        Raises the errors of `wait_listening`.
         """
         if self.kind == "bmv2":
             notices = self._ledger.socket(str(self.device_id))
@@ -227,7 +230,7 @@ BMV2_SLOTS: Final = 2 * _QUEUE_PACKETS
 
 
 def fitted(jobs: Sequence[dict[str, Any]], kind: str | None) -> list[dict[str, Any]]:
-    """The jobs (in the controller's configuration) with as many slots as this kind of switch bears.
+    """Return the jobs (in the controller's configuration) with as many slots as this kind of switch supports.
 
     Jobs with lanes keep theirs: their windows follow round trips and marks.
     """

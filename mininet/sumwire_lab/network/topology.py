@@ -28,7 +28,7 @@ _TOOLS: Final = ("ip", "tc", "ethtool", "mnexec", "nsenter")
 
 
 def no_ipv6_command(interface: str) -> list[str]:
-    """Command that turns off IPv6 on one interface, if the kernel has IPv6."""
+    """Return the command that turns off IPv6 on one interface, if the kernel has IPv6."""
     switch = f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"
     return ["sh", "-c", f"test ! -e {switch} || echo 1 > {switch}"]
 
@@ -72,8 +72,8 @@ class LimitedEnd:
 class MininetNetwork:
     """A network that exists for the time of the `with` block. Its switches run in the root namespace.
 
-    `offloads`: whether its interfaces keep their segmentation and checksum offloads. `make_relay`: what is in the
-    middle of all limited links; None: nothing is.
+    `offloads`: whether its interfaces keep their segmentation and checksum offloads. `make_relay`: creates the process
+    in the middle of all limited links; None for none.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class MininetNetwork:
 
     @property
     def mininet(self) -> Any:
-        """Mininet's own object. Raises LabError before the network is up and after it is down."""
+        """Mininet's own object. Raises LabError while the network is not up."""
         if self._net is None:
             raise LabError("the network is not up")
         return self._net
@@ -163,18 +163,18 @@ class MininetNetwork:
             _LOG.warning("Mininet did not stop in order: %s", error, extra=ProgramEvent.OTHER())
 
     def queue_drops(self) -> int:
-        """Packets dropped by full queues so far, at both ends of all limited links. Raises LabError."""
+        """Return the packets dropped by full queues so far, at both ends of all limited links. Raises LabError."""
         return sum(self.end_drops().values())
 
     def end_drops(self) -> dict[str, int]:
-        """Packets dropped by full queues so far, by the interface that sends. Raises LabError."""
+        """Return the packets dropped by full queues so far, by the interface that sends. Raises LabError."""
         return {
             end.interface: counters.interface_drops(end.interface, partial(run_in, end.node))
             for end in self.limited_ends()
         }
 
     def priority_drops(self) -> dict[int, int]:
-        """Packets dropped by full queues so far, by priority; empty without `LinkOptions.priorities`. Raises
+        """Return the packets dropped by full queues so far, by priority; empty without `LinkOptions.priorities`. Raises
         LabError."""
         drops: dict[int, int] = {}
         for end in self.limited_ends():
@@ -184,7 +184,8 @@ class MininetNetwork:
         return dict(sorted(drops.items(), reverse=True))
 
     def limited_ends(self) -> Iterator[LimitedEnd]:
-        """Both ends of every link that has a rate: hosts' links in the hosts' order, then those between switches."""
+        """Yield both ends of every link that has a rate: hosts' links in the hosts' order, then those between
+        switches."""
         hosts = self.fabric.limited_hosts
         for host, link in zip(hosts, self._host_links(hosts), strict=True):
             for node, interface, _ in link:
@@ -231,7 +232,7 @@ class MininetNetwork:
         net.start()
 
     def end_offloads(self) -> None:
-        """Turn off the offloads of all interfaces: every frame on a link then is one packet, with its checksums."""
+        """Turn off the offloads of all interfaces. Every frame on a link is then one packet, with its checksums."""
         for link in self._ends:
             for node, interface, _ in link:
                 self._run(node, [off_command(interface)])

@@ -96,9 +96,10 @@ def _run_options(run: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class BenchCommandLine:
-    """A benchmark's command: what it measures, its options, and the function (`module:function`) that makes or runs it.
+    """A benchmark's command: its subject, its options, and the function (`module:function`) that makes or runs it.
 
-    `alone`: it needs neither root nor a network, and writes a summary where `--json` says instead of a folder.
+    `alone`: it needs neither root nor a network, and writes a summary to the file given by `--json` instead of a
+    folder.
     """
 
     about: str
@@ -108,7 +109,7 @@ class BenchCommandLine:
 
     @property
     def of_study(self) -> bool:
-        """Whether the function makes a `Bench`. The other ones take a folder and run everything themselves."""
+        """Whether the function makes a `Bench`. The other functions take a folder and run everything themselves."""
         return self.command.endswith(":bench")
 
     def add(self, parser: argparse.ArgumentParser) -> None:

@@ -69,7 +69,7 @@ def parse_rates(text: str) -> tuple[float, ...]:
 
 
 def parse_links(text: str) -> tuple[float | None, ...]:
-    """`loopback,100` as Mbit/s, None for loopback. Raises OptionError."""
+    """Parse `loopback,100` as Mbit/s, None for loopback. Raises OptionError."""
     return tuple(None if word == LOOPBACK else parse_rates(word)[0] for word in text.split(","))
 
 
@@ -85,7 +85,7 @@ SUITES: Final = ("allreduce", "accuracy", "scaling", "codec-cost", "codec-error"
 
 
 def parse_suites(text: str) -> tuple[str, ...]:
-    """`sizes,codec-cost` as names, in the page's order; `all` for every one. Raises OptionError."""
+    """Parse `sizes,codec-cost` as names, in the page's order; `all` for every one. Raises OptionError."""
     names = SUITES if text == "all" else tuple(text.split(","))
     unknown = tuple(name for name in names if name not in SUITES)
     return (*(name for name in SUITES if name in names), *unknown)
@@ -105,7 +105,8 @@ class SwitchOptions(Checked):
 
 @dataclass(frozen=True)
 class BenchOptions(SwitchOptions):
-    """One run of the benchmark. `quick`: minutes instead of hours, with fewer sizes, rates, systems and steps."""
+    """Options of one run of the benchmark. `quick`: minutes instead of hours, with fewer sizes, rates, systems and
+    steps."""
 
     quick: bool = option(False, "minutes: fewer sizes, rates, systems, steps")
     suites: tuple[str, ...] = option(SUITES, f"with commas, of {', '.join(SUITES)}", read=parse_suites, shown="all")
@@ -151,7 +152,7 @@ WORKERS: Final = RunOptions().workers
 
 @dataclass(frozen=True)
 class AllReduceOptions(SwitchOptions):
-    """What `bench allreduce` measures: every size with every system at every link rate."""
+    """Options of `bench allreduce`, which measures every size with every system at every link rate."""
 
     sizes: tuple[int, ...] = option((100_000, 1_000_000), "float32 values", read=parse_sizes, shown="100k,1M")
     bw: tuple[float, ...] = option(
@@ -169,7 +170,7 @@ class AllReduceOptions(SwitchOptions):
 
 @dataclass(frozen=True)
 class InterleavedOptions(Checked):
-    """What `bench interleaved` measures: each system in turn with gloo."""
+    """Options of `bench interleaved`, which measures each system in turn with gloo."""
 
     sizes: tuple[int, ...] = option((5_000_000,), "float32 values", read=parse_sizes, shown="5M")
     bw: tuple[float | None, ...] = option(
@@ -184,7 +185,7 @@ class InterleavedOptions(Checked):
 
 @dataclass(frozen=True)
 class WhereOptions(Checked):
-    """What `bench where` measures, and where its record, picture and tables go."""
+    """Options of `bench where`: its grid, and where its record, picture and tables go."""
 
     quick: bool = option(False, "minutes: three sizes, three rates")
     sizes: tuple[int, ...] | None = option(
@@ -226,7 +227,7 @@ def parse_ops(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SwitchBenchOptions(Checked):
-    """What `bench switch` measures: each op on each contender (`sumwire_lab.bench.switch.CONTENDERS`)."""
+    """Options of `bench switch`, which measures each op on each contender (`sumwire_lab.bench.switch.CONTENDERS`)."""
 
     ops: tuple[str, ...] = option(("thc",), f"{', '.join(PACKET_OPS)}, several with commas, or all", read=parse_ops)
     switches: tuple[str, ...] | None = option(
@@ -259,7 +260,7 @@ class CodecBenchOptions(Checked):
 
 @dataclass(frozen=True)
 class AggregatorOptions(Checked):
-    """What `bench aggregator` measures: a job of one op, and the load that is put on it."""
+    """Options of `bench aggregator`: a job with one op, and its load."""
 
     op: str = option("thc", f"of {', '.join(CODES)}", rule=one_of(tuple(CODES)))
     workers: int = option(4, "of the job", rule=at_least(1))
@@ -321,7 +322,7 @@ class AcpCase:
 
 @dataclass(frozen=True)
 class AcpBenchOptions(Checked):
-    """What `bench acp` measures. Swept are buffer sizes and ranks of ACP-SGD, everything else left as it is."""
+    """Options of `bench acp`. It varies buffer sizes and ranks of ACP-SGD, and leaves everything else unchanged."""
 
     parts: tuple[str, ...] = option(PARTS, f"with commas, of {', '.join(PARTS)}")
     systems: tuple[str, ...] = option(ACP_SYSTEMS, f"with commas, of {', '.join(SYSTEMS)}", read=named)
@@ -342,7 +343,7 @@ class AcpBenchOptions(Checked):
             pass
 
     def cases(self) -> Iterator[AcpCase]:
-        """All trainings, in order. Raises OptionError for one that cannot be."""
+        """Yield all trainings, in order. Raises OptionError for an impossible one."""
         if "systems" in self.parts:
             for system in self.systems:
                 yield from (self.case(system, mode) for mode in MODES)
@@ -375,7 +376,7 @@ MINMAX: Final = "minmax"
 
 @dataclass(frozen=True)
 class Variant(Checked):
-    """THC with some of its parts changed. The defaults are what Sumwire does."""
+    """THC with some of its parts changed. The defaults are Sumwire's THC."""
 
     bits: int = option(DEFAULT_BITS, "of an index", rule=between(1, DEFAULT_BITS, f"must be 1..{DEFAULT_BITS}"))
     granularity: int | None = option(
@@ -444,7 +445,7 @@ class Ablation(Checked):
 
 @dataclass(frozen=True)
 class ThcOptions(Checked):
-    """What `bench thc` trains: variants by name, numbers of workers, and what is missing from the sums."""
+    """Options of `bench thc`: variants by name, numbers of workers, and the contributions missing from the sums."""
 
     variants: Mapping[str, Variant]
     workers: tuple[int, ...] = option((4, 16, 32), "with commas")

@@ -21,7 +21,8 @@ _DELAY_MAX_MS: Final = 1000.0
 
 @dataclass(frozen=True)
 class OfHost:
-    """A number for one host, 1 for h1: the share of packets lost in a gray failure, or the factor of a slow worker."""
+    """A number for one host, counted from 1 for h1: the share of packets lost in a gray failure, or the factor of a
+    slow worker."""
 
     host: int
     value: float
@@ -43,7 +44,7 @@ class OfHost:
 
 @dataclass(frozen=True)
 class Conditions(Checked):
-    """Conditions hold for every system of a run. The default is none of them."""
+    """The conditions of a run, which hold for all its systems. By default there are none."""
 
     loss: float = option(
         0.0,
@@ -86,7 +87,7 @@ class Conditions(Checked):
     )
 
     def check_hosts(self, workers: int) -> None:
-        """Raises OptionError for a host that the run does not have, and for traffic with fewer than 2 hosts."""
+        """Raise OptionError for a host that the run does not have, and for traffic with fewer than 2 hosts."""
         for name, one in (("gray", self.gray), ("slow", self.slow)):
             if one is not None and not 1 <= one.host <= workers:
                 raise OptionError(f"{name}={one}: hosts are 1 to {workers}")
@@ -105,8 +106,8 @@ class Conditions(Checked):
         return self != Conditions()
 
     def share_lost(self, host: int | None) -> float:
-        """Share of packets that one direction of a host's link loses, by the host's number; None: a link between
-        switches."""
+        """Return the share of packets that one direction of a host's link loses, by the host's number; None: a link
+        between switches."""
         gray = self.gray.value if self.gray is not None and self.gray.host == host else 0.0
         return 1 - (1 - self.loss) * (1 - gray)
 

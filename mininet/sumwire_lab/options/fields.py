@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options as fields of frozen dataclasses. An option is written once, as a field with :func:`option`.
+"""Options as fields of frozen dataclasses. Each option is written once, as a field made by :func:`option`.
 
-From the field come the check of its value (:class:`Checked`), its flag on the command line with its help
-(:func:`add_flags`), and the value given there (:func:`from_arguments`).
+The field determines the check of its value (:class:`Checked`), its flag on the command line with its help
+(:func:`add_flags`), and how the given value is read (:func:`from_arguments`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _KEY: Final = "option"
 
 @dataclass(frozen=True)
 class Rule:
-    """What an option's values must be. ``text`` follows the value in an error."""
+    """A rule for an option's values. In an error, ``text`` follows the value."""
 
     holds: Callable[[Any], bool]
     text: str
 
     def check(self, name: str, value: Any) -> None:
-        """Raises OptionError for a value that breaks the rule. None is no value."""
+        """Raise OptionError for a value that breaks the rule. None means no value."""
         if value is not None and not self.holds(value):
             raise OptionError(f"{name}={_told(value)}: {self.text}")
 
@@ -92,15 +92,15 @@ def option(
     read: Callable[[str], Any] | None = None,
     shown: str | None = None,
 ) -> Any:
-    """A field with this default. ``flag``: default is the field's name, with `no-` for a switch that is on.
+    """Return a field with this default. ``flag``: by default the field's name, with `no-` for a switch that is on.
 
-    ``shown``: the default in the help's words; the flag then has no default of its own.
+    ``shown``: the default in the help's words; the flag then has no default.
     """
     return field(default=default, metadata={_KEY: Option(meaning, flag, rule, metavar, read, shown)})
 
 
 class Checked:
-    """Base of dataclasses of options: every value keeps its option's rule. Raises OptionError."""
+    """Base of dataclasses of options. Every value must keep its option's rule. Raises OptionError."""
 
     def __post_init__(self) -> None:
         own: type = type(self)
@@ -141,7 +141,7 @@ class Flag:
 
     @property
     def default(self) -> Any:
-        """Default of the flag. None if the default depends on something else."""
+        """The flag's default. None if the default depends on something else."""
         if self.switch:
             return False
         return None if self.option.default is not None else self.field.default
@@ -160,7 +160,7 @@ class Flag:
 
 @cache
 def flags_of(options: type) -> tuple[Flag, ...]:
-    """The flags of a dataclass of options, and of the dataclasses in its fields."""
+    """Return the flags of a dataclass of options, and of the dataclasses in its fields."""
     hints, found = get_type_hints(options), []
     for one in fields(options):
         kind = _without_none(hints[one.name])
@@ -228,7 +228,7 @@ def given_flags(arguments: argparse.Namespace, options: type) -> list[Flag]:
 
 
 def from_arguments(options: type[C], arguments: argparse.Namespace, /, **more: Any) -> C:
-    """The dataclass with what the command line says, and with the fields of ``more``. Raises OptionError.
+    """Create the dataclass from the command line and the fields of ``more``. Raises OptionError.
 
     A class with a method ``of`` gets the values of its options through it.
     """

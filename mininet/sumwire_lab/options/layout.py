@@ -1,9 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The topologies by name, and those of one's own from a YAML file: switches from the top down, hosts, rates of links.
-
-The file may be a stranger's. The controller's reader bounds its size, depth, nodes and aliases.
-"""
+"""The named topologies, and a user's own from a YAML file: switches from the top down, hosts, rates of links. The file
+is not trusted. The controller's reader bounds its size, depth, nodes and aliases."""
 
 from __future__ import annotations
 
@@ -44,7 +42,8 @@ def leaves_of(topology: str) -> list[str]:
 
 
 def rows_of(workers: int) -> int:
-    """Rows of Marsit's torus: the largest divisor that is not above the columns. A prime number of workers is a ring.
+    """Return the rows of Marsit's torus: the largest divisor that is not above the columns. A prime number of workers
+    gives a ring.
 
     Example: 8 workers make 2 rows of 4.
     """
@@ -66,7 +65,7 @@ SUFFIXES: Final = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class SwitchEntry:
-    """A switch, those above it, and the rate of the links to them; None: the run's rate between switches."""
+    """A switch, the switches above it, and the rate of the links to them; None: the run's rate between switches."""
 
     name: str
     above: tuple[str, ...] = ()

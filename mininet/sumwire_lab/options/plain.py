@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Dataclasses as plain JSON values and back, by their annotations. For records, and for what workers are told."""
+"""Converts dataclasses to plain JSON values and back, by their annotations. For records, and for the input of
+workers."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 def to_json(value: Any) -> Any:
-    """The value as JSON's types. Dataclasses become objects by field, tuples lists, paths text.
+    """Convert the value to JSON's types. Dataclasses become objects by field, tuples lists, paths text.
 
     Raises TypeError for a type without a form in JSON.
     """
@@ -43,9 +44,10 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, raw: Any) -> Any:
-    """The inverse of :func:`to_json` for a value of this type, an annotation such as ``tuple[int, ...] | None``.
+    """Convert JSON to a value of this type, an annotation such as ``tuple[int, ...] | None``. The inverse of
+    :func:`to_json`.
 
-    Raises TypeError for a value of another type, and what a dataclass raises for its fields.
+    Raises TypeError for a value of another type, and a dataclass's errors about its fields.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the system dlcp, whose job has priority lanes: lanes, quorum, loss bound. Others have some too."""
+"""Options of the system dlcp, whose job has priority lanes: lanes, quorum, loss bound. Some other systems have some of
+them too."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ TAGGED: Final = frozenset({"priorities"})
 
 @dataclass(frozen=True)
 class DegradeOptions:
-    """The switch trims or drops a share of the job's packets on purpose, chosen by a hash with `seed`."""
+    """Deliberate loss: the switch trims or drops a share of the job's packets, chosen by a hash with `seed`."""
 
     mode: str
     share: float
@@ -50,7 +51,7 @@ class DegradeOptions:
 
 @dataclass(frozen=True)
 class LanedOptions(Checked):
-    """Applies to systems whose job has priority lanes. Of other systems of the run some have BOUNDED or TAGGED."""
+    """Options for systems whose job has priority lanes. Some other systems take those in BOUNDED or TAGGED."""
 
     lanes: int = option(
         4,

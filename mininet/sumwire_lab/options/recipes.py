@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tasks that a run can train, the systems that it can compare, and their options and learning rates.
 
-A name is that of a system of the library or of a variant here, and after an @ what it runs over: `switch` (a job:
-P4 switches, or the software aggregator) or `group` (torch's process group, gloo). Without it: the switch for
-systems that can have one. All else about a system is in its entry in the library (`sumwire.systems.TABLE`).
+A name is that of a system of the library or of a variant defined here. After an @ it may name the transport: `switch`
+(a job: P4 switches, or the software aggregator) or `group` (torch's process group, gloo). Without it, systems that can
+use a switch do so. Everything else about a system is in its entry in the library (`sumwire.systems.TABLE`).
 
-Learning rates were chosen for each system alone, without a network (docs/lab.md). All of them follow the same
-schedule (model.learning_rate_factor), and so does Marsit's global step.
+Learning rates were chosen for each system alone, without a network (docs/lab.md). All of them follow the same schedule
+(model.learning_rate_factor), and so does Marsit's global step.
 """
 
 from __future__ import annotations
@@ -141,17 +141,17 @@ class Recipe:
 
     @property
     def ops(self) -> Mapping[str, tuple[str, ...]]:
-        """Ops that the job must have, by transport. The preferred transport is first; the group needs no ops."""
+        """The ops that the job must have, by transport. The preferred transport is first; the group needs no ops."""
         return {transport: route.ops for transport, route in self.spec.routes.items()}
 
     @property
     def merges_updates(self) -> bool:
-        """Whether it is Marsit: an optimizer of its own makes the local updates, and every K-th round is exact."""
+        """Whether it is Marsit: a local optimizer makes updates, which are merged, and every K-th round is exact."""
         return self._has("full_precision_every")
 
     @property
     def tabled(self) -> bool:
-        """Whether it adds values of a table, which has to fit the number of workers."""
+        """Whether it adds values of a table, which must fit the number of workers."""
         return self.spec.table is not None
 
     @property
@@ -161,12 +161,12 @@ class Recipe:
 
     @property
     def estimates_mean(self) -> bool:
-        """Whether the result stands for the mean gradient, so that its NMSE means something."""
+        """Whether the result approximates the mean gradient, so that its NMSE is meaningful."""
         return self.spec.approximates_mean
 
     @property
     def laned(self) -> bool:
-        """Whether its tensors go in lanes of their own, with tagged packets and a bound of what may be missing."""
+        """Whether its tensors use separate lanes, with tagged packets and a bound on what may be missing."""
         return any(route.laned for route in self.spec.routes.values())
 
     @property
@@ -208,7 +208,7 @@ class Chosen:
 
     @property
     def bounded(self) -> bool:
-        """Whether its job has the run's quorum and loss bound, though no lanes."""
+        """Whether its job has the run's quorum and loss bound, but no lanes."""
         return self.recipe.bounded and self.switched
 
     @property
@@ -217,12 +217,12 @@ class Chosen:
         return self.recipe.spec.acts == "hook"
 
     def has(self, option: str) -> bool:
-        """Whether the library's system has this option over this transport."""
+        """Return whether the library's system has this option over this transport."""
         return option in self.recipe.spec.routes[self.transport].options.names()
 
     def takes(self, option: str) -> bool:
-        """Whether the option of a system, by the library's name, changes what it does in a run. What its name says
-        (`topk10`) is not changed."""
+        """Return whether an option of a system, by the library's name, changes its behaviour in a run. An option that
+        the system's name already fixes (`topk10`) does not."""
         if option in self.recipe.options and option not in _CHANGED:
             return False
         return self.has(option) or (option in TABLED and self.recipe.tabled and self.switched)
@@ -325,7 +325,7 @@ _RULES: Final[Mapping[str, Rule]] = {
 
 
 def takers_of(option: str) -> list[str]:
-    """The systems that take an option of the library, over one of their transports at least."""
+    """Return the systems that take an option of the library, over at least one of their transports."""
     return [
         name
         for name, recipe in RECIPES.items()
@@ -335,8 +335,10 @@ def takers_of(option: str) -> list[str]:
 
 @cache
 def settings_class() -> type:
-    """A dataclass with a field for every option of a system that a run may set, None for the system's own value. The
-    fields come from the library's table: a new option there is one of `run` at once."""
+    """Return a dataclass with a field for every option of a system that a run may set, None for the system's own value.
+
+    The fields come from the library's table, so a new option there is also one of `run`.
+    """
     hints = {
         name: kind
         for spec in TABLE.values()
@@ -357,13 +359,13 @@ def settings_class() -> type:
 
 
 def settings_of(arguments: Namespace) -> dict[str, Any]:
-    """What a command line says of systems' options, by the library's names. Raises OptionError."""
+    """Return the systems' options from a command line, by the library's names. Raises OptionError."""
     given = vars(from_arguments(settings_class(), arguments))
     return {name: value for name, value in given.items() if value not in (None, True)}
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raises OptionError for an option that no system takes, and for a value that breaks its rule."""
+    """Raise OptionError for an option that no system takes, and for a value that breaks its rule."""
     known = {flag.field.name: flag for flag in flags_of(settings_class())}
     for name, value in settings.items():
         if name not in known:
@@ -374,7 +376,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def parse(name: str) -> Chosen:
-    """Return the system of a name such as `thc` or `acp@group`. Raises OptionError for an unknown one."""
+    """Return the system with a name such as `thc` or `acp@group`. Raises OptionError for an unknown one."""
     short, at, transport = name.partition("@")
     short = _ALIASES.get(short, short)
     if short not in RECIPES:
@@ -391,8 +393,8 @@ def parse(name: str) -> Chosen:
 def named(text: str) -> tuple[str, ...]:
     """Return the systems of a list with commas, by their shortest names.
 
-    `all` stands for those of ALL_SYSTEMS. A system counts once, where it is named first. Raises OptionError for an
-    unknown one.
+    `all` stands for ALL_SYSTEMS. A repeated system counts at its first place only. Raises OptionError for an unknown
+    one.
     """
     names: dict[str, None] = {}
     for name in text.split(","):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of a run as a file in its folder, from which the run can be made again."""
+"""The settings of a run as a file in its folder, from which the run can be repeated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOT_SETTINGS: Final = frozenset(
 
 
 def recorded(arguments: argparse.Namespace, options: RunOptions) -> dict[str, Any]:
-    """The settings of a `run`, defaults included, for JSON. `options`: what has come of the arguments."""
+    """Return the settings of a `run`, defaults included, for JSON. `options`: the parsed options of the arguments."""
     settings = {name: value for name, value in vars(arguments).items() if name not in _NOT_SETTINGS}
     settings["workers"] = options.workers
     if options.layout is not None:
@@ -40,7 +40,7 @@ def recorded(arguments: argparse.Namespace, options: RunOptions) -> dict[str, An
 
 
 def save(folder: Path, record: Mapping[str, Any], layout: NetworkLayout | None = None) -> None:
-    """Write `settings.json`, and `topology.yaml` if the network is one of the user's own."""
+    """Write `settings.json`, and `topology.yaml` if the network is the user's own."""
     (folder / SETTINGS).write_text(json.dumps(record, indent=1) + "\n")
     if layout is not None:
         (folder / TOPOLOGY).write_text(yaml.safe_dump(layout.as_dict(), sort_keys=False))
@@ -63,8 +63,8 @@ def settings_in(folder: Path) -> dict[str, Any]:
 
 
 def words_of(settings: Mapping[str, Any], folder: Path) -> list[str]:
-    """The settings in a folder as words for the command `run`. Each is one word, so that no value is taken for an
-    option."""
+    """Return the settings in a folder as words for the command `run`. A flag and its value are one word, so that no
+    value is mistaken for a flag."""
     words = []
     for name, found in settings.items():
         value = str(folder / TOPOLOGY) if name == "topology" and found == TOPOLOGY else found

@@ -67,7 +67,7 @@ _MASKED: Final = frozenset({"thc", "max32", "sum32"})
 
 
 def by_task(name: str, meaning: str, flag: str = "") -> Any:
-    """An option whose default is the task's own. A field's default is that of the default task."""
+    """Return an option whose default depends on the task. The field's default is that of the default task."""
     own = {task.name: getattr(task, name) for task in TASKS.values()}
     shown = ", ".join(f"{task} {'-' if value is None else value}" for task, value in own.items())
     return option(own[DEFAULT_TASK], meaning, flag=flag, rule=at_least(1), shown=shown)
@@ -93,7 +93,7 @@ class LinkOptions(Checked):
         return None if self.mbit == UNLIMITED else self.mbit
 
     def slowest_mbit(self) -> float:
-        """Rate of the slower ones of the hosts' links and those between switches."""
+        """The rate of the slower links: those of the hosts or those between switches."""
         return min(self.mbit, self.trunk().mbit)
 
     def trunk(self) -> LinkOptions:
@@ -106,7 +106,7 @@ class LinkOptions(Checked):
 
 @dataclass(frozen=True)
 class TrainOptions(Checked):
-    """The training itself; equal for every system of a run. The defaults are those of the task `digits`."""
+    """Options of the training itself, equal for every system of a run. The defaults are those of the task `digits`."""
 
     task: str = option(DEFAULT_TASK, f"what to train, of {', '.join(TASKS)}", rule=one_of(tuple(TASKS)))
     epochs: int = by_task("epochs", "passes over the data")
@@ -133,7 +133,8 @@ class TrainOptions(Checked):
 
     @classmethod
     def of(cls, task: str, **given: Any) -> TrainOptions:
-        """The task's defaults, replaced by whatever is `given` and not None. Options of systems may be given as well.
+        """Return the task's defaults, replaced by all values in `given` that are not None. Options of systems may be
+        given as well.
 
         Raises OptionError.
         """
@@ -252,7 +253,7 @@ class RunOptions(Checked):
 
     @property
     def needs_barrier(self) -> bool:
-        """Whether workers wait for each other at a barrier outside the network, which costs no time on the links."""
+        """Whether workers wait for each other at a barrier outside the network, which takes no time on the links."""
         recipes = [parse(name).recipe for name in self.systems]
         return self.conditions.any or any(recipe.laned or recipe.bounded for recipe in recipes)
 
@@ -335,7 +336,7 @@ def _every_system() -> Iterator[tuple[str, Chosen]]:
 
 
 def takers_by_flag() -> dict[str, Callable[[Chosen], bool]]:
-    """For the flags of `run` that not every system takes: whether one does."""
+    """Return, for each flag of `run` that not every system takes, a function that tells whether a system does."""
     switched = ("switch", "engine", "server", "impair", "malformed", "blind", "metrics", "trace")
     found: dict[str, Callable[[Chosen], bool]] = {name: lambda one: one.switched for name in switched}
     found["buffer-mb"] = lambda one: one.hooked or one.has("threshold_bytes")
@@ -355,7 +356,7 @@ def _takes(name: str, one: Chosen) -> bool:
 
 @dataclass(frozen=True)
 class ScriptOptions(Checked):
-    """What is run in the lab instead of the lab's own training: a script, Mininet's prompt, or both."""
+    """What to run in the lab instead of its own training: a script, Mininet's prompt, or both."""
 
     script: Path | None = option(
         None,
@@ -374,19 +375,20 @@ class ScriptOptions(Checked):
 
     @property
     def any(self) -> bool:
-        """Whether there is something to do besides the lab's own training."""
+        """Whether there is anything to run besides the lab's own training."""
         return self.script is not None or self.cli or self.keep
 
 
 def of_trainings() -> set[str]:
-    """Attributes of the flags that are without effect where no training of the lab's own runs."""
+    """Return the attributes of the flags that have no effect without the lab's own training."""
     groups = (TrainOptions, LanedOptions, settings_class())
     own = {flag.attribute for group in groups for flag in flags_of(group)} - {"seed"}
     return own | {"systems", "malformed", "metrics", "trace", "live", "blind", "slow"}
 
 
 def script_options(arguments: Namespace) -> ScriptOptions:
-    """What `run` is to do instead of a training. Raises OptionError, also for an option that only a training has."""
+    """Return what `run` is to do instead of a training. Raises OptionError, also for an option that only a training
+    has."""
     chosen = from_arguments(ScriptOptions, arguments, arguments=tuple(arguments.words))
     if chosen.any:
         given = [*given_flags(arguments, RunOptions), *given_flags(arguments, settings_class())]
@@ -400,7 +402,8 @@ def script_options(arguments: Namespace) -> ScriptOptions:
 
 
 def run_options(arguments: Namespace) -> RunOptions:
-    """Options of the command `run`. Raises OptionError, also for an option that no system of the run takes."""
+    """Return the options of the command `run`. Raises OptionError, also for an option that no system of the run
+    takes."""
     if arguments.bw == UNLIMITED:
         raise OptionError(f"bw={arguments.bw}: a run of trainings needs a limit, 0.1 to 10000 Mbit/s")
     more: dict[str, Any] = {"train": from_arguments(TrainOptions, arguments, system=settings_of(arguments))}
@@ -417,7 +420,7 @@ def run_options(arguments: Namespace) -> RunOptions:
 
 
 def check_takers(systems: Sequence[str], given: Sequence[Flag]) -> None:
-    """Raises OptionError for a flag that was given and that none of the systems takes."""
+    """Raise OptionError for a given flag that none of the systems takes."""
     chosen, takers = [parse(name) for name in systems], takers_by_flag()
     for flag in given:
         if flag.name in takers:

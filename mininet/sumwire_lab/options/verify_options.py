@@ -23,7 +23,7 @@ _PARALLEL_MAX: Final = 64
 
 @dataclass(frozen=True)
 class Topic:
-    """What can be chosen of a topic. ``grouped``: its rows are groups, and single rows are GROUP-ROW."""
+    """The choices of a topic. ``grouped``: its rows are groups, and single rows are named GROUP-ROW."""
 
     about: str
     rows: tuple[str, ...] = ()
@@ -132,11 +132,11 @@ class VerifyOptions(Checked):
         return BMV2_SEEDS if switch == "bmv2" else SEEDS
 
     def amount(self, whole: int) -> int:
-        """How many of something that a whole verification does ``whole`` times."""
+        """Return how many repetitions to do of something that a whole verification does ``whole`` times."""
         return max(1, whole // TOPICS[self.topic].part) if self.quick else whole
 
     def wanted(self, group: str, rows: Collection[str]) -> list[str]:
-        """Which of a group's rows are meant, in their order. Raises OptionError for one that it does not have."""
+        """Return the selected rows of a group, in their order. Raises OptionError for an unknown row."""
         chosen = {one.partition("-")[2] for one in self.rows if one.partition("-")[0] == group}
         unknown = chosen - {"", *rows}
         if unknown:

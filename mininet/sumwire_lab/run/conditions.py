@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What happens on the links of a session: random loss, other traffic, malformed packets, and what the links carry."""
+"""The conditions on the links of a session: random loss, other traffic, malformed packets; and the links' use."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Applied:
         return sum(one.lost for one in self.losses)
 
     def stop_traffic(self) -> None:
-        """End the traffic processes; each then writes how much it has received."""
+        """End the traffic processes. Each then writes how much it has received."""
         for process in self.processes.values():
             stop_process(process)
         self.processes.clear()
 
     def received_mbit(self) -> list[float]:
-        """Mbit/s of other traffic (TCP payload) that reached each host. Call it after `stop_traffic`."""
+        """Return the Mbit/s of other traffic (TCP payload) that reached each host. Call it after `stop_traffic`."""
         records = [json.loads(path.read_text()) for path in self.traffic if path.exists()]
         return [8e-6 * one["received_bytes"] / one["seconds"] for one in records if one["seconds"] > 0]
 
     def as_dict(self) -> dict[str, Any]:
-        """For summary.json; conditions that the run does not have are left out."""
+        """Return the conditions for summary.json, without those that the run does not have."""
         told: dict[str, Any] = {}
         if self.losses:
             told["lost_at_random"] = self.lost()
@@ -90,7 +90,7 @@ def apply_conditions(session: Session, conditions: Conditions) -> Iterator[Appli
 
 
 def random_losses(network: MininetNetwork, conditions: Conditions) -> Iterator[RandomLoss]:
-    """A RandomLoss for each end of each limited link that has loss. Each acts on packets coming in, so that every
+    """Yield a RandomLoss for each end of each limited link that has loss. Each acts on incoming packets, so that every
     direction of a link loses packets once."""
     numbers = {host.name: number for number, host in enumerate(network.fabric.hosts, start=1)}
     for end in network.limited_ends():
@@ -117,8 +117,8 @@ def _flow(fabric: Fabric, conditions: Conditions, host: HostPlan) -> int:
 
 
 def traffic_specs(fabric: Fabric, conditions: Conditions, barrier: Path) -> list[TrafficSpec]:
-    """One spec per host, in the hosts' order. Flows form a ring over all hosts, so that they load every link in both
-    directions. With a server behind the switch they all go to it, and load its link alone."""
+    """Return one spec per host, in the hosts' order. Flows form a ring over all hosts, so that they load every link in
+    both directions. With a server behind the switch all flows go to it, and load only its link."""
     hosts = fabric.hosts
     victim = fabric.server.ip if fabric.server is not None and fabric.server_behind else None
 
@@ -160,7 +160,8 @@ class MalformedSenders:
             self._processes[name] = self._session.work(name, host, malformed.send_all, spec)
 
     def finish(self, deadline_s: float) -> dict[str, Any]:
-        """Wait for the senders. Returns what the system's summary gets: packets sent and counted, by reject reason."""
+        """Wait for the senders. Returns the entries for the system's summary: packets sent and counted, by reject
+        reason."""
         if not self._processes:
             return {}
         ended = all(process.poll() is not None for process in self._processes.values())
@@ -188,7 +189,7 @@ class MalformedSenders:
 
 @dataclass(frozen=True)
 class LinkUse:
-    """One link. `up` is from a host, or from the lower switch, to the switch above."""
+    """The use of one link. `up` is the direction from a host, or from the lower switch, to the switch above."""
 
     lower: str
     upper: str
@@ -205,7 +206,7 @@ class LinkUse:
 
 @dataclass(frozen=True)
 class LinkEnds:
-    """The interfaces of a limited link. The counters are those of the upper end, or of both ends between switches."""
+    """The interfaces of a limited link. Counters are read at the upper end, or at both ends between switches."""
 
     lower: str
     upper: str
@@ -225,7 +226,7 @@ class LinkEnds:
 
 
 def ends_of(fabric: Fabric) -> list[LinkEnds]:
-    """The limited links of a network: the hosts' in their order, then those between switches."""
+    """Return the limited links of a network: the hosts' in their order, then those between switches."""
     hosts = [
         LinkEnds(h.name, h.switch, fabric.link_of(h).mbit, h.host_interface, h.switch_interface, from_host=True)
         for h in fabric.limited_hosts
@@ -248,15 +249,15 @@ class LinkMeter:
         self._earlier: tuple[dict[str, LinkBytes], float] | None = None
 
     def begin(self) -> None:
-        """What came before is not counted. Called before the training, and once more when its first step is done."""
+        """Start counting from zero. Called before the training, and once more when its first step is done."""
         if self._before:
             self._earlier = self._before, self._began_s
         self._before = self._count()
         self._began_s = time.perf_counter()
 
     def seconds_of(self, steps: Sequence[StepRecord]) -> float:
-        """Seconds of one worker's steps since the last `begin`; since the first one, if the last saw less than half of
-        them: this process learns of a short training's first step when it is nearly over."""
+        """Return the seconds of one worker's steps since the last `begin`, or since the first one if the last saw less
+        than half of the steps: the first step of a short training is noticed when the training is nearly over."""
         if self._earlier is not None:
             before, began_s = self._earlier
             if 2 * seconds_since(steps, self._began_s) < seconds_since(steps, began_s):
@@ -264,14 +265,15 @@ class LinkMeter:
         return seconds_since(steps, self._began_s)
 
     def bytes_of(self, workers: Sequence[Sequence[StepRecord]]) -> list[LinkBytes]:
-        """What each worker's host has sent and received in its steps since the last `begin`; after `seconds_of`."""
+        """Return the bytes that each worker's host has sent and received in its steps since the last `begin`. Call it
+        after `seconds_of`."""
         return [bytes_since(steps, self._began_s) for steps in workers]
 
     def finish(
         self, seconds: float, applied: Applied, hosts: Sequence[LinkBytes] | None = None
     ) -> list[dict[str, Any]]:
-        """The links, for summary.json. `seconds`: of what has used them since `begin`. `hosts`: what of it the first
-        hosts have counted themselves; None if all of it counts. Raises LabError."""
+        """Return the links, for summary.json. `seconds`: the duration of their use since `begin`. `hosts`: the part of
+        the use that the first hosts have counted themselves; None if all of it counts. Raises LabError."""
         after, drops = self._count(), self._network.end_drops()
         used = {name: count - self._before[name] for name, count in after.items()} if self._before else {}
         if not used:
@@ -293,8 +295,8 @@ def use_of(
     random_losses: Mapping[str, int],
     seconds: float,
 ) -> LinkUse:
-    """The use of a link. Counters by interface: `queue_drops` where a packet should leave, `random_losses` where it
-    should arrive. `seconds`: of the steps in which `used` was counted."""
+    """Return the use of a link. Counters are by interface: `queue_drops` of the sending one, `random_losses` of the
+    receiving one. `seconds`: the duration of the steps in which `used` was counted."""
     up, down = ends.bytes_up(used), ends.bytes_down(used)
     room = ends.mbit * 1e6 / 8 * seconds
     return LinkUse(
@@ -313,8 +315,8 @@ def use_of(
 def of_steps(
     ends: Sequence[LinkEnds], used: Mapping[str, LinkBytes], hosts: Sequence[LinkBytes]
 ) -> dict[str, LinkBytes]:
-    """Counters by interface with only what steps have put on the links: the first hosts' own counts (`rx` is what a
-    host has received), and the same share of all others'."""
+    """Return counters by interface that contain only the traffic of steps: the first hosts' own counts (`rx` is what a
+    host has received), and the same share of all other counters."""
     counted = [end for end in ends if end.from_host][: len(hosts)]
     total = sum(used[end.upper_interface].rx + used[end.upper_interface].tx for end in counted)
     share = min(1.0, sum(host.rx + host.tx for host in hosts) / total) if total else 1.0
@@ -324,9 +326,9 @@ def of_steps(
 
 
 def bytes_since(steps: Sequence[StepRecord], began_s: float) -> LinkBytes:
-    """What a host has received and sent in steps after `began_s` of the machine's clock.
+    """Return the bytes that a host has received and sent in steps after `began_s` of the machine's clock.
 
-    Of a step that began before it, as large a share of the bytes counts as of the time.
+    A step that began before it counts by the share of its time after it.
     """
     shares = [(step, seconds_since([step], began_s) / step.step_s) for step in steps if step.step_s]
     received = sum(share * step.rx_bytes for step, share in shares)
@@ -335,5 +337,6 @@ def bytes_since(steps: Sequence[StepRecord], began_s: float) -> LinkBytes:
 
 
 def seconds_since(steps: Sequence[StepRecord], began_s: float) -> float:
-    """Seconds of the steps that were still going on, or began, after `began_s` of the machine's clock."""
+    """Return the seconds of steps after `began_s` of the machine's clock, including the rest of a step that began
+    before."""
     return sum(min(s.step_s, max(0.0, s.at_s + s.step_s - began_s)) for s in steps if s.at_s is not None)

@@ -9,7 +9,7 @@
     columns: [comm_s_per_step, accuracy]
     figures: [{x: bw, y: comm_s_per_step, by: systems, panel: loss}]
 
-The file may be a stranger's. The controller's reader bounds its size, depth, nodes and aliases.
+The file is not trusted. The controller's reader bounds its size, depth, nodes and aliases.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 def load(path: Path) -> Study:
-    """The study of a file. Raises OptionError, with the line of what is wrong."""
+    """Load the study in a file. Raises OptionError with the line of a mistake."""
     try:
         tree, problems = load_tree(read_file(path), str(path))
         if problems:
@@ -62,7 +62,7 @@ def train(case: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
 
 
 def options_of(case: Mapping[str, Any]) -> RunOptions:
-    """The options of `run` whose flags have these values. Raises OptionError."""
+    """Return the options of `run` for these flags and values. Raises OptionError."""
     given, known = parser().parse_args(["run"]), known_flags()
     for name, value in case.items():
         if name not in known:

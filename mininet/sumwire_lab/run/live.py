@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A page that follows a run: the report of what there is so far, by server-sent events on the loopback address.
+"""A page that follows a run: it shows the report so far, by server-sent events on the loopback address.
 
-Nothing is drawn while nobody looks. What is drawn is drawn at a lower priority than the workers have, at most
-every few seconds.
+Nothing is drawn while no browser is connected. Drawing runs at a lower priority than the workers, at most every few
+seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NICER: Final = 5
 
 @dataclass(frozen=True)
 class Moment:
-    """What there is of a run at one time. `words`: which system trains, and how far it is."""
+    """The state of a run at one time. `words`: which system trains, and how far it is."""
 
     options: RunOptions
     kind: str
@@ -52,7 +52,7 @@ class Moment:
     def of(
         cls, options: RunOptions, kind: str, done: Sequence[SystemResult], system: str, records: Sequence[WorkerRecord]
     ) -> Moment:
-        """With the steps that all workers of the system have made. Copies what still grows."""
+        """Create the state from the steps that all workers of the system have made. Copies data that still grows."""
         made = min((len(record.steps) for record in records), default=0)
         words = f"{system}: its first step is not done yet"
         if made:
@@ -99,7 +99,7 @@ class LivePage:
             self._news.notify_all()
 
     def close(self, words: str) -> None:
-        """End the server, after every browser that looks has been told."""
+        """End the server, after telling every connected browser."""
         with self._news:
             if self._ended:
                 return
@@ -114,7 +114,7 @@ class LivePage:
         self._thread.join()
 
     def moments(self) -> Iterator[tuple[Moment | None, bool]]:
-        """What is new since the last one, and whether it is the last; None if there is nothing new for a while."""
+        """Yield new states, each with whether it is the last; None if there is nothing new for a while."""
         seen = 0
         while True:
             with self._news:
@@ -128,7 +128,7 @@ class LivePage:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """A browser looks, from this thread, for the time of the block."""
+        """Context manager: a browser is connected through this thread."""
         with self._news:
             self.watched += 1
         # Threads have priorities of their own on Linux.

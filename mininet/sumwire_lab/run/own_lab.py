@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A lab for somebody's own work: a script on every host, Mininet's prompt, or a lab that is left standing."""
+"""A lab for a user's own work: a script on every host, Mininet's prompt, or a lab that stays up."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RECORD: Final = "script.json"
 def run(
     options: RunOptions, chosen: ScriptOptions, results: Path, say: Say, detached: DetachedLab | None = None
 ) -> tuple[dict[str, Any], Path]:
-    """Open the lab, and do there what is asked for. Returns the record of the script, and the run's folder.
+    """Open the lab, and run what the options ask for. Returns the record of the script, and the run's folder.
 
     The switches have one job of all hosts, with every op, and SUMWIRE_JOB names its file: `sumwire.init()` finds it.
     Raises LabError, KeyboardInterrupt.
@@ -93,7 +93,8 @@ def _work(session: Session, chosen: ScriptOptions, deadline_s: float, say: Say) 
 
 
 def environment(session: Session, rank: int, host: HostPlan) -> dict[str, str]:
-    """What the user has set, what torchrun would tell a rank with a host of its own, and where the job's file is."""
+    """Return a script's environment: the user's own variables, those that torchrun would set for a rank on a separate
+    host, and the path of the job's file."""
     hosts = session.fabric.hosts
     told = {
         "RANK": rank, "WORLD_SIZE": len(hosts), "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": rank,
@@ -131,7 +132,7 @@ def _leave(session: Session, folder: Path, say: Say) -> None:
 
 
 def doors(hosts: Iterable[HostPlan], pid_of: Callable[[HostPlan], int]) -> list[str]:
-    """A line for each host: its address, and the command that enters it."""
+    """Return a line for each host: its address, and the command that enters it."""
     return [f"{host.name} {host.ip}: nsenter --net=/proc/{pid_of(host)}/ns/net -- bash" for host in hosts]
 
 
@@ -139,7 +140,7 @@ _TERMINATED: Final = 143
 
 
 def prompt(network: MininetNetwork) -> None:
-    """Read commands, as `h1 ping h2`, until `exit` or the end of the input. Ctrl-C ends a command, not the lab."""
+    """Read commands, such as `h1 ping h2`, until `exit` or the end of the input. Ctrl-C ends a command, not the lab."""
     from mininet.cli import CLI
     from mininet.log import lg, setLogLevel
 
@@ -158,7 +159,7 @@ def prompt(network: MininetNetwork) -> None:
 
 
 def with_addresses(line: str, addresses: Mapping[str, str]) -> str:
-    """The line with addresses in the place of hosts' names, but for the first one, which says where it runs.
+    """Replace hosts' names by addresses in a line, except for the first word, which names the host to run on.
 
     Example: `h1 ping h2` becomes `h1 ping 10.0.0.2`.
     """
@@ -195,7 +196,8 @@ class DetachedLab:
         self._told = told
 
     def wait(self, folder: Path) -> None:
-        """Let the parent end with 0, and return when somebody asks this process to end. Output goes to `kept.log`."""
+        """Let the parent end with status 0, and wait until somebody asks this process to end. Output goes to
+        `kept.log`."""
         os.setsid()
         # Before the parent ends: who waits for it may take the lab down at once.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -213,7 +215,7 @@ class DetachedLab:
 
 
 def in_background(make: Callable[[DetachedLab], int]) -> int:
-    """Call `make` in a child; returns its exit status, or 0 as soon as it leaves its lab standing.
+    """Call `make` in a child. Returns its exit status, or 0 once it leaves its lab up.
 
     Call it before there are threads.
     """

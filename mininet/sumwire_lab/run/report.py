@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The results of runs as text for a terminal: the table of one run, and two runs beside each other."""
+"""The results of runs as text for a terminal: the table of one run, and two runs side by side."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def _show(value: float | int | None, form: str, scale: float = 1.0) -> str:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of the table. ``form`` and ``scale``: how a system's value of ``key`` is shown. ``compare``: also the ratio
-    of gloo and one other system. ``speed_up``: the ratios over gloo instead of the values."""
+    """A row of the table. ``form`` and ``scale``: the format of a system's value of ``key``. ``compare``: also show the
+    ratio of gloo and one other system. ``speed_up``: show the ratios over gloo instead of the values."""
 
     label: str
     key: str
@@ -80,7 +80,7 @@ _TABLE: Final = (
 
 
 def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The table: a header, a row per measure, a column per system.
+    """Return the table: a header, a row per measure, a column per system.
 
     With gloo and one other system, besides other baselines, a last column has the ratio of the two.
     """
@@ -108,7 +108,8 @@ def shown_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def lane_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
-    """For systems with priority lanes: times of each lane's tensors, and where packets were lost. Empty without one."""
+    """Return rows for systems with priority lanes: times of each lane's tensors, and where packets were lost. Empty
+    without such a system."""
     lines: list[tuple[str, ...]] = []
     for name, entry in summary["systems"].items():
         if "tensor_by_lane" not in entry:
@@ -134,7 +135,7 @@ def table(summary: dict[str, Any]) -> str:
 
 
 def best(summary: dict[str, Any]) -> list[str]:
-    """A sentence on the best baseline, if there are others than gloo: ratios of times to the target accuracy."""
+    """Return a sentence on the best baseline, if there are others than gloo: ratios of times to the target accuracy."""
     if sum(name in BASELINES for name in summary["systems"]) < 2:
         return []
     name = next((one["best_baseline"] for one in summary["answer"].values()), None)
@@ -150,7 +151,7 @@ def best(summary: dict[str, Any]) -> list[str]:
 
 
 def unlike(summary: dict[str, Any]) -> list[str]:
-    """A sentence if the systems were not measured with the same offloads."""
+    """Return a sentence if the systems were not measured with the same offloads."""
     on = {name: entry["offloads"] for name, entry in summary["systems"].items() if "offloads" in entry}
     if len(set(on.values())) < 2:
         return []
@@ -162,7 +163,7 @@ def unlike(summary: dict[str, Any]) -> list[str]:
 
 
 def uneven(summary: dict[str, Any]) -> list[str]:
-    """A sentence for each system a few of whose steps make up much of the time, so that its mean says little."""
+    """Return a sentence for each system where a few steps make up much of the time, so that the mean is not typical."""
     systems: dict[str, dict[str, Any]] = summary["systems"]
     base = systems.get(BASELINE, {}).get(_MEDIAN)
     told = []
@@ -229,7 +230,7 @@ class Recorded:
 
     @property
     def machine(self) -> dict[str, Any]:
-        """What decides how fast a run is besides its settings; empty for a run that did not tell it."""
+        """The facts about the machine that affect a run's speed; empty for a run that did not record them."""
         known = self.summary.get("machine")
         return {name: known.get(name) for name in _OF_MACHINE} if isinstance(known, dict) else {}
 
@@ -254,7 +255,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting in which two runs differ. `free`: runs that differ in it can still be compared."""
+    """A setting in which two runs differ. `free`: the runs can still be compared."""
 
     name: str
     first: str
@@ -264,7 +265,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Line:
-    """A measure of a system in both runs, and the first value over the second, where both are known."""
+    """A measure of a system in both runs, and the first value divided by the second if both are known."""
 
     system: str
     measure: str
@@ -291,7 +292,7 @@ class Comparison:
 
     @property
     def comparable(self) -> bool:
-        """Whether nothing but a seed, or the list of systems, was set otherwise."""
+        """Whether the runs differ at most in the seed or in the list of systems."""
         return all(one.free for one in self.settings)
 
     @property
@@ -307,7 +308,7 @@ class Comparison:
         return ", ".join(one.name for one in self.settings if one.free == free)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A table of text: a heading, and a row for each measure that both runs or one of them have."""
+        """Return a text table: a heading, and a row for each measure that at least one run has."""
         return [
             ("system", "measure", "A", "B", "A / B"),
             *((one.system, one.measure, *one.shown) for one in self.lines),
@@ -315,7 +316,7 @@ class Comparison:
 
 
 def compare(first: Recorded, second: Recorded) -> Comparison:
-    """Compare two runs: by the settings that both have kept, or else by what their summaries say of them."""
+    """Compare two runs by the settings that both have kept, or else by their summaries."""
     ours, others = first.settings, second.settings
     if ours is None or others is None:
         ours, others = first.told, second.told

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What workers have written, and what `summary.json` says of it: records of steps, numbers by system, the answer.
+"""Reads the workers' records of steps, and computes `summary.json`: numbers by system, and the answer.
 
-Pure functions but for the files that are read.
+Pure functions, except that files are read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step of one worker. `clock_s`: training time until its end, without tests and logging."""
+    """One step of one worker. `clock_s`: training time until the end of the step, without tests and logging."""
 
     step: int
     loss: float | None
@@ -109,7 +109,7 @@ class RecordFollower:
         self._offset = 0
 
     def poll(self) -> bool:
-        """Read the lines added since the last call. Returns whether there were any. An incomplete line is left for
+        """Read the lines added since the last call. Returns whether there were any. An incomplete line is read
         later."""
         try:
             with self.path.open("rb") as file:
@@ -143,17 +143,17 @@ class SystemResult:
 
 
 def time_to_target(steps: Sequence[StepRecord], target: float) -> float | None:
-    """Time to accuracy: training seconds until the test accuracy first reached the target; None if it never did."""
+    """Return the training seconds until the test accuracy first reached the target; None if it never did."""
     return next((s.clock_s for s in steps if s.accuracy is not None and s.accuracy >= target), None)
 
 
 def steps_to_target(steps: Sequence[StepRecord], target: float) -> int | None:
-    """Steps until the test accuracy first reached the target; None if it never did."""
+    """Return the steps until the test accuracy first reached the target; None if it never did."""
     return next((s.step + 1 for s in steps if s.accuracy is not None and s.accuracy >= target), None)
 
 
 def measured(steps: Sequence[StepRecord], warm_up: int) -> Sequence[StepRecord]:
-    """The steps that averages are taken over: those after the warm-up, or all if there are no others."""
+    """Return the steps for averages: those after the warm-up, or all if there are no others."""
     return steps[warm_up:] if len(steps) > warm_up else steps
 
 
@@ -163,8 +163,9 @@ def warm_up_of(system: str) -> int:
 
 
 def system_summary(result: SystemResult, task: TrainingTask) -> dict[str, Any]:
-    """One entry of `systems`. Numbers per step are means over all workers and all measured steps. Bytes are those of
-    one worker's link, both directions together. Raises LabError if workers have no steps, or not equally many."""
+    """Return one entry of `systems`. Numbers per step are means over all workers and all measured steps. Bytes are
+    those of one worker's link, both directions together. Raises LabError if workers have no steps, or different numbers
+    of them."""
     counts = {len(w.steps) for w in result.workers}
     if len(counts) != 1 or counts == {0}:
         raise LabError(f"{result.system}: workers made {sorted(counts)} steps, they must be equal and above 0")
@@ -210,7 +211,8 @@ def _algorithm_mb_per_s(parameters: int, comm_s: float) -> float | None:
 
 
 def tensor_times(workers: Sequence[WorkerRecord], warm_up: int) -> dict[str, Any]:
-    """Seconds from a tensor's hand-over to its result, over all workers and measured steps; empty without records.
+    """Return the seconds from a tensor's hand-over to its result, over all workers and measured steps; empty without
+    records.
 
     If tensors went through priority lanes, `tensor_by_lane` has the times of each lane, the most urgent first, and
     `tensor_missing_max` the largest missing share of a tensor.
@@ -235,7 +237,7 @@ def _spread(tensors: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The smallest value that is not exceeded by `percent` % of the values."""
+    """Return the smallest value that is not exceeded by `percent` % of the values."""
     return sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
 
 
@@ -249,10 +251,10 @@ def _last(values: Iterable[float | None]) -> float | None:
 
 
 def bits_per_value(workers: Sequence[WorkerRecord]) -> dict[str, float]:
-    """Bits on a worker's link per step and parameter, up (sent) and down, with headers and without.
+    """Return the bits on a worker's link per step and parameter, up (sent) and down, with headers and without.
 
-    The mean is over all steps, the first two included: some systems have larger rounds from time to time, and leaving
-    steps out would change their weight.
+    The mean is over all steps, the first two included: some systems have larger rounds from time to time, and omitting
+    steps would change their weight.
     """
     steps = [s for w in workers for s in w.steps]
     values = len(steps) * workers[0].parameters
@@ -291,7 +293,7 @@ def _delivery_numbers(workers: Sequence[WorkerRecord]) -> dict[str, Any]:
 
 
 def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult]) -> dict[str, Any]:
-    """The content of `summary.json`. `switch`: the kind that was used."""
+    """Return the content of `summary.json`. `switch`: the kind that was used."""
     systems = {r.system: system_summary(r, TASKS[options.train.task]) for r in results}
     return {
         "workers": options.workers,
@@ -312,7 +314,7 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
 
 
 def ratio(summary: dict[str, Any], key: str, system: str, baseline: str = BASELINE) -> float | None:
-    """The baseline's value of `key` over that of a system; None if one of them lacks it."""
+    """Return the baseline's value of `key` over a system's; None if one of them lacks it."""
     systems = summary["systems"]
     if system not in systems or baseline not in systems:
         return None
@@ -329,10 +331,10 @@ def fastest(seconds: Mapping[str, float | None], names: Iterable[str]) -> str | 
 def answers(systems: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return ratios by system, from the entries of summary.json; empty without gloo.
 
-    Ratios are gloo's value over the system's. `bound` is the ratio of the bytes in the busier direction of a link: what
-    the communication's ratio could be if nothing but the links took time. `accuracy_points` are percentage points
-    above gloo's test accuracy. `best_baseline` is the one of the run that reaches the target first, and `over_best` its
-    time to it over the system's.
+    Ratios are gloo's value over the system's. `bound` is the ratio of the bytes in the busier direction of a link. The
+    communication's ratio would have this value if only the links took time. `accuracy_points` are percentage points
+    above gloo's test accuracy. `best_baseline` is the run's baseline that reaches the target first, and `over_best` its
+    time to the target over the system's.
     """
     if BASELINE not in systems:
         return {}

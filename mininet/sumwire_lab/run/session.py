@@ -76,7 +76,7 @@ class Session:
             return self._start(name, host, command, told, [fd])
 
     def work(self, name: str, host: HostPlan, function: Worker, argument: Any) -> subprocess.Popen[bytes]:
-        """Call a function in a process on a host, which logs to `NAME.log`; :meth:`answer` has what it returns."""
+        """Call a function in a process on a host, which logs to `NAME.log`. :meth:`answer` returns its return value."""
         return self.start(name, host, command_of(WorkerCall(name_of(function), argument, str(self.folder / name))))
 
     def answer(self, name: str) -> Any:
@@ -132,10 +132,10 @@ class Session:
         serving: Mapping[str, subprocess.Popen[bytes]] | None = None,
         folder: Path | None = None,
     ) -> list[Any]:
-        """Call a worker on every host at once, with a process of its own; returns what each returned, by rank.
+        """Call a worker on every host at once, each in a separate process. Returns their return values by rank.
 
-        ``serving``: the processes that must go on meanwhile; default: those of the session. ``folder``: of what the
-        workers are told and answer; default: the session's. Raises what `wait_all` raises. No worker outlives the call.
+        ``serving``: the processes that must keep running; by default the session's. ``folder``: for the workers' input
+        and output; by default the session's. Raises the errors of `wait_all`. No worker outlives the call.
         """
         hosts = self.fabric.hosts
         call = WorkerCall(
@@ -193,9 +193,9 @@ def open_session(
     jobs: Callable[[Fabric], list[dict[str, Any]]] = control_plane.training_job,
     queues: Callable[[Fabric], Sequence[dict[str, Any]]] = lambda _: (),
 ) -> Iterator[Session]:
-    """A session with network, switches and jobs, for the time of the block.
+    """Context manager: a session with network, switches and jobs.
 
-    `kind`: `soft`, `bmv2`, `aggregator`, or None for kernel bridges. `queues`: virtual queues of the P4 switches.
+    `kind`: `soft`, `bmv2`, `aggregator`, or None for kernel bridges. `queues`: the virtual queues of the P4 switches.
     On bmv2 the jobs have fewer slots (:mod:`sumwire_lab.network.switches`).
     """
     # The one module that needs Mininet to be imported.

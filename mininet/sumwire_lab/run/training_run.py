@@ -51,8 +51,8 @@ def run(
     """Train with every system. Returns the summary, and the folder with all results. Raises LabError,
     KeyboardInterrupt.
 
-    `settings`: what :func:`sumwire_lab.options.recorded.recorded` has made, kept in the folder for a replay.
-    `live`: port of a page that follows the run, 0 for any free one; None for no page.
+    `settings`: the result of :func:`sumwire_lab.options.recorded.recorded`, kept in the folder for a replay. `live`:
+    port of a page that follows the run, 0 for any free one; None for no page.
     """
     require_tools()
     _check_ops(options)
@@ -219,8 +219,8 @@ def train(
     on_first_step: Callable[[], None] = lambda: None,
     on_tick: Callable[[Sequence[WorkerRecord]], None] = lambda _: None,
 ) -> SystemResult:
-    """Train on the session's hosts. `on_first_step` is called after the first step, `on_tick` a few times a second with
-    the workers' records so far. Raises what `wait_all` raises."""
+    """Train on the session's hosts. `on_first_step` is called after the first step, and `on_tick` a few times a second
+    with the workers' records so far. Raises the errors of `wait_all`."""
     fabric, folder = session.fabric, session.folder
     followers = [RecordFollower(folder / f"worker{rank}.jsonl") for rank in range(len(fabric.hosts))]
     recipe = parse(system).recipe
@@ -253,7 +253,7 @@ LINE_SECONDS: Final = 2.0
 
 
 def line(system: str, record: WorkerRecord, elapsed_s: float) -> str:
-    """System, step, loss, accuracy, communication time and the estimated remaining time."""
+    """Return a line with system, step, loss, accuracy, communication time and the estimated remaining time."""
     last = record.steps[-1]
     done = last.step + 1
     left = elapsed_s / done * (record.total_steps - done)
@@ -306,7 +306,7 @@ NAME: Final = "trace.json"
 
 
 def join_traces(folder: Path) -> None:
-    """Write trace.json from the trace-N.json of all workers, which are removed. Without any there is none."""
+    """Write trace.json from all workers' trace-N.json, and remove these. Does nothing if there are none."""
     files = sorted(folder.glob("trace-*.json"))
     traces: list[dict[str, Any]] = [json.loads(file.read_text()) for file in files]
     if not traces:
@@ -318,9 +318,9 @@ def join_traces(folder: Path) -> None:
 
 
 def drops(session: Session, *, queues: bool) -> dict[str, dict[str, int]]:
-    """Tagged packets lost so far in links' queues, by priority.
+    """Return the tagged packets lost so far in links' queues, by priority.
 
-    With virtual queues, also the tagged packets that these marked, dropped or trimmed, by drop class. Raises LabError.
+    With virtual queues, also those that these marked, dropped or trimmed, by drop class. Raises LabError.
     """
     told = {"link_priorities": {str(key): count for key, count in session.network.priority_drops().items()}}
     if queues:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The child's end of :mod:`sumwire_lab.study.workers`: `python -P -m sumwire_lab.study.call CALL.json [RANK]`."""
+"""The child process of :mod:`sumwire_lab.study.workers`: `python -P -m sumwire_lab.study.call CALL.json [RANK]`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sumwire_lab.system.processes import end_with_parent, leave
 
 
 def function_of(name: str) -> Callable[..., Any]:
-    """The function of a name `module:function` or `file.py:function`."""
+    """Return the function with a name `module:function` or `file.py:function`."""
     where, _, function = name.rpartition(":")
     if not where.endswith(".py"):
         found: Callable[..., Any] = pkgutil.resolve_name(name)

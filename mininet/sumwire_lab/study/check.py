@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A check: a measured value, its target, and whether it holds. Every verify command speaks in these words alone."""
+"""A check: a measured value, its target, and whether it holds. All verify commands report their results as checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Check:
     why: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For the JSON file. The key `why` is left out if there is no reason to give."""
+        """Return the check for the JSON file, without the key `why` if there is no reason."""
         record = asdict(self)
         if not self.why:
             del record["why"]
@@ -29,32 +29,36 @@ class Check:
 
 
 def at_least(label: str, value: float | None, least: float) -> Check:
-    """Holds for a value of `least` or more; not for None, a value that could not be measured."""
+    """Return a check that holds for a value of `least` or more. It does not hold for None, a value that could not be
+    measured."""
     return Check(label, value, f">= {least:g}", value is not None and value >= least)
 
 
 def at_most(label: str, value: float | None, most: float) -> Check:
-    """Holds for a value of `most` or less; not for None, a value that could not be measured."""
+    """Return a check that holds for a value of `most` or less. It does not hold for None, a value that could not be
+    measured."""
     return Check(label, value, f"<= {most:g}", value is not None and value <= most)
 
 
 def equal(label: str, value: Any, wanted: Any, target: str | None = None) -> Check:
-    """Holds for a value equal to `wanted`. `target`: how the row puts it; default: `wanted` as JSON."""
+    """Return a check that holds for a value equal to `wanted`. `target`: its text in the row; by default `wanted` as
+    JSON."""
     return Check(label, value, json.dumps(wanted) if target is None else target, bool(value == wanted))
 
 
 def holds(label: str, value: Any, target: str, verdict: bool, why: str = "") -> Check:
-    """For a target in words: the caller has compared, and `verdict` says whether the value meets it."""
+    """Return a check with a target in words. The caller has compared, and `verdict` tells whether the value meets
+    it."""
     return Check(label, value, target, verdict, why)
 
 
 def reported(label: str, value: Any, measured: bool | None = None) -> Check:
-    """A value without a target. It holds if it was measured; default: if it is not None."""
+    """Return a check of a value without a target. It holds if the value was measured; by default, if it is not None."""
     return Check(label, value, "reported", value is not None if measured is None else measured)
 
 
 def absent(label: str, target: str, why: str, value: Any = None) -> Check:
-    """A check that this machine cannot make; `why` says what it lacks."""
+    """Return a check that this machine cannot make; `why` says what it lacks."""
     return Check(label, value, target, None, why)
 
 
@@ -64,7 +68,7 @@ def failed(label: str, target: str, error: Exception) -> Check:
 
 
 def table(checks: Sequence[Check]) -> str:
-    """One line per check: verdict, what was checked, value, target."""
+    """Return one line per check: verdict, what was checked, value, target."""
     words = {True: "holds", False: "FAILS", None: "-"}
     lines = []
     for check in checks:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every experiment of the lab has in common: how it reports, where it writes, and how it is interrupted."""
+"""The common parts of all experiments of the lab: how they report, where they write, and how they are interrupted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 
 
 def new_folder(results: Path, latest: bool = True) -> Path:
-    """Make `results/<time>/`, and with `latest` point the link `results/latest` to it. Raises OptionError."""
+    """Make `results/<time>/`. With `latest`, also point the link `results/latest` to it. Raises OptionError."""
     try:
         return _made_folder(results, latest)
     except OSError as error:
@@ -44,8 +44,8 @@ def _made_folder(results: Path, latest: bool) -> Path:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within the block SIGTERM raises KeyboardInterrupt, as Ctrl-C does. After the first one both are ignored, so that
-    the run can clean up."""
+    """Context manager in which SIGTERM raises KeyboardInterrupt, like Ctrl-C. After the first one both are ignored, so
+    that the run can clean up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

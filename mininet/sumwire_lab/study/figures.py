@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is shown of a study's rows: medians with intervals, tables for a terminal, figures for a paper."""
+"""Presents a study's rows: medians with intervals, tables for a terminal, figures for a paper."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _PANEL: Final = (3.4, 2.7)
 
 @dataclass(frozen=True)
 class Interval:
-    """The median of ``n`` values, and where the true median lies with 95 % probability; with fewer than six values,
-    their range."""
+    """The median of ``n`` values, and an interval that has the true median with 95 % probability. With fewer than six
+    values the interval is their range."""
 
     median: float
     low: float
@@ -30,14 +30,14 @@ class Interval:
     n: int
 
     def shown(self, form: str) -> str:
-        """The median, and the interval if it is wider, each in this form."""
+        """Return the median, and the interval if it is wider than the median, each in this format."""
         if self.n == 1 or self.low == self.high:
             return f"{self.median:{form}}"
         return f"{self.median:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
 
 def interval(values: Iterable[float]) -> Interval:
-    """The median and its interval from the values' order, whatever their distribution.
+    """Return the median and its interval, from the order of the values, so for any distribution.
 
     The k-th smallest and largest of n values miss the median with probability 2 P(Binomial(n, 1/2) < k); k is the
     largest for which that is at most 5 %. Raises ValueError without values.
@@ -52,7 +52,7 @@ def interval(values: Iterable[float]) -> Interval:
 
 
 def grouped(rows: Iterable[Row], by: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows with the same values in some columns, in the order in which they appear."""
+    """Group rows with the same values in some columns, in the order in which they appear."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(_hashable(row.get(name)) for name in by), []).append(row)
@@ -70,9 +70,9 @@ def numbers(rows: Iterable[Row], column: str) -> list[float]:
 
 
 def table(rows: Sequence[Row], by: Sequence[str], columns: Sequence[tuple[str, str, str]]) -> str:
-    """A line for each group of rows: what they have in common, then each column's median and interval.
+    """Return a line for each group of rows: its common values, then each column's median and interval.
 
-    ``columns``: their names, heads, and the forms of their numbers.
+    ``columns``: their names, heads, and number formats.
     """
     lines = [(*by, *(head for _, head, _ in columns))]
     for group, members in grouped(rows, by).items():
@@ -93,7 +93,7 @@ def _summary(rows: Sequence[Row], column: str, form: str) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of cells as text. The first column is aligned to the left, the others to the right."""
+    """Return lines of cells as text. The first column is aligned to the left, the others to the right."""
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     return [
         "  ".join(
@@ -146,7 +146,7 @@ def series(figure: Figure, rows: Iterable[Row]) -> dict[str, list[Point]]:
 
 
 def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
-    """Write the figure, in the form that the path's suffix names: .svg, .pdf or .png. Equal rows give equal files."""
+    """Write the figure, in the format of the path's suffix: .svg, .pdf or .png. Equal rows give equal files."""
     import matplotlib
     from matplotlib.figure import Figure as Canvas
 

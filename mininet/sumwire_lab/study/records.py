@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Records of a study's cases: what was measured, with what, where and under which load. One JSON line each."""
+"""Records of a study's cases, one JSON line each: the measurement, its program, machine and load."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ROOT: Final = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Record:
-    """One case that was measured, or failed. ``rows``: what its worker returned, usually one row of columns."""
+    """One case that was measured, or failed. ``rows``: the return value of its worker, usually one row of columns."""
 
     case: Mapping[str, Any]
     rows: list[dict[str, Any]]
@@ -59,7 +59,7 @@ class Record:
         return key_of(self.case)
 
     def stands_for(self, key: str, code: str, commit: str) -> bool:
-        """Whether the case need not be measured again: it did not fail, and program and options are the same."""
+        """Return whether the case need not be measured again: it did not fail, and program and options are the same."""
         return self.error is None and (self.key, self.code, self.commit) == (key, code, commit)
 
 
@@ -97,8 +97,8 @@ class Book:
 
     @classmethod
     def open(cls, folder: Path) -> Book:
-        """The records in a study's folder, which is made if it is not there. A last line without its end, of a study
-        that was killed, is dropped. Raises OptionError for a file that is no list of records."""
+        """Open the records in a study's folder, which is created if necessary. An incomplete last line, from a study
+        that was killed, is dropped. Raises OptionError for a file that is not a list of records."""
         path = folder / FILE
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def _read(text: str, path: Path) -> Iterator[Record]:
 
 
 def machine() -> dict[str, str | int]:
-    """The day, the machine, and the versions that decide how fast something is."""
+    """Return the day, the machine, and the versions that affect speed."""
     return {
         "measured_at": now(),
         "processor": _processor(),
@@ -185,7 +185,7 @@ def _version(package: str) -> str:
 
 
 def code_of(worker: Callable[..., Any]) -> str:
-    """A digest of the file that a worker is written in; empty without one."""
+    """Return a digest of the file in which a worker is written; "" without one."""
     function = worker.func if isinstance(worker, partial) else worker
     file = inspect.getsourcefile(function) if inspect.isroutine(function) else None
     return "" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]
@@ -193,7 +193,8 @@ def code_of(worker: Callable[..., Any]) -> str:
 
 @cache
 def commit(root: Path = _ROOT) -> str:
-    """The checkout's commit in short, `+` and a digest of the changes since if there are any; `none` without git."""
+    """Return the checkout's short commit, with `+` and a digest of the changes since then if there are any; `none`
+    without git."""
     head = _git(root, "rev-parse", "--short=12", "HEAD")
     if not head:
         return "none"
@@ -219,14 +220,15 @@ def _git(root: Path, *words: str) -> str:
 
 
 class LoadMeter:
-    """Measures what the machine did while a case ran, by this program's processes and by all."""
+    """Measures the machine's load while a case runs, by this program's processes and by all."""
 
     def __init__(self) -> None:
         self._before = os.getloadavg()[0]
         self._began, self._busy, self._own = time.monotonic(), _busy_seconds(), _own_seconds()
 
     def load(self) -> dict[str, float]:
-        """Since the meter was made: load average before it, cores busy on average, and those of this program."""
+        """Return values since the meter was created: load average before it, cores busy on average, and those of this
+        program."""
         seconds = max(time.monotonic() - self._began, 1e-9)
         return {
             "before": round(self._before, 2),

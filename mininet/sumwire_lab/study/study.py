@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A study: a grid of cases, the worker that measures one, typed columns and, where there is a promise, bounds.
+"""A study: a grid of cases, the worker that measures a case, typed columns and, for promised values, bounds.
 
     from sumwire_lab.study.study import Column, Study, grid
 
@@ -9,8 +9,8 @@
 
     study = Study("speed", "How fast it is", grid(codec=["thc", "sign"], seed=[1, 2, 3]), measure, (Column("seconds"),))
 
-`sumwire-lab study FILE` runs it, and so do `make run`, the benchmarks and the verify commands with theirs. Each case
-leaves a record in RESULTS/NAME/records.jsonl, and a study that was stopped goes on where it stopped.
+`sumwire-lab study FILE` runs it. `make run`, the benchmarks and the verify commands are studies too. Each case leaves a
+record in RESULTS/NAME/records.jsonl, and a study that was stopped continues where it stopped.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _ALONE: Final = ("--net", "--pid", "--mount-proc", "--fork", "--kill-child=SIGKI
 
 @dataclass(frozen=True)
 class Column:
-    """One value of a row. ``kind``: float, int, str, bool, or object for anything of JSON. None is always allowed, for
-    what could not be measured. ``form``: of its numbers in a table."""
+    """One value of a row. ``kind``: float, int, str, bool, or object for any JSON value. None is always allowed, for a
+    value that could not be measured. ``form``: its number format in a table."""
 
     name: str
     meaning: str = ""
@@ -71,7 +71,7 @@ class Column:
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     def check(self, row: Mapping[str, Any]) -> None:
-        """Raises LabError if the row lacks the column, or has something else in it."""
+        """Raise LabError if the row lacks the column, or has a value of another kind in it."""
         if self.name not in row:
             raise LabError(
                 f"the worker returned no {self.name!r}, only {', '.join(row) or 'nothing'}: return every column"
@@ -86,7 +86,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Context:
-    """What a worker may use beside its case: a folder of its own, and how to tell people its progress."""
+    """What a worker may use besides its case: a separate folder, and a function that reports its progress."""
 
     folder: Path
     say: Say
@@ -94,8 +94,8 @@ class Context:
 
 @dataclass(frozen=True)
 class Study:
-    """``worker(case)`` or ``worker(case, context)`` returns the columns of a case, or a list of such rows. In a child
-    the context is a :class:`sumwire_lab.study.workers.Rank`.
+    """A study. ``worker(case)`` or ``worker(case, context)`` returns the columns of a case, or a list of such rows. In
+    a child the context is a :class:`sumwire_lab.study.workers.Rank`.
 
     ``cases`` are mappings or frozen dataclasses of JSON's types, as :func:`grid` makes them.
     """
@@ -149,7 +149,8 @@ class Study:
         return [self.cases[k] for k in sorted(range(len(self.cases)), key=lambda k: order[k])]
 
     def options(self) -> list[str]:
-        """What a table has lines for: if the study does not say it, the options in which cases differ, but the seed."""
+        """Return the options that distinguish the lines of a table: the study's own choice, or else the options in
+        which cases differ, without the seed."""
         if self.lines:
             return list(self.lines)
         cases = [records.flat(to_json(case)) for case in self.cases]
@@ -159,7 +160,7 @@ class Study:
 
 
 def grid(**options: Iterable[Any]) -> list[dict[str, Any]]:
-    """Every combination of the options' values; the last option changes fastest."""
+    """Return every combination of the options' values; the last option changes fastest."""
     values = [list(one) for one in options.values()]
     return [dict(zip(options, chosen, strict=True)) for chosen in itertools.product(*values)]
 
@@ -172,12 +173,12 @@ class StudyResults:
     records: list[Record] = field(default_factory=list)
 
     def rows(self, **options: Any) -> list[dict[str, Any]]:
-        """Rows with the options of their cases; only those with these values."""
+        """Return rows that contain the options of their cases, only for cases with these option values."""
         found = records.rows_of(self.records)
         return [row for row in found if all(row.get(name) == value for name, value in options.items())]
 
     def values(self, column: str, **options: Any) -> list[float]:
-        """A column's values over the rows with these options, without those that could not be measured."""
+        """Return a column's values over the rows with these options, without values that could not be measured."""
         return figures.numbers(self.rows(**options), column)
 
     def median(self, column: str, **options: Any) -> Interval | None:
@@ -200,7 +201,7 @@ class StudyResults:
         return [] if self.study.bounds is None else list(self.study.bounds(self))
 
     def table(self) -> str:
-        """A line for each case: medians over its seeds with intervals. Then the cases that failed."""
+        """Return a line for each case, with medians over its seeds and intervals; then the cases that failed."""
         by = self.study.options()
         shown = [(one.name, one.head, one.form) for one in self.study.columns if one.name not in by]
         rows = self.rows()
@@ -218,12 +219,12 @@ def run(
     after_each: Callable[[StudyResults], None] = lambda _: None,
     folder: Path | None = None,
 ) -> StudyResults:
-    """Measure the cases that have no record of this program yet; with ``again`` all of them. ``again=None``: all of
-    them if none is left, so that a study that was stopped goes on and one that has ended is measured anew.
+    """Measure the cases that have no record of this program yet; with ``again`` all cases. ``again=None``: all cases if
+    none is left. So a study that was stopped continues, and a complete one is measured again.
 
     Writes a record after each case, then `table.txt` and the figures, to ``folder``, RESULTS/NAME if it is None. A case
     that fails is recorded, and the next one runs. Raises OptionError for a folder that cannot be used, and
-    KeyboardInterrupt: what was measured is kept.
+    KeyboardInterrupt; the measurements so far are kept.
     """
     folder = results / study.name if folder is None else folder
     book = Book.open(folder)
@@ -271,7 +272,7 @@ def _show(done: StudyResults, folder: Path) -> None:
 
 
 class Progress:
-    """Says which case runs, how long the rest may take, and every ten seconds that it still runs."""
+    """Reports which case runs and how long the rest may take, again every ten seconds while it runs."""
 
     def __init__(self, name: str, cases: int, say: Say) -> None:
         self.say = say
@@ -452,8 +453,7 @@ def _kill(one: _Running) -> None:
 
 
 def load(path: Path) -> Study:
-    """The study in a Python file, which has it under the name `study`. Raises OptionError, with the line of a mistake
-    in the file."""
+    """Load the study named `study` in a Python file. Raises OptionError with the line of a mistake in the file."""
     found = getattr(_module(path), "study", None)
     if not isinstance(found, Study):
         rule = "must have a Study under the name `study`, as study = Study(name=..., cases=..., worker=...)"

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Worker processes: a function of a module is called in children, with JSON in and JSON out.
+"""Worker processes: call a function of a module in child processes, with JSON as input and output.
 
 A worker is ``def work(given: Given) -> ...`` or ``def work(given: Given, rank: Rank) -> ...`` at the top level of a
-module. ``given`` comes as its annotation says, a dataclass for example. What the function returns goes back as JSON
+module. ``given`` has the type of its annotation, a dataclass for example. The return value goes back as JSON
 (:func:`sumwire_lab.options.plain.to_json`). Children are started on this machine (:func:`on_loopback`,
 :func:`in_child`) or on the hosts of a network (:meth:`sumwire_lab.run.session.Session.call`). They die with their
 parent.
@@ -50,8 +50,8 @@ Start = Callable[[str, int, list[str]], "subprocess.Popen[bytes]"]
 
 @dataclass(frozen=True)
 class WorkerCall:
-    """What the children of one call are told. ``master``: address of the first rank; None on one machine, where ranks
-    meet in a file."""
+    """The input of the children of one call. ``master``: the address of the first rank; None on one machine, where
+    ranks meet in a file."""
 
     function: str
     argument: Any
@@ -63,7 +63,7 @@ class WorkerCall:
 
 @dataclass(frozen=True)
 class Rank:
-    """Where a worker runs: its number of so many ranks, and the job's file if there is a job."""
+    """A worker's context: its rank, the number of ranks, and the job's file if there is a job."""
 
     number: int
     ranks: int
@@ -84,7 +84,7 @@ class Rank:
 
     @contextmanager
     def group(self, timeout: timedelta = GROUP_TIMEOUT) -> Iterator[None]:
-        """Torch's process group of all ranks, gloo, for the time of the block, with one thread for computing."""
+        """Context manager: torch's gloo process group of all ranks, with one thread for computing."""
         import torch
         import torch.distributed as dist
 
@@ -100,7 +100,7 @@ class Rank:
         dist.destroy_process_group()
 
     def config(self) -> JobConfig:
-        """The job as this rank's worker has it. Raises LabError if there is no job."""
+        """Return the job as this rank's worker sees it. Raises LabError if there is no job."""
         from sumwire.config import load_job
 
         if self.job_file is None:
@@ -124,7 +124,8 @@ def at_place(call: WorkerCall, number: int) -> Rank:
 
 
 def name_of(function: Worker) -> str:
-    """How a child finds the function: `module:function`, or `file.py:function` for one outside of packages.
+    """Return the name by which a child finds the function: `module:function`, or `file.py:function` for one outside of
+    packages.
 
     Raises LabError for a function that has no name at its module's top level.
     """
@@ -136,7 +137,7 @@ def name_of(function: Worker) -> str:
 
 
 def saved(call: WorkerCall) -> Path:
-    """Write the call's file, and remove the answers of an earlier one in its folder."""
+    """Write the call's file, and remove earlier answers in its folder."""
     path = Path(call.folder) / "call.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(to_json(call)))
@@ -146,7 +147,7 @@ def saved(call: WorkerCall) -> Path:
 
 
 def command_of(call: WorkerCall, rank: int = 0) -> list[str]:
-    """The command of one child. That of rank 0, which must be the first, saves the call."""
+    """Return the command of one child. Rank 0 must be started first, since it saves the call."""
     path = saved(call) if rank == 0 else Path(call.folder) / "call.json"
     return programs.module(CHILD, str(path), str(rank))
 
@@ -165,10 +166,10 @@ def call_ranks(
     logs: Callable[[Sequence[str]], Mapping[str, Path]],
     tick: Callable[[], None] = lambda: None,
 ) -> list[Any]:
-    """What the workers return, by rank, when all have ended. No worker outlives the call.
+    """Wait until all workers have ended, and return their return values by rank. No worker outlives the call.
 
-    ``serving``: processes that must go on meanwhile; ``tick`` is called a few times a second.
-    Raises ProcessDiedError with the end of a log, and DeadlineError.
+    ``serving``: processes that must keep running. ``tick`` is called a few times a second. Raises ProcessDiedError with
+    the end of a log, and DeadlineError.
     """
     ranks = len(call.interfaces)
     with killed_after() as working:
@@ -188,10 +189,10 @@ def on_loopback(
     folder: Path | None = None,
     deadline_s: float = 900.0,
 ) -> list[Any]:
-    """What the function returns on ranks that are processes of this machine, by rank. Needs no root.
+    """Call the function on ranks that are processes of this machine, and return the results by rank. Needs no root.
 
-    ``ops``: of a job at a software aggregator, which runs meanwhile; none: no job. ``folder`` keeps logs and answers.
-    Raises ProcessDiedError, DeadlineError.
+    ``ops``: those of a job at a software aggregator, which runs meanwhile; empty for no job. ``folder`` keeps logs and
+    answers. Raises ProcessDiedError, DeadlineError.
     """
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory())) if folder is None else folder
@@ -210,7 +211,7 @@ def on_loopback(
 
 
 def loopback_job(folder: Path, ranks: int, ops: Sequence[str]) -> Path:
-    """Write the file of a job whose workers and aggregator have addresses on loopback, those of this process."""
+    """Write the file of a job whose workers and aggregator have this process's loopback addresses."""
     network = f"127.{6 + os.getpid() // 254 % 249}.{1 + os.getpid() % 254}"
     job = {
         "format": 3, "name": "loopback", "job": 1, "ops": [*ops], "slots": _SLOTS, "aggregator": f"{network}.250",
@@ -223,7 +224,7 @@ def loopback_job(folder: Path, ranks: int, ops: Sequence[str]) -> Path:
 
 @contextmanager
 def aggregator(job_file: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """A software aggregator that serves the job for the time of the block, by name. Its log is beside the job file."""
+    """Context manager: a software aggregator that serves the job, by name. Its log is beside the job file."""
     log = job_file.parent / f"{AGGREGATOR}.log"
     with killed_after() as serving:
         command = programs.module("sumwire.aggregator.cli", str(job_file))
@@ -233,7 +234,7 @@ def aggregator(job_file: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
 
 
 def in_child(function: Worker, argument: Any, deadline_s: float = 900.0) -> Any:
-    """What the function returns in a process of its own. Raises ProcessDiedError, DeadlineError."""
+    """Call the function in a separate process, and return its result. Raises ProcessDiedError, DeadlineError."""
     return on_loopback(function, argument, 1, deadline_s=deadline_s)[0]
 
 

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The machine below a run: processes, what they leave behind, barriers, and the kernel's counters of lost packets."""
+"""The operating system below a run: processes, their leftovers, barriers, and the kernel's counters of lost packets."""

@@ -24,7 +24,7 @@ _ON: Final = b"o"
 
 
 class Barrier:
-    """The serving side: releases all `size` participants whenever all of them wait. Open for the time of the block.
+    """The serving side: releases all `size` participants whenever all of them wait. A context manager.
 
     When one participant disconnects, the barrier ends: `Participant.wait` raises LabError for all others.
     """
@@ -102,7 +102,7 @@ class Participant:
             raise LabError(f"barrier at {path}: {error}") from error
 
     def wait(self) -> None:
-        """Return when every participant has called `wait` as often as this one.
+        """Wait until every participant has called `wait` as often as this one.
 
         Raises LabError if a participant has disconnected, or after `seconds`.
         """

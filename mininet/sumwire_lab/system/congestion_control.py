@@ -1,9 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The congestion control of a process's own TCP connections, also of those that a library has made.
-
-A network namespace may make only some kinds its default. For a socket root may choose any that the kernel has.
-"""
+"""Sets the congestion control of a process's own TCP connections, also of those that a library has opened. A network
+namespace may only make some kinds its default. For a socket root may choose any kind that the kernel has."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _AVAILABLE: Final = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 def available(wanted: tuple[str, ...], file: Path = _AVAILABLE) -> tuple[str, ...]:
-    """Those of the kinds wanted that the kernel has, in their order. Raises LabError for none."""
+    """Return those of the wanted kinds that the kernel has, in their order. Raises LabError if there are none."""
     has = file.read_text().split()
     found = tuple(name for name in wanted if name in has)
     if not found:
@@ -29,8 +27,7 @@ def available(wanted: tuple[str, ...], file: Path = _AVAILABLE) -> tuple[str, ..
 
 
 def choose(name: str) -> int:
-    """Let all TCP sockets that this process has by now have it from now on. Returns how many they are. Raises
-    OSError."""
+    """Set the congestion control of all TCP sockets that this process has now. Returns their number. Raises OSError."""
     count = 0
     for connection in _connections():
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())

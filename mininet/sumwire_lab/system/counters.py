@@ -30,7 +30,7 @@ class Losses:
     """Packets lost during one session, by place.
 
     `switch` is None for a switch that does not report its losses (bmv2). For a software aggregator it counts datagrams
-    that its sockets had no room for and replies that it could not send.
+    that did not fit its sockets and replies that it could not send.
     """
 
     link_queues: int
@@ -45,7 +45,8 @@ class Losses:
 
 @dataclass(frozen=True)
 class Counted:
-    """Counters read before a network is taken down. `logs`: those of its switches, which report when they end."""
+    """Counters read before a network is taken down. `logs`: those of its switches, which report their counters when
+    they end."""
 
     queues: int
     logs: Sequence[Path]
@@ -54,7 +55,7 @@ class Counted:
 
 
 def gather(counted: Counted, *, backlog_before: int, sockets: int) -> Losses:
-    """Losses at all places, after a session has ended. `sockets`: as counted by its workers."""
+    """Return the losses at all places, after a session has ended. `sockets`: as counted by its workers."""
     logs = [log.read_text() for log in counted.logs]
     told = [switch_lost(log) if counted.server_sockets is None else replies_lost(log) for log in logs]
     switch = None if not told or None in told else sum(lost for lost in told if lost is not None)
@@ -64,7 +65,8 @@ def gather(counted: Counted, *, backlog_before: int, sockets: int) -> Losses:
 
 
 def udp_lost(text: str) -> int:
-    """Datagrams that a namespace's sockets had no room for, from /proc/net/snmp. Raises LabError without that count."""
+    """Return the datagrams that did not fit a namespace's sockets, from /proc/net/snmp. Raises LabError without that
+    count."""
     names, values = (line.split() for line in text.splitlines() if line.startswith("Udp:"))
     counts = dict(zip(names, values, strict=True))
     if "RcvbufErrors" not in counts:
@@ -73,32 +75,33 @@ def udp_lost(text: str) -> int:
 
 
 def host_sockets(pid: int | None = None) -> int:
-    """Datagrams lost so far by sockets in the network namespace of a process; default: this process."""
+    """Return the datagrams lost so far by sockets in the network namespace of a process, by default this process."""
     return udp_lost(_SNMP.read_text() if pid is None else Path(f"/proc/{pid}/net/snmp").read_text())
 
 
 def backlog_lost(text: str) -> int:
-    """Packets dropped by full backlogs of all processors, from the text of /proc/net/softnet_stat."""
+    """Return the packets dropped by full backlogs of all processors, from the text of /proc/net/softnet_stat."""
     return sum(int(line.split()[_SOFTNET_DROPPED], 16) for line in text.splitlines())
 
 
 def backlog() -> int:
-    """Packets dropped by full backlogs so far, on the whole machine."""
+    """Return the packets dropped by full backlogs so far, on the whole machine."""
     return backlog_lost(_SOFTNET.read_text())
 
 
 def queue_drops(text: str) -> int:
-    """Drops of an interface, from the output of `tc -s -j qdisc show dev`. The root's count includes its classes."""
+    """Return an interface's drops, from the output of `tc -s -j qdisc show dev`. The root's count includes its
+    classes."""
     return sum(int(entry["drops"]) for entry in json.loads(text) if entry.get("root"))
 
 
 def interface_drops(interface: str, run: Callable[[list[str]], str]) -> int:
-    """Drops of an interface so far. `run` runs a command in the interface's namespace and returns its output."""
+    """Return an interface's drops so far. `run` runs a command in the interface's namespace and returns its output."""
     return queue_drops(run(["tc", "-s", "-j", "qdisc", "show", "dev", interface]))
 
 
 def ports(log: str) -> dict[int, dict[str, int]]:
-    """Counters of each port, from the log of a soft switch; empty if it has not written them."""
+    """Return the counters of each port, from the log of a soft switch; empty if it has not written them."""
     found = {}
     for number, _, counts in _PORT_LINE.findall(messages_in(log)):
         pairs = (pair.split("=") for pair in counts.split())
@@ -107,13 +110,13 @@ def ports(log: str) -> dict[int, dict[str, int]]:
 
 
 def switch_lost(log: str) -> int | None:
-    """Frames lost by a soft switch's ports, from its log; None if it has not written them."""
+    """Return the frames lost by a soft switch's ports, from its log; None if it has not written them."""
     counts = ports(log)
     return sum(port[name] for port in counts.values() for name in _SWITCH_LOST if name in port) if counts else None
 
 
 def replies_lost(log: str) -> int | None:
-    """Replies that a software aggregator could not send, from its log; None if it has not written them."""
+    """Return the replies that a software aggregator could not send, from its log; None if it has not written them."""
     told = _REPLIES.search(messages_in(log))
     return None if told is None else int(told[1])
 
@@ -142,7 +145,7 @@ class LinkBytes:
 
 
 def parse_counters(text: str, interface: str) -> LinkBytes:
-    """Counters of one interface, from the text of /proc/net/dev. Raises ValueError if it is not listed."""
+    """Return the counters of one interface, from the text of /proc/net/dev. Raises ValueError if it is not listed."""
     for line in text.splitlines():
         name, colon, values = line.partition(":")
         if colon and name.strip() == interface:
@@ -157,6 +160,6 @@ def link_bytes(interface: str) -> LinkBytes:
 
 
 def counters_of(interfaces: Iterable[str]) -> dict[str, LinkBytes]:
-    """Traffic so far of interfaces in this namespace, all read at once."""
+    """Return the traffic so far of interfaces in this namespace, all read at once."""
     text = _COUNTERS.read_text()
     return {name: parse_counters(text, name) for name in interfaces}

@@ -28,7 +28,7 @@ _SOCKET_SUFFIX: Final = ".ipc"
 
 
 def new_token() -> str:
-    """The beginning of all interface names of one run: `sw` and four hex digits."""
+    """Return a new token, with which all interface names of one run begin: `sw` and four hex digits."""
     return _TOKEN_PREFIX + secrets.token_hex(2)
 
 
@@ -40,7 +40,7 @@ def is_token(text: str) -> bool:
 
 
 def start_time(pid: int) -> int | None:
-    """Start time of a process in clock ticks since boot; None if there is no such process."""
+    """Return the start time of a process in clock ticks since boot; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -72,7 +72,7 @@ class Ledger:
         return ledger
 
     def socket(self, name: str) -> Path:
-        """A file name for a socket of this run, removed with the ledger."""
+        """Return a file name for a socket of this run, which is removed with the ledger."""
         return self.path.with_name(f"{self.token}-{name}{_SOCKET_SUFFIX}")
 
     def add_process(self, pid: int) -> None:
@@ -95,19 +95,19 @@ class Ledger:
         partial.replace(self.path)
 
     def keep(self, folder: Path) -> None:
-        """This process leaves the run standing until :func:`take_down` asks it to end."""
+        """Mark the run as kept: this process keeps it up until :func:`take_down` asks it to end."""
         self.owner, self.kept = os.getpid(), str(folder)
         self.save()
 
     def remove(self) -> list[str]:
-        """Remove everything of this run that is still there, and the ledger. Returns what was removed."""
+        """Remove the ledger, and everything of this run that still exists. Returns what was removed."""
         removed = _remove(self.token, self.processes)
         _forget(self.path)
         return removed
 
 
 def texts(directory: Path = LEDGER_DIR) -> Iterator[tuple[Path, str]]:
-    """Every ledger and what it holds. One whose run ends meanwhile is passed over."""
+    """Yield every ledger and its text. A ledger whose run ends meanwhile is skipped."""
     for path in sorted(directory.glob("*.json")):
         try:
             text = path.read_text()
@@ -117,7 +117,7 @@ def texts(directory: Path = LEDGER_DIR) -> Iterator[tuple[Path, str]]:
 
 
 def take_down(directory: Path = LEDGER_DIR) -> list[str]:
-    """End every lab that is left standing, and return when they are gone. Returns the folder of each."""
+    """End every lab that was kept, and return when they are gone. Returns the folder of each."""
     ended: list[str] = []
     for _, text in texts(directory):
         try:
@@ -171,7 +171,7 @@ def _forget(ledger: Path) -> None:
 
 
 def interfaces_of(token: str, net: Path = _NET) -> list[str]:
-    """Interfaces in this network namespace whose names begin with the token."""
+    """Return the interfaces in this network namespace whose names begin with the token."""
     if not is_token(token):
         return []
     return sorted(path.name for path in net.iterdir() if path.name.startswith(f"{token}-"))

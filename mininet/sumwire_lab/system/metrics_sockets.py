@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets for the metrics of a run's programs, at loopback ports of the machine itself.
+"""Creates sockets for the metrics of a run's programs, at loopback ports of the machine itself.
 
-Hosts have network namespaces of their own, whose links are what is measured. A socket stays in the namespace in which
-it was made, so the lab makes them and hands them over: what reads metrics is not on the links.
+Hosts have separate network namespaces, and the run measures their links. A socket stays in the namespace in which it
+was created. So the lab creates the sockets and passes them to the programs, and reading metrics does not use the links.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ LAST_S: Final = 4.0
 
 
 class MetricsSockets:
-    """Makes sockets, and keeps the list of targets at ``path`` up to date until its end. Also a context manager."""
+    """Creates sockets, and keeps the list of targets at ``path`` up to date until it is closed. Also a context
+    manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -30,9 +31,9 @@ class MetricsSockets:
 
     @contextmanager
     def handed_over(self, part: str) -> Iterator[int]:
-        """A descriptor of a new socket that listens, for a program that is started within the block.
+        """Yield the descriptor of a new listening socket, for a program that is started inside the block.
 
-        ``part``: of the run, the target's label.
+        ``part``: the part of the run, which is the target's label.
         """
         with socket.create_server(("127.0.0.1", 0)) as listening:
             address, port = listening.getsockname()

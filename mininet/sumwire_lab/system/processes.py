@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for processes and ending them. Nothing sleeps: a process's end is an event on a file descriptor."""
+"""Waits for processes and ends them. It never sleeps: a process's end is an event on a file descriptor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STOP_SECONDS: Final = 5.0
 
 
 def last_lines(path: Path, lines: int = LOG_TAIL_LINES) -> str:
-    """The last lines of a text file, or in brackets why there are none."""
+    """Return the last lines of a text file, or in brackets the reason why there are none."""
     try:
         text = path.read_text(errors="replace")
     except FileNotFoundError:
@@ -51,10 +51,10 @@ def wait_all(
     deadline_s: float,
     tick: Callable[[], None],
 ) -> None:
-    """Return when every `working` process has ended with 0 and every `serving` one is still running.
+    """Wait until every `working` process has ended with status 0, while every `serving` one keeps running.
 
     `tick` is called a few times a second. Raises ProcessDiedError with the last lines of its log when a process ends in
-    any other way, and DeadlineError after `deadline_s` seconds. Remaining processes are left to the caller.
+    any other way, and DeadlineError after `deadline_s` seconds. The caller must end remaining processes.
     """
     end = time.monotonic() + deadline_s
     left = set(working)
@@ -95,7 +95,7 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_clock(pid: int) -> int:
-    """Clock of the CPU time of a process, all threads together. Raises OSError if there is no such process."""
+    """Return the clock of a process's CPU time, all threads together. Raises OSError if there is no such process."""
     clock = ctypes.c_int()
     number = ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock))
     if number != 0:
@@ -109,7 +109,7 @@ def cpu_seconds(clocks: Sequence[int]) -> float:
 
 
 def end_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies, so that a killed run leaves no processes."""
+    """Tell the kernel to kill this process when its parent dies, so that a killed run leaves no processes."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
@@ -135,7 +135,7 @@ def kill_all(processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
 
 @contextmanager
 def killed_after() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """An empty dictionary for processes by name; those that are in it when the block ends are killed."""
+    """Yield an empty dictionary for processes by name. The processes in it are killed when the block ends."""
     processes: dict[str, subprocess.Popen[bytes]] = {}
     try:
         yield processes
@@ -161,7 +161,7 @@ _PROBE_SECONDS: Final = 0.05
 
 
 def wait_listening(process: subprocess.Popen[bytes], address: str, log: Path, seconds: float = READY_SECONDS) -> None:
-    """Return once `address`, "unix:PATH", accepts connections.
+    """Wait until `address`, "unix:PATH", accepts connections.
 
     Raises ProcessDiedError with the last lines of the log if the process ends first, DeadlineError after `seconds`.
     """
@@ -180,7 +180,7 @@ def wait_listening(process: subprocess.Popen[bytes], address: str, log: Path, se
 
 
 def wait_said(process: subprocess.Popen[bytes], beginning: str, log: Path, seconds: float = READY_SECONDS) -> None:
-    """Return once a line of `log` starts with `beginning`.
+    """Wait until a line of `log` starts with `beginning`.
 
     Raises ProcessDiedError with the last lines of the log if the process ends first, DeadlineError after `seconds`.
     """

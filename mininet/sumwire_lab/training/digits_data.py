@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""scikit-learn's handwritten digits: 1797 images of 8 x 8 pixels, some of them held out for the test."""
+"""scikit-learn's handwritten digits: 1797 images of 8 x 8 pixels, with some held out for the test."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Samples:
 
 
 def load() -> Samples:
-    """The digits, in a fixed split that is stratified by class.
+    """Return the digits, in a fixed split that is stratified by class.
 
-    Images as float32[n, 64], standardised with mean and deviation of the training images; labels as int64[n].
+    Images are float32[n, 64], standardised with mean and deviation of the training images; labels are int64[n].
     """
     # Takes a second, also of whoever only starts those that train.
     from sklearn.datasets import load_digits
@@ -50,12 +50,12 @@ def load() -> Samples:
 
 
 def steps_per_epoch(samples: int, workers: int, batch: int) -> int:
-    """Whole steps in one pass over the data. Samples that are left over take part in the next shuffle."""
+    """Return the whole steps in one pass over the data. Remaining samples take part in the next shuffle."""
     return samples // (workers * batch)
 
 
 def batch_indices(samples: int, seed: int, step: int, *, rank: int, workers: int, batch: int) -> torch.Tensor:
-    """Indices of the samples of worker `rank` at `step`: int64[batch].
+    """Return the indices of the samples of worker `rank` at `step`: int64[batch].
 
     All workers shuffle with the same seed and take disjoint parts, so that together they see each sample at most once
     per epoch. This does not depend on the system.
@@ -67,9 +67,9 @@ def batch_indices(samples: int, seed: int, step: int, *, rank: int, workers: int
 
 
 def shards(labels: torch.Tensor, workers: int, concentration: float, seed: int) -> list[np.ndarray]:
-    """Indices of each worker's own samples, int64. ``concentration`` 0: sorted by label, in equal parts. Above 0: each
-    label's samples are divided by a Dirichlet distribution with this parameter; a worker that it leaves without any
-    gets one."""
+    """Return the indices of each worker's own samples, int64. ``concentration`` 0: sorted by label, in equal parts.
+    Above 0: each label's samples are divided by a Dirichlet distribution with this parameter; a worker without any gets
+    one."""
     order = np.argsort(labels.numpy(), kind="stable")
     if not concentration:
         return np.array_split(order, workers)

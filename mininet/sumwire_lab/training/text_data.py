@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Predicting the next character of Python's own help texts: the data, and a character transformer."""
+"""The task of predicting the next character of Python's help texts: the data, and a character transformer."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ def encode(text: str) -> Tensor:
 
 
 def load() -> Samples:
-    """`topics` of the running Python, in the order of their names; they differ a little between its versions.
+    """Return samples of the running Python's `topics`, in the order of their names; they differ a little between its
+    versions.
 
     A sample is CONTEXT characters and, shifted by one, the character that follows each. Samples do not overlap. The
-    test has TEST_SAMPLES samples, spread evenly over the topics held out.
+    test has TEST_SAMPLES samples, spread evenly over the held-out topics.
     """
     names = sorted(topics.topics)
     held_out = names[::_HELD_OUT_EVERY]
@@ -85,7 +86,8 @@ class _Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """int64[samples, length <= CONTEXT] -> float32[samples, length, VOCABULARY], the logits of the next character.
+    """A character transformer: int64[samples, length <= CONTEXT] -> float32[samples, length, VOCABULARY], the logits of
+    the next character.
 
     With width 192, 1,532,257 parameters. Raises ValueError for a width that its heads do not divide.
     """

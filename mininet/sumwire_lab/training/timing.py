@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A step's communication: its time in DDP's hook, buckets held until the backward pass has ended, bytes on a link."""
+"""Measures a step's communication: its time in DDP's hook, buckets held until the backward pass has ended, bytes on a
+link."""
 
 from __future__ import annotations
 
@@ -45,12 +46,12 @@ class HookTimer:
         self.results.clear()
 
     def seconds(self) -> float:
-        """Communication time of the step; 0 if no bucket was handed over."""
+        """Return the communication time of the step; 0 if no bucket was handed over."""
         return 0.0 if self._began is None else self._ended - self._began
 
     def take_tensors(self) -> list[dict[str, Any]]:
-        """Records of the buckets completed since the last call: number, values, hand-over by the machine's clock, and
-        seconds from it to the result."""
+        """Return records of the buckets completed since the last call: number, values, time of hand-over by the
+        machine's clock, and seconds from then to the result."""
         taken, self._tensors = self._tensors, []
         return taken
 
@@ -74,7 +75,7 @@ class HookTimer:
 
 
 def aggregate_error(gradients: dict[int, torch.Tensor], results: dict[int, torch.Tensor], workers: int) -> float:
-    """NMSE of an aggregated gradient: |result - mean|^2 / |mean|^2 over all buckets of a step.
+    """Return the NMSE of an aggregated gradient: |result - mean|^2 / |mean|^2 over all buckets of a step.
 
     The true mean comes from an ordinary all-reduce of the gradients, outside all measured times. Collective: every
     worker calls it at the same step.
@@ -93,14 +94,14 @@ BucketFuture = torch.futures.Future[torch.Tensor]
 
 
 class LateHook:
-    """Keeps a step's buckets until the last one is there, then hands all over, in the order in which they came."""
+    """A hook that keeps a step's buckets until the last one has come, and then hands all over in the same order."""
 
     def __init__(self, inner: Callable[[GradBucket], BucketFuture]) -> None:
         self._inner = inner
         self._waiting: list[tuple[GradBucket, BucketFuture]] = []
 
     def hand_over(self, bucket: GradBucket) -> BucketFuture:
-        """The bucket's result, which comes only after the last bucket has been handed over."""
+        """Return a future of the bucket's result, which comes only after the last bucket has been handed over."""
         future: BucketFuture = torch.futures.Future()
         self._waiting.append((bucket, future))
         if bucket.is_last():
@@ -132,12 +133,13 @@ class PacketBytes:
 
 
 def job_counts(stats: Mapping[str, Any]) -> dict[str, int]:
-    """What a job has sent and received, out of its statistics; zeros for a system without a job."""
+    """Return what a job has sent and received, from its statistics; zeros for a system without a job."""
     return {name: int(stats.get(name, 0)) for name in _COUNTS}
 
 
 def on_wire(used: LinkBytes, before: Mapping[str, int], after: Mapping[str, int]) -> tuple[PacketBytes, PacketBytes]:
-    """What a link carried up and down. `used`: by the interface's counters; `before`, `after`: `job_counts`."""
+    """Return the bytes and packets that a link carried up and down. `used`: by the interface's counters; `before`,
+    `after`: results of `job_counts`."""
     job = {name: after[name] - before[name] for name in _COUNTS}
     up = _carried(used.tx, used.tx_packets, job["packets_sent"], job["messages_sent"], job["bytes_sent"])
     down = _carried(used.rx, used.rx_packets, job["packets_received"], job["messages_received"], job["bytes_received"])

@@ -60,7 +60,7 @@ class StepTimer:
         self._ended = time.perf_counter()
 
     def seconds(self) -> float:
-        """Communication time of the step; the whole step if no collective call was reported."""
+        """Return the communication time of the step; the whole step if no collective call was reported."""
         return self._ended - (self._entered if self._began is None else self._began)
 
 
@@ -83,7 +83,7 @@ class TimedJob(sumwire.Job):
 
 
 class OperationTimer:
-    """Communication time of a system that counts the seconds of its operations itself, on whatever thread."""
+    """Measures communication time for a system that counts the seconds of its operations itself, on any thread."""
 
     def __init__(self, stats: Callable[[], dict[str, Any]]) -> None:
         self._stats = stats
@@ -102,7 +102,7 @@ class OperationTimer:
 
 
 class Trainer:
-    """`model` to call, `step()` to call instead of the optimizer's, and what was measured.
+    """One worker's trainer: call `model`, then `step()` instead of the optimizer's step. It also has the measurements.
 
     Communication is timed in DDP's hook, or in the optimizer's step (Marsit), or by the system's own operations.
     """
@@ -127,7 +127,7 @@ class Trainer:
         return dict(self._stats())
 
     def behind(self) -> bool:
-        """Whether the other workers have completed the next step without this one.
+        """Return whether the other workers have completed the next step without this one.
 
         Only possible with a quorum below the number of workers.
         """
@@ -138,7 +138,8 @@ class Trainer:
         raise LabError("this system makes every step with every worker")
 
     def tensors(self) -> list[dict[str, Any]]:
-        """Records of the tensors completed since the last call: number, values, seconds from hand-over to result."""
+        """Return records of the tensors completed since the last call: number, values, seconds from hand-over to
+        result."""
         return [] if self.hook is None else self.hook.take_tensors()
 
     def begin_step(self, keep: bool) -> None:
@@ -156,7 +157,7 @@ class Trainer:
             self.update.leave()
 
     def codec_seconds(self) -> float | None:
-        """Seconds of encoding and decoding so far; None for a system that does not count them."""
+        """Return the seconds of encoding and decoding so far; None for a system that does not count them."""
         stats = self._stats()
         return stats["encode_s"] + stats["decode_s"] if "encode_s" in stats else None
 
@@ -166,7 +167,7 @@ class Trainer:
 
 
 def make_optimizer(chosen: Chosen, network: torch.nn.Module, options: TrainOptions) -> Optimizer:
-    """The worker's own optimizer, which the system feeds with gradients or wraps."""
+    """Return the worker's own optimizer, which the system feeds with gradients or wraps."""
     rates = chosen.recipe.rates
     own: dict[str, Any] = {"params": network.parameters(), "weight_decay": options.weight_decay}
     if chosen.recipe.merges_updates and options.inner != PLAIN:
@@ -183,8 +184,8 @@ def make_optimizer(chosen: Chosen, network: torch.nn.Module, options: TrainOptio
 def system_options(
     chosen: Chosen, options: TrainOptions, workers: int, factor: Callable[[int], float]
 ) -> dict[str, Any]:
-    """Options for the library's `systems.make`: those that the run sets, and those that follow from the run. `factor`:
-    the learning-rate schedule."""
+    """Return options for the library's `systems.make`: those that the run sets, and those derived from the run.
+    `factor`: the learning-rate schedule."""
     recipe = chosen.recipe
     taken = {name: value for name, value in options.system.items() if chosen.has(name) and chosen.takes(name)}
     given = {**recipe.options, **taken}
@@ -215,7 +216,7 @@ def make_trainer(
     factor: Callable[[int], float],
     delivery: Delivery | None = None,
 ) -> Trainer:
-    """One worker's trainer. Collective: every worker calls it at the same time. `factor`: the learning-rate
+    """Return one worker's trainer. Collective: every worker calls it at the same time. `factor`: the learning-rate
     schedule. `delivery`: what may be missing from the job's sums; None for nothing."""
     job = None
     if chosen.switched:
@@ -241,12 +242,12 @@ def make_trainer(
 
 
 def bucket_mb(options: TrainOptions, usual: float) -> float:
-    """DDP's `bucket_cap_mb`, which is `usual` if the run does not say it."""
+    """Return DDP's `bucket_cap_mb`; `usual` if the run does not set it."""
     return max(usual if options.buffer_mb is None else options.buffer_mb, _ALONE_MB)
 
 
 def hand_over_of(timer: HookTimer, options: TrainOptions) -> HandOver:
-    """What DDP's hook calls: the timer, behind the end of the backward pass if the run is late."""
+    """Return the function that DDP's hook calls: the timer, which runs after the backward pass if the run is late."""
     return LateHook(timer.hand_over).hand_over if options.late else timer.hand_over
 
 
@@ -294,11 +295,11 @@ class LanesTrainer(Trainer):
         super().begin_step(keep)
 
     def behind(self) -> bool:
-        """Whether the other workers have completed this worker's next step without it."""
+        """Return whether the other workers have completed this worker's next step without it."""
         return self._state.behind()
 
     def follow(self) -> None:
-        """Take the results of the next step instead of computing forward and backward."""
+        """Use the results of the next step instead of computing forward and backward."""
         began = time.perf_counter()
         self._state.follow()
         self._followed_s = time.perf_counter() - began
@@ -326,7 +327,7 @@ def make_lanes_trainer(
     job_file: Path,
     rank: int,
 ) -> Trainer:
-    """One worker's trainer. Collective: every worker calls it at the same time."""
+    """Return one worker's trainer. Collective: every worker calls it at the same time."""
     taken = {name: value for name, value in train.system.items() if parse("dlcp").has(name)}
     lanes = Lanes(sumwire.load_job(job_file, worker=rank), delivery=delivery(options))
     size = sum(p.numel() * p.element_size() for p in network.parameters())

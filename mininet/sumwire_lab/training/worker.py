@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One worker of a training run: a process in a host's namespace, writing one JSON line per step.
 
-The time of a step covers the forward pass, the backward pass with its communication, and the optimizer. Observing is
-not timed: the test's score, the true mean for the NMSE, writing the log. All workers compute the score, so that none
-gets ahead of the others meanwhile.
+The time of a step covers the forward pass, the backward pass with its communication, and the optimizer. Computing the
+test's score and the true mean for the NMSE, and writing the log, are not timed. All workers compute the score, so that
+none gets ahead of the others meanwhile.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def total_steps(options: TrainOptions, samples: int, workers: int) -> int:
 
 
 def sampled_steps(steps: int, samples: int) -> frozenset[int]:
-    """Steps whose aggregate is compared with the true mean: evenly spread, without DDP's first two."""
+    """Return the steps whose aggregate is compared with the true mean: evenly spread, without DDP's first two."""
     if steps <= 2 or samples < 1:
         return frozenset()
     return frozenset(2 + (steps - 2) * k // samples for k in range(samples))
@@ -111,7 +111,7 @@ class TrainingWorker:
         self._out.flush()
 
     def run(self) -> None:
-        """The whole training. The last line that it writes has the fingerprint of the parameters."""
+        """Run the whole training. The last line that it writes has the fingerprint of the parameters."""
         parameters = sum(p.numel() for p in self._network.parameters())
         self.write("start", rank=self.rank.number, steps=self._steps, parameters=parameters)
         sampled = self._sampled()

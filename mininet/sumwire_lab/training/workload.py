@@ -33,7 +33,8 @@ def mlp(hidden: int) -> torch.nn.Module:
 
 
 def cnn(hidden: int) -> torch.nn.Module:
-    """Two convolutions of 3x3, a maximum over 2x2, a hidden layer; with 256 units 283,786 parameters."""
+    """Return a network of two 3x3 convolutions, a 2x2 maximum, and a hidden layer; with 256 units 283,786
+    parameters."""
     channels, left = 64, (SIDE // 2) ** 2
     return torch.nn.Sequential(
         torch.nn.Unflatten(1, (1, SIDE, SIDE)),
@@ -50,13 +51,14 @@ def cnn(hidden: int) -> torch.nn.Module:
 
 
 def learning_rate_factor(step: int, steps: int) -> float:
-    """Linear warm-up over a tenth of the steps, times half a cosine down to 0 at the end."""
+    """Return the learning-rate factor: linear warm-up over a tenth of the steps, times half a cosine down to 0 at the
+    end."""
     warm_up = min(1.0, (step + 1) / max(1.0, WARM_UP_SHARE * steps))
     return warm_up * 0.5 * (1.0 + math.cos(math.pi * step / steps))
 
 
 def fingerprint(model: torch.nn.Module) -> str:
-    """SHA-256 over the bytes of all parameters, in their order. Equal for bit-equal replicas, and only for them."""
+    """Return the SHA-256 of the bytes of all parameters, in order. Equal for bit-equal replicas, and only for them."""
     digest = hashlib.sha256()
     for parameter in model.parameters():
         digest.update(parameter.detach().contiguous().numpy().tobytes())
@@ -65,7 +67,7 @@ def fingerprint(model: torch.nn.Module) -> str:
 
 @dataclass(frozen=True)
 class Score:
-    """Result on the test samples: accuracy, 0 to 1, and mean cross entropy in bits per answer."""
+    """The result on the test samples: accuracy, 0 to 1, and mean cross entropy in bits per answer."""
 
     accuracy: float
     bits: float

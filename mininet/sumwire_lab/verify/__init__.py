@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-...`: what was promised, measured, and held against its targets."""
+"""`make verify-...`: measures everything that was promised, and compares it with its targets."""

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-acp`: every number that ACP-SGD, the baselines and the software aggregator promise. Experiments, and
-the checks that are computed from what they measure.
-"""
+"""`make verify-acp`: the experiments and checks for every number promised for ACP-SGD, the baselines and the software
+aggregator."""
 
 from __future__ import annotations
 
@@ -82,7 +81,7 @@ _TARGET: Final = re.compile(r"^([a-z][a-z0-9-]*):", re.MULTILINE)
 
 
 def reference_checks(found: Mapping[str, Any]) -> list[Check]:
-    """ACP-SGD against a direct implementation of its equations; see `sumwire.lowrank.check`."""
+    """Check ACP-SGD against a direct implementation of its equations; see `sumwire.lowrank.check`."""
     label = f"ACP-SGD against a plain reference, {found['workers']} workers, {found['steps']} steps, float64"
     return [
         at_most(f"{label}: largest difference", found["largest_difference"], found["target"]),
@@ -117,7 +116,7 @@ def golden_check(model: str, sizes: Sizes) -> Check:
 
 
 def step_seconds(workers: Sequence[Sequence[StepRecord]], warm_up: int) -> float | None:
-    """Mean time of a whole step without the first `warm_up` steps; None if there are no others."""
+    """Return the mean time of a whole step without the first `warm_up` steps; None if there are no others."""
     taken = [step.step_s for records in workers for step in records if step.step >= warm_up]
     return fmean(taken) if taken else None
 
@@ -138,7 +137,7 @@ def step_checks(label: str, seconds: Mapping[str, float | None], *, acp: str, gl
 
 
 def aggregator_checks(summary: Mapping[str, Any], label: str) -> list[Check]:
-    """Communication speed-up of THC with the software aggregator over gloo, without a fall-back."""
+    """Check the communication speed-up of THC with the software aggregator over gloo, without a fall-back."""
     systems = summary["systems"]
     mine, theirs = systems["thc"], systems["gloo"]
     ratio = theirs["comm_s_per_step"] / mine["comm_s_per_step"]
@@ -151,7 +150,7 @@ def aggregator_checks(summary: Mapping[str, Any], label: str) -> list[Check]:
 
 
 def accuracy_ratio_checks(task: str, rows: Rows) -> list[Check]:
-    """Time to accuracy: the best baseline's over that of Sumwire's best system."""
+    """Check time to accuracy: the best baseline's over that of Sumwire's best system."""
     label = f"time to accuracy, {task}"
     times = {row["system"]: row["time_to_target_s"] for row in rows if row["task"] == task}
     found = accuracy.speed_up(task, rows)
@@ -167,8 +166,8 @@ def accuracy_ratio_checks(task: str, rows: Rows) -> list[Check]:
 
 
 def unsourced(page: str, targets: Collection[str]) -> list[str]:
-    """Beginnings of the paragraphs that have a measured number but no `make TARGET` that produces it, or that still
-    have a placeholder. The target may stand in an HTML comment of the paragraph."""
+    """Return the beginnings of paragraphs that still have a placeholder, or that have a measured number but no `make
+    TARGET` that produces it. The target may be in an HTML comment of the paragraph."""
     paragraphs = re.split(r"\n\s*\n", _FENCE.sub("", page))
     found = []
     for paragraph in paragraphs:
@@ -180,7 +179,7 @@ def unsourced(page: str, targets: Collection[str]) -> list[str]:
 
 
 def readme_check(text: str, makefile: str) -> Check:
-    """Every paragraph of the README with a measured number names a command that measures it."""
+    """Check that every paragraph of the README with a measured number names a command that measures it."""
     found = unsourced(text, _TARGET.findall(makefile))
     return holds("README: paragraphs with a measured number and no command that makes it", found, "none", not found)
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The verify commands: the experiments of a topic that a command line asks for, as a study.
+"""The verify commands: run the experiments of a topic that a command line selects, as a study.
 
-A case is an experiment, and what it returns are checks with their targets.
+A case is an experiment. It returns checks with their targets.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ GROUPED: Final[Mapping[str, Mapping[str, Experiments]]] = {
 
 
 def chosen(topic: str, options: Any = None) -> Experiments:
-    """The experiments that a topic's options ask for, by label. Raises OptionError for a row that is not there."""
+    """Return the experiments that a topic's options select, by label. Raises OptionError for an unknown row."""
     if topic in WHOLE:
         return WHOLE[topic]
     if topic in BY_ROW:
@@ -88,7 +88,7 @@ _CHECKS: Final = Column("checks", "checks of the experiment", kind=list)
 
 
 def verify(topic: str, results: Path, say: Say, options: Any = None) -> list[Check]:
-    """Carry out a topic. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
+    """Verify a topic. Raises KeyboardInterrupt, and OptionError for an unknown row."""
     v = Verification(results, say, options)
     experiments = {label: partial(experiment, v) for label, experiment in chosen(topic, options).items()}
     return carry_out(topic, experiments, results, say)
@@ -104,9 +104,9 @@ def carry_out(
 ) -> list[Check]:
     """Run the experiments of `make verify-TOPIC`, by label, and return all checks.
 
-    verify-TOPIC.json in ``results`` is written anew after each experiment. One that fails becomes a check that does not
-    hold, and the next one runs. A verification that was stopped goes on; ``again``: see :func:`study.run`.
-    Raises KeyboardInterrupt.
+    verify-TOPIC.json in ``results`` is rewritten after each experiment. A failing experiment becomes a check that does
+    not hold, and the next one runs. A verification that was stopped continues; ``again``: see :func:`study.run`. Raises
+    KeyboardInterrupt.
     """
 
     def worker(case: Mapping[str, Any]) -> dict[str, Any]:

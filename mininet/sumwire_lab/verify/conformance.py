@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-faithful`: P4 programs and P4Runtime clients that others wrote: p4c's v1model samples from a checkout,
-finsy, and the compiler for Tofino, which says what the chip has to give.
-"""
+"""`make verify-faithful`: runs P4 programs and P4Runtime clients of others: p4c's v1model samples from a checkout,
+finsy, and the compiler for Tofino, which reports the resources of the chip."""
 
 from __future__ import annotations
 

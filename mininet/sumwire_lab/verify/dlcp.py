@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-dlcp`: every number that packets with tags, bounded loss, spraying and trimming promise. Experiments,
-and the checks that are computed from what they measure.
-"""
+"""`make verify-dlcp`: the experiments and checks for every number promised for tagged packets, bounded loss, spraying
+and trimming."""
 
 from __future__ import annotations
 
@@ -44,7 +43,8 @@ PAPER_BEST: Final = 1.84
 
 
 def overload_checks(outcome: Overload) -> list[Check]:
-    """An offered load above the link's rate: the switch drops what is to be lost first, and nothing else is lost."""
+    """Check an offered load above the link's rate: the switch drops the class that is to be lost first, and nothing
+    else is lost."""
     label = f"offered load {LOAD:g} x a link"
     large = outcome.dropped[0]
     return [
@@ -59,7 +59,8 @@ def overload_checks(outcome: Overload) -> list[Check]:
 
 
 def contention_checks(seconds: Mapping[str, float]) -> list[Check]:
-    """How much sooner the front layer's tensor completes with priorities than in lanes without them, or in one lane."""
+    """Check how much sooner the front layer's tensor completes with priorities than in lanes without them, or in one
+    lane."""
     label = "two tensors contending, completion of the front layer's"
     return [
         at_least(f"{label}: lanes alike / with priorities", seconds["alike"] / seconds["priorities"], CONTENTION_MIN),
@@ -68,7 +69,7 @@ def contention_checks(seconds: Mapping[str, float]) -> list[Check]:
 
 
 def spines_checks(done: Mapping[str, Spread]) -> list[Check]:
-    """Throughput of two spines over that of one, and how evenly the packets are spread."""
+    """Check the throughput of two spines over that of one, and how evenly the packets are spread."""
     rows = []
     for way in (SLOT, HASH):
         ratio = done[way].values_per_s / done[ONE].values_per_s
@@ -86,7 +87,8 @@ def spines_checks(done: Mapping[str, Spread]) -> list[Check]:
 
 
 def failover_checks(outcome: Failover) -> list[Check]:
-    """A spine switch is killed: how long until it is out of use, how long workers stall, and whether results agree."""
+    """Check a failover, in which a spine switch is killed: how long until it is out of use, how long workers stall, and
+    whether results agree."""
     return [
         at_most("a dead spine is left out: seconds", outcome.left_out_s, STALL_MAX_S),
         at_most("a dead spine: longest operation less the usual one, seconds", outcome.stall_s, STALL_MAX_S),
@@ -95,13 +97,13 @@ def failover_checks(outcome: Failover) -> list[Check]:
 
 
 def replicas_check(label: str, entry: Mapping[str, Any]) -> Check:
-    """All workers end with bit-equal parameters, and none fell back."""
+    """Check that all workers end with bit-equal parameters, and none fell back."""
     same, fallbacks = bool(entry["replicas_equal"]), entry.get("fallbacks", 0)
     return holds(f"{label}: replicas", same, "bit-equal on all workers, no fall-back", same and not fallbacks)
 
 
 def lossy_checks(label: str, clean: Mapping[str, Any], loss: Mapping[str, Any], most: float) -> list[Check]:
-    """One training without loss and one with it: tail of the communication time per step, and accuracy."""
+    """Compare a training without loss and one with it: tail of the communication time per step, and accuracy."""
     value = loss["comm_s_per_step_p99"] / clean["comm_s_per_step_p99"]
     gap = abs(loss["accuracy"] - clean["accuracy"])
     return [
@@ -118,15 +120,15 @@ def lossy_checks(label: str, clean: Mapping[str, Any], loss: Mapping[str, Any], 
 
 
 def straggler_checks(healthy: Mapping[str, Any], slowed: Mapping[str, Any]) -> list[Check]:
-    """A straggler and a lossy link, with quorum n - 1: time per step against the healthy run."""
+    """Check a straggler and a lossy link, with quorum n - 1: time per step against the healthy run."""
     label = "one worker's link at 1 % loss, one worker slowed 3 x, quorum n - 1"
     ratio = slowed["step_s"] / healthy["step_s"]
     return [at_most(f"{label}: step time / the healthy run's", ratio, STRAGGLER_MAX), replicas_check(label, slowed)]
 
 
 def trimming_checks(cut: Mapping[str, float], dropped: Mapping[str, float]) -> list[Check]:
-    """NMSE and accuracy when some packets are trimmed to half their planes, and when the same packets are dropped and
-    count as zeros. Keys of both arguments: ``nmse``, ``accuracy``."""
+    """Check NMSE and accuracy when some packets are trimmed to half their planes, against dropping the same packets and
+    counting them as zeros. Keys of both arguments: ``nmse``, ``accuracy``."""
     label = "20 % of packets cut to half their planes against dropped"
     return [
         holds(f"{label}: NMSE", [cut["nmse"], dropped["nmse"]], "less", cut["nmse"] < dropped["nmse"]),
@@ -140,7 +142,7 @@ def trimming_checks(cut: Mapping[str, float], dropped: Mapping[str, float]) -> l
 
 
 def congested_checks(entries: Mapping[str, Mapping[str, Any]]) -> list[Check]:
-    """Background TCP and loss: time to accuracy of gloo and of THC over that of DLCP."""
+    """Check background TCP and loss: time to accuracy of gloo and of THC over that of DLCP."""
     label = "background TCP at half of every link, 1 % loss: time to accuracy"
     times = {name: entry["time_to_target_s"] for name, entry in entries.items()}
     dlcp = times["dlcp"]
@@ -167,7 +169,7 @@ _ORDERLY: Final[dict[str, Any]] = {
 
 
 def load_queue(queue: dict[str, Any]) -> None:
-    """Have the controller read a configuration with this virtual queue."""
+    """Let the controller read a configuration with this virtual queue."""
     fabric = fabrics.plan(2, LinkOptions(), "x")
     nobody = {switch.name: control_plane.NO_SWITCH for switch in fabric.switches}
     with tempfile.TemporaryDirectory() as folder:
@@ -179,7 +181,7 @@ def load_queue(queue: dict[str, Any]) -> None:
 
 
 def refused(label: str, give: Callable[[], object], reason: str) -> Check:
-    """Call `give`; the check holds if that raises an error whose text has the reason."""
+    """Call `give`. The check holds if that raises an error whose text contains the reason."""
     try:
         give()
     except (ValueError, sumwire_controller.ConfigError) as error:
@@ -190,7 +192,7 @@ def refused(label: str, give: Callable[[], object], reason: str) -> Check:
 
 
 def bad_input_checks() -> list[Check]:
-    """One check for each bad setting. Good settings are tried first; an error there ends the experiment."""
+    """Return one check for each bad setting. Good settings are tried first; an error there ends the experiment."""
     load_queue(_ORDERLY)
     LayerMagnitude.for_lanes(4)
     Delivery(loss_bound=0.0)

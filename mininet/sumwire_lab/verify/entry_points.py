@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-ways`: the ways into Sumwire: from a wheel to a training, the backend of torch.distributed, outer
-steps over slow links, and packages (extras, compiled kernels, the unit of systemd, the images).
-"""
+"""`make verify-ways`: checks the entry points of Sumwire: from a wheel to a training, the backend of torch.distributed,
+outer steps over slow links, and packages (extras, compiled kernels, the systemd unit, the images)."""
 
 from __future__ import annotations
 
@@ -143,8 +142,8 @@ def narrow_check(record: Sharded) -> Check:
 
 
 def whole_checks(record: Sharded) -> list[Check]:
-    """Shards on all ranks, with parameters gathered in full and with 8 bits. What gathers with 8 bits bring alone, by
-    gloo, and what the network brings beside them, is reported."""
+    """Check shards on all ranks, with parameters gathered in full and with 8 bits. Also reports the gain of 8-bit
+    gathers alone, with gloo, and the further gain of the network."""
     full, rounded = (f"{_where(record)}, parameters gathered {how}" for how in ("in full", "with 8 bits"))
     fastest = record.ratio(GLOO, ROUNDED[SUMWIRE])
     value = {
@@ -257,8 +256,8 @@ _OUTER_WHERE: Final = "outer step, 4 workers, 50 ms round trip, 1 % loss, 20 Mbi
 
 
 def outer_time_checks(record: Mapping[str, Any]) -> list[Check]:
-    """`record`: what `experiments.outer_time` measures. The targets are those beside the default congestion control of
-    Linux; with another one the same ratios are told."""
+    """Check the seconds of outer steps. `record`: the result of `experiments.outer_time`. The targets are for Linux's
+    default congestion control; with another one the same ratios are only reported."""
     checks = []
     for control, found in record.items():
         for name, least in (("gloo", GLOO_LEAST), ("int8 ring", RING_LEAST)):
@@ -276,7 +275,8 @@ def outer_time_checks(record: Mapping[str, Any]) -> list[Check]:
 
 
 def outer_loss_check(found: Mapping[str, Sequence[float]]) -> Check:
-    """`found`: what `experiments.outer_loss` measures. The target is that of 4 bits; 1 bit is told beside it."""
+    """Check the losses of outer steps. `found`: the result of `experiments.outer_loss`. The target is for 4 bits; 1 bit
+    is only reported."""
     exact = mean(found["exact"])
     more = {name: mean(found[name]) / exact - 1 for name in ("4bit", "1bit")}
     value = {

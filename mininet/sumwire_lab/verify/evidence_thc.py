@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rows `thc` of `make verify-evidence`: THC on tasks that can tell codecs apart, in one process.
+"""The rows `thc` of `make verify-evidence`: THC on tasks whose results depend on the codec, in one process.
 
 All workers' gradients are computed on one model, since replicas are equal, and summed as a switch sums their packets.
 """
@@ -56,7 +56,8 @@ MAKERS: Final[Mapping[str, MakeCodec]] = {BITS: thc, TWO_BITS: partial(thc, bits
 
 
 class Means:
-    """The mean of the workers' gradients, by their codecs and with error feedback; the exact one without codecs."""
+    """Computes the mean of the workers' gradients by their codecs, with error feedback; without codecs the exact
+    mean."""
 
     def __init__(self, make: MakeCodec | None) -> None:
         self._codecs = [] if make is None else [make(worker) for worker in range(WORKERS)]
@@ -73,7 +74,7 @@ class Means:
 
 
 def text_bits(make: MakeCodec | None, seed: int, steps: int, width: int = WIDTH) -> float:
-    """Bits a character on the texts held out, of a transformer that Adam trains for so many steps."""
+    """Return the bits per character, on the held-out texts, of a transformer that Adam trains for ``steps`` steps."""
     samples = text_data.load()
     torch.manual_seed(seed)
     network, means = text_data.Transformer(width), Means(make)
@@ -102,7 +103,7 @@ def _gradient(network: nn.Module, samples: Samples, draws: torch.Generator) -> T
 
 
 def text_checks(found: Mapping[str, Sequence[float]]) -> list[Check]:
-    """``found``: bits a character by codec, seed by seed; S-SGD's after fewer steps than the others'."""
+    """Check bits per character. ``found``: by codec, seed by seed. S-SGD trains for fewer steps than the others."""
     mean = {name: fmean(of) for name, of in found.items()}
     label = f"transformer, Adam, {MORE:g} x S-SGD's steps: bits a character / S-SGD's"
     return [
@@ -151,7 +152,7 @@ GRADIENTS: Final[Mapping[str, Callable[[torch.Generator], Tensor]]] = {
 
 
 def nmse_checks(errors: Mapping[str, tuple[float, float]]) -> list[Check]:
-    """``errors``: NMSE of the mean by THC and by naive 4 bits, by kind of gradients."""
+    """Check the error of the mean. ``errors``: its NMSE with THC and with naive 4 bits, by kind of gradients."""
     return [
         at_most(f"NMSE of the mean, THC / naive 4 bits: {kind}", ours / theirs, HEAVY_MOST if kind in HEAVY else 1.0)
         for kind, (ours, theirs) in errors.items()

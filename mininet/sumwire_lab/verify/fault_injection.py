@@ -1,11 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-life`: runs that are killed, stopped, cut off and restarted, and the checks that are computed from the
-records of the cases.
-
-`problems_of` says what is wrong with one case, in words; a check counts the cases without problems. So a row holds
-only if every case of it does.
-"""
+"""`make verify-life`: checks runs that are killed, stopped, cut off and restarted, from the records of the cases.
+`problems_of` describes what is wrong with one case; a check counts the cases without problems. So a row holds only if
+every case of it does."""
 
 from __future__ import annotations
 
@@ -61,14 +58,15 @@ TARGETS: Final[Mapping[str, str]] = {
 
 
 def problems_of(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """What is wrong with a case; empty if nothing is. `others`: the outcomes of its row with its switch."""
+    """Return the problems of a case in words; empty if there are none. `others`: the outcomes of its row with its
+    switch."""
     if outcome.error is not None:
         return [outcome.error]
     return _JUDGES[outcome.case.row](outcome, others)
 
 
 def row_check(row: str, switch: str, outcomes: Sequence[FaultOutcome]) -> Check:
-    """One row with one switch: how many of its cases are as they must be."""
+    """Check one row with one switch: how many of its cases have no problem."""
     found = {one.case: problems_of(one, outcomes) for one in outcomes}
     bad = {case: problems for case, problems in found.items() if problems}
     value = f"{len(found) - len(bad)} of {len(found)}"
@@ -83,7 +81,7 @@ def row_check(row: str, switch: str, outcomes: Sequence[FaultOutcome]) -> Check:
 
 
 def repeat_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """Every run that was not killed has come to its end on every worker, with right sums."""
+    """Return problems unless every run that was not killed has ended on every worker, with right sums."""
     record, problems = outcome.record, []
     runs = repeated_runs.RUNS
     for number in (one for one in range(1, runs.count + 1) if one not in runs.killed):
@@ -102,7 +100,7 @@ def repeat_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> li
 
 
 def restart_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """The training was disturbed, and is as good as the undisturbed one."""
+    """Return problems unless the training was disturbed, and is as good as the undisturbed one."""
     record = outcome.record
     problems = _replicas(record, compare_steps=False)
     if outcome.case.variant == resumed.WHOLE:
@@ -123,7 +121,8 @@ def stop_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list
 
 
 def outage_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """All ranks fell back at one step, and returned at one step, soon after the network was there."""
+    """Return problems unless all ranks fell back at one step, and returned at one step, soon after the network was
+    back."""
     record, problems = outcome.record, _replicas(outcome.record)
     changes: list[list[dict[str, Any]]] = record["changes"]
     modes = [[change["fallen_back"] for change in rank] for rank in changes]
@@ -143,7 +142,7 @@ def outage_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> li
 
 
 def overflow_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """Every forced overflow was skipped on all ranks, and the training is as good as gloo's."""
+    """Return problems unless every forced overflow was skipped on all ranks, and the training is as good as gloo's."""
     record, problems = outcome.record, []
     for system in (resumed.BASELINE, resumed.SYSTEM):
         problems += [f"{system}: {text}" for text in _replicas(record[system])]

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rows `headline` of `make verify-evidence`: time to equal accuracy, baselines as users would choose them against
-Sumwire's systems. Trainings end where they reach the accuracy.
-"""
+"""The rows `headline` of `make verify-evidence`: time to equal accuracy, of baselines as users would choose them and of
+Sumwire's systems. Trainings end when they reach the accuracy."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ DEADLINE_S: Final = 2 * 3600.0
 
 
 def checks(where: str, target: float, times: Mapping[str, Sequence[float | None]], least: float | None) -> list[Check]:
-    """``times``: seconds to the accuracy by system, seed by seed. ``least``: what the best baseline's time over that of
-    the best of Sumwire should be; None for no target."""
+    """Check times to the accuracy. ``times``: seconds by system, seed by seed. ``least``: the target for the best
+    baseline's time over that of Sumwire's best system; None for no target."""
     seconds = {name: _median(found) for name, found in times.items()}
     theirs, mine = fastest(seconds, BASELINES), fastest(seconds, ours(seconds))
     pairs = [(theirs, mine), (BASELINE, mine), (theirs, "thc")]

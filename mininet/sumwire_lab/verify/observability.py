@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-see`: what shows packets, against the golden model, the doctor in the lab, and a run's report in a
-browser.
-"""
+"""`make verify-see`: checks the tools that show packets against the golden model, the doctor in the lab, and a run's
+report in a browser."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ _SHOWN: Final = 3
 
 
 def doctor_problems(variant: str, switch: str, record: Mapping[str, Any]) -> list[str]:
-    """What is wrong with what the doctor has found in a set-up; empty if nothing is."""
+    """Return what is wrong with the doctor's findings for a set-up; empty if nothing is."""
     problems = []
     for one in record["examined"]:
         if one["seconds"] > SETUP_S_MAX:
@@ -132,7 +131,7 @@ _SHOWN_METRICS: Final = 3
 
 
 def summary_check(record: Mapping[str, Any]) -> Check:
-    """The sums of summary.json, and every number of every worker's own statistics."""
+    """Check the sums in summary.json, and every number in every worker's own statistics."""
     values: Sequence[Mapping[str, Any]] = record["values"]
     different, compared = [], 0
     for name, metric in _SUMS.items():

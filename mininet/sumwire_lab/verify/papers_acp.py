@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of `make verify-papers` on ACP-SGD. Experiments, and the checks that are computed from what they measure."""
+"""The rows of `make verify-papers` on ACP-SGD: experiments, and the checks computed from their measurements."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ POWERSGD: Final = "Power-SGD, batch of 4"
 
 
 def modelled_checks(turns: Sequence[Mapping[str, float]]) -> list[Check]:
-    """What overlap and fusion bring on a modelled link, one at a time, and what a step's time is made of. Ratios are
-    medians over the turns."""
+    """Check the gain of overlap and of fusion on a modelled link, and the parts of a step's time. Ratios are medians
+    over the turns."""
     label = f"ACP-SGD, {acp_modelled.BUFFERS} buffers, modelled link: time per step"
     ratios = [
         at_least(f"{label}, {name} / with", median(turn[name] / turn[acp_modelled.ACP] for turn in turns), ABLATION_MIN)
@@ -47,7 +47,7 @@ def modelled_checks(turns: Sequence[Mapping[str, float]]) -> list[Check]:
 
 
 def system_checks(seconds: Mapping[acp_modelled.Names, float]) -> list[Check]:
-    """Seconds of a step by system and mode, all by the same hooks and buffers over one modelled link."""
+    """Check the seconds of a step by system and mode, all with the same hooks and buffers over one modelled link."""
     label = f"modelled link, {acp_modelled.BUFFERS} buffers: time per step"
     shown = {f"{system}, {mode}": one for (system, mode), one in seconds.items()}
     acp = seconds[acp_modelled.ACP, acp_modelled.FUSION_MODE]
@@ -64,7 +64,7 @@ def _over(seconds: Mapping[acp_modelled.Names, float], mode: str) -> dict[str, f
 
 
 def swept_checks(sweep: acp_modelled.Sweep) -> list[Check]:
-    """The number of buffers that ACP-SGD finds by itself, against the best one of a sweep."""
+    """Check the number of buffers that ACP-SGD finds itself against the best one of a sweep."""
     label = "ACP-SGD, buffers by search, modelled link: time per step"
     seconds = {str(buffers): one for buffers, one in sweep.seconds.items()}
     return [
@@ -74,7 +74,7 @@ def swept_checks(sweep: acp_modelled.Sweep) -> list[Check]:
 
 
 def trained_checks(accuracies: Mapping[str, Sequence[float]]) -> list[Check]:
-    """Accuracy by rank, and without error feedback or reuse; of each variant that of every seed."""
+    """Check accuracy by rank, and without error feedback or reuse; for each variant that of every seed."""
     means = {name: fmean(found) for name, found in accuracies.items()}
     lost = means[digits_accuracy.SSGD] - means[digits_accuracy.ACP]
     label = "ACP-SGD, digits"
@@ -89,7 +89,7 @@ def trained_checks(accuracies: Mapping[str, Sequence[float]]) -> list[Check]:
 
 
 def group_checks(seconds: Mapping[str, float]) -> list[Check]:
-    """Seconds of a step by name, all over the process group on the same links."""
+    """Check the seconds of a step by name, all over the process group on the same links."""
     label = "transformer, 4 workers, over gloo, 9 buffers: time per step"
     usual = seconds[USUAL]
     return [

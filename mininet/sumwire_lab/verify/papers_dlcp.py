@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of `make verify-papers` on DLCP. Experiments, and the checks that are computed from what they measure."""
+"""The rows of `make verify-papers` on DLCP: experiments, and the checks computed from their measurements."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ def trimmed(entry: Mapping[str, Any]) -> int:
 
 
 def transport_checks(dlcp: Sequence[float], others: Mapping[str, Sequence[float]], cut: Sequence[int]) -> list[Check]:
-    """Seconds of communication per step behind a server, one number for each seed: of DLCP, and of other transports.
+    """Check the seconds of communication per step behind a server, of DLCP and of other transports, one number for each
+    seed.
 
-    `cut`: packets that were cut in each run with trimming. Without any, this run says nothing of trimming.
+    `cut`: packets that were cut in each run with trimming. A run without any shows nothing about trimming.
     """
     label = "server behind a P4 switch, background 1.3 x its link: communication per step"
     return [
@@ -80,8 +81,8 @@ def transport_checks(dlcp: Sequence[float], others: Mapping[str, Sequence[float]
 
 
 def server_checks(thc: Sequence[float], dlcp: Sequence[float], without: Mapping[str, Sequence[float]]) -> list[Check]:
-    """Seconds per step behind a server, one number for each seed: of reliable and untagged packets, of DLCP, and of
-    DLCP with one mechanism left out."""
+    """Check the seconds per step behind a server, one number for each seed: with reliable and untagged packets, with
+    DLCP, and with DLCP without one of its mechanisms."""
     label = "server behind a P4 switch, background 1.3 x its link: time per step"
     gains = {name: fmean(one) / fmean(dlcp) for name, one in without.items()}
     gaining = sorted(name for name, gain in gains.items() if gain >= MECHANISM_MIN)
@@ -100,8 +101,9 @@ def bounded_checks(
     lossless: Sequence[Mapping[str, Any]],
     least: tuple[float, float],
 ) -> list[Check]:
-    """Communication per step without a loss bound over that with one, the median over the seeds; an entry for each seed
-    and side. `lossless`: without a bound, and nothing is lost. `least`: the targets of mean and 99th percentile."""
+    """Check the communication per step without a loss bound over that with one, the median over the seeds; an entry
+    for each seed and side. `lossless`: without a bound, and without loss. `least`: the targets of mean and 99th
+    percentile."""
 
     def ratio(key: str, other: Sequence[Mapping[str, Any]] = bounded_) -> float | None:
         pairs = [(float(one[key]), float(two[key])) for one, two in zip(reliable, other, strict=True)]
@@ -134,7 +136,8 @@ def conserved_checks(record: Mapping[str, Any], wanted: int) -> list[Check]:
 
 
 def grid_checks(cells: Sequence[Mapping[str, Any]]) -> list[Check]:
-    """`cells`: what `simulate.bound --json` writes; numbers are of p = 0 and of p = 5 %, in this order."""
+    """Check a grid of simulations. `cells`: written by `simulate.bound --json`; numbers are for p = 0 and for p = 5 %,
+    in this order."""
 
     def gain(cell: Mapping[str, Any], of: str = "mean_s") -> float:
         return float(cell[of][0] / cell[of][1])
@@ -165,7 +168,8 @@ def early_forward_checks(outcome: EarlyForwardOutcome) -> list[Check]:
 
 
 def ring_checks(options: RingLoss, outcome: RingOutcome) -> list[Check]:
-    """Means around a ring on links that lose packets: what is missing, and the time against ways without a bound."""
+    """Check means around a ring on links that lose packets: the missing share, and the time against ways without a
+    bound."""
     label = f"ring of {options.ranks}, {options.loss:.0%} loss, p = {options.bound:.0%}"
     mean = {way: fmean(seconds) for way, seconds in outcome.seconds.items()}
     return [

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of `make verify-papers` on Marsit. Experiments, and the checks that are computed from what they measure."""
+"""The rows of `make verify-papers` on Marsit: experiments, and the checks computed from their measurements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def readme_check(accuracies: Sequence[float]) -> Check:
 
 
 def period_check(inner: str, means: Mapping[str, float]) -> Check:
-    """Accuracy of S-SGD and of Marsit by K, with one local optimizer."""
+    """Check the accuracy of S-SGD and of Marsit by K, with one local optimizer."""
     lowest = min(means.values())
     return holds(
         f"Marsit around {inner}, digits: mean test accuracy of S-SGD, and by K",
@@ -41,7 +41,8 @@ def period_check(inner: str, means: Mapping[str, float]) -> Check:
 
 
 def task_check(name: str, found: Mapping[str, Sequence[float]], *, published_fails: bool) -> Check:
-    """Accuracies by rule on one task, by seed. ``published_fails``: the same bound must find the published rule."""
+    """Check accuracies by rule on one task, by seed. ``published_fails``: the same bound must detect that the published
+    rule fails."""
     means = {rule: fmean(accuracies) for rule, accuracies in found.items()}
     least = means[marsit_tasks.SSGD] - GAP_MAX - ROUNDING
     holding = {rule for rule, mean in means.items() if mean >= least}

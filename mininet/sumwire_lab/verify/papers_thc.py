@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of `make verify-papers` on THC. Experiments, and the checks that are computed from what they measure."""
+"""The rows of `make verify-papers` on THC: experiments, and the checks computed from their measurements."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ QUICK_ROUNDS: Final = 100
 
 
 def table_checks(found: Mapping[int, float], least: Mapping[int, float], seconds: float) -> list[Check]:
-    """`found`: error of the controller's table by number of workers; `least`: of the best one there can be."""
+    """Check the controller's tables. `found`: their error by number of workers; `least`: that of the best possible
+    table."""
     worse = [workers for workers, error in found.items() if abs(error - least[workers]) > SAME * least[workers]]
     span = f"n = {min(found)} .. {max(found)}"
     return [
@@ -65,7 +66,8 @@ def table_checks(found: Mapping[int, float], least: Mapping[int, float], seconds
 
 
 def way_checks(found: Mapping[str, Mapping[int, ThcTable]]) -> list[Check]:
-    """`found`: the table of a job that is given none, by the way in which it is made and by its number of workers."""
+    """Check the default tables. `found`: the table of a job without a given one, by the way in which the job is made
+    and by its number of workers."""
     first = next(iter(found.values()))
     other = [
         f"{way}, {workers} workers"
@@ -77,7 +79,7 @@ def way_checks(found: Mapping[str, Mapping[int, ThcTable]]) -> list[Check]:
 
 
 def uniform_checks(ratios: Mapping[int, float]) -> list[Check]:
-    """`ratios`: expected NMSE of thc / thc-uniform by number of workers."""
+    """Check the error ratio of two systems. `ratios`: expected NMSE of thc / thc-uniform by number of workers."""
     worst = max(ratios, key=lambda workers: ratios[workers])
     label = f"thc / thc-uniform NMSE, n = {min(ratios)} .. {max(ratios)}, largest (n = {worst})"
     return [at_most(label, ratios[worst], 1.0)]
@@ -86,8 +88,8 @@ def uniform_checks(ratios: Mapping[int, float]) -> list[Check]:
 def rounding_checks(
     apart: Mapping[int, float], spread: Mapping[int, float], unclipped: Mapping[int, float]
 ) -> list[Check]:
-    """NMSE of the mean by number of workers: each rounds by numbers of its own, or by its share of common ones.
-    `unclipped`: the latter by thc-unbiased."""
+    """Check the NMSE of the mean by number of workers: each rounds by independent numbers, or by its share of common
+    ones. `unclipped`: the latter with thc-unbiased."""
     gains = {workers: apart[workers] / spread[workers] for workers in spread}
     least = min(gains, key=lambda workers: gains[workers])
     label = f"THC, n = {min(gains)} .. {max(gains)}: NMSE of the mean, rounding apart / correlated"
@@ -100,7 +102,8 @@ def rounding_checks(
 
 
 def unbiased_checks(shares: Mapping[str, tuple[tuple[float, float], tuple[float, float]]]) -> list[Check]:
-    """`shares`: of a tensor that come back, mean and standard error, by thc-unbiased and by thc, which clips."""
+    """Check the bias. `shares`: how much of a tensor is returned, mean and standard error, by thc-unbiased and by thc,
+    which clips."""
     checks = []
     for name, ((mean, error), (clipped, clipped_error)) in shares.items():
         bounds = [UNBIASED_ERROR if name == ONES else STANDARD_ERRORS * each for each in (error, clipped_error)]
@@ -113,7 +116,7 @@ def unbiased_checks(shares: Mapping[str, tuple[tuple[float, float], tuple[float,
 
 
 def many_checks(errors: Mapping[int, float]) -> list[Check]:
-    """`errors`: NMSE of one worker's values by `thc-wide`, by number of workers."""
+    """Check many workers. `errors`: NMSE of one worker's values with `thc-wide`, by number of workers."""
     worst = max(errors, key=lambda workers: errors[workers])
     label = f"thc-wide: NMSE of one of {min(errors)} to {max(errors)} workers, largest (n = {worst})"
     return [at_most(label, errors[worst], FOUR_BITS), reported("thc-wide: NMSE by number of workers", dict(errors))]
@@ -129,7 +132,7 @@ def accuracy_checks(found: Mapping[int, tuple[float, ...]]) -> list[Check]:
 
 
 def quorum_checks(all_: Mapping[str, Any], some: Mapping[str, Any]) -> list[Check]:
-    """`all_`: THC from all workers; `some`: with a quorum, one worker being slow."""
+    """Check a quorum. `all_`: THC from all workers; `some`: with a quorum, while one worker is slow."""
     label = "THC, one of 4 workers 3 times slower"
     return [
         reported(f"{label}: time per step, all / quorum 3", all_["step_s"] / some["step_s"]),
@@ -260,7 +263,7 @@ def _of_job_file(data: Mapping[str, Any]) -> ThcTable:
 
 
 def chosen_table(system: str, workers: int) -> ThcTable:
-    """The table that the controller chooses for a run of the lab with this system."""
+    """Return the table that the controller chooses for a run of the lab with this system."""
     fabric = plan(workers, LinkOptions(), "papers")
     jobs = control_plane.training_job(fabric, RECIPES[system])
     nobody = {switch.name: control_plane.NO_SWITCH for switch in fabric.switches}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the experiments of the verify commands share.
+"""The common parts of the verify commands' experiments.
 
 An experiment is a function of a `Verification` that returns checks. Each topic's module has its experiments by label,
 in the order in which they run; `sumwire_lab.verify.commands` carries out those that a command line asks for.
@@ -54,7 +54,7 @@ class Verification:
         return run(options, self.results, self.say)[0]
 
     def rows(self, bench: Bench) -> Rows:
-        """What a benchmark measures, where it belongs. Raises LabError."""
+        """Return the rows of a benchmark, measured with or without a network as it needs. Raises LabError."""
         done = bench.measure(self.results, self.say) if bench.needs_network else bench.measure_here(self.say)
         return done.rows()
 
@@ -70,7 +70,7 @@ Experiments = Mapping[str, Experiment]
 
 
 def needs_bmv2(label: str, target: str) -> Callable[[Experiment], Experiment]:
-    """Have an experiment give this row alone, undecided, on a machine without bmv2."""
+    """Decorator: on a machine without bmv2 the experiment returns only this row, undecided."""
 
     def wrapped(experiment: Experiment) -> Experiment:
         @functools.wraps(experiment)
@@ -119,7 +119,8 @@ def packet_tests(_: Verification) -> list[Check]:
 
 
 def codec_record(results: Path) -> dict[str, Any]:
-    """A THC round (encode, decode, error feedback) of a million values, as `make bench-codec` measures it."""
+    """Return the record of a THC round (encode, decode, error feedback) of a million values, as `make bench-codec`
+    measures it."""
     # The exit code says whether the benchmark's own target holds. The verify commands say that themselves.
     words = ["sumwire_lab", "bench", "codec", "--values", "1000000"]
     record: dict[str, Any] = recorded(words, results / "bench-codec.json")
@@ -127,28 +128,28 @@ def codec_record(results: Path) -> dict[str, Any]:
 
 
 def aggregator_us(results: Path) -> float:
-    """CPU microseconds of a THC contribution in the software aggregator, with trains as hosts send them."""
+    """Return the CPU microseconds of a THC contribution in the software aggregator, with trains as hosts send them."""
     words = ["sumwire_lab", "bench", "aggregator", "--piece", str(AGGREGATOR_PIECE)]
     return float(recorded(words, results / "bench-aggregator.json")["cpu_us"])
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit status, and the last line that it wrote."""
+    """The end of a command: its exit status, and the last line that it wrote."""
 
     status: int
     last_line: str
 
 
 def run_module(words: Sequence[str]) -> Ended:
-    """Run `python -m WORDS` in the checkout; modules of the tests are found too."""
+    """Run `python -m WORDS` in the checkout, where modules of the tests can be imported too."""
     return run_words(programs.module(*words))
 
 
 def recorded(words: Sequence[str], file: Path) -> Any:
-    """What a module writes as JSON to `--json FILE`. It is run as by :func:`run_module`.
+    """Run a module like :func:`run_module`, and return the JSON that it writes to `--json FILE`.
 
-    Raises LabError if it ends without that.
+    Raises LabError if it ends without writing it.
     """
     file.unlink(missing_ok=True)
     ended = run_module([*words, "--json", str(file.resolve())])
@@ -158,21 +159,21 @@ def recorded(words: Sequence[str], file: Path) -> Any:
 
 
 def simulated(results: Path, count: int, *flags: str) -> dict[str, Any]:
-    """The record of so many simulated schedules, with flags of `python -m simulate`."""
+    """Return the record of `count` simulated schedules, with flags of `python -m simulate`."""
     words = ["simulate", "--seeds", str(count), "--keep-going", "--quiet", *flags]
     record: dict[str, Any] = recorded(words, results / "simulate.json")
     return record
 
 
 def fuzzed_programs(count: int) -> Ended:
-    """Run so many mutations of the program and of the tests' ones, as `make fuzz-programs` does."""
+    """Run `count` mutations of the program and of the tests' programs, as `make fuzz-programs` does."""
     small = (ROOT / "tests" / "helpers").glob("*/programs/*.json")
     found = sorted(str(path.relative_to(ROOT)) for path in small if path.name != "sources.json")
     return run_module(["fuzz.programs", _PROGRAM, *found, "--mutations", str(count)])
 
 
 def measured_by(experiment: str, *words: object) -> Any:
-    """What an experiment prints as JSON in its last line. It is a process of its own, which may fork its ranks.
+    """Run an experiment in a separate process, which may fork its ranks, and return the JSON in its last line.
 
     Raises LabError if it fails.
     """
@@ -200,7 +201,7 @@ def run_words(words: Sequence[str]) -> Ended:
 
 
 class PytestOutcomes(dict[str, str]):
-    """Outcome of each test by its name: passed, failed or skipped. `said`: messages of those that failed, in short."""
+    """The outcome of each test by its name: passed, failed or skipped. `said`: short messages of those that failed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -239,7 +240,7 @@ def shown_by(label: str, target: str, *paths: str) -> Callable[[Verification], l
 
 
 def tests_check(label: str, target: str, outcomes: Mapping[str, str]) -> Check:
-    """A row that tests show: all of them passed, and at least one ran. Of those that failed it says why."""
+    """Check that tests passed: all of them, and at least one ran. For failed tests it gives the reason."""
     counted = Counter(outcomes.values())
     said = outcomes.said if isinstance(outcomes, PytestOutcomes) else {}
     bad = [": ".join(filter(None, (name, said.get(name)))) for name, one in outcomes.items() if one == "failed"]
@@ -283,7 +284,7 @@ WHY_ABSENT: Final[Mapping[str, str]] = {
 
 
 def speed(summary: dict[str, Any], label: str) -> list[Check]:
-    """Communication time and time to the target accuracy, gloo over THC."""
+    """Check communication time and time to the target accuracy, gloo over THC."""
     comm = ratio(summary, "comm_s_per_step", "thc")
     target = ratio(summary, "time_to_target_s", "thc")
     return [
@@ -293,7 +294,7 @@ def speed(summary: dict[str, Any], label: str) -> list[Check]:
 
 
 def accuracy(label: str, thc: dict[str, Any], gloo: dict[str, Any]) -> Check:
-    """Final accuracies: close to each other and both high enough, on replicas that are bit-equal."""
+    """Check final accuracies: close to each other and both high enough, on bit-equal replicas."""
     mine, theirs = thc["accuracy"], gloo["accuracy"]
     close = abs(mine - theirs) <= ACCURACY_GAP_MAX + ROUNDING
     verdict = close and min(mine, theirs) >= ACCURACY_MIN and bool(thc["replicas_equal"] and gloo["replicas_equal"])
@@ -306,7 +307,7 @@ def accuracy(label: str, thc: dict[str, Any], gloo: dict[str, Any]) -> Check:
 
 
 def switch_rate(label: str, rates: Mapping[str, float], over: str, under: str, least: float) -> Check:
-    """Packets/s of one contender of bench-switch over another's; undecided where one of them is not here."""
+    """Check packets/s of one contender of bench-switch over another's. Undecided if this machine lacks one of them."""
     for name in (over, under):
         if name not in rates:
             return absent(label, f">= {least:g}", WHY_ABSENT[name], value=dict(rates))
@@ -314,7 +315,8 @@ def switch_rate(label: str, rates: Mapping[str, float], over: str, under: str, l
 
 
 def codec(record: Mapping[str, Any]) -> Check:
-    """Encode and decode of a million values on one core, in CPU time. `record`: bench-codec's, with the form in use."""
+    """Check encode and decode of a million values on one core, in CPU time. `record`: bench-codec's, with the form in
+    use."""
     form = record["form"]
     label = f"encode + decode of 1 million float32 on one core, error feedback included, {form} form, ms"
     return at_most(label, record["cpu_median_ms"], THC_TARGETS_MS[form])

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-trust`: attacks, hostile files and neighbours, schedules and models. Who tried what, and what must
-have come of it.
-"""
+"""`make verify-trust`: attacks, hostile files and neighbours, schedules and models, and the required outcome of
+each."""
 
 from __future__ import annotations
 
@@ -53,7 +52,8 @@ def blind_checks(record: Mapping[str, Any]) -> list[Check]:
 
 
 def listener_checks(sieges: Sequence[crowds.Siege]) -> list[Check]:
-    """Honest callers beside crowds. A server without a guard must have none for them: else the crowd was too small."""
+    """Check honest callers beside crowds. The server without a guard must serve none of them, because otherwise the
+    crowd was too small."""
     checks = []
     for one in sieges:
         guarded = one.listener != crowds.UNGUARDED
@@ -130,7 +130,7 @@ ATTACKS: Final[Mapping[str, Sequence[str]]] = {
 
 
 def network_checks(record: Mapping[str, Any]) -> list[Check]:
-    """Runs between real hosts while others forge. `record`: what `experiments.trust` returns."""
+    """Check runs between real hosts while others forge packets. `record`: the result of `experiments.trust`."""
     label = f"{record['forged']} forged frames from a neighbour, a user without rights and an earlier run, on veth"
     return [
         at_least(f"{label}: frames sent", record["forged"], record["wanted"]),
@@ -140,7 +140,7 @@ def network_checks(record: Mapping[str, Any]) -> list[Check]:
 
 
 def hostile_job_checks(record: Mapping[str, float]) -> list[Check]:
-    """A job that sends as fast as its link bears. `record`: seconds of a step of the good job."""
+    """Check a job whose host sends at the full rate of its link. `record`: seconds of a step of the honest job."""
     ratio = record["beside_s"] / record["alone_s"]
     label = "hostile job at line rate beside a good one"
     return [
@@ -158,8 +158,8 @@ def fuzzed_check(count: int, record: Mapping[str, Any]) -> Check:
 
 
 def load_test_checks(record: Mapping[str, Any] | None) -> list[Check]:
-    """Callers while a crowd holds 1,000 streams or asks 30 times for all that 402 bytes can ask for. `record`: what
-    `fuzz.p4runtime --load-test` writes; None if it did not come so far."""
+    """Check callers while a crowd holds 1,000 streams, or asks 30 times for the most that 402 bytes can ask for.
+    `record`: written by `fuzz.p4runtime --load-test`; None if it ended before."""
     answers = {} if record is None else record["answers_s"]
     slowest = max((seconds for crowd, seconds in answers.items() if crowd != "nothing"), default=None)
     grown = None if record is None else record["grown_mib"]
@@ -179,7 +179,7 @@ def schedule_checks(record: Mapping[str, Any], wanted: int) -> list[Check]:
 
 
 def flow_checks(record: Mapping[str, Any], wanted: int, switch: str) -> list[Check]:
-    """Blind jobs, each in two worlds with the same sums. `record`: what `simulate --flow --json` writes."""
+    """Check blind jobs, each in two worlds with the same sums. `record`: written by `simulate --flow --json`."""
     least = min(record["p_values"].values())
     label = f"blind jobs in two worlds, {switch} switch"
     return [
@@ -191,14 +191,14 @@ def flow_checks(record: Mapping[str, Any], wanted: int, switch: str) -> list[Che
 
 
 def byzantine_check(record: Mapping[str, Any], wanted: int) -> Check:
-    """Jobs with a key, on the way through switches that do what they like."""
+    """Check jobs with a key behind switches that behave arbitrarily."""
     wrong = len(record["violations"])
     label = "jobs with a key, Byzantine switches on the way: runs with a wrong sum, or without an end"
     return holds(label, wrong, f"0 of {wanted}", wrong == 0 and record["seeds"] >= wanted)
 
 
 def mutation_check(names: Sequence[str], found: Sequence[str]) -> Check:
-    """Broken rules of the protocol, and those that a schedule showed."""
+    """Check broken rules of the protocol: how many of them a schedule exposed."""
     missed = [name for name in names if name not in found]
     target = f"all, and at least {MUTATIONS_MIN}"
     label = "simulated schedules: broken rules of the protocol that they find"
@@ -206,7 +206,8 @@ def mutation_check(names: Sequence[str], found: Sequence[str]) -> Check:
 
 
 def keyed_checks(record: Mapping[str, Any]) -> list[Check]:
-    """Authentication tags: what they cost, and what gets through. See `sumwire_lab.experiments.authentication`."""
+    """Check authentication tags: their cost, and how many forged packets pass. See
+    `sumwire_lab.experiments.authentication`."""
     switch, host = (record[f"{where}_us"] for where in ("switch", "host"))
     label = f"authentication tags: of {record['forged']} packets with flipped bits or drawn tags, taken by"
     return [

@@ -1,8 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-sign`: every number that sign bits and trees promise. Experiments, and the checks that are computed
-from what they measure.
-"""
+"""`make verify-sign`: the experiments and checks for every number promised for sign bits and trees."""
 
 from __future__ import annotations
 
@@ -33,13 +31,13 @@ SHARE_SIGMAS: Final = 5.0
 
 
 def identity_check(deviation: float) -> Check:
-    """The largest distance of x - mean(compensation) from the uncompressed training."""
+    """Check the largest distance of x - mean(compensation) from the uncompressed training."""
     label = "identity: x - mean(compensation) against uncompressed SGD, float64, largest difference"
     return at_most(label, deviation, IDENTITY_MAX)
 
 
 def digits_checks(summary: Mapping[str, Any], label: str) -> list[Check]:
-    """A run of gloo, Marsit without and with full precision, and majority vote."""
+    """Check a run of gloo, Marsit without and with full precision, and majority vote."""
     systems = summary["systems"]
     speed = at_least(
         f"{label}: communication time per step, gloo / Marsit (K = never)",
@@ -55,7 +53,8 @@ def digits_checks(summary: Mapping[str, Any], label: str) -> list[Check]:
 
 
 def accuracy_check(systems: Mapping[str, Any], label: str) -> Check:
-    """Marsit-100 against S-SGD. The accuracies of Marsit without full precision and of majority vote are reported."""
+    """Check Marsit-100 against S-SGD. The accuracies of Marsit without full precision and of majority vote are only
+    reported."""
     values = {name: systems[name]["accuracy"] for name in ("marsit100", "gloo", "marsit", "vote")}
     gap = values["gloo"] - values["marsit100"]
     return holds(
@@ -67,7 +66,7 @@ def accuracy_check(systems: Mapping[str, Any], label: str) -> Check:
 
 
 def bits_check(marsit100: Mapping[str, Any], label: str) -> Check:
-    """Bits per value on the wire; the larger of both directions counts."""
+    """Check bits per value on the wire; the larger of both directions counts."""
     up, down = marsit100["payload_bits_per_value_up"], marsit100["payload_bits_per_value_down"]
     return holds(
         f"{label}: bits per value on the wire, Marsit-100, headers aside, up and down",
@@ -78,7 +77,7 @@ def bits_check(marsit100: Mapping[str, Any], label: str) -> Check:
 
 
 def replicas_check(systems: Mapping[str, Any], label: str) -> Check:
-    """In every system all workers end with bit-equal parameters, and none fell back."""
+    """Check that in every system all workers end with bit-equal parameters, and none fell back."""
     equal = {name: bool(entry["replicas_equal"]) for name, entry in systems.items()}
     stayed = all(entry.get("fallbacks", 0) == 0 for entry in systems.values())
     return holds(
@@ -87,10 +86,10 @@ def replicas_check(systems: Mapping[str, Any], label: str) -> Check:
 
 
 def ops_checks(record: Mapping[str, Any]) -> list[Check]:
-    """Random words through every op.
+    """Check random words through every op.
 
-    Ops other than SIGN give the golden model's words. SIGN gives all workers the same signs, each of them sent by a
-    worker, and takes from every worker the same fraction of them.
+    Ops other than SIGN must return the golden model's words. SIGN must return the same signs to all workers, each of
+    them sent by a worker, and take the same fraction of them from every worker.
     """
     label = f"{record['topology']}, {record['workers']} workers, {record['switch']} switches"
     label += f", {record['impair']} on every port" if record["impair"] else ", no losses"
@@ -123,7 +122,7 @@ def ops_checks(record: Mapping[str, Any]) -> list[Check]:
 
 
 def bias_checks(label: str, outcomes: Sequence[SignStatistics]) -> list[Check]:
-    """The bias test of sumwire.multihop.statistics, one outcome per number of workers."""
+    """Check the bias test of sumwire.multihop.statistics, one outcome per number of workers."""
     worst = max(outcome.pooled_bias for outcome in outcomes)
     correlated = [outcome.workers for outcome in outcomes if not outcome.uncorrelated]
     return [
@@ -144,7 +143,7 @@ def bias_checks(label: str, outcomes: Sequence[SignStatistics]) -> list[Check]:
 
 
 def tests_check(label: str, target: str, counts: Mapping[str, int]) -> Check:
-    """A group of tests: all ran and passed. If some were skipped and none failed, the check is undecided."""
+    """Check a group of tests: all ran and passed. If some were skipped and none failed, the check is undecided."""
     if not counts["failed"] and counts["skipped"]:
         return absent(label, target, "skipped: this machine lacks what they need", value=dict(counts))
     return holds(label, dict(counts), target, counts["passed"] > 0 and not counts["failed"])
@@ -176,7 +175,8 @@ _SHOWS: Final[Mapping[str, str]] = {
 
 
 def statistics_checks(outcomes: Mapping[str, str]) -> list[Check]:
-    """One check per test of `_SHOWS` and one for all other tests. Raises LabError if a test of `_SHOWS` did not run."""
+    """Return one check per test of `_SHOWS` and one for all other tests. Raises LabError if a test of `_SHOWS` did not
+    run."""
     counts = {name: {"passed": 0, "failed": 0, "skipped": 0} for name in [*_SHOWS, ""]}
     for case, outcome in outcomes.items():
         function = case.rpartition("::")[2].partition("[")[0]

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-speed`: every number that is promised of speed, against gloo with its offloads. Experiments, and the
-checks that are computed from what they measure.
-"""
+"""`make verify-speed`: the experiments and checks for every number promised for speed, against gloo with its
+offloads."""
 
 from __future__ import annotations
 
@@ -79,7 +78,7 @@ SETTINGS: Final = (
 
 
 def rate_checks(entry: Mapping[str, Any]) -> list[Check]:
-    """Packets/s of the native engine against the other contenders. `entry`: bench-switch's for THC."""
+    """Check packets/s of the native engine against the other contenders. `entry`: bench-switch's for THC."""
     measured = entry["packets_per_second"]
     label = "soft switch, THC packets in over veth, 4 workers, native engine against"
     rows = [
@@ -106,7 +105,7 @@ def _bmv2_rate(measured: Mapping[str, float]) -> Check:
 
 
 def all_reduce_checks(setting: SpeedTargets, results: Rows) -> list[Check]:
-    """One setting: speed-up over gloo, utilisation of the link, CPU time, offloads, packets lost."""
+    """Check one setting: speed-up over gloo, utilisation of the link, CPU time, offloads, packets lost."""
     by_system = {result["system"]: result for result in results}
     rows = {name: _row(result, setting) for name, result in by_system.items()}
     label = f"all-reduce, {setting.name}"
@@ -144,7 +143,7 @@ def small_tensor_checks(link_mbit: float, results: Rows) -> list[Check]:
 
 
 def loopback_checks(results: Rows) -> list[Check]:
-    """Ranks on one machine: gloo over THC through the aggregator, and over the automatic choice."""
+    """Check ranks on one machine: gloo over THC through the aggregator, and over the automatic choice."""
     ratios = {row["system"]: row["speed_up"] for row in results}
     label = f"four ranks on one machine, {LOOPBACK_VALUES:,} values, software aggregator: gloo /"
     by_group = {row["system"]: row["by_group"] for row in results}
@@ -156,7 +155,7 @@ def loopback_checks(results: Rows) -> list[Check]:
 
 
 def aggregator_checks(cpu_us: float) -> list[Check]:
-    """CPU time of a THC contribution against that of before trains."""
+    """Check the CPU time of a THC contribution against the time before trains were used."""
     label = f"software aggregator, CPU time of a THC contribution: {AGGREGATOR_BEFORE_US:g} us, before trains, / now"
     return [
         at_least(label, AGGREGATOR_BEFORE_US / cpu_us, AGGREGATOR_MIN),

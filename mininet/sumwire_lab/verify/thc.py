@@ -1,8 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-thc`: every number that THC promises. Experiments, and the checks that are computed from what they
-measure.
-"""
+"""`make verify-thc`: the experiments and checks for every number promised for THC."""
 
 from __future__ import annotations
 
@@ -39,7 +37,8 @@ def impaired_checks(thc: dict[str, Any], gloo: dict[str, Any], impair: str) -> l
 
 
 def malformed_checks(thc: dict[str, Any], clean: dict[str, Any], packets: int) -> list[Check]:
-    """A run beside malformed packets: same parameters as without them, each packet under its reason."""
+    """Check a run beside malformed packets: same parameters as without them, and each packet counted under its
+    reason."""
     flood = thc["malformed"]
     sent, counted = flood["sent"], {name: n for name, n in flood["counted"].items() if n}
     total = sum(sent.values())

@@ -314,8 +314,7 @@ static inline void ss_reach(uint32_t point) {
 @dataclass(frozen=True)
 class CProgram:
     """A program in C. ``source``: C23 with ``unsigned _BitInt`` and vector extensions. ``messages``: log_msg calls by
-    number. ``points``: in words, the states, branches, hits and actions that the code counts.
-    """
+    number. ``points``: in words, the states, branches, hits and actions that the code counts."""
 
     source: str
     messages: tuple[Message, ...]

@@ -162,8 +162,7 @@ class MessageValue:
 @dataclass(frozen=True)
 class Message:
     """A call of P4's log_msg: each ``{}`` in ``format`` stands for the next value. For a digest, ``format`` is its
-    name.
-    """
+    name."""
 
     format: str
     values: tuple[MessageValue, ...]

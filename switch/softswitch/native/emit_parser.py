@@ -58,8 +58,7 @@ def slices(header: ir.Header) -> Iterator[tuple[ir.Field, Slice]]:
 
 def read_bits(part: Slice, base: str, code: Code, expressions: CExprEmitter) -> str:
     """Return the name of a constant in carrier(part.width) with these bits. ``base``: C text of the address from which
-    ``part`` counts.
-    """
+    ``part`` counts."""
     kind = carrier(part.width)
     at = f"{base} + {part.byte}"
     if kind == LIMB:

@@ -57,9 +57,9 @@ def port_library() -> Native:
 class ProgramLock:
     """A re-entrant ticket lock, used like ``threading.RLock``, that also holds the running program.
 
-    First come, first served: when another thread waits, the packet loop releases the lock after its current packet,
-    so a write waits for about one packet. ``address`` is that of C's ``struct ss_lock``. ``start_ns``: the moment of
-    the monotonic clock at which P4's timestamps are 0, now unless given. Raises nativelib.NativeError.
+    First come, first served: when another thread waits, the packet loop releases the lock after its current packet, so
+    a write waits for about one packet. ``address`` is that of C's ``struct ss_lock``. ``start_ns``: the moment of the
+    monotonic clock at which P4's timestamps are 0, now unless given. Raises nativelib.NativeError.
     """
 
     def __init__(self, start_ns: int | None = None) -> None:

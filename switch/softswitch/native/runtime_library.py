@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads the run-time library: machines, tables, single packets. It does not depend on a program, so it is built once.
 Its functions and structures come from the C sources; pointers to C's own structures are plain addresses, arrays of
-limbs are bytes.
-"""
+limbs are bytes."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ def runtime() -> Native:
 
 def native_library(name: str, sources: Sequence[str], structs: Collection[str], flags: Sequence[str] = ()) -> Native:
     """Build and load a library of C sources in this folder. ``structs``: the structures that Python makes or reads.
-    Raises nativelib.NativeError.
-    """
+    Raises nativelib.NativeError."""
     return declared(build(name, [FOLDER / source for source in sources], includes=[FOLDER], flags=flags), structs)
 
 

@@ -223,8 +223,7 @@ class ActionDataPacking:
 
 class KeyPacking:
     """Packs keys of a table's rows: all values, then all masks (for a range: low ends, then high ends); in exact tables
-    only values. ``limbs``: the limbs of the values.
-    """
+    only values. ``limbs``: the limbs of the values."""
 
     def __init__(self, table: ir.Table) -> None:
         self._widths = [key.width for key in table.keys]

@@ -32,8 +32,7 @@ _TWO_BYTES: Final = _MORE << 8  # these bits of a number in two bytes, and not t
 class UpdateBatch(NamedTuple):
     """A batch of updates. ``numbers``: their places in the request, in order. All equal ``first`` except for
     ``columns``: for each match field its value, followed by a prefix length if it has one, then the value of each
-    parameter.
-    """
+    parameter."""
 
     numbers: Sequence[int]
     first: Any
@@ -59,8 +58,7 @@ class BatchedUpdates:
 
 def batched(chunks: Sequence[bytes]) -> BatchedUpdates | None:
     """Return the updates with these bytes. None if they have too many layouts, or if one consists of more than exact
-    and prefix matches and an action.
-    """
+    and prefix matches and an action."""
     by_length: dict[int, list[int]] = {}
     for number, chunk in enumerate(chunks):
         by_length.setdefault(len(chunk), []).append(number)
@@ -144,8 +142,7 @@ def parse(kind: Any, raw: bytes) -> Any:
 @dataclass(frozen=True)
 class WriteParts:
     """A ``WriteRequest`` in two parts. ``head``: the request without its updates. The updates are protobuf's messages,
-    or look like them.
-    """
+    or look like them."""
 
     head: Any
     updates: Iterable[Any]

@@ -27,8 +27,7 @@ _DEEPEST = 16
 
 def encoder_of(spec: Any, types: Any, what: str, depth: int = 0) -> Encoder:
     """Return the encoder for a ``P4DataTypeSpec``, with the P4Info's ``type_info``. Raises UnimplementedError for a
-    type without one.
-    """
+    type without one."""
     kind = spec.WhichOneof("type_spec")
     if depth > _DEEPEST:
         raise UnimplementedError(f"{what}: types are nested deeper than {_DEEPEST}")
@@ -216,8 +215,7 @@ class Digests:
 
     def acknowledge(self, message: Any) -> None:
         """Process a ``DigestListAck``. Raises InvalidArgumentError for an unknown digest. The list may already be
-        forgotten.
-        """
+        forgotten."""
         self._info.digest(message.digest_id)
         with self._changed:
             told = self._told.get(message.digest_id)

@@ -20,8 +20,8 @@ from softswitch.runtime.entries import ActionCall, Exact, KeyMatch, Lpm, Range, 
 def decode_value(data: bytes, width: int, what: str) -> int:
     """Return the unsigned integer in big-endian ``data``; leading zero bytes are accepted.
 
-    ``what`` names the field for the error text. Raises InvalidArgumentError for an empty string and for
-    a value that does not fit ``width`` bits.
+    ``what`` names the field for the error text. Raises InvalidArgumentError for an empty string and for a value that
+    does not fit ``width`` bits.
     """
     if not data:
         raise InvalidArgumentError(f"{what}: the value is empty, bit<{width}> needs at least one byte")
@@ -163,8 +163,7 @@ def _encode_match(field: KeyField, match: KeyMatch) -> Any:
 
 def decode_priority(table: TableInfo, priority: int) -> int:
     """Return the device's priority. Raises InvalidArgumentError unless it is above 0 for keys with a ternary, range or
-    optional field, and 0 for all others.
-    """
+    optional field, and 0 for all others."""
     if table.needs_priority and priority <= 0:
         raise InvalidArgumentError(f"table {table.name!r}: priority {priority}, its key needs one above 0")
     if not table.needs_priority and priority != 0:

@@ -78,8 +78,7 @@ class UnavailableError(P4RuntimeError):
 
 def check_presence(what: str, update_type: int, *, is_there: bool) -> None:
     """Raise AlreadyExistsError for an INSERT of an existing object, and NotThereError for other updates of a missing
-    one.
-    """
+    one."""
     inserts = update_type == p4runtime_pb2.Update.INSERT
     if inserts and is_there:
         raise AlreadyExistsError(f"{what} exists already")

@@ -41,8 +41,7 @@ class ActionScope(enum.Enum):
 @dataclass(frozen=True)
 class ValueInfo:
     """A named unsigned integer of ``width`` bits: an action parameter or a packet metadata field. For a translated
-    type, the width is the controller's (``@p4runtime_translation``).
-    """
+    type, the width is the controller's (``@p4runtime_translation``)."""
 
     id: int
     name: str
@@ -113,8 +112,7 @@ class Counter:
 @dataclass(frozen=True)
 class ActionProfile:
     """An action profile, or a selector. ``size``: number of members; 0 for no limit. ``max_group_size``: sum of the
-    weights of a group; 0 for no limit.
-    """
+    weights of a group; 0 for no limit."""
 
     id: int
     name: str

@@ -153,8 +153,7 @@ class EntryNote:
 @dataclass(frozen=True)
 class GroupNote:
     """A note about a group. ``byte_ports``: the (port, instance) pairs whose port was written as a bytestring, to be
-    read back in that form.
-    """
+    read back in that form."""
 
     metadata: bytes = b""
     byte_ports: frozenset[tuple[int, int]] = frozenset()
@@ -185,8 +184,7 @@ class Notes:
 @dataclass(frozen=True)
 class ForwardingPipeline:
     """A pipeline. ``loads``: the device's load count, once it runs this pipeline; ``digests`` and ``idle`` exist from
-    then on.
-    """
+    then on."""
 
     info: p4info.P4Info
     config: Any

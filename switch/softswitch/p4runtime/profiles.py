@@ -70,8 +70,8 @@ def check_weights(what: str, profile: ActionProfile, parts: Iterable[Any], limit
 
 
 def weights_of(what: str, group: Any) -> dict[int, int]:
-    """Return the weight of each member of an ``ActionProfileGroup``. Raises InvalidArgumentError for a repeated member.
-    """
+    """Return the weight of each member of an ``ActionProfileGroup``. Raises InvalidArgumentError for a repeated
+    member."""
     weights: dict[int, int] = {}
     for each in group.members:
         if each.member_id in weights:
@@ -108,8 +108,7 @@ class ProfileMember:
 @dataclass
 class Group:
     """A group. ``message``: the ``ActionProfileGroup`` as it was written. ``weights``: by member. ``users``: the
-    entries that refer to it.
-    """
+    entries that refer to it."""
 
     message: Any
     weights: dict[int, int]
@@ -119,8 +118,7 @@ class Group:
 @dataclass
 class Profiles:
     """The profiles of a pipeline. ``members`` and ``groups``: by profile and by their own id. ``references``: the
-    ``TableAction`` with which each entry was written.
-    """
+    ``TableAction`` with which each entry was written."""
 
     members: dict[tuple[int, int], ProfileMember] = field(default_factory=dict)
     groups: dict[tuple[int, int], Group] = field(default_factory=dict)

@@ -102,8 +102,7 @@ class ReadPart:
 
 class EntityReader:
     """Answers a ReadRequest, limited to the objects of the role that asks (``allowed``). A refused request adds no
-    entity and does not stop the others.
-    """
+    entity and does not stop the others."""
 
     def __init__(
         self, device: Device, pipeline: ForwardingPipeline, requests: Iterable[Any], allowed: Access = FULL

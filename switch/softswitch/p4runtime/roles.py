@@ -38,8 +38,7 @@ _FIELD_PROTO = descriptor_pb2.FieldDescriptorProto
 @dataclass(frozen=True)
 class Access:
     """The access of a role. ``ids`` None: the whole pipeline. ``packet_in``: (id of a metadata field, its value) that
-    select packet-ins; None selects all.
-    """
+    select packet-ins; None selects all."""
 
     ids: frozenset[int] | None = None
     exclusive: frozenset[int] = frozenset()
@@ -49,8 +48,7 @@ class Access:
 
     def has(self, number: int | None) -> bool:
         """Return whether the object with this P4 id is in the role. None: an object without a P4 id, which is in no
-        limited role.
-        """
+        limited role."""
         return self.ids is None or number in self.ids
 
     def require(self, number: int | None, what: str) -> None:
@@ -84,8 +82,8 @@ _ID_FIELDS = {
 
 
 def entity_id(entity: Any) -> int | None:
-    """Return the P4 id of the object of an ``Entity``; for a direct resource its table's. None for replication entries.
-    """
+    """Return the P4 id of the object of an ``Entity``; for a direct resource its table's. None for replication
+    entries."""
     kind = entity.WhichOneof("entity")
     if kind in ("direct_counter_entry", "direct_meter_entry"):
         return int(getattr(entity, kind).table_entry.table_id)
@@ -93,8 +91,8 @@ def entity_id(entity: Any) -> int | None:
 
 
 def parse_access(role: Any) -> Access:
-    """Return the access that a ``Role`` message asks for. Raises InvalidArgumentError for a config of another scheme.
-    """
+    """Return the access that a ``Role`` message asks for. Raises InvalidArgumentError for a config of another
+    scheme."""
     if not role.HasField("config"):
         return FULL
     if role.config.type_url.rpartition("/")[2] != TYPE_NAME:
@@ -157,9 +155,9 @@ class Arbiter:
     """The connected controllers of one role and their election ids. ``access``: the access that the latest primary
     asked for.
 
-    ``write_lock`` is held by every Write while it runs: a new primary is told only after the writes of the
-    previous one are done. Lock order: changing, then write_lock, then state. ``state`` is never held across a call
-    out of this class, so that the device may report packets from any thread.
+    ``write_lock`` is held by every Write while it runs: a new primary is told only after the writes of the previous one
+    are done. Lock order: changing, then write_lock, then state. ``state`` is never held across a call out of this
+    class, so that the device may report packets from any thread.
     """
 
     def __init__(self, device_id: int, write_lock: AbstractContextManager[object], role: str = "") -> None:
@@ -331,8 +329,7 @@ class Roles:
 
     def require_primary(self, role: str, election_id: int | None) -> Access:
         """Return the access of the role's primary. Raises NotThereError for a role that nobody has taken, and
-        PermissionDeniedError unless this is the election id of its connected primary.
-        """
+        PermissionDeniedError unless this is the election id of its connected primary."""
         arbiter = self._arbiter(role)
         arbiter.require_primary(election_id)
         return arbiter.access

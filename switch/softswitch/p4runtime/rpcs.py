@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """The service's gRPC methods: convert bytes to messages and back, run a thread per stream, and report errors to
-clients.
-"""
+clients."""
 
 from __future__ import annotations
 
@@ -193,8 +192,7 @@ class Rpcs:
 
     async def GetForwardingPipelineConfig(self, _requests: Any, context: Any) -> None:  # noqa: N802
         """Return the pipeline's configuration. The single message is sent as a stream, to notice when the client has
-        read it.
-        """
+        read it."""
         async with _refusals(context) as call:
             await self._send_pipeline(call, context, await self._message(call, context))
 

@@ -59,8 +59,7 @@ def _read_file(path: Path, option: str) -> bytes:
 
 def allow_connections() -> None:
     """Raise this process's limit of open files to the maximum: a crowd of connections that uses all files keeps others
-    out.
-    """
+    out."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

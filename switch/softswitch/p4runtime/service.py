@@ -52,8 +52,8 @@ def _header_bytes(header: Header) -> int:
 def frame_of_packet_out(header: Header | None, packet: Any) -> bytes:
     """Return the frame to inject at the CPU port.
 
-    Raises InvalidArgumentError unless the metadata has each field of ``header`` exactly once; without a header
-    (None) it must have none.
+    Raises InvalidArgumentError unless the metadata has each field of ``header`` exactly once; without a header (None)
+    it must have none.
     """
     fields = header or ()
     given = _metadata_by_id(packet, fields)
@@ -226,8 +226,7 @@ class P4RuntimeService:
 
     def packet_in(self, frame: bytes) -> None:
         """Pass a frame that left by the CPU port to the primaries that receive it. Never blocks; a frame that no
-        primary can take is lost.
-        """
+        primary can take is lost."""
         primaries, current = self.roles.primaries, self._pipeline
         if not primaries or current is None:
             return

@@ -66,8 +66,8 @@ class PlainMessage:
 
 
 def is_list(field: FieldDescriptor) -> bool:
-    """Return whether a field is repeated, under every version of protobuf: since version 6 the field itself tells it.
-    """
+    """Return whether a field is repeated, under every version of protobuf: since version 6 the field itself tells
+    it."""
     known = getattr(field, "is_repeated", None)
     return field.label == field.LABEL_REPEATED if known is None else bool(known)
 
@@ -99,8 +99,7 @@ class _NotPlainError(Exception):
 
 def plain_update(raw: bytes) -> Any:
     """Return the message in the bytes of an ``Update``, as protobuf would read it. None if they do not have the usual
-    form.
-    """
+    form."""
     return read_update(raw)[0]
 
 
@@ -147,8 +146,8 @@ def _message(kind: type[PlainMessage], raw: bytes, at: int, end: int, spans: lis
 
 
 def read_number(raw: bytes, at: int) -> tuple[int, int]:
-    """Return a number, and where it ends. Raises IndexError if it has more than ten bytes, or the bytes end too soon.
-    """
+    """Return a number, and where it ends. Raises IndexError if it has more than ten bytes, or the bytes end too
+    soon."""
     number = raw[at] & ONE_BYTE
     shift = 0
     while raw[at] > ONE_BYTE:

@@ -58,8 +58,8 @@ EMIT_STEPS = 100_000  # expressions visited while code is generated; the committ
 
 
 class CodeBudget:
-    """Counts the code that an emitter writes. A small program can have much code, because paths and branches multiply.
-    """
+    """Counts the code that an emitter writes. A small program can have much code, because paths and branches
+    multiply."""
 
     def __init__(self) -> None:
         self._characters = 0

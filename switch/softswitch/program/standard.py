@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""v1model's standard_metadata: its name, its fields, and values that the architecture gives to them."""
+"""v1model's standard_metadata: its name, its fields, and the values that the architecture sets."""
 
 STANDARD = "standard_metadata"
 HIDDEN = "#hidden"  # metadata of the loader's own: next elements of stacks, lengths, requests to the architecture

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what expressions and statements contain, and orders control flow graphs.
+"""Finds the parts of expressions and statements, and orders control flow graphs.
 
 bmv2's JSON describes pipelines and action bodies as graphs: every node names the next one. Engines need nested blocks:
 a branch ends at the node where both sides join, which is its immediate postdominator.
@@ -32,7 +32,7 @@ def expr_fields(expr: ir.Expr) -> Iterator[FieldKey]:
 
 
 def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:  # noqa: PLR0911 - one case per statement
-    """The expressions that ``statement`` itself evaluates, without those inside the branches of an If."""
+    """Return the expressions that ``statement`` itself evaluates, without those inside the branches of an If."""
     match statement:
         case ir.Assign(_, value):
             return (value,)
@@ -68,7 +68,7 @@ def flatten(statements: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
 
 
 def written_field(statement: ir.Statement) -> FieldKey | None:
-    """The field that ``statement`` assigns, None if it assigns none."""
+    """Return the field that ``statement`` assigns, None if it assigns none."""
     if isinstance(statement, ir.Assign | ir.RegisterRead | ir.Random | ir.Hash | ir.ExecuteMeter):
         return statement.target.header, statement.target.field
     return None
@@ -104,7 +104,7 @@ def valid_headers(expr: ir.Expr) -> list[str]:
 
 
 def parser_ops(ops: Iterable[ir.ParserOp]) -> Iterator[ir.ParserOp]:
-    """Every operation, with those inside a choice between elements of a stack."""
+    """Yield every operation, including those inside a choice between elements of a stack."""
     for op in ops:
         yield op
         if isinstance(op, ir.Choose):
@@ -130,7 +130,7 @@ class CycleError(ValueError):
 
 
 def topological(start: N | None, successors: Callable[[N], Iterable[N | None]]) -> list[N]:
-    """The nodes reachable from ``start``, each before its successors. None stands for the end of the graph.
+    """Return the nodes reachable from ``start``, each before its successors. None stands for the end of the graph.
 
     Raises CycleError if there is a loop.
     """
@@ -161,7 +161,7 @@ def topological(start: N | None, successors: Callable[[N], Iterable[N | None]]) 
 
 
 def joins(start: N | None, successors: Callable[[N], Iterable[N | None]]) -> dict[N, N | None]:
-    """For every reachable node its immediate postdominator, None if the branches only meet at the end."""
+    """Return the immediate postdominator of every reachable node, None if the branches only meet at the end."""
     order = topological(start, successors)
     position = {node: index for index, node in enumerate(order)}
     result: dict[N, N | None] = {}
@@ -186,7 +186,7 @@ def joins(start: N | None, successors: Callable[[N], Iterable[N | None]]) -> dic
 
 
 def state_successors(state: ir.ParserState) -> list[str | None]:
-    """Names of the states that may follow ``state``; None accepts the packet."""
+    """Return the names of the states that may follow ``state``; None accepts the packet."""
     return [*(case.next_state for case in state.cases), state.default]
 
 
@@ -200,7 +200,7 @@ def has_loop(parser: ir.Parser) -> bool:
 
 
 def successors(node: ir.Node) -> list[str | None]:
-    """Names of the nodes that may follow ``node``; None is the end of the pipeline."""
+    """Return the names of the nodes that may follow ``node``; None is the end of the pipeline."""
     if isinstance(node, ir.Conditional):
         return [node.on_true, node.on_false]
     if node.by_hit:

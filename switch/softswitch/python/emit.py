@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole program as one Python function ``process(port, frame)``.
+"""Emits the whole program as one Python function ``process(port, frame)``.
 
 All fields of a packet are local variables of that function. The other names that it uses (tables, registers, counters,
-groups) are put into its namespace by :mod:`softswitch.python.engine`. Of a program that clones, resubmits or
-recirculates, ``process`` takes passes from a queue, first come, first served: through ingress (a function of the frame
-and of what the packet takes along), or through egress (a function of everything that the packet is).
+groups) are put into its namespace by :mod:`softswitch.python.engine`. For a program that clones, resubmits or
+recirculates, ``process`` takes passes from a queue, first come, first served. A pass goes through ingress (a function
+of the frame and of the fields that the packet takes along), or through egress (a function of the packet's whole state).
 """
 
 from __future__ import annotations
@@ -445,7 +445,7 @@ class PassesEmitter(ProcessEmitter):
 class Emitted:
     """Generated source, and the ``struct`` formats that it uses.
 
-    A format of ``unpack`` or ``pack`` is bound to the global ``unpack_KEY`` or ``pack_KEY``.
+    A format's ``unpack`` or ``pack`` is bound to the global ``unpack_KEY`` or ``pack_KEY``.
     """
 
     source: str
@@ -456,9 +456,9 @@ class Emitted:
 
 @functools.lru_cache(maxsize=2)
 def emit_program(program: ir.Program) -> Emitted:
-    """Several switches of a process share a program's code.
+    """Emit the program. Several switches of a process share its code.
 
-    Raises UnsupportedProgramError for what the Python engine cannot run.
+    Raises UnsupportedProgramError for a construct that the Python engine cannot run.
     """
     with placed("the Python engine"):
         return _emit(program)

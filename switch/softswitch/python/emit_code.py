@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of Python with indentation, and how the Python engine keeps headers.
+"""Collects indented lines of Python, and plans how the Python engine stores headers.
 
 A header is cut into units. A unit is a field that the program uses, a run of whole bytes that it does not read (kept as
 bytes), or a run that is not needed at all (skipped). Lines of the form ``name = expression`` that follow each other at
@@ -31,7 +31,7 @@ Key = tuple[str, tuple[int, ...]]
 
 
 def eliminate_common_subexpressions(lines: list[str]) -> list[str]:
-    """Equivalent statements in which a repeated subexpression is computed once, into ``w0``, ``w1``, ..."""
+    """Return equivalent statements in which a repeated subexpression is computed once, into ``w0``, ``w1``, ..."""
     result: list[str] = []
     run: list[str] = []
     for line in lines:
@@ -168,7 +168,7 @@ MAX_DEPTH = 90  # blocks inside each other; Python takes a hundred
 
 
 class Writer:
-    """Collects source lines. ``budget``: what the whole program may take."""
+    """Collects source lines. ``budget``: the limit of the whole program's code."""
 
     def __init__(self, budget: CodeBudget) -> None:
         self.lines: list[str] = []
@@ -254,7 +254,7 @@ class HeaderLayout:
 
 @dataclass
 class PyStorage:
-    """Names of local variables. Fields that the program never reads have none."""
+    """The names of local variables. Fields that the program never reads have none."""
 
     fields: dict[FieldKey, str] = field(default_factory=dict)
     layouts: dict[str, HeaderLayout] = field(default_factory=dict)
@@ -367,7 +367,7 @@ def struct_codes(group: tuple[HeaderUnit, ...]) -> str:
 
 
 def unpack_targets(group: tuple[HeaderUnit, ...], index: int) -> tuple[list[str], list[str]]:
-    """Names for a group's ``struct`` items, and the statements that compute fields from them."""
+    """Return names for a group's ``struct`` items, and the statements that compute fields from them."""
     if all(unit.kind is UnitKind.SKIP for unit in group):
         return [], []
     width = group_width(group)
@@ -454,10 +454,9 @@ class Names:
 
 @dataclass(frozen=True)
 class PyContext:
-    """The program, where its fields are kept, and names.
+    """The context of emission: the program, the storage of its fields, and names.
 
-    ``track_length``: egress reads packet_length, so the code keeps it up to date. ``budget``: what the
-    code may take.
+    ``track_length``: egress reads packet_length, so the code keeps it up to date. ``budget``: the limit of the code.
     """
 
     program: ir.Program
@@ -468,5 +467,5 @@ class PyContext:
     budget: CodeBudget = field(default_factory=CodeBudget)
 
     def keeps_position(self, header: str) -> bool:
-        """Return True if the header may leave as the bytes it came in with."""
+        """Return True if the header may be sent with the bytes that it arrived with."""
         return header in self.usage.extracted and header in self.program.deparser

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions as Python text, with the interval of their values.
+"""Emits expressions as Python text, with the interval of their values.
 
 Values are evaluated with unbounded precision, as in bmv2. A mask is written only where the interval exceeds the type,
 and operations on constants are evaluated here. With 1024-bit words each operation left out saves an allocation.
@@ -20,7 +20,8 @@ MAX_TEXT = 1 << 20  # characters of one expression
 
 
 class PyExprEmitter:
-    """``params`` gives the value of each action parameter: a local name, or a constant in specialised code."""
+    """Emits expressions. ``params`` has the value of each action parameter: a local name, or a constant in specialised
+    code."""
 
     def __init__(
         self,

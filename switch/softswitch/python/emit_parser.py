@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parser and the deparser as Python.
+"""Emits the parser and the deparser as Python.
 
 Every path through the parser's states is written out, so that offsets are constants. Headers that egress cannot change
 are packed once for all replicas.
@@ -287,7 +287,7 @@ class DeparserEmitter:
         self._pieces: list[str] = []
 
     def formats(self) -> dict[str, str]:
-        """``struct`` formats by name, for headers that may be packed from fields."""
+        """Return ``struct`` formats by name, for headers that may be packed from fields."""
         return self._formats
 
     def before_replicas(self) -> None:

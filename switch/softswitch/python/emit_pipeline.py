@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A pipeline as nested Python: tables are dict look-ups, actions are written out where they run.
+"""Emits a pipeline as nested Python: tables are dict look-ups, actions are inlined.
 
 An entry of a table is the tuple ``(position of the action in the table, counter cell or None, *action data)``. For
-specialised actions a function stands in place of the action data, see :mod:`softswitch.python.emit_stmt`. An
-entry with several actions has -1 for the position, and a tuple of entries.
+specialised actions it has a function in place of the action data, see :mod:`softswitch.python.emit_stmt`. An entry with
+several actions has -1 for the position, and a tuple of entries.
 """
 
 from __future__ import annotations

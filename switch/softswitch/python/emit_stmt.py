@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Statements as lines of Python, with checksums, hashes and specialised actions.
+"""Emits statements as lines of Python, with checksums, hashes and specialised actions.
 
-Actions are written out where they run. A specialised action is a function written for one entry, with its action data
-as constants: an entry carries one if its action data is wide and its action only computes.
+Actions are inlined. A specialised action is a function written for one entry, with its action data as constants: an
+entry carries one if its action data is wide and its action only computes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NESTED_MOST: Final = 64
 def hash_value(
     calculation: ir.Calculation, storage: PyStorage, program: ir.Program, out: Writer, valid: str | None = None
 ) -> PyValue:
-    """The hash over ``calculation``'s input. May write lines to ``out`` that prepare it.
+    """Return the hash over ``calculation``'s input. May write lines to ``out`` that prepare it.
 
     ``valid``: a header known to be valid here. The fields of any other header count only if it is valid at run time.
     """
@@ -330,7 +330,8 @@ def is_specialised(action: ir.Action) -> bool:
 
 
 def kept_by_entries(program: ir.Program) -> set[FieldKey]:
-    """Fields that a specialised function may return unchanged: its arguments, even if nothing else reads them."""
+    """Return the fields that a specialised function may return unchanged: its arguments, even if nothing else reads
+    them."""
     kept: set[FieldKey] = set()
     for action in program.actions:
         statements = list(flatten(action.body))
@@ -373,7 +374,7 @@ def call_specialised(context: PyContext, action: ir.Action, out: Writer) -> None
 
 
 def specialised_source(context: PyContext, action: ir.Action, args: Sequence[int]) -> str:
-    """Source of a function ``specialised`` that computes ``action`` with ``args`` as constants."""
+    """Return the source of a function ``specialised`` that computes ``action`` with ``args`` as constants."""
     reads, writes, headers = _interface(context, action)
     budget = CodeBudget()
     out = Writer(budget)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Python engine as the switch sees it: the generated function and the objects that it works on."""
+"""The Python engine's interface to the switch: the generated function and the objects that it works on."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class PythonEngine:
         return PythonMachine(program, generator, clock)
 
     def run(self, machine: PythonMachine) -> None:
-        """Nothing to do: the switch calls the machine's ``process`` itself."""
+        """Do nothing: the switch calls the machine's ``process`` itself."""
 
     def check(self, program: ir.Program) -> None:
         emit_program(program)

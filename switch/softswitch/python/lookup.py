@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What generated Python calls: tables with rows in dicts, parser value sets, meters and hashes."""
+"""The run-time objects of generated Python: tables with rows in dicts, parser value sets, meters and hashes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from softswitch.runtime.tables import Pattern, prefix_mask
 
 
 def checksum_of(total: int) -> int:
-    """The internet checksum of 16-bit words whose plain sum is ``total``."""
+    """Return the internet checksum of 16-bit words whose plain sum is ``total``."""
     return 65535 - (total % 65535 or (65535 if total else 0))
 
 
@@ -111,7 +111,7 @@ class Meters:
 
 
 class ValueSetLookup:
-    """Generated code asks ``key in value_set``, with a number for each field."""
+    """A value set. Generated code tests ``key in value_set``, with a number for each field."""
 
     def __init__(self, widths: tuple[int, ...]) -> None:
         self._masks = tuple((1 << width) - 1 for width in widths)
@@ -151,7 +151,7 @@ class PythonRow(NamedTuple):
 
 
 class PythonTable:
-    """A :class:`softswitch.runtime.tables.Backend` in dicts.
+    """A :class:`softswitch.runtime.tables.Backend` that uses dicts.
 
     The generated code looks entries up in ``exact`` (exact tables) or in ``memo`` (the others). Both are the same
     objects for the life of the table.
@@ -266,7 +266,7 @@ class PythonTable:
     # -- data plane ------------------------------------------------------
 
     def find(self, key: Any) -> Compiled:
-        """Look up ``key`` in a table that is not exact; the answer is kept in ``memo``."""
+        """Look up ``key`` in a table that is not exact, and cache the result in ``memo``."""
         values: tuple[int, ...] = key if isinstance(key, tuple) else (key,)
         found = self._find_prefix(values) if self._table.kind is ir.MatchKind.LPM else self._find_ranked(values)
         if len(self.memo) >= MEMO_SIZE:

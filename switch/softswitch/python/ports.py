@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ports of the Python engine: AF_PACKET raw sockets, and the thread that runs packets.
 
-Needs root (CAP_NET_RAW). These ports finish nothing that a sender left for its network card, and tell so when it comes:
-turn off transmit offloads of the hosts behind the ports (``ethtool -K IFACE tx off gso off``).
+Needs root (CAP_NET_RAW). These ports do not support packets whose checksum or segmentation a sender left to its network
+card, and log a warning when one comes. Turn off transmit offloads of the hosts behind the ports (``ethtool -K IFACE tx
+off gso off``).
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Port:
         self._most_bytes = mtu_of(opened, self.interface) + LINK_BYTES
 
     def receive(self) -> bytes | None:
-        """The next frame; None if there is none. Frames that the machine itself sent are skipped, and so are trains."""
+        """Return the next frame; None if there is none. Frames that the machine itself sent are skipped, and so are
+        trains."""
         try:
             frame, extra, _, address = self.socket.recvmsg(MAX_FRAME_BYTES, AUXDATA_SPACE)
             while address[2] == PACKET_OUTGOING or len(frame) > self._most_bytes:
@@ -106,7 +108,7 @@ class Port:
         _log.warning("port %d on %s: %s; %s", self.number, self.interface, what, FINISH, extra=extra)
 
     def send(self, frame: bytes) -> None:
-        """Send without blocking; a frame that the interface does not take is counted and lost."""
+        """Send without blocking. A frame that the interface does not accept is counted and dropped."""
         try:
             self.socket.send(frame)
         except OSError as error:

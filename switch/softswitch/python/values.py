@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Integers in generated Python: their text, the interval that they lie in, and operators on them."""
+"""Integers in generated Python: their text, the interval of their values, and operators on them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _bits(value: PyValue) -> int:
 
 
 def wrap(value: PyValue, width: int, *, signed: bool) -> str:
-    """Text of ``value`` modulo 2^width, as it is stored in a field of ``width`` bits."""
+    """Return the text of ``value`` modulo 2^width, as it is stored in a field of ``width`` bits."""
     if signed:
         half = 1 << (width - 1)
         if value.low >= -half and value.high < half:

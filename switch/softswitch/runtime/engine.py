@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What both engines present to the switch: a loaded program, ports, and the engine itself."""
+"""The interfaces of an engine: a loaded program, ports, and the engine itself."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Machine(ABC):
 
     ``source`` is the generated code. ``registers`` and ``counters`` (the indirect ones) are the live cells by name.
     ``groups`` maps a multicast group to ``(port, instance)`` pairs. ``sessions``: by the number of a clone session.
-    ``process`` runs one frame that comes in at a port, and returns the frames that leave, with their ports. ``clock``
-    gives microseconds.
+    ``process`` runs one frame that arrived at a port, and returns the outgoing frames with their ports. ``clock``
+    returns microseconds.
     """
 
     source: str
@@ -78,7 +78,8 @@ class Machine(ABC):
     @property
     @abstractmethod
     def lost_passes(self) -> int:
-        """Clones, resubmitted and recirculated packets that were too many for the frame they came from."""
+        """Return how many clones, resubmitted and recirculated packets were dropped because one frame caused too
+        many."""
 
     def now_us(self) -> int:
         """The time as P4's timestamps have it."""
@@ -93,7 +94,8 @@ class Machine(ABC):
         del self.groups[group]
 
     def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
-        """Create or replace a clone session: clones go to ``replicas``, and to those of a multicast group (0: none)."""
+        """Create or replace a clone session: clones go to ``replicas``, and to those of multicast group ``group`` (0:
+        none)."""
         self.sessions[session] = tuple(replicas), group
 
     def delete_session(self, session: int) -> None:
@@ -102,14 +104,14 @@ class Machine(ABC):
 
     @abstractmethod
     def set_value_set(self, name: str, members: Sequence[Pattern]) -> None:
-        """Replace the members of a parser value set: a value and a mask for each field of the key."""
+        """Replace the members of a parser value set. A member is a value and a mask for each field of the key."""
 
     @abstractmethod
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
-        """Configure one meter, whose buckets are full then; None: all packets are green."""
+        """Configure one meter, whose buckets are then full. With None all packets are green."""
 
     def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
-        """``callback(name, values)`` gets every digest, while its packet runs."""
+        """Call ``callback(name, values)`` for every digest, while its packet is processed."""
         self._digest = callback
 
     def _learn(self, name: str, values: tuple[int, ...]) -> None:
@@ -146,16 +148,16 @@ class PacketSwitch(Protocol):
         """Run one frame and send what leaves."""
 
     def to_cpu(self, frame: bytes) -> None:
-        """Take a frame that left by the CPU port. Called without the engine's lock by the native engine."""
+        """Take a frame that left by the CPU port. The native engine calls it without holding its lock."""
 
     def on_transmit(self, transmit: Transmit | None) -> None:
-        """``transmit(port, frame)`` gets every frame for the wire that Python code sends."""
+        """Call ``transmit(port, frame)`` for every frame that Python code sends to the wire."""
 
 
 @dataclass(frozen=True)
 class PortsSpec:
-    """``interfaces``: names by port number. ``on_failure`` gets the exception that ended a thread, in that thread.
-    ``trains``: for the native engine; the ports of the other one take and send none."""
+    """The ports to open. ``interfaces``: names by port number. ``on_failure``: called with the exception that ended a
+    thread, in that thread. ``trains``: for the native engine; the Python engine's ports receive and send none."""
 
     interfaces: Mapping[int, str]
     impairment: ImpairmentSpec | None = None
@@ -199,16 +201,16 @@ class Engine(Protocol[M]):
     def lock(self) -> AbstractContextManager[Any]: ...
 
     def machine(self, program: ir.Program, generator: SplitMix, clock: Callable[[], int]) -> M:
-        """A machine for ``program``. ``clock`` gives microseconds.
+        """Return a machine for ``program``. ``clock`` returns microseconds.
 
-        Raises UnsupportedProgramError, and nativelib.NativeError where C cannot be compiled.
+        Raises UnsupportedProgramError, and nativelib.NativeError if the C code cannot be compiled.
         """
 
     def run(self, machine: M) -> None:
         """Run ``machine`` from the next packet on. The caller holds ``lock`` and keeps the machine alive."""
 
     def check(self, program: ir.Program) -> None:
-        """Raises UnsupportedProgramError for a construct that this engine cannot run."""
+        """Raise UnsupportedProgramError for a construct that this engine cannot run."""
 
     def port_runner(self, switch: PacketSwitch, ports: PortsSpec) -> PortRunner:
         """Ports for a switch. Raises PortError."""

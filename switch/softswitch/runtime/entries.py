@@ -1,10 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the control plane writes, as plain numbers, and the rules that it must obey.
-
-Matches, calls and entries are tuples: they are made and hashed in great numbers. In one field all matches are of one
-kind.
-"""
+"""The data that the control plane writes, as plain numbers, and the rules for it. Matches, calls and entries are
+tuples: they are made and hashed in great numbers. In one field all matches are of one kind."""
 
 from __future__ import annotations
 
@@ -47,8 +44,8 @@ class ActionCall(NamedTuple):
 
 
 class ActionSet(NamedTuple):
-    """For each packet the table's selector runs one of ``calls``: that of the number hash modulo their count. One
-    that is there several times has that many shares."""
+    """Several actions of one entry. For each packet the table's selector runs one of ``calls``: the call whose number
+    is the hash modulo their count. A call that occurs n times has n shares."""
 
     calls: tuple[ActionCall, ...]
 
@@ -61,7 +58,8 @@ class CounterValue:
 
 @dataclass(frozen=True)
 class MeterRates:
-    """Of a committed and a peak bucket: units (bytes or packets) per second, and the most units that it holds."""
+    """The rates of a meter's committed and peak buckets: units (bytes or packets) per second, and the bucket's size in
+    units."""
 
     committed: float
     committed_burst: int
@@ -70,9 +68,9 @@ class MeterRates:
 
 
 class Entry(NamedTuple):
-    """One row of a table. ``key`` has one match per key field, in the table's order (a "don't care" is
-    Lpm(0, 0), Ternary(0, 0) or the full Range). ``priority`` is P4Runtime's: larger wins, 0 where the
-    table has neither ternary nor range keys. ``counter`` is None without a direct counter."""
+    """One row of a table. ``key`` has one match per key field, in the table's order (a "don't care" is Lpm(0, 0),
+    Ternary(0, 0) or the full Range). ``priority`` is P4Runtime's: larger wins; it is 0 if the table has neither ternary
+    nor range keys. ``counter`` is None without a direct counter."""
 
     key: tuple[KeyMatch, ...]
     action: ActionCall | ActionSet
@@ -117,14 +115,14 @@ class EntryChecks:
         return self.table.entries is not None and self.table.entries_const
 
     def check_writable(self) -> None:
-        """Raises InvalidEntryError for a table that takes no entries from the control plane."""
+        """Raise InvalidEntryError for a table that takes no entries from the control plane."""
         if self._is_constant:
             raise InvalidEntryError(f"table {self.table.name}: its entries are constant")
         if not self.table.keys:
             raise InvalidEntryError(f"table {self.table.name} has no key and takes no entries")
 
     def checked(self, entry: Entry) -> Entry:
-        """The entry as the table keeps it. Raises InvalidEntryError if it does not fit the table."""
+        """Return the entry as the table stores it. Raises InvalidEntryError if it does not fit the table."""
         name = self.table.name
         if len(entry.key) != len(self.table.keys):
             raise InvalidEntryError(f"table {name}: {len(entry.key)} key fields, the table has {len(self.table.keys)}")
@@ -145,8 +143,12 @@ class EntryChecks:
         return entry._replace(is_const=False) if entry.is_const else entry
 
     def calls_that_fit(self, entries: Sequence[Entry]) -> list[ActionCall] | None:
-        """The call of each, where :meth:`checked` takes each as it is. They are looked at by columns, which is faster.
-        None where one does not fit, for tables whose entries have priorities, and for entries with several actions."""
+        """Return the call of each entry, if :meth:`checked` accepts all of them unchanged. The check by columns is
+        faster.
+
+        Returns None if an entry does not fit, for tables whose entries have priorities, and for entries with several
+        actions.
+        """
         keys, actions, *others = zip(*entries, strict=True)
         calls = [action for action in actions if isinstance(action, ActionCall)]
         shapes = set(map(len, keys)), set(zip(*others, strict=True)), len(calls)

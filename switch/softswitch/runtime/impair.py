@@ -3,8 +3,8 @@
 """Random numbers, and loss, duplication, reordering and delay of frames, for tests.
 
 Both engines draw the same sequence from the same seed. The state machine of impairments has neither threads nor a clock
-of its own: what happens to the n-th frame of one direction of one port depends only on the seed, the port and the
-direction, so that the same traffic gives the same result in every run and engine.
+of its own: the fate of the n-th frame in one direction of a port depends only on the seed, the port and the direction.
+So the same traffic gives the same result in every run and engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MASK = (1 << LIMB_BITS) - 1
 
 
 class SplitMix:
-    """SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). ``seed`` None takes one from the system.
+    """The generator SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). With ``seed`` None the system provides one.
 
     The state lies at ``address``, so that the native engine draws from the same sequence.
     """
@@ -40,7 +40,7 @@ class SplitMix:
         return state ^ (state >> 31)
 
     def integer(self, low: int, high: int, limbs: int) -> int:
-        """A number in low..high from ``limbs`` draws of 64 bits, the least significant first."""
+        """Return a number in low..high from ``limbs`` draws of 64 bits, the least significant first."""
         drawn = 0
         for limb in range(limbs):
             drawn |= self.next() << (LIMB_BITS * limb)
@@ -59,8 +59,8 @@ class ImpairmentError(ValueError):
 
 @dataclass(frozen=True)
 class ImpairmentSpec:
-    """Probabilities per frame, each in 0..1. ``delay_ms``: after all that, a frame goes on so many milliseconds later.
-    ``ports`` None means all. Raises ImpairmentError."""
+    """Impairments. Probabilities are per frame, each in 0..1. ``delay_ms``: finally every frame is delayed by so many
+    milliseconds. ``ports`` None means all. Raises ImpairmentError."""
 
     drop: float = 0.0
     dup: float = 0.0
@@ -143,7 +143,7 @@ def _ports(text: str | None) -> frozenset[int] | None:
 
 
 def initial_state(seed: int, direction: str) -> int:
-    """State of 64 bits at which the random numbers of one direction of one port start."""
+    """Return the 64-bit state at which the random numbers of one direction of one port start."""
     return int.from_bytes(hashlib.sha256(f"{seed} {direction}".encode()).digest()[:8], "little")
 
 
@@ -162,7 +162,8 @@ class ImpairmentCounters:
 
 
 class Impairment:
-    """The impairment of one direction of one port. ``direction`` names both, such as ``"1 rx"``: each draws on its own.
+    """The impairment of one direction of one port. ``direction`` names both, such as ``"1 rx"``; each has its own
+    random numbers.
 
     Times are nanoseconds of any monotonic clock, passed in by the caller.
     """
@@ -206,7 +207,7 @@ class Impairment:
 
     @property
     def deadline_ns(self) -> int | None:
-        """Time at which the next held frame is due at the latest; None if no frame is held."""
+        """Return the latest time at which the next held frame must be sent; None if no frame is held."""
         arrival = [self._line[0][0]] if self._line else []
         return min((*arrival, *(held.deadline_ns for held in self._held)), default=None)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packet sockets on Linux network interfaces, what ports count, and trains of packets.
+"""Packet sockets on Linux network interfaces, the counters of ports, and trains of packets.
 
 A train is packets of one flow that cross an interface as one frame (Linux: GSO, GRO).
 """
@@ -42,9 +42,9 @@ class PortCounters:
     """Counters of one port. The packets of a train count one by one.
 
     ``tx_dropped``: the interface's queue was full, or the interface was down. ``tx_refused``: frames longer than its
-    MTU. ``rx_dropped``: frames lost because the switch did not keep up. ``rx_cut``: frames that are too long to be
-    packets, and that the port cannot cut. ``rx_refused``: frames that their sender left unfinished and that the port
-    cannot finish. ``rx_trains``, ``tx_trains``: frames that were trains.
+    MTU. ``rx_dropped``: frames lost because the switch did not keep up. ``rx_cut``: frames that are too long for a
+    packet, and that the port cannot split. ``rx_refused``: frames whose checksum or segmentation the sender left to its
+    network card, and that the port cannot complete. ``rx_trains``, ``tx_trains``: frames that were trains.
     """
 
     rx_frames: int = 0
@@ -61,7 +61,7 @@ class PortCounters:
 
 
 def open_interface(number: int, interface: str, prepare: Callable[[socket.socket], None]) -> socket.socket:
-    """A non-blocking packet socket that receives every frame of an interface.
+    """Return a non-blocking packet socket that receives every frame of an interface.
 
     ``prepare`` is called with the socket before it receives anything.
 
@@ -110,10 +110,11 @@ _SPEED = "/sys/class/net/{}/speed"
 
 @dataclass(frozen=True)
 class TrainSpec:
-    """Which trains the native engine's ports take and send.
+    """The trains that the native engine's ports receive and send.
 
-    ``link_mbit``: rate of the links behind the ports, where it is lower than that of the interfaces. ``allowed``: False
-    for an interface that is better off without them; packets then come and go one by one, and finished.
+    ``link_mbit``: the rate of the links behind the ports, if it is lower than the interfaces' rate. ``allowed``: False
+    for an interface on which trains are of no advantage; packets are then received and sent one by one, with their
+    checksums.
     """
 
     link_mbit: float | None = None
@@ -124,18 +125,18 @@ DEFAULT_TRAINS = TrainSpec()
 
 
 def train_bytes(mbit: float) -> int:
-    """The longest train that a link of this rate carries in :data:`LONGEST_S`, at most 64 KB."""
+    """Return the longest train that a link of this rate carries in :data:`LONGEST_S`, at most 64 KB."""
     return min(MOST_BYTES, int(mbit * 1e6 / 8 * LONGEST_S))
 
 
 def speed_mbit(interface: str) -> float:
-    """What an interface says of its speed. A queueing discipline on it may be slower."""
+    """Return the speed that an interface reports. A queueing discipline on it may be slower."""
     told = known_mbit(interface)
     return UNKNOWN_MBIT if told is None else told
 
 
 def known_mbit(interface: str, link_mbit: float | None = None) -> float | None:
-    """The rate of an interface's link: ``link_mbit``, or what it says of its speed; None if it says nothing."""
+    """Return the rate of an interface's link: ``link_mbit``, or the speed that it reports; None if it reports none."""
     if link_mbit is not None:
         return link_mbit
     with suppress(OSError, ValueError):  # down, or of a kind without a speed

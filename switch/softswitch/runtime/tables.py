@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Match-action tables and parser value sets at run time: what the control plane may write, and what it wrote.
+"""Match-action tables and parser value sets at run time: check and store what the control plane writes.
 
-How packets look rows up is up to the engine, see :class:`Backend`.
+The engine implements the look-up of rows, see :class:`Backend`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Backend(Protocol[R]):
         args: tuple[int, ...],
         counter: CounterValue | None,
     ) -> R:
-        """Make a row; it is not published yet.
+        """Make a row without publishing it.
 
-        ``key`` None makes a default action. ``position``: of the action in the table's list. ``counter`` None: the row
-        does not count.
+        ``key`` None makes a default action. ``position``: that of the action in the table's list. ``counter`` None: the
+        row does not count.
         """
 
     def rows(
@@ -60,27 +60,30 @@ class Backend(Protocol[R]):
     def row_of_set(
         self, key: tuple[KeyMatch, ...], calls: Sequence[tuple[int, tuple[int, ...]]], counter: CounterValue | None
     ) -> R:
-        """As :meth:`row`, with several actions: position and arguments of each."""
+        """Like :meth:`row`, for several actions. ``calls``: position and arguments of each."""
 
     def publish(self, rows: Sequence[R], default: R) -> None:
-        """From the next packet on the table has these rows, in order of precedence, and this default action."""
+        """Publish these rows, in order of precedence, and this default action to packets from the next one on."""
 
     def change(self, removed: Sequence[R], put: Sequence[R], default: R) -> None:
-        """From the next packet on the table lacks the first rows and has the others, each in the place of the row with
-        its key, if there is one. Not of tables whose rows have an order: those with ternary or range keys."""
+        """Remove the rows ``removed`` and add the rows ``put`` from the next packet on. A new row replaces the row with
+        the same key, if there is one.
+
+        Not for tables with ternary or range keys, whose rows have an order.
+        """
 
     def read_counter(self, row: R) -> CounterValue | None: ...
 
     def write_counter(self, row: R, value: CounterValue) -> None: ...
 
     def set_meter(self, row: R, rates: MeterRates | None) -> None:
-        """Configure the row's direct meter, whose buckets are full then; None: all its packets are green."""
+        """Configure the row's direct meter, whose buckets are then full. With None all its packets are green."""
 
 
 @dataclass(slots=True)
 class StoredRow(Generic[R]):
-    """``counting`` has the counter: until the row is published that is the one whose place it takes. The lowest
-    ``rank`` wins. ``rates``: of the direct meter, None where it is not configured."""
+    """A stored row. ``counting`` has the counter; until the row is published, that of the row which it replaces. The
+    lowest ``rank`` wins. ``rates``: those of the direct meter, None if it is not configured."""
 
     entry: Entry
     made: R
@@ -90,11 +93,11 @@ class StoredRow(Generic[R]):
 
 
 class RuntimeTable(Generic[R]):
-    """Checks and keeps the entries of one table. A change reaches packets at once; changes between :meth:`hold` and
-    :meth:`release` do so together.
+    """Checks and keeps the entries of one table. A change affects packets at once; changes between :meth:`hold` and
+    :meth:`release` take effect together.
 
     A change costs no more in a long table than in a short one. Tables with ternary or range keys are the exception:
-    their rows have an order, and are published anew.
+    their rows have an order, and all of them are published again.
 
     ``actions``: the program's, by index. Writing raises InvalidEntryError, EntryExistsError, TableFullError or
     NotFoundError.
@@ -128,7 +131,7 @@ class RuntimeTable(Generic[R]):
             self._changed()
 
     def reset(self) -> None:
-        """The program's own entries and default action, as after it was loaded."""
+        """Restore the program's own entries and default action."""
         self._rows = {(entry.key, entry.priority): self._make(entry) for entry in self._const_entries()}
         self._set_default(None)
         self._publish()
@@ -152,7 +155,8 @@ class RuntimeTable(Generic[R]):
         self._replace(identity, self._make(checked))
 
     def insert_many(self, entries: Sequence[Entry]) -> list[DeviceError | None]:
-        """What became of each: as by :meth:`insert` one after the other. Faster where all go in."""
+        """Insert entries, and return the error of each or None, as if :meth:`insert` were called one after the other.
+        It is faster if all succeed."""
         if self._insert_all(entries):
             return [None] * len(entries)
         return [self._refusal(entry) for entry in entries]
@@ -181,7 +185,8 @@ class RuntimeTable(Generic[R]):
         return True
 
     def modify(self, entry: Entry) -> None:
-        """Replace an entry. Without a counter value it keeps its counts, and its meter's rates with full buckets."""
+        """Replace an entry. Without a new counter value it keeps its counts. Its meter keeps its rates, with full
+        buckets."""
         self._checks.check_writable()
         checked = self._checks.checked(entry)
         before = self._row((checked.key, checked.priority))
@@ -221,7 +226,7 @@ class RuntimeTable(Generic[R]):
         self._backend.write_counter(self._row((key, priority)).counting, value)
 
     def set_meter(self, key: tuple[KeyMatch, ...], priority: int, rates: MeterRates | None) -> None:
-        """Configure an entry's direct meter; None: all its packets are green."""
+        """Configure an entry's direct meter. With None all its packets are green."""
         if self.table.meter_target is None:
             raise NotFoundError(f"table {self.table.name} has no direct meter")
         row = self._row((key, priority))
@@ -343,7 +348,7 @@ def _choices(entry: Entry | None) -> int:
 
 
 def prefix_mask(match: KeyMatch, width: int) -> int:
-    """The mask of an exact or prefix match in a field of ``width`` bits."""
+    """Return the mask of an exact or prefix match in a field of ``width`` bits."""
     full = (1 << width) - 1
     return full ^ (full >> match.prefix_len) if isinstance(match, Lpm) else full
 
@@ -365,7 +370,7 @@ Pattern = tuple[tuple[int, int], ...]
 
 
 def patterns_of(declared: ir.ValueSet, members: Sequence[tuple[int | KeyMatch, ...]]) -> list[Pattern]:
-    """Each member of ``declared`` as one pattern, or, with ranges, as many prefixes as they take.
+    """Return each member of ``declared`` as one pattern or, with ranges, as several prefixes.
 
     Raises InvalidEntryError for a member that does not fit, TableFullError for too many.
     """

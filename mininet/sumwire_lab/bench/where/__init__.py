@@ -1,3 +1,4 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where Sumwire pays: a grid of all-reduces over size, link rate, system and switch, and a formula for their time."""
+"""Measures where Sumwire pays: a grid of all-reduces over size, link rate, system and switch, and a formula for their
+time."""

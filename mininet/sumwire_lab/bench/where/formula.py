@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The constants of the formula of docs/where-it-pays.md (`sumwire.systems.formula`), from a grid's record.
+"""Fits the constants of the formula in docs/where-it-pays.md (`sumwire.systems.formula`) to a grid's record.
 
-They come from half of the cells of each system and switch, and are checked against the other half. All of it is
-arithmetic on numbers; nothing here measures.
+They come from half of the cells of each system and switch, and are checked against the other half. The module only
+computes; it measures nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PATIENT: Final = {"maxiter": 4000, "xatol": 1e-4, "fatol": 1e-6}
 
 @dataclass(frozen=True)
 class Fitted:
-    """The constants of one place, and the cells that they are from."""
+    """The constants of one system on one switch, and the cells that they were fitted to."""
 
     costs: Costs
     cells: frozenset[CellKey]
@@ -48,7 +48,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class CheckedCell:
-    """A cell that no constant is from, and the formula's seconds for it."""
+    """A cell that was not used to fit constants, and the formula's seconds for it."""
 
     cell: Cell
     formula_s: float
@@ -71,11 +71,11 @@ def fit_all(record: GridRecord) -> dict[SystemAt, Fitted]:
 
 
 def fit(record: GridRecord, place: SystemAt) -> Fitted | None:
-    """The constants of one place: CPU time from its smallest and largest size at the fastest rate, the other three from
-    the seconds of every second cell, as the black fields of a chessboard of rates and sizes.
+    """Fit the constants of one place. CPU time comes from its smallest and largest size at the fastest rate. The other
+    three come from the seconds of every second cell, like the black fields of a chessboard of rates and sizes.
 
-    They are those with the least sum of differences between formula and measurement, as logarithms. So one disturbed
-    cell does not decide. None with fewer than two sizes at the fastest rate.
+    They minimise the sum of differences between formula and measurement, as logarithms, so that one disturbed cell does
+    not decide. Returns None with fewer than two sizes at the fastest rate.
     """
     mine = [cell for cell in record.cells.values() if cell.key.place == place]
     fastest = max(cell.key.link_mbit for cell in mine)

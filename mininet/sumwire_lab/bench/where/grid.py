@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A grid of all-reduces over size, link rate, system and switch: its plan, and its record.
 
-The plan has the cells, those that a rule leaves out, and the sessions that measure the others. The record, one JSON
-file, has what was measured, and what was left out and why.
+The plan has the cells, those that a rule omits, and the sessions that measure the others. The record, one JSON file,
+has the measured cells, and the omitted ones with the reason.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SystemAt:
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """Of tables and pictures: gloo first; other systems than the usual ones last, by name."""
+        """The order in tables and pictures: gloo first; systems other than the usual ones last, by name."""
         known = _SYSTEM_ORDER.index(self.system) if self.system in _SYSTEM_ORDER else len(_SYSTEM_ORDER)
         return _SWITCH_ORDER.index(self.switch), known, self.system
 
@@ -82,7 +82,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Skipped:
-    """One key that was not measured, and the rule. `failed`: an error, so that a later run tries again."""
+    """A key that was not measured, and the rule. `failed`: the reason is an error, so a later run tries again."""
 
     key: CellKey
     why: str
@@ -102,7 +102,7 @@ class GridRecord:
     skipped: dict[CellKey, Skipped] = field(default_factory=dict)
 
     def add(self, *found: Cell | Skipped) -> None:
-        """Keep cells and what was left out, in place of what there was for the same keys."""
+        """Add cells and omitted keys. They replace earlier ones with the same keys."""
         for one in found:
             self.cells.pop(one.key, None)
             self.skipped.pop(one.key, None)
@@ -112,7 +112,7 @@ class GridRecord:
                 self.skipped[one.key] = one
 
     def known(self) -> set[CellKey]:
-        """The keys that need no measurement: measured, or left out by a rule."""
+        """Return the keys that need no measurement, because they are measured, or omitted by a rule."""
         return self.cells.keys() | {key for key, one in self.skipped.items() if not one.failed}
 
     def places(self) -> list[SystemAt]:
@@ -135,7 +135,7 @@ class GridRecord:
         partial.replace(path)
 
     def as_json(self) -> dict[str, Any]:
-        """The record for JSON. A link without a limit has null for its rate."""
+        """Return the record for JSON. A link without a limit has null for its rate."""
         return {
             "workers": self.workers,
             "cores": self.cores,
@@ -201,7 +201,7 @@ class Grid:
     budget_s: float = BUDGET_S
 
     def places(self) -> list[SystemAt]:
-        """gloo over the kernel's bridge, then every system on every switch."""
+        """Return gloo over the kernel's bridge, then every system on every switch."""
         return [
             SystemAt(BRIDGE, BASELINE),
             *(SystemAt(switch, name) for switch in self.switches for name in self.systems),
@@ -221,15 +221,15 @@ class GridSession:
         return [CellKey(self.place, self.link_mbit, size) for size in self.sizes]
 
     def expected_s(self, workers: int) -> float:
-        """Seconds that the session takes at least, to tell how much of a grid is left."""
+        """Return a lower bound of the session's seconds, to tell how much of a grid is left."""
         octets = sum(all_reduce_bytes(self.place.system, size, workers) for size in self.sizes)
         return _SESSION_S + (1 + REPEATS) * wire_s(octets, self.link_mbit)
 
 
 def planned(grid: Grid, record: GridRecord, available_bytes: int) -> list[GridSession]:
-    """The sessions for the cells that `record` does not know. Cells that a rule leaves out are added to the record.
+    """Return the sessions for the cells that `record` lacks. Cells that a rule omits are added to the record.
 
-    Systems of one rate are next to each other, so that a ratio's two sides share what else the machine does.
+    Systems of one rate are measured next to each other, so that load on the machine affects both sides of a ratio.
     """
     sessions = []
     for rate in grid.rates:
@@ -252,7 +252,7 @@ def _unknown(grid: Grid, record: GridRecord, place: SystemAt, rate: float) -> It
 
 
 def left_out(key: CellKey, grid: Grid, available_bytes: int) -> str | None:
-    """The rule that leaves a cell out, or None. Without gloo's time there is no ratio, so gloo's bytes count."""
+    """Return the rule that omits a cell, or None. Without gloo's time there is no ratio, so gloo's bytes count."""
     seconds = (1 + REPEATS) * wire_s(all_reduce_bytes(BASELINE, key.values, grid.workers), key.link_mbit)
     if seconds > grid.budget_s:
         return f"gloo's bytes alone take {seconds:.0f} s in {1 + REPEATS} repeats, the budget is {grid.budget_s:g} s"
@@ -263,6 +263,6 @@ def left_out(key: CellKey, grid: Grid, available_bytes: int) -> str | None:
 
 
 def too_slow(keys: Sequence[CellKey], budget_s: float) -> list[Skipped]:
-    """The rest of a session, after a cell whose time says that the next one would go over the budget."""
+    """Return the rest of a session, if a cell's time shows that the next one would exceed the budget."""
     why = f"by the time of the size before it, {1 + REPEATS} repeats take over the budget of {budget_s:g} s"
     return [Skipped(key, why) for key in keys]

@@ -52,7 +52,7 @@ _TOLD: Final = ("processor", "memory", "Python, PyTorch")
 
 
 def begun(grid: Grid, path: Path, *, resume: bool) -> GridRecord:
-    """The record to go on with, or an empty one. Raises OptionError if it is of another number of workers."""
+    """Return the record to continue, or an empty one. Raises OptionError if it has another number of workers."""
     cores = len(os.sched_getaffinity(0))
     about = {
         "begun": datetime.now().isoformat(timespec="seconds"),
@@ -76,7 +76,7 @@ def begun(grid: Grid, path: Path, *, resume: bool) -> GridRecord:
 def measure_grid(grid: Grid, path: Path, results: Path, say: Say, *, resume: bool) -> GridRecord:
     """Measure all cells that the record at `path` does not have. Logs go into a new folder of `results`.
 
-    A session that fails is named in the record, and the next one runs. Raises LabError.
+    A session that fails is noted in the record, and the next one runs. Raises LabError.
     """
     require_tools()
     for switch in grid.switches:
@@ -143,7 +143,7 @@ def _measured(session: GridSession, grid: Grid, folder: Path) -> list[Cell | Ski
 
 
 def cell(key: CellKey, measured: Sequence[Mapping[str, Any]], *, offloads: bool, load: float) -> Cell:
-    """A cell out of what each worker measured of its size, the first worker first."""
+    """Return a cell from each worker's measurements of its size, the first worker first."""
     times = repeats_of(measured)
     switch_s = median(measured[0]["switch_cpu_each_s"])
     return Cell(
@@ -191,7 +191,7 @@ def _is_here(switch: str) -> bool:
 
 
 def run(options: WhereOptions, results: Path, say: Say) -> GridRecord:
-    """Measure what is asked for, and write record, picture and, where asked for, the page. Raises LabError."""
+    """Measure the requested grid, and write record, picture and, if requested, the page. Raises LabError."""
     path = options.record or results / "bench-where.json"
     if options.draw:
         record = GridRecord.load(path)
@@ -209,6 +209,7 @@ def run(options: WhereOptions, results: Path, say: Say) -> GridRecord:
 
 
 def command(options: WhereOptions, results: Path, say: Say) -> tuple[str, bool]:
-    """`bench where`: the tables for a terminal, and whether every session could be measured. Raises LabError."""
+    """Run `bench where`. Returns the tables for a terminal, and whether every session could be measured. Raises
+    LabError."""
     record = run(options, results, say)
     return page.markdown(record), not any(one.failed for one in record.skipped.values())

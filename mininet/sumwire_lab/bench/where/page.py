@@ -28,7 +28,7 @@ _LOAD_QUIET: Final = 3.0
 
 
 def renewed(page: str, record: GridRecord) -> str:
-    """The page with the record's tables between its two marks. Raises LabError without them."""
+    """Return the page with the record's tables between its two marks. Raises LabError without the marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -83,7 +83,7 @@ def _conditions(record: GridRecord) -> str:
 
 
 def disturbed(record: GridRecord) -> bool:
-    """Whether other work ran beside the benchmark, so that its times say little about the machine alone."""
+    """Return whether other work ran beside the benchmark, so that its times do not describe the machine alone."""
     most = max(cell.load for cell in record.cells.values())
     return _niceness(record) > 0 or most > record.workers + _LOAD_QUIET
 
@@ -120,7 +120,7 @@ def _limit(record: GridRecord, fitted: Mapping[SystemAt, Fitted], place: SystemA
 def faster_up_to(
     fitted: Mapping[SystemAt, Fitted], place: SystemAt, values: int, workers: int, cores: int
 ) -> float | None:
-    """The fastest of the tried link rates at which the formula gives a place less time than gloo, or None."""
+    """Return the fastest of the tried link rates at which, by the formula, a place is faster than gloo; or None."""
 
     def seconds(of: SystemAt, mbit: float) -> float:
         sent = formula.traffic(of.system, values, workers)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Draws a record: iso-lines of gloo's time over each system's, the bound of the bytes, and processor time."""
+"""Draws a record: iso-lines of gloo's time over each system's time, the bound of the bytes, and processor time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def svg(record: GridRecord) -> str:
 
 
 def figure(record: GridRecord) -> Any:
-    """A matplotlib figure: a row for each system, a column for each switch, and one for bytes and processor time."""
+    """Return a matplotlib figure: a row for each system, a column for each switch, and one for bytes and processor
+    time."""
     from matplotlib.figure import Figure
 
     switches = _distinct(place.switch for place in record.places() if place != _GLOO)
@@ -81,7 +82,7 @@ def digest(record: GridRecord) -> str:
 
 
 def ratios(record: GridRecord, place: SystemAt) -> NDArray[np.float64]:
-    """gloo's measured seconds over the place's, by rate and size; NaN where one is not measured."""
+    """Return gloo's measured seconds over the place's, by rate and size; NaN if one is not measured."""
     rates, sizes = record.rates(), record.sizes()
     found = np.full((len(rates), len(sizes)), np.nan)
     for row, rate in enumerate(rates):

@@ -26,7 +26,7 @@ _MARGINS: Final = {"left": 0.105, "right": 0.975, "bottom": 0.16, "top": 0.96}
 
 @dataclass(frozen=True)
 class Curve:
-    """A plot: points by system, what the axes show, and how a point is put in words."""
+    """A plot: points by system, the labels of the axes, and how a point is described in words."""
 
     key: str
     title: str
@@ -44,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A plot as an SVG element. `points`: by system, the places in the SVG's units and the words of each point."""
+    """A plot as an SVG element. `points`: by system, each point's place in the SVG's units and its description."""
 
     key: str
     title: str
@@ -96,7 +96,7 @@ def _over_bytes(steps: Sequence[StepRecord]) -> list[tuple[float, float]]:
 
 
 def drawn(curve: Curve, colours: Mapping[str, int]) -> Drawn:
-    """The plot as SVG. `colours`: the number of each system's colour in the style sheet."""
+    """Return the plot as SVG. `colours`: the number of each system's colour in the style sheet."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -112,7 +112,7 @@ def drawn(curve: Curve, colours: Mapping[str, int]) -> Drawn:
 
 
 def draw(figure: Any, curve: Curve, colours: Mapping[str, int]) -> Any:
-    """Draw the plot on a matplotlib figure; returns its axes. A line's id ends with the number of its colour."""
+    """Draw the plot on a matplotlib figure, and return its axes. A line's id ends with the number of its colour."""
     axes = figure.add_subplot()
     for number, (name, points) in enumerate(curve.points.items()):
         thin = _thinned(points)
@@ -168,7 +168,7 @@ _ROUND: Final = (1, 2, 5, 10)
 
 @dataclass(frozen=True)
 class Span:
-    """Something that takes time. `left` and `width` are shares of the whole axis, in percent."""
+    """An activity on the timeline. `left` and `width` are percentages of the whole axis."""
 
     kind: str
     left: float
@@ -178,7 +178,7 @@ class Span:
 
 @dataclass(frozen=True)
 class WorkerTimeline:
-    """One worker: what it computes, and its communication, which goes on at the same time."""
+    """One worker: its computing, and its simultaneous communication."""
 
     worker: int
     computes: tuple[Span, ...]
@@ -197,7 +197,7 @@ class Timeline:
 
 
 def timelines(results: Sequence[SystemResult]) -> list[Timeline]:
-    """Return the timeline of each system, all on one axis. Systems whose records do not say when a step began are
+    """Return the timeline of each system, all on one axis. Systems whose records lack the begin of steps are
     omitted."""
     chosen = {result.system: _typical(result) for result in results}
     steps = {name: one for name, one in chosen.items() if one}
@@ -210,7 +210,8 @@ def timelines(results: Sequence[SystemResult]) -> list[Timeline]:
 
 
 def ticks_of(axis_s: float) -> tuple[tuple[str, float], ...]:
-    """Round times on an axis of so many seconds, and their places in percent; empty for an axis of no length."""
+    """Return round times on an axis of `axis_s` seconds, and their places in percent; empty for an axis of no
+    length."""
     if axis_s <= 0:
         return ()
     power = 10.0 ** math.floor(math.log10(axis_s / _TICKS_MOST))
@@ -261,7 +262,8 @@ def _lane(worker: int, step: StepRecord, begin: float, axis: float) -> WorkerTim
 
 
 def communication(step: StepRecord) -> list[tuple[float, float, str]]:
-    """What is communicated in a step: begin, from the step's; seconds; and words. In the order of the begins."""
+    """Return the communication of a step: begin (relative to the step's), seconds, and description, ordered by
+    begin."""
     codec = "" if step.codec_s is None else f"; encoding and decoding of the step: {opening.seconds(step.codec_s)}"
     timed = [one for one in step.tensors if "at_s" in one]
     if timed and step.at_s is not None:
@@ -282,7 +284,7 @@ _DIRECTIONS: Final = (("up", "sent"), ("down", "received"))
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction of a worker's link. Lengths are 0 to 1, of the longest of all systems."""
+    """One direction of a worker's link. Lengths are between 0 and 1, relative to the longest of all systems."""
 
     label: str
     payload: float

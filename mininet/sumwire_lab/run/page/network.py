@@ -33,7 +33,7 @@ class DrawnNode:
 
 @dataclass(frozen=True)
 class Way:
-    """One direction of a link: the drawn curve, how thick, and what is said of it."""
+    """One direction of a link: the drawn curve, its thickness, and its description."""
 
     path: str
     up: bool
@@ -57,7 +57,7 @@ class DrawnLink:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Everything that the template draws, in a box of WIDTH by `height`."""
+    """All data that the template draws, in a box of WIDTH by `height`."""
 
     system: str
     height: float
@@ -66,7 +66,7 @@ class Drawing:
 
 
 def drawing(system: str, links: Sequence[Mapping[str, Any]]) -> Drawing | None:
-    """The network of a system's run, from its `links` in summary.json; None without any."""
+    """Return the network of a system's run, from its `links` in summary.json; None without any."""
     if not links:
         return None
     above: dict[str, list[str]] = {}

@@ -50,7 +50,7 @@ def size(value: float | None) -> str:
 
 
 def condition(name: str, value: Any) -> str:
-    """A condition of the run, by its key and value in summary.json."""
+    """Return a condition of the run in words, from its key and value in summary.json."""
     where, _, amount = str(value).partition(":")
     forms: dict[str, Callable[[], str]] = {
         "loss": lambda: f"{100 * value:g} % loss on every link",
@@ -69,7 +69,7 @@ def points(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """One system's bar: its length and, if there is one, the mark that it could reach; both 0 to 1."""
+    """One system's bar: its length and, if there is one, a mark for the possible length; both between 0 and 1."""
 
     system: str
     colour: int
@@ -81,7 +81,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Card:
-    """One number of the answer. `path`: its place in summary.json, `value`: what stands there."""
+    """One number of the answer. `path`: its place in summary.json. `value`: the value there."""
 
     path: str
     value: float | None
@@ -219,7 +219,7 @@ _WORSE: Final = {
 
 
 def regressions(summary: Mapping[str, Any]) -> list[str]:
-    """The regressions: a sentence for everything in which a system is slower than gloo, or than its bytes allow."""
+    """Return a sentence for each measure in which a system is slower than gloo, or than its bytes allow."""
     systems = summary["systems"]
     return [
         f"{name}: {text}."

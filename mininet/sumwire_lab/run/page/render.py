@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fills the templates. Jinja2 escapes everything that is not markup of this package's own."""
+"""Fills the templates. Jinja2 escapes everything except this package's own markup."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
 
 
 def body(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
-    """The report without its frame, for a page that follows the run."""
+    """Return the report without its frame, for a page that follows the run."""
     return environment().get_template("body.html.j2").render(content(summary, results))
 
 
@@ -109,7 +109,7 @@ def content(summary: dict[str, Any], results: Sequence[SystemResult]) -> dict[st
 
 
 def colours_of(systems: Sequence[str]) -> dict[str, int]:
-    """The number of each system's colour: gloo has the first one, which no other has."""
+    """Return the number of each system's colour. The first one is reserved for gloo."""
     others = [name for name in systems if name != BASELINE]
     return {BASELINE: 0, **{name: 1 + k % (COLOURS - 1) for k, name in enumerate(others)}}
 
@@ -134,7 +134,7 @@ def setting(summary: dict[str, Any]) -> list[str]:
 
 
 def measured(summary: dict[str, Any]) -> str:
-    """When and where it was measured; empty for a run that did not record it."""
+    """Return when and where the run was measured; "" if it did not record that."""
     known = summary.get("machine")
     if known is None:
         return ""

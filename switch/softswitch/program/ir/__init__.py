@@ -238,8 +238,8 @@ class MatchKind(Enum):
 
 @dataclass(frozen=True)
 class Key:
-    """One field of a table key. ``target`` is never negative; mostly it is a FieldRef or, for header validity, Valid.
-    """
+    """One field of a table key. ``target`` is never negative; mostly it is a FieldRef or, for header validity,
+    Valid."""
 
     name: str
     kind: MatchKind

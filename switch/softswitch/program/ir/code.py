@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """The intermediate form of executable parts: expressions, statements, and the headers, registers and counters that they
-use.
-"""
+use."""
 
 from __future__ import annotations
 
@@ -120,8 +119,7 @@ class SetValid:
 @dataclass(frozen=True)
 class SetInvalid:
     """Makes a header invalid. ``counted``: packet_length shrinks with it; as in bmv2, it does not if a stack or a union
-    loses the header.
-    """
+    loses the header."""
 
     header: str
     counted: bool = True
@@ -294,8 +292,7 @@ class Register:
 @dataclass(frozen=True)
 class ValueSet:
     """A parser's value set. The control plane writes its members: a number for each of the ``widths`` of a select's
-    key.
-    """
+    key."""
 
     name: str
     widths: tuple[int, ...]

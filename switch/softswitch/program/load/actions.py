@@ -27,8 +27,7 @@ _RATES = 2
 class Externs:
     """Data about externs for the loader. ``set_sizes``: sizes of value sets. ``targets``: the field that gets the
     colour of a table's direct meter. ``digest_request``: None until a digest is requested. ``selectors``: by action
-    profile, see :func:`softswitch.program.load.parser.load_selectors`.
-    """
+    profile, see :func:`softswitch.program.load.parser.load_selectors`."""
 
     meters: dict[str, ir.Meter] = field(default_factory=dict)
     targets: dict[str, ir.FieldRef] = field(default_factory=dict)
@@ -79,8 +78,7 @@ def _meter(node: JsonNode, expressions: ExprLoader, found: Externs) -> None:
 
 def request_digest(p: JsonNode, scope: Scope, expressions: ExprLoader, externs: Externs) -> tuple[ir.Statement, ...]:
     """Return statements that request a digest. It is sent at the end of ingress; a later one of the same packet
-    replaces it, as in bmv2.
-    """
+    replaces it, as in bmv2."""
     number = expressions.expr(p[1], scope)
     if not isinstance(number, ir.Const):
         raise unsupported("a digest whose number is not constant", scope.source)
@@ -101,7 +99,8 @@ Statements = tuple[ir.Statement, ...]
 
 
 class PassLoader:
-    """Translates the primitives. ``passes`` is None until one of them was translated, or a truncate in ingress."""
+    """Translates the primitives for clones, resubmits and recirculation. ``passes`` is None until one of them, or a
+    truncate in ingress, was translated."""
 
     def __init__(self, root: JsonNode, expressions: ExprLoader) -> None:
         self._expressions = expressions

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loads values and expressions, and checks that every value in them is bounded."""
+"""Loads values and expressions, and checks that every value in them has bounds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ExprLoader(References):
     # -- expressions -----------------------------------------------------
 
     def expr(self, node: JsonNode, scope: Scope) -> ir.Expr:  # noqa: PLR0911 - one case per kind
-        """Any value; raises UnsupportedProgramError naming what is outside the subset."""
+        """Load any value. Raises UnsupportedProgramError naming what is outside the subset."""
         if scope.depth > EXPRESSION_DEPTH:
             raise node.too_large("expressions nested deeper", EXPRESSION_DEPTH)
         kind = node["type"].value
@@ -78,7 +78,7 @@ class ExprLoader(References):
         raise unsupported(f"operand of type {shown(kind)}", scope.source)
 
     def unsigned(self, node: JsonNode, scope: Scope, what: str, most: int | None = None) -> ir.Expr:
-        """A value that is never negative, and never above ``most``; ``what`` the number is for."""
+        """Load a value that is never negative and never above ``most``. ``what``: its purpose, for errors."""
         expr = self.expr(node, scope)
         low, high = self._bounds(expr)
         if low < 0:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to headers, written with the statements that engines know.
+"""Translates operations on headers into the statements that engines support.
 
 A header with a varbit field is two headers and two hidden fields; a header of a union makes its siblings invalid; a
 statement about an element of a stack at a computed index is a chain of ifs.
@@ -42,7 +42,7 @@ class Lowering:
         return (ir.SetInvalid(header, counted), *rest)
 
     def invalid_siblings(self, header: str) -> Statements:
-        """What a header of a union does to the others when it becomes valid."""
+        """Return the statements that make the other headers of a union invalid when this one becomes valid."""
         return tuple(
             statement
             for other in self._siblings.get(header, ())
@@ -91,7 +91,8 @@ class Lowering:
     # -- choices ---------------------------------------------------------
 
     def each(self, choices: Sequence[Choice], statements: Callable[[str], Statements], place: ir.Source) -> Statements:
-        """The statements for the header that is meant; none of them for an index past the end of a stack."""
+        """Return the statements for the header that the operand selects; none of them runs for an index past the end of
+        a stack."""
         if len(choices) > IF_DEPTH:
             raise unsupported(f"a computed index into a stack of {len(choices)} (at most {IF_DEPTH})", place)
         result: Statements = ()
@@ -101,7 +102,7 @@ class Lowering:
         return result
 
     def assign(self, node: JsonNode, value: ir.Expr, scope: Scope) -> Statements:
-        """``node = value``, where ``node`` can be a field at a computed index."""
+        """Return statements for ``node = value``, where ``node`` can be a field at a computed index."""
         targets = self._expressions.targets(node, scope)
         names = {str(number): target for number, (_, target) in enumerate(targets)}
         choices = [(condition, str(number)) for number, (condition, _) in enumerate(targets)]
@@ -110,7 +111,8 @@ class Lowering:
     # -- whole stacks and unions -----------------------------------------
 
     def copy_all(self, target: Sequence[str], source: Sequence[str], place: ir.Source) -> Statements:
-        """Copies headers in their order. Of unions at most one source is valid, so no sibling has to be looked at."""
+        """Return statements that copy headers in order. At most one source of a union is valid, so siblings need not be
+        checked."""
         result: list[ir.Statement] = []
         for to, origin in zip(target, source, strict=True):
             result += [each for each in self.copy(to, origin, place) if not isinstance(each, ir.If)]
@@ -124,7 +126,7 @@ class Lowering:
         return (*copies, ir.Assign(target.next, source.next))
 
     def push(self, stack: Stack | UnionStack, count: int, place: ir.Source) -> Statements:
-        """Moves every element ``count`` up; the first ones become invalid."""
+        """Return statements that move every element ``count`` up; the first ones become invalid."""
         size = len(stack.elements)
         count = min(count, size)
         if count == 0:
@@ -135,7 +137,7 @@ class Lowering:
         return self._shift(stack, pairs, range(count), following, place)
 
     def pop(self, stack: Stack | UnionStack, count: int, place: ir.Source) -> Statements:
-        """Moves every element ``count`` down; the last ones become invalid."""
+        """Return statements that move every element ``count`` down; the last ones become invalid."""
         size = len(stack.elements)
         count = min(count, size)
         if count == 0:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a file or a text to JSON, and from JSON to values with their places.
+"""Reads a file or a text as JSON, and reads checked values, with their places, out of the JSON.
 
 The loader reads every value through a node, which checks it. Errors name the place, the value, the rule and the cure.
 """
@@ -64,7 +64,7 @@ class JsonNode:
     # -- refusals --------------------------------------------------------
 
     def wrong(self, rule: str) -> MalformedProgramError:
-        """The error for a value that breaks ``rule``, which follows the value in the text."""
+        """Return the error for a value that breaks ``rule``, which follows the value in the text."""
         return MalformedProgramError(f"{shown(self.value)} {rule}; {_CURE}", self.place)
 
     def too_large(self, what: str, most: int) -> ProgramTooLargeError:
@@ -137,7 +137,7 @@ class JsonNode:
         return self.value
 
     def hexadecimal(self, width: int | None = None) -> int:
-        """A text of hexadecimal digits, with an optional 0x. Without ``width`` it may have a minus."""
+        """Read a text of hexadecimal digits, with an optional 0x. Without ``width`` it may have a minus."""
         if not isinstance(self.value, str) or not _HEXADECIMAL.fullmatch(self.value):
             raise self.wrong(f"is not a hexadecimal number of at most {CONSTANT_BITS} bits")
         number = int(self.value, 16)
@@ -146,7 +146,7 @@ class JsonNode:
         return number
 
     def choice(self, known: Container[str], what: str) -> str:
-        """A name that the program declares. Raises UnsupportedProgramError."""
+        """Read a name that the program declares. Raises UnsupportedProgramError for another."""
         if not isinstance(self.value, str) or self.value not in known:
             raise unsupported(f"{what} {shown(self.value)}", source_of(self))
         return self.value
@@ -159,7 +159,8 @@ def flag_of(node: JsonNode, key: str, default: bool) -> bool:
 
 
 def source_of(node: JsonNode, outer: ir.Source | None = None) -> ir.Source:
-    """The P4 position in ``node``'s source_info, else that of the enclosing construct, else the place in the JSON."""
+    """Return the P4 position in ``node``'s source_info, else that of the enclosing construct, else the place in the
+    JSON."""
     info = node.get("source_info") if isinstance(node.value, dict) else None
     if info is not None and info.value:
         file, line = info.get("filename"), info.get("line")
@@ -175,7 +176,7 @@ def unsupported(construct: str, source: ir.Source) -> UnsupportedProgramError:
 
 
 def declared_once(node: JsonNode, name: str, known: Mapping[str, Any]) -> None:
-    """Raises MalformedProgramError if ``name``, which ``node`` declares, is declared before."""
+    """Raise MalformedProgramError if ``name``, which ``node`` declares, was declared before."""
     if name in known:
         raise node.wrong(f"declares {shown(name)} a second time")
 
@@ -184,7 +185,7 @@ _BMV2_CURE = "compile the P4 program with p4c --target bmv2, and name the JSON t
 
 
 def read_program(path: Path) -> str:
-    """The text of a program's file. Raises MalformedProgramError and ProgramTooLargeError."""
+    """Return the text of a program's file. Raises MalformedProgramError and ProgramTooLargeError."""
     try:
         return bounded_text(path, FILE_BYTES)
     except InputTooLongError as error:

@@ -32,8 +32,9 @@ def load_selectors(
     calculations: dict[str, ir.Calculation],
     selectors: dict[str, str | None],
 ) -> None:
-    """Puts the calculation of each action profile's selector to ``calculations``, and its name to ``selectors`` by the
-    name of the profile. The latter is None where there is no selector, or one with a hash that the switch has not."""
+    """Load the selectors of action profiles. Adds each selector's calculation to ``calculations``, and its name to
+    ``selectors`` under the profile's name. That name is None if there is no selector, or one with a hash that the
+    switch lacks."""
     for node in pipeline.section("action_profiles"):
         name = node["name"].name()
         declared_once(node["name"], name, selectors)

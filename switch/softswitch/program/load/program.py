@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads a whole program.
 
-A construct that the engines cannot run is refused here, with its name and P4 source line; a value that breaks a rule of
-the format, or a limit, with its place in the JSON. The format is described in p4lang/behavioral-model,
-docs/JSON_format.md."""
+A construct that the engines cannot run is refused, with its name and P4 source line. A value that breaks a rule of the
+format, or a limit, is refused with its place in the JSON. The format is described in p4lang/behavioral-model,
+docs/JSON_format.md.
+"""
 
 from __future__ import annotations
 
@@ -272,8 +273,8 @@ _REFUSED_SECTIONS = {
 def load_program(text: str) -> ir.Program:
     """Parse and check the JSON that p4c emits for bmv2. Several switches of a process share a program.
 
-    Raises UnsupportedProgramError for constructs outside the subset, MalformedProgramError for what is no such JSON,
-    and ProgramTooLargeError.
+    Raises UnsupportedProgramError for constructs outside the subset, MalformedProgramError for other text, and
+    ProgramTooLargeError.
     """
     root = parse_program(text)
     for section, what in _REFUSED_SECTIONS.items():

@@ -20,10 +20,10 @@ Choice = tuple[ir.Expr | None, str]  # a header, and when it is the one that is 
 
 @dataclass(frozen=True)
 class Scope:
-    """Where an expression stands.
+    """The context of an expression.
 
-    ``params``: widths of the enclosing action's parameters. ``lookahead``: whether the parser runs it. ``depth``: in
-    how many expressions it lies.
+    ``params``: widths of the enclosing action's parameters. ``lookahead``: whether the parser evaluates it. ``depth``:
+    the number of expressions around it.
     """
 
     source: ir.Source
@@ -78,7 +78,7 @@ class References:
         return self.varbits[name].most_bytes if name in self.varbits else self.headers[name].size_bytes
 
     def choices(self, node: JsonNode, scope: Scope) -> list[Choice]:
-        """The headers that an operand can stand for: ``{"type": "header"}``, or an element of a stack."""
+        """Return the headers that an operand can stand for: ``{"type": "header"}``, or an element of a stack."""
         node = inside(node)
         if "op" in members_of(node):
             op = node["op"].value
@@ -99,7 +99,7 @@ class References:
         return [(None, self.header(node["value"], scope.source).name)]
 
     def metadata(self, node: JsonNode, source: ir.Source) -> str | None:
-        """The metadata that an operand names, None for any other operand."""
+        """Return the metadata that an operand names, None for any other operand."""
         node = inside(node)
         name = node["value"].value if "op" not in members_of(node) and node["type"].value == "header" else None
         return name if isinstance(name, str) and name in self.headers and self.headers[name].metadata else None
@@ -164,7 +164,7 @@ class References:
         return [self._fields[header.name, member.name] for member in header.fields]
 
     def varbit(self, node: JsonNode, source: ir.Source) -> ir.Varbit | None:
-        """The varbit field that an operand names, None for any other operand."""
+        """Return the varbit field that an operand names, None for any other operand."""
         node = inside(node)
         if "type" not in members_of(node) or node["type"].value != "field":
             return None
@@ -173,7 +173,7 @@ class References:
         return known.varbit if known is not None and known.name == name else None
 
     def targets(self, node: JsonNode, scope: Scope) -> list[tuple[ir.Expr | None, ir.FieldRef]]:
-        """The destinations of an assignment, and when each is the one that is meant."""
+        """Return the possible destinations of an assignment, each with the condition that selects it."""
         inner = inside(node)
         if "op" in members_of(inner) and inner["op"].value == "access_field":
             return [
@@ -188,7 +188,7 @@ class References:
         return self.field(node["value"], source)
 
     def member(self, header: str, node: JsonNode) -> ir.FieldRef:
-        """The field of this number: those behind a varbit field count on from it."""
+        """Return the field with this number. Numbers continue after a varbit field."""
         varbit = self.varbits.get(header)
         before = self.headers[header].fields
         behind = self.headers[varbit.rest].fields if varbit and varbit.rest else ()
@@ -202,7 +202,8 @@ class References:
     # -- the last element of a stack -------------------------------------
 
     def last(self, node: JsonNode, source: ir.Source) -> tuple[ir.Expr, int]:
-        """``[stack, field]``: a field of the element that was extracted last, and its width; 0 before the first."""
+        """Return the value and width of ``[stack, field]``: a field of the element that was extracted last; 0 before
+        the first."""
         known, name = self.aggregates.stacks, node[0].value
         if not isinstance(name, str) or name not in known:
             raise unsupported(f"header stack {shown(name)}", source)
@@ -231,7 +232,7 @@ class References:
         return value, width
 
     def readable(self, node: JsonNode, source: ir.Source) -> ir.FieldRef | ir.Valid:
-        """A field or, for ``[header, "$valid$"]``, a header's validity."""
+        """Return a field or, for ``[header, "$valid$"]``, a header's validity."""
         if node[1].value == VALID_FIELD:
             return ir.Valid(self.header(node[0], source).name)
         return self.field(node, source)
@@ -246,7 +247,7 @@ def members_of(node: JsonNode) -> Mapping[str, object]:
 
 
 def inside(node: JsonNode) -> JsonNode:
-    """The operand without the wrappings that p4c puts around an expression."""
+    """Return the operand without the wrappers that p4c puts around an expression."""
     for _ in range(EXPRESSION_DEPTH):
         members = members_of(node)
         if "op" in members or members.get("type") != "expression":
@@ -256,7 +257,7 @@ def inside(node: JsonNode) -> JsonNode:
 
 
 def chosen(parts: Sequence[tuple[ir.Expr | None, ir.Expr]]) -> ir.Expr:
-    """The part whose condition holds; 0 if none does, which is an index past the end of a stack."""
+    """Return the part whose condition holds; 0 if none does, which means an index past the end of a stack."""
     value: ir.Expr = ir.Const(0)
     for condition, part in reversed(parts):
         value = part if condition is None else ir.Mux(condition, part, value)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads headers, stacks, unions, error codes, registers and counters.
 
-Elements of stacks and unions are headers like any other. What remains of a stack is the number of its next element,
-which is a field of hidden metadata. What remains of a union is that one valid member makes the others invalid.
+Elements of stacks and unions become ordinary headers. In addition, a stack has the number of its next element, a field
+of hidden metadata. A union has the rule that one valid member makes the others invalid.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INDEX_BITS = 32
 
 
 class Hidden:
-    """Collects fields of metadata that the program does not declare. They start at 0, like other metadata."""
+    """Collects metadata fields that the program does not declare. They start at 0, like other metadata."""
 
     def __init__(self) -> None:
         self._fields: dict[str, ir.Field] = {}
@@ -43,13 +43,13 @@ class Hidden:
         return ir.FieldRef(HIDDEN, known.name, known.width)
 
     def headers(self) -> dict[str, ir.Header]:
-        """The metadata as a header by name; none if there are no such fields."""
+        """Return the metadata as a header, by name; empty if there are no such fields."""
         return {HIDDEN: ir.Header(HIDDEN, tuple(self._fields.values()), metadata=True)} if self._fields else {}
 
 
 @dataclass(frozen=True)
 class Stack:
-    """``next``: how many elements the parser has extracted, moved by push_front and pop_front."""
+    """A header stack. ``next``: how many elements the parser has extracted; push_front and pop_front change it."""
 
     name: str
     elements: tuple[str, ...]
@@ -58,7 +58,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Union:
-    """``members``: headers by the name of the member, in the order of the declaration."""
+    """A header union. ``members``: headers by the name of the member, in the order of the declaration."""
 
     name: str
     members: Mapping[str, str]
@@ -81,7 +81,7 @@ class Aggregates:
     siblings: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def all_of(self, name: str) -> list[str]:
-        """The headers that the name of a stack or a union stands for, else the name itself."""
+        """Return the headers of the stack or union with this name, else the name itself."""
         if name in self.stacks:
             return list(self.stacks[name].elements)
         if name in self.union_stacks:
@@ -154,9 +154,9 @@ _LENGTH_BITS = 16
 
 @dataclass(frozen=True)
 class VarbitHeader:
-    """A header with a varbit field, taken apart: the fields before it are the header itself.
+    """A header with a varbit field, split in parts: the fields before it are the header itself.
 
-    ``name``: of the field. ``rest``: the header of the fields behind it, None where there are none.
+    ``name``: that of the field. ``rest``: the header of the fields after it, None if there are none.
     """
 
     name: str
@@ -167,7 +167,7 @@ class VarbitHeader:
 
 @dataclass
 class Headers:
-    """``headers``: headers and metadata by name. ``varbits``: by the header they are in."""
+    """The loaded headers. ``headers``: headers and metadata by name. ``varbits``: by the header that has them."""
 
     headers: dict[str, ir.Header]
     varbits: dict[str, VarbitHeader]
@@ -175,7 +175,7 @@ class Headers:
 
 
 def load_headers(root: JsonNode) -> Headers:
-    """Headers and metadata; standard_metadata is as v1model has it."""
+    """Load headers and metadata. standard_metadata must be that of v1model."""
     types = {node["name"].name(): node for node in root["header_types"].items()}
     found = Headers({}, {}, Hidden())
     headers = found.headers
@@ -313,7 +313,7 @@ def _cells(node: JsonNode) -> int:
 
 
 def check_memory(root: JsonNode, registers: dict[str, ir.Register], counters: dict[str, ir.CounterArray]) -> None:
-    """Raises ProgramTooLargeError if registers and counters together take too much memory in one of the engines."""
+    """Raise ProgramTooLargeError if registers and counters together take too much memory in one of the engines."""
     taken = 0
     for key, sizes in (
         ("register_arrays", [each.size * (CELL_BYTES + each.width // 8) for each in registers.values()]),
