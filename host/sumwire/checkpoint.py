@@ -126,8 +126,7 @@ class Saved(ABC):
 
 
 def packed(kind: str, place: Place, content: Content) -> dict[str, Any]:
-    """Return the checkpoint entry of one worker. It is a tuple, which torch.distributed.checkpoint saves as one
-    value."""
+    """The checkpoint entry of one worker. It is a tuple, which torch.distributed.checkpoint saves as one value."""
     state = {
         "kind": kind,
         "worker": place.worker,

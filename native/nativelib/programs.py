@@ -91,8 +91,7 @@ def program(name: str) -> str:
 
 
 def search_path() -> str:
-    """Return ``PATH`` without parts that mean the working directory. :func:`check_program` checks the programs found
-    there."""
+    """``PATH`` without parts that mean the working directory. :func:`check_program` checks the programs found there."""
     return _without_here("PATH", os.environ.get("PATH", "")) or os.defpath
 
 

@@ -204,8 +204,7 @@ class SoftSwitch:
 
     @property
     def loaded(self) -> Machine:
-        """Return the running program. Raises NotFoundError without one. For tests and tools: not guarded by the
-        lock."""
+        """The running program. Raises NotFoundError without one. For tests and tools: not guarded by the lock."""
         if self._machine is None:
             raise NotFoundError("no program is loaded")
         return self._machine

@@ -122,8 +122,7 @@ def admissions(entries: Iterable[Entry]) -> dict[int, TableEntry]:
 
 
 def ledger_entry(last_generation: int) -> TableEntry:
-    """Return the ledger row. It holds the generation in the argument that is an IPv4 address in other rows of the
-    table."""
+    """The ledger row. It holds the generation in the argument that is an IPv4 address in other rows of the table."""
     return TableEntry(REPLICA.name, LEDGER_KEY, (0, last_generation, 0))
 
 
@@ -236,7 +235,6 @@ def budget_args(job: Job) -> tuple[int, int]:
 
 
 def degrade_args(degrade: Degrade, lane: int) -> tuple[int, int, int]:
-    """Return seed, share and mode of a `degrade` row. Each lane has its own seed, so that lanes lose different
-    slots."""
+    """Seed, share and mode of a `degrade` row. Each lane has its own seed, so that lanes lose different slots."""
     seed = degrade.seed + lane & (1 << SEED_BITS) - 1
     return seed, round(degrade.share * _SHARE_SCALE), DEGRADE_MODES[degrade.mode]

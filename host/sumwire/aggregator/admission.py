@@ -40,8 +40,7 @@ PARTIAL_WORDS: Final = _words(lambda op: op.partial)
 
 
 def lost_planes(records: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which packets are THC contributions that a switch trimmed, so that their low index planes are lost, bool
-    (n,)."""
+    """Which packets are THC contributions that a switch trimmed, so that their low index planes are lost, bool (n,)."""
     return np.asarray((records["op"] == p4.OP_THC) & (records["words"] == p4.THC_WORDS_TRIMMED))
 
 

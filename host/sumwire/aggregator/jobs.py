@@ -67,8 +67,7 @@ class Part:
         return len(self.seats) if self.in_tree else self.job.quorum
 
     def worker(self, seat: int) -> int | None:
-        """Return the rank, in the whole job, of the worker at a seat; None if the seat is empty or has a lower
-        aggregator."""
+        """The rank, in the whole job, of the worker at a seat; None if the seat is empty or has a lower aggregator."""
         places = [(address.aggregator, address.seat) for address in self.job.addresses]
         return places.index((self.aggregator, seat)) if (self.aggregator, seat) in places else None
 

@@ -83,8 +83,7 @@ class Layout:
 
     @functools.cached_property
     def grain(self) -> int:
-        """Return the number of chunks in the largest block, at least 1. Parts that end at multiples of it cut no
-        block."""
+        """The number of chunks in the largest block, at least 1. Parts that end at multiples of it cut no block."""
         return max((group.block_chunks for group in self.groups), default=1)
 
     def part(self, first: int, last: int) -> tuple[BlockGroup, ...]:

@@ -188,8 +188,7 @@ class JobConfig:
 
     @cached_property
     def seat(self) -> int:
-        """Return this worker's number at its own switch. It is in the worker's packets, and is its bit in
-        ``contributors``."""
+        """This worker's number at its own switch. It is in the worker's packets, and is its bit in ``contributors``."""
         return self.own_address.seat
 
     @cached_property

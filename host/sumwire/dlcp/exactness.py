@@ -106,8 +106,7 @@ class Sum:
 
 
 def filled(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return values of shape (..., 1024) whose two low bits are lost and replaced: by 2 in even places, by 1 in odd
-    ones."""
+    """Values of shape (..., 1024) whose two low bits are lost and replaced: by 2 in even places, by 1 in odd ones."""
     low = np.where(np.arange(values.shape[-1]) % 2 == 0, 2, 1).astype(np.uint8)
     return (values & np.uint8(0xFC)) | low
 

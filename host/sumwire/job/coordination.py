@@ -312,8 +312,7 @@ class OwnRank:
         self.call = ""
 
     def status(self, kept_from: int) -> RankStatus:
-        """Return this rank's status for the others. ``kept_from``: the first operation whose result this rank can hand
-        out."""
+        """This rank's status for the others. ``kept_from``: the first operation whose result this rank can hand out."""
         return RankStatus(
             worker=self.worker,
             completed=self.completed,

@@ -122,8 +122,7 @@ class Job(Collectives, Saved):
     SUMWIRE_METRICS, and serves none if that is not set (:mod:`sumwire.job.metrics`).
 
     ``trace``: a file for the spans of this process's operations, written when the job closes. None takes it from
-    SUMWIRE_TRACE, and writes none if that is not set (:mod:`sumwire.trace`). "{worker}" in the name becomes this
-    worker's number.
+    SUMWIRE_TRACE, and writes none if that is not set (:mod:`sumwire.trace`). "{worker}" in it is the worker.
 
     ``ranks``: the ranks that are the job's workers, where they are not all ranks of the default process group
     (:class:`sumwire.job.gloo.Ranks`). "The process group" above then means these ranks.
@@ -241,11 +240,8 @@ class Job(Collectives, Saved):
         self._session.on_change(callback)
 
     def pause(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager that declares this worker silent on purpose, for example because it evaluates.
-
-        Inside ``with job.pause():`` other workers wait for it without warnings. It has no effect without a process
-        group.
-        """
+        """``with job.pause():`` declares this worker silent on purpose, e.g. because it evaluates: others wait for it
+        without warnings. Has no effect without a process group."""
         self._life.check_process()
         return self._session.pause()
 
@@ -350,8 +346,7 @@ class Job(Collectives, Saved):
         uint8 (chunks,). ``given``: a text that must be equal on all workers, which describes how the caller uses the
         mean. ``into``: a contiguous float32 CPU tensor, which may be x itself. Where that saves time the mean is
         written there, once all of it has arrived, and ``into`` is returned; if it is x, there is no residual.
-        ``total``: the mean times the workers instead of the mean. All workers must say the same, for example by
-        ``given``.
+        ``total``: the mean times the workers instead of the mean. All workers must pass the same.
         """
         # "raise" leaves the caller's tensor as it was. What is masked is not kept in the op's words.
         target = into if self._complete and not self._raises and not self.config.blind else None
@@ -426,8 +421,7 @@ class Job(Collectives, Saved):
         return self.reduce_with(self._sum32, x, bucket)[0]
 
     def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None) -> Tensor:
-        """Return +1 or -1 for every value: the sign of one worker's value, drawn with equal probabilities. Zero is
-        plus.
+        """Return +1 or -1 for every value: one worker's sign, drawn with equal probabilities. Zero is plus.
 
         Flat tensors; the result is float32, or float64 if x is. After a fall-back it is the mean of the workers' signs,
         which is the expectation of merged signs. ``given``, ``into``: see :meth:`reduce_with`.

@@ -173,8 +173,7 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
 
 @cache
 def part_chunks(chunks: int, chunk_values: int, grain: int) -> int:
-    """Return the chunks per part for a tensor of ``chunks`` chunks: a multiple of ``grain``, the codec's smallest
-    unit."""
+    """The chunks per part for a tensor of ``chunks`` chunks: a multiple of ``grain``, the codec's smallest unit."""
     values = min(max(chunks * chunk_values // _PARTS, PART_VALUES_LEAST), PART_VALUES_MOST)
     return max(1, max(values // chunk_values, _PART_CHUNKS_LEAST) // grain) * grain
 

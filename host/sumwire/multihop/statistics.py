@@ -84,8 +84,7 @@ class SignStatistics:
 
 
 def patterns(workers: int) -> Signs:
-    """Return patterns of signs, shape (8, workers): plus or minus at the first or last worker only, halves, random
-    ones."""
+    """Patterns of signs, shape (8, workers): plus or minus at the first or last worker only, halves, random ones."""
     last = np.eye(1, workers, workers - 1, dtype=np.bool_)[0]
     first = last[::-1]
     place = np.arange(workers)

@@ -188,8 +188,7 @@ class ChunkTimeline:
 
     @property
     def closed_s(self) -> float | None:
-        """Return the seconds from the first contribution to the last worker's first result; None if either is
-        missing."""
+        """The seconds from the first contribution to the last worker's first result; None if either is missing."""
         began = [event.at_s for event in self.events if event.what == SENT]
         ended = [event.at_s for event in self.events if event.what == RESULT]
         return max(ended) - min(began) if began and ended else None

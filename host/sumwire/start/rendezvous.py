@@ -52,8 +52,7 @@ class Rendezvous:
         self._some = itertools.count()
 
     def gather(self, own: Any) -> list[Any]:
-        """Return the JSON values of all ranks, by rank. Raises PlaceError for a rank that has failed or has not
-        come."""
+        """The JSON values of all ranks, by rank. Raises PlaceError for a rank that has failed or has not come."""
         call = next(self._calls)
         self._put(call, {"value": own})
         waiting = _Waiting(self._timeout.total_seconds())

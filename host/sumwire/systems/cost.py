@@ -84,8 +84,7 @@ class Cost(ABC):
 
     @abstractmethod
     def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
-        """Return the bytes that a worker sends and receives for so many numbers, with headers; ``extra`` is left
-        out."""
+        """The bytes that a worker sends and receives for so many numbers, with headers; ``extra`` is left out."""
 
     def _text(self, bits: float) -> str:
         factor = f" {self.carried.factor}" if self.carried.factor else ""

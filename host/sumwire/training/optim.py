@@ -485,8 +485,7 @@ class Inner:
 
 
 def owner_state(call: object) -> dict[str, Content]:
-    """Return the state of the object behind a reduction or collective, under the name "reduction"; empty if it has
-    none."""
+    """The state of the object behind a reduction or collective, under the name "reduction"; empty if it has none."""
     owner = owner_of(call)
     return {} if owner is None else {_REDUCTION: owner.kept()}
 

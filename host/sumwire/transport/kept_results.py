@@ -64,8 +64,7 @@ class KeptResults:
             self._rows[places, :longest] = rows[:, :longest]
 
     def held(self, first: int, count: int, token: int) -> NDArray[np.int64]:
-        """Return which of a run's sequence numbers first..first+count-1 are here: rising int64 offsets from
-        ``first``."""
+        """Which of a run's sequence numbers first..first+count-1 are here: rising int64 offsets from ``first``."""
         wanted = np.arange(first, first + min(count, self.capacity))
         places = wanted % self.capacity
         with self._lock:
@@ -166,8 +165,7 @@ class EarlyResults:
         return fits
 
     def take(self, first: int, chunks: int) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint16]]:
-        """Return the early results of an exchange that begins: indices of its chunks, datagrams, and the bytes in
-        each."""
+        """The early results of an exchange that begins: indices of its chunks, datagrams, and the bytes in each."""
         here = self._kept.held(first, min(chunks, max(self._latest + 1 - first, 0)), self.token)
         rows, sizes = self._kept.get(first + here)
         return here, rows, sizes

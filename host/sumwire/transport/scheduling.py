@@ -229,8 +229,7 @@ class SendSchedule:
         return self.taken == self.to
 
     def next(self, most: int, below: int) -> Chunks:
-        """Return up to ``most`` chunks whose turn has come and which are below ``below``. The others keep their
-        order."""
+        """Up to ``most`` chunks whose turn has come and which are below ``below``. The others keep their order."""
         waiting = self.ready[self.taken : self.to]
         if below < self._chunks and not (waiting < below).all():
             places = np.flatnonzero(waiting < below)[:most]

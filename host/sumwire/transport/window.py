@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The window decides when chunks are sent. It is a state machine without clock, socket or tensor, and handles many
-chunks per call.
+"""Decides when chunks are sent: a state machine without clock, socket or tensor. A call handles many chunks.
 
 A chunk is sent for one of these reasons, in this order:
 
@@ -176,8 +175,7 @@ class Window:
         return Outgoing(chunks, SendKind.FIRST) if len(chunks) else self._take_expired(now, most)
 
     def find(self, slots: NDArray[np.integer[Any]], rounds: NDArray[np.integer[Any]]) -> Chunks:
-        """Return the open chunks of this exchange to which results for (slot, round) pairs belong, int64 of the same
-        shape.
+        """Return the open chunks to which results for (slot, round) pairs belong, int64 of the same shape.
 
         The value is NOTHING, counted as a duplicate, if the pair belongs to a chunk that already has its result (also
         by an earlier pair of this call) or to no chunk of this exchange.
@@ -215,11 +213,8 @@ class Window:
 
     def lend(self, state: Any, upto: int) -> bool:
         """Let C continue the exchange until :meth:`take_back`: until the first ``upto`` chunks, or one more round of
-        slots, have results.
-
-        Returns False if Python must continue, because no results are missing, or a chunk is to be sent in another way
-        than the rest.
-        """
+        slots, have results. Returns False if Python must continue, because no results are missing, or a chunk is to be
+        sent in another way than the rest."""
         steady, limit = self.steady, self.limit
         if steady is None or not self.open_chunks or not self.contributes or len(self.held) or self._urgent:
             return False
@@ -260,7 +255,7 @@ class Window:
         return self.prefix
 
     def settle(self, missing: Callable[[int], bool]) -> None:
-        """Charge the budget for flushed chunks that now have results. ``missing`` returns whether a chunk's sum lacks a
+        """Charge the budget for flushed chunks that now have results. ``missing``: whether a sum lacks a
         contribution."""
         budget = self._retries.budget if self._retries is not None else None
         if budget is not None and budget.reserved:
@@ -329,8 +324,7 @@ class Window:
 
     @property
     def newest_round(self) -> int:
-        """Return the round of the newest chunk that this worker has sent in the exchange, or of the exchange's first
-        chunk."""
+        """The round of the newest chunk that this worker has sent in the exchange, or of the exchange's first chunk."""
         sent = np.flatnonzero(self._flight.first)
         return self.place(int(sent[-1]) if len(sent) else 0)[1]
 

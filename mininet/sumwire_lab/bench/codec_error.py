@@ -164,8 +164,7 @@ HOW: Final = (
 
 
 def study(options: BenchOptions) -> Study:
-    """Return the study of every codec's error, named after its system. A case has one model and one number of
-    workers."""
+    """The study of every codec's error, named after its system. A case has one model and one number of workers."""
     counts, steps = (QUICK_WORKERS, QUICK_STEPS) if options.quick else (WORKERS, STEPS)
     cases = [
         {"task": task, "workers": workers, "steps": steps, "seed": options.seed} for task in TASKS for workers in counts
@@ -234,8 +233,7 @@ def top_share_mean(gradients: Tensor) -> Tensor:
 
 
 def low_rank(gradients: Tensor, shapes: Sequence[tuple[int, ...]]) -> Tensor:
-    """Return ACP-SGD's result once its factors have settled. It is linear in the gradients, so only their mean is
-    needed."""
+    """ACP-SGD's result once its factors have settled. It is linear in the gradients, so only their mean is needed."""
     pieces = torch.split(gradients.mean(dim=0), [int(torch.Size(shape).numel()) for shape in shapes])
     restored = [
         _restored(piece, shape, number) for number, (piece, shape) in enumerate(zip(pieces, shapes, strict=True))

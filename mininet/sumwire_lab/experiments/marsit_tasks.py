@@ -48,8 +48,7 @@ class Task:
     published_fails: bool = True
 
     def accuracies(self, optimizing: Optimizing, seeds: Sequence[int], epochs: int = EPOCHS) -> list[float]:
-        """Return test accuracies, seed by seed. With more workers an epoch has fewer steps, so there are more
-        epochs."""
+        """Test accuracies, seed by seed. With more workers an epoch has fewer steps, so there are more epochs."""
         more = self.workers // WORKERS
         return [
             Digits(

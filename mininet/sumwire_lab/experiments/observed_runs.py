@@ -49,8 +49,7 @@ def there() -> bool:
 
 
 def training_of(steps: int) -> TrainOptions:
-    """Return options for a training of `steps` steps, since the task's default passes over the data would end
-    before."""
+    """Options for a training of `steps` steps, since the task's default passes over the data would end before."""
     return TrainOptions(max_steps=steps, epochs=steps)
 
 

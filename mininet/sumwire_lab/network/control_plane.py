@@ -252,8 +252,7 @@ def no_queues(fabric: Fabric) -> list[dict[str, Any]]:
 
 
 def by_class(decisions: Mapping[tuple[int, int, str], int]) -> dict[str, int]:
-    """Return packets of all ports, by class and decision as in `3 drop`. The class that is dropped first comes
-    first."""
+    """Packets of all ports, by class and decision as in `3 drop`. The class that is dropped first comes first."""
     found: dict[tuple[int, str], int] = {}
     for (_, drop_class, decision), packets in decisions.items():
         if decision != "pass":

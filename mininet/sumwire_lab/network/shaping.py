@@ -128,8 +128,7 @@ def _op(code: int, dst: int = 0, src: int = 0, offset: int = 0, value: int = 0) 
 
 
 def program(share: float, counter: int) -> bytes:
-    """Return BPF code that drops a packet with probability `share` and then adds 1 to the map with descriptor
-    `counter`."""
+    """BPF code that drops a packet with probability `share` and then adds 1 to the map with descriptor `counter`."""
     threshold = min(int(share * 2**32), 2**32 - 1)
     drop = [
         _op(0x62, _FRAME, 0, _KEY, 0),  # key = 0, on the stack
@@ -275,6 +274,5 @@ def kept(kind: str | None, options: RunOptions) -> bool:
 
 
 def off_command(interface: str) -> list[str]:
-    """Return the command after which frames are sent as on a real wire: neither joined nor split, and with their
-    checksums."""
+    """The command after which frames are sent as on a real wire: neither joined nor split, and with their checksums."""
     return ["ethtool", "-K", interface, *(word for name in OFFLOADS for word in (name, "off"))]

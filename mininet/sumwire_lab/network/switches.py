@@ -126,8 +126,7 @@ def unprivileged() -> list[str]:
 def bmv2_command(
     interfaces: list[tuple[int, str]], grpc: str, notices: Path, thrift: Sequence[str], *, device_id: int = 1
 ) -> list[str]:
-    """Return bmv2's command line. `notices`: the socket of its notifications. `thrift`: the result of
-    `thrift_option`."""
+    """Bmv2's command line. `notices`: the socket of its notifications. `thrift`: the result of `thrift_option`."""
     command = [BMV2, "--no-p4", *_ports(interfaces), "--device-id", str(device_id), "--log-level", "warn"]
     command += ["--log-console", "--notifications-addr", f"ipc://{notices}"]
     return [*command, *thrift, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]

@@ -387,8 +387,7 @@ def of_trainings() -> set[str]:
 
 
 def script_options(arguments: Namespace) -> ScriptOptions:
-    """Return what `run` is to do instead of a training. Raises OptionError, also for an option that only a training
-    has."""
+    """What `run` is to do instead of a training. Raises OptionError, also for an option that only a training has."""
     chosen = from_arguments(ScriptOptions, arguments, arguments=tuple(arguments.words))
     if chosen.any:
         given = [*given_flags(arguments, RunOptions), *given_flags(arguments, settings_class())]
@@ -402,8 +401,7 @@ def script_options(arguments: Namespace) -> ScriptOptions:
 
 
 def run_options(arguments: Namespace) -> RunOptions:
-    """Return the options of the command `run`. Raises OptionError, also for an option that no system of the run
-    takes."""
+    """The options of the command `run`. Raises OptionError, also for an option that no system of the run takes."""
     if arguments.bw == UNLIMITED:
         raise OptionError(f"bw={arguments.bw}: a run of trainings needs a limit, 0.1 to 10000 Mbit/s")
     more: dict[str, Any] = {"train": from_arguments(TrainOptions, arguments, system=settings_of(arguments))}

@@ -138,8 +138,7 @@ class Trainer:
         raise LabError("this system makes every step with every worker")
 
     def tensors(self) -> list[dict[str, Any]]:
-        """Return records of the tensors completed since the last call: number, values, seconds from hand-over to
-        result."""
+        """Records of the tensors completed since the last call: number, values, seconds from hand-over to result."""
         return [] if self.hook is None else self.hook.take_tensors()
 
     def begin_step(self, keep: bool) -> None:

@@ -58,8 +58,7 @@ TARGETS: Final[Mapping[str, str]] = {
 
 
 def problems_of(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """Return the problems of a case in words; empty if there are none. `others`: the outcomes of its row with its
-    switch."""
+    """The problems of a case in words; empty if there are none. `others`: the outcomes of its row with its switch."""
     if outcome.error is not None:
         return [outcome.error]
     return _JUDGES[outcome.case.row](outcome, others)
@@ -121,8 +120,7 @@ def stop_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list
 
 
 def outage_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """Return problems unless all ranks fell back at one step, and returned at one step, soon after the network was
-    back."""
+    """Problems unless all ranks fell back at one step, and returned at one step, soon after the network was back."""
     record, problems = outcome.record, _replicas(outcome.record)
     changes: list[list[dict[str, Any]]] = record["changes"]
     modes = [[change["fallen_back"] for change in rank] for rank in changes]

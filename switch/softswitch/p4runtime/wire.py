@@ -98,8 +98,7 @@ class _NotPlainError(Exception):
 
 
 def plain_update(raw: bytes) -> Any:
-    """Return the message in the bytes of an ``Update``, as protobuf would read it. None if they do not have the usual
-    form."""
+    """The message in the bytes of an ``Update``, as protobuf would read it. None if they do not have the usual form."""
     return read_update(raw)[0]
 
 

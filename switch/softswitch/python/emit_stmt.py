@@ -330,8 +330,7 @@ def is_specialised(action: ir.Action) -> bool:
 
 
 def kept_by_entries(program: ir.Program) -> set[FieldKey]:
-    """Return the fields that a specialised function may return unchanged: its arguments, even if nothing else reads
-    them."""
+    """The fields that a specialised function may return unchanged: its arguments, even if nothing else reads them."""
     kept: set[FieldKey] = set()
     for action in program.actions:
         statements = list(flatten(action.body))

@@ -78,8 +78,7 @@ class Machine(ABC):
     @property
     @abstractmethod
     def lost_passes(self) -> int:
-        """Return how many clones, resubmitted and recirculated packets were dropped because one frame caused too
-        many."""
+        """How many clones, resubmitted and recirculated packets were dropped because one frame caused too many."""
 
     def now_us(self) -> int:
         """The time as P4's timestamps have it."""

@@ -210,8 +210,7 @@ def timelines(results: Sequence[SystemResult]) -> list[Timeline]:
 
 
 def ticks_of(axis_s: float) -> tuple[tuple[str, float], ...]:
-    """Return round times on an axis of `axis_s` seconds, and their places in percent; empty for an axis of no
-    length."""
+    """Round times on an axis of `axis_s` seconds, and their places in percent; empty for an axis of no length."""
     if axis_s <= 0:
         return ()
     power = 10.0 ** math.floor(math.log10(axis_s / _TICKS_MOST))
@@ -262,8 +261,7 @@ def _lane(worker: int, step: StepRecord, begin: float, axis: float) -> WorkerTim
 
 
 def communication(step: StepRecord) -> list[tuple[float, float, str]]:
-    """Return the communication of a step: begin (relative to the step's), seconds, and description, ordered by
-    begin."""
+    """The communication of a step: begin (relative to the step's), seconds, and description, ordered by begin."""
     codec = "" if step.codec_s is None else f"; encoding and decoding of the step: {opening.seconds(step.codec_s)}"
     timed = [one for one in step.tensors if "at_s" in one]
     if timed and step.at_s is not None:
