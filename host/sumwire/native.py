@@ -21,7 +21,7 @@ SWITCH: Final = "SUMWIRE_NATIVE"
 
 
 def switched_off() -> bool:
-    """Whether the user wants no compiled code."""
+    """Return whether the user wants no compiled code."""
     return os.environ.get(SWITCH) == "0"
 
 

@@ -108,7 +108,7 @@ def packets_of(data: bytes) -> list[bytes]:
 
 
 def begins_as_packet(data: bytes) -> bool:
-    """Whether a header is there whose codes are known."""
+    """Return whether a header is there whose codes are known."""
     if len(data) < p4.SUMWIRE_BYTES:
         return False
     fields = unpacked(data)

@@ -90,7 +90,7 @@ def error(values: tuple[int, ...], p: float) -> float:
 
 
 def can_clip(p: float) -> bool:
-    """Whether a table can be solved for the clipped share ``p``."""
+    """Return whether a table can be solved for the clipped share ``p``."""
     return P_LEAST <= p < 1
 
 

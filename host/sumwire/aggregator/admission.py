@@ -45,7 +45,7 @@ def lost_planes(records: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def are_hellos(records: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which packets are HELLOs, which every job answers, (n,)."""
+    """Return which packets are HELLOs, which every job answers, (n,)."""
     bare = (records["op"] == p4.OP_NONE) & (records["words"] == 0)
     return np.asarray(bare & (records["version_kind"] & 0xF == p4.KIND_PROBE))
 

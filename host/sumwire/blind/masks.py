@@ -87,8 +87,7 @@ class Masks:
                 _add(part, stream.chunks(sequence + first, len(part)), adds=adds)
 
     def places(self, sequence: int, chunks: int) -> NDArray[np.uint32]:
-        """Return random numbers that only this job's workers know, (chunks x 256,), for the chunks from ``sequence``
-        on.
+        """Return random numbers that only this run's workers know, (chunks x 256,), for chunks from ``sequence`` on.
 
         Each may hide one value of one worker. They are independent of the masks that :meth:`hide` adds.
         """

@@ -127,7 +127,7 @@ def _buffers(config: JobConfig | None) -> Finding:
 
 
 def offloads(device: str) -> Finding:
-    """Whether the device takes trains of packets."""
+    """Return whether the device takes trains of packets."""
     told = words_of(["ethtool", "-k", device])
     if told is None:
         return unknown("offloads", "ethtool is not on PATH, or knows nothing of the device")
@@ -178,7 +178,7 @@ def own_worker(addresses: list[str]) -> list[int]:
 
 
 def network(config: JobConfig) -> tuple[NetworkPlace, list[Finding]]:
-    """Where the worker is, and what was found."""
+    """Return where the worker is, and what was found."""
     own = config.own_address
     error = _bind_error(own.ip, 0)
     if error is not None:

@@ -231,8 +231,7 @@ class Control:
 
     @contextlib.contextmanager
     def using_network(self) -> Iterator[bool]:
-        """Keep the control thread from using the transport meanwhile, between operations. Yields whether the network is
-        in use.
+        """Context manager: the caller may use the transport between operations. Yields whether the network is in use.
 
         Raises the error that has ended the job.
         """

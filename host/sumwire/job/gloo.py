@@ -61,14 +61,14 @@ class Work(Protocol):
     """A collective under way."""
 
     def is_completed(self) -> bool:
-        """Whether it is over, well or not."""
+        """Return whether it is over, well or not."""
 
     def wait(self, timeout: timedelta = ...) -> Any:
         """Wait for the collective. Raises RuntimeError if it failed, or is not over after ``timeout``."""
 
 
 def available() -> bool:
-    """Whether this process has a default process group."""
+    """Return whether this process has a default process group."""
     return dist.is_available() and dist.is_initialized()
 
 
@@ -158,7 +158,7 @@ class MeetingGroup(_Collectives):
 
     @staticmethod
     def has_gloo() -> bool:
-        """Whether the default group has gloo for processors."""
+        """Return whether the default group has gloo for processors."""
         group = dist.distributed_c10d._get_default_group()
         cpu = torch.device("cpu")
         return cpu in group._device_types and group._get_backend(cpu).name() == "gloo"

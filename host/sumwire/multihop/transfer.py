@@ -295,7 +295,7 @@ class OutgoingTensor:
         self.tos[numbers[again]] = self._kept
 
     def sent(self, numbers: Numbers, now: float) -> None:
-        """Record that packets were sent; :meth:`due` named these before all others."""
+        """Record that packets were sent: the first ones of those that :meth:`due` named."""
         first = self._flight.first[numbers] == 0
         again = numbers[~first]
         if len(again):

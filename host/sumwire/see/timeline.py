@@ -165,7 +165,7 @@ class PacketFilter:
     troubled: bool = False
 
     def takes(self, seen: CapturedPacket) -> bool:
-        """Whether a packet passes."""
+        """Return whether a packet passes."""
         wanted = ((self.job, seen.job), (self.worker, seen.worker), (self.slot, seen.slot), (self.chunk, seen.chunk))
         return all(want is None or want == has for want, has in wanted)
 

@@ -103,7 +103,7 @@ def source_towards(address: str) -> str:
 
 
 def is_local(address: str) -> bool:
-    """Whether this machine has the address."""
+    """Return whether this machine has the address."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind((address, 0))

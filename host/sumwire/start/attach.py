@@ -91,7 +91,7 @@ def _hook_of_now(now: _HookState, bucket: GradBucket) -> Future[Tensor]:
 
 
 def reason_for_nothing(model: object) -> str:
-    """Why there is nothing to do for a model; "" if there is."""
+    """Return why there is nothing to do for a model; "" if there is."""
     if not available() or dist.get_world_size() == 1:
         return "there is one rank only: start several, with the strategy ddp"
     if not isinstance(model, DistributedDataParallel):

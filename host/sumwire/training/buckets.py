@@ -147,7 +147,7 @@ class Parameters:
         return [(name, tuple(p.shape)) for name, p in zip(self._names, self.all, strict=True)]
 
     def has(self, parameter: Tensor) -> bool:
-        """Whether the parameter has a number."""
+        """Return whether the parameter has a number."""
         return id(parameter) in self._numbers
 
     def number(self, parameter: Tensor) -> int:

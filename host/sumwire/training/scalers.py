@@ -25,7 +25,7 @@ class Scaled(Protocol):
     """What gets scaled gradients."""
 
     def has(self, parameter: Tensor) -> bool:
-        """Whether it gets the parameter's gradients."""
+        """Return whether it gets the parameter's gradients."""
         ...
 
     def follow_scaler(self, scaler: GradScaler) -> None:

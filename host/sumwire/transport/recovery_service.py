@@ -93,7 +93,7 @@ class Askers:
         return hashlib.blake2b(f"{ip}:{port}".encode(), key=self._secret, digest_size=NONCE_BYTES).digest()
 
     def has_nonce(self, sender: tuple[str, int], nonce: bytes) -> bool:
-        """Whether the nonce in a question is that of its sender."""
+        """Return whether the nonce in a question is that of its sender."""
         return hmac.compare_digest(nonce, self.nonce(sender))
 
 

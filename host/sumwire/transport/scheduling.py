@@ -165,7 +165,7 @@ class Flight:
         return Landing(np.sort(first)[-latest:].tolist(), sent_at)
 
     def sent_twice(self, chunks: Chunks) -> int:
-        """How many of the chunks were retransmitted."""
+        """Return how many of the chunks were retransmitted."""
         return int(np.count_nonzero(self.latest[chunks] != self.first[chunks])) if self._resends else 0
 
     def make_room(self, transmissions: int) -> None:

@@ -193,7 +193,7 @@ class Window:
         return found
 
     def are_open(self, first: int, last: int) -> bool:
-        """Whether all chunks first..last-1 are in flight."""
+        """Return whether all chunks first..last-1 are in flight."""
         return bool(self._flight.flying[first:last].all())
 
     def complete(self, chunks: Chunks, now: float, *, marked: int = 0) -> None:
@@ -318,7 +318,7 @@ class Window:
         return self._results > 0
 
     def waits_for(self, slot: int, round_: int) -> bool:
-        """Whether a chunk in this slot and round is in flight."""
+        """Return whether a chunk in this slot and round is in flight."""
         chunk = self._flying_in(slot)
         return chunk != NOTHING and self.place(chunk)[1] == round_
 

@@ -202,7 +202,7 @@ class ReceivedControls:
 
 
 def are_marked(tos: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which TOS bytes say that a queue on the way was long (CE)."""
+    """Return which TOS bytes say that a queue on the way was long (CE)."""
     marked: NDArray[np.bool_] = tos & ECN_BITS == p4.ECN_CE
     return marked
 

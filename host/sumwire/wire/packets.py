@@ -149,7 +149,7 @@ CHUNK_MASK: Final = (1 << _CHUNK_BITS) - 1
 
 
 def offset_of(field: str) -> int:
-    """Where a field of the header begins in a datagram."""
+    """Return where a field of the header begins in a datagram."""
     return _OFFSETS[_NAMES.index(field)]
 
 

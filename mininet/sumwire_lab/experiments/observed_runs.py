@@ -44,7 +44,7 @@ _ANSWER_S: Final = 10.0
 
 
 def there() -> bool:
-    """Whether this machine has Prometheus."""
+    """Return whether this machine has Prometheus."""
     return shutil.which(PROMETHEUS) is not None
 
 

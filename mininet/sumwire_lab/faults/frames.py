@@ -67,7 +67,7 @@ def record(link: socket.socket, file: Path, *, sent: bool) -> None:
 
 
 def is_sumwire(frame: bytes) -> bool:
-    """Whether a frame is a UDP datagram to or from Sumwire's port."""
+    """Return whether a frame is a UDP datagram to or from Sumwire's port."""
     if len(frame) < 42 or frame[12:14] != _IPV4.to_bytes(2, "big") or frame[23] != _UDP:
         return False
     at = 14 + (frame[14] & 0xF) * 4

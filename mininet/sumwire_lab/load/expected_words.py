@@ -75,7 +75,7 @@ def _vote(contributions: Sequence[Words], table: Sequence[int]) -> Words:
 
 
 def sign_allowed(result: Words, contributions: Sequence[Words]) -> bool:
-    """Whether every merged sign equals the sign of some worker."""
+    """Return whether every merged sign equals the sign of some worker."""
     low = np.bitwise_and.reduce(list(contributions))
     high = np.bitwise_or.reduce(list(contributions))
     return bool(np.all(result & low == low) and np.all(result & ~high == 0))

@@ -412,7 +412,7 @@ class Variant(Checked):
     feedback: bool = option(True, "without error feedback")
 
     def fits(self, workers: int) -> bool:
-        """Whether the sums of so many workers cannot overflow."""
+        """Return whether the sums of so many workers cannot overflow."""
         return self.granularity is None or self.granularity * workers <= SUM_MAX
 
 

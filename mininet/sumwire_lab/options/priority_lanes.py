@@ -106,7 +106,7 @@ class LanedOptions(Checked):
         return {name: value for name, value in self.as_dict().items() if name in names} or None
 
     def lockstep(self, workers: int) -> bool:
-        """Whether every step needs every worker. With a smaller quorum, workers must not wait for each other."""
+        """Return whether every step needs every worker. With a smaller quorum, workers must not wait for each other."""
         return self.quorum is None or self.quorum == workers
 
     def job(self) -> dict[str, Any]:

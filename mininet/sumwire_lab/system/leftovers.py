@@ -33,7 +33,7 @@ def new_token() -> str:
 
 
 def is_token(text: str) -> bool:
-    """Whether `text` has the shape that :func:`new_token` gives."""
+    """Return whether `text` has the shape that :func:`new_token` gives."""
     if len(text) != _TOKEN_CHARS or not text.startswith(_TOKEN_PREFIX):
         return False
     return all(c in "0123456789abcdef" for c in text[len(_TOKEN_PREFIX) :])

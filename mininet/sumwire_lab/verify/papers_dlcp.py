@@ -45,7 +45,7 @@ assert all(hasattr(LanedOptions(), name) for given in (*WITHOUT.values(), *BASEL
 
 
 def gradient_drops(label: str, entry: Mapping[str, Any]) -> list[Check]:
-    """Which gradient packets the queue before a server drops."""
+    """Return which gradient packets the queue before a server drops."""
     classes: Mapping[str, int] = entry["drops"]["queue_classes"]
     dropped = {drop_class: classes.get(f"{drop_class} drop", 0) for drop_class in range(4)}
     total = sum(dropped.values())

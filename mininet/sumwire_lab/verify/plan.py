@@ -83,7 +83,7 @@ def needs_bmv2(label: str, target: str) -> Callable[[Experiment], Experiment]:
 
 
 def has_bmv2() -> bool:
-    """Whether bmv2 is on PATH."""
+    """Return whether bmv2 is on PATH."""
     return shutil.which(BMV2) is not None
 
 

@@ -20,7 +20,7 @@ WIDE_LIMBS = WIDE_BITS // LIMB_BITS
 
 
 def limbs(width: int) -> int:
-    """How many limbs a number of ``width`` bits takes."""
+    """Return how many limbs a number of ``width`` bits takes."""
     count = max(1, -(-width // LIMB_BITS))
     return _aligned(count) if width >= WIDE_BITS else count
 

@@ -82,7 +82,7 @@ def _tuple(members: Sequence[Encoder]) -> Encoder:
 
 
 def numbers_of(encoder: Encoder) -> int:
-    """How many numbers a value has."""
+    """Return how many numbers a value has."""
     drawn = count()
     encoder(p4data_pb2.P4Data(), drawn)
     return next(drawn)
