@@ -40,7 +40,7 @@ PARTIAL_WORDS: Final = _words(lambda op: op.partial)
 
 
 def lost_planes(records: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which packets are THC contributions that a switch trimmed, so that their low index planes are lost, bool (n,)."""
+    """Return which packets are THC contributions that a switch trimmed, so that they lack low planes, bool (n,)."""
     return np.asarray((records["op"] == p4.OP_THC) & (records["words"] == p4.THC_WORDS_TRIMMED))
 
 

@@ -64,7 +64,7 @@ class KeptResults:
             self._rows[places, :longest] = rows[:, :longest]
 
     def held(self, first: int, count: int, token: int) -> NDArray[np.int64]:
-        """Which of a run's sequence numbers first..first+count-1 are here: rising int64 offsets from ``first``."""
+        """Return which sequence numbers first..first+count-1 of a run are here: rising int64 offsets from ``first``."""
         wanted = np.arange(first, first + min(count, self.capacity))
         places = wanted % self.capacity
         with self._lock:

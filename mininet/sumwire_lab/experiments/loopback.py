@@ -188,7 +188,7 @@ def outer_losses(steps: int, seeds: Sequence[int]) -> dict[str, list[float]]:
 
 
 def sharded_losses(steps: int, seeds: Sequence[int]) -> dict[str, list[float]]:
-    """Return final losses of a character transformer by FSDP2 over all ranks, by how it communicates, in the seeds' order.
+    """Return final losses of a character transformer by FSDP2 over all ranks, by transport, in the seeds' order.
 
     They are computed with the gathered parameters.
     """
