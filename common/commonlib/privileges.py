@@ -62,7 +62,7 @@ def account_of(name: str) -> Account:
 
 
 def prepare() -> None:
-    """Stop child programs from gaining rights, and prevent core dumps. Call it before there are threads, which inherit both."""
+    """Stop child programs from gaining rights, and prevent core dumps. Call it before threads start."""
     _prctl(_SET_NO_NEW_PRIVS, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
