@@ -148,7 +148,7 @@ class GuardedServer(socketserver.ThreadingTCPServer):
         return self._next.popleft()
 
     def service_actions(self) -> None:
-        """After each look for new connections."""
+        """Do the regular work after each check for new connections."""
         now = time.monotonic()
         self._shunned.forget(now)
         with self._lock:
@@ -159,14 +159,14 @@ class GuardedServer(socketserver.ThreadingTCPServer):
             self._handle_request_noblock()  # type: ignore[attr-defined]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own, if there is room for one more."""
+        """Answer a request in a thread of its own, if one more thread is allowed."""
         if self._admit(request, client_address[0]):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The whole of one connection."""
+        """Serve one connection from its beginning to its end."""
         try:
             super().process_request_thread(request, client_address)
         finally:

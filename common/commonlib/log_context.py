@@ -31,13 +31,13 @@ def opened(job: int, worker: int) -> JobPlace:
 
 
 def closed(place: JobPlace) -> None:
-    """Closing twice is allowed."""
+    """Record that the job at this place is closed; closing twice is allowed."""
     with _lock:
         _jobs.discard(place)
 
 
 def is_switch(name: str) -> None:
-    """This process is a switch, or an aggregator, of this name."""
+    """Record that this process is a switch or an aggregator of this name."""
     _switch[:] = [name]
 
 

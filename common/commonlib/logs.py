@@ -30,7 +30,7 @@ _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
 class Form(StrEnum):
-    """The form of a line."""
+    """Form of a log line."""
 
     TEXT = "text"
     JSON = "json"
@@ -40,7 +40,7 @@ RULE: Final = "must be " + " or ".join(Form)
 
 
 def form_of(text: str) -> Form | None:
-    """The form of this name; None if there is none."""
+    """Return the form of this name; None if there is none."""
     return Form(text) if text in list(Form) else None
 
 
@@ -70,7 +70,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Text of several lines as :func:`printable` has each of them."""
+    """Return text of several lines, each changed by :func:`printable`."""
     return "\n".join(map(printable, text.split("\n")))
 
 
@@ -128,7 +128,7 @@ def _plain(value: Any) -> Any:
 
 
 def formatter(form: Form, pattern: str) -> logging.Formatter:
-    """For lines of this form; ``pattern`` is that of text."""
+    """Return a formatter for lines of this form; ``pattern`` is used for text."""
     return JsonFormatter() if form is Form.JSON else TextFormatter(pattern)
 
 
@@ -196,7 +196,7 @@ class Voice:
         self._formatter = JsonFormatter()
 
     def say(self, text: str, extra: dict[str, Told], level: int = logging.INFO) -> None:
-        """One event. It leaves at once."""
+        """Write one event at once."""
         if self.form is Form.JSON:
             record = logging.LogRecord(self._name, level, "", 0, text, None, None)
             vars(record).update(extra)
@@ -206,7 +206,7 @@ class Voice:
         self.pass_on(text)
 
     def pass_on(self, line: str) -> None:
-        """A line as it is. It leaves at once."""
+        """Write a line at once, unchanged."""
         stream = self._stream or sys.stdout
         if stream is None:  # closed before the program began
             return

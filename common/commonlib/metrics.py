@@ -53,7 +53,7 @@ class Metric:
 
     @property
     def served(self) -> str:
-        """The name in what is served."""
+        """Name under which the metric is served."""
         return f"{self.name}_total" if self.kind == COUNTER else self.name
 
 

@@ -45,7 +45,7 @@ class Collector:
         self.sources: list[Source] = []
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """All sources' readings, by metric."""
+        """Yield all sources' readings, by metric."""
         families: dict[Metric, CounterMetricFamily | GaugeMetricFamily] = {}
         for source in tuple(self.sources):
             for reading in source():

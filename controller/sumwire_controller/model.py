@@ -104,7 +104,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class SlotRange:
-    """The slots `base` to `base + count - 1` of a switch."""
+    """The slots from `base` to `base + count - 1` of a switch."""
 
     base: int
     count: int
@@ -222,7 +222,7 @@ class Config:
     queues: tuple[VirtualQueue, ...] = ()
 
     def worker(self, name: str) -> Worker:
-        """:raises KeyError: no worker of that name."""
+        """Return the worker of that name. Raises KeyError."""
         for worker in self.workers:
             if worker.name == name:
                 return worker
@@ -230,12 +230,12 @@ class Config:
 
 
 def mac_number(mac: str) -> int:
-    """The 48-bit number of "aa:bb:cc:dd:ee:ff"."""
+    """Return the 48-bit number of "aa:bb:cc:dd:ee:ff"."""
     return int(mac.replace(":", ""), 16)
 
 
 def mac_text(number: int) -> str:
-    """ "aa:bb:cc:dd:ee:ff" of a 48-bit number."""
+    """Return a 48-bit number as "aa:bb:cc:dd:ee:ff"."""
     return number.to_bytes(6, "big").hex(":")
 
 
@@ -304,15 +304,15 @@ class Topology:
     queues: tuple[QueueAt, ...] = ()
 
     def node(self, name: str) -> SwitchNode:
-        """:raises KeyError: no switch of that name."""
+        """Return the switch of that name. Raises KeyError."""
         return _named(self.switches, name)
 
     def host(self, name: str) -> Host:
-        """:raises KeyError: no host of that name."""
+        """Return the host of that name. Raises KeyError."""
         return _named(self.hosts, name)
 
     def link(self, lower: str, upper: str) -> SwitchLink:
-        """:raises KeyError: these two have no link in this direction."""
+        """Return the link from `lower` up to `upper`. Raises KeyError."""
         for link in self.links:
             if (link.lower, link.upper) == (lower, upper):
                 return link

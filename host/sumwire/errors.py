@@ -28,7 +28,7 @@ class RecreateError(SumwireError):
 
 
 class UsageError(SumwireError):
-    """The call or the configuration is wrong."""
+    """The caller has made a mistake in a call or in the configuration."""
 
 
 class ConfigError(UsageError, ValueError):

@@ -26,7 +26,7 @@ def switched_off() -> bool:
 
 
 def constants_header(constants: Mapping[str, int | str]) -> str:
-    """The text of a constants.h."""
+    """Return the text of a constants.h."""
     lines = [f"#define {constant} {value}" for constant, value in constants.items()]
     return "\n".join(("#pragma once", *lines, ""))
 

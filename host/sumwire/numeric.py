@@ -10,10 +10,10 @@ from typing import TypeGuard
 
 
 def is_whole(value: object, least: int, most: float = inf) -> TypeGuard[int]:
-    """Return whether it is a whole number in least..most."""
+    """Return whether the value is a whole number in least..most."""
     return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether it is a finite number."""
+    """Return whether the value is a finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and -inf < float(value) < inf

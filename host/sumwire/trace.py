@@ -31,7 +31,7 @@ _OFF: Final[AbstractContextManager[None]] = nullcontext()
 
 
 class Stages(Protocol):
-    """What an operation consists of, each a context manager."""
+    """The stages of an operation, each of them a context manager."""
 
     prepare: AbstractContextManager[None]
     encode: AbstractContextManager[None]
@@ -89,7 +89,7 @@ class Recorder:
         return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other}
 
     def write(self) -> None:
-        """Raises UsageError."""
+        """Write the trace to its file. Raises UsageError."""
         try:
             self.path.write_text(json.dumps(self.as_dict()) + "\n")
         except OSError as error:

@@ -72,7 +72,7 @@ def build(
 
 @dataclass(frozen=True)
 class LibraryRecipe:
-    """What a shared library is made of, as :func:`build` takes it."""
+    """The sources and flags of a shared library, as :func:`build` takes them."""
 
     name: str
     sources: tuple[Path, ...]
@@ -81,7 +81,7 @@ class LibraryRecipe:
     flags: tuple[str, ...]
 
     def key(self) -> str:
-        """A hash of all that is compiled, without the compiler."""
+        """Return a hash of everything that is compiled, the compiler not included."""
         return _key(_ANY, self.sources, self.generated, self.includes, self.flags)
 
     def compile(self, command: Sequence[str], folder: Path) -> Path:
@@ -98,7 +98,7 @@ class LibraryRecipe:
 
 @contextmanager
 def recorded() -> Iterator[list[LibraryRecipe]]:
-    """What :func:`build` is asked for in the block."""
+    """Record the libraries that :func:`build` is asked for within the block."""
     recipes: list[LibraryRecipe] = []
     _recorders.append(recipes)
     try:

@@ -29,7 +29,7 @@ LEVELS: Final[dict[str, dict[str, frozenset[str]]]] = {
 
 
 def name_of(name: str, key: str) -> str:
-    """File name of a library, in the folder of its level."""
+    """Return the file name of a library in the folder of its level."""
     return f"{name}-{key[:32]}.so"
 
 

@@ -64,7 +64,7 @@ def python(*words: str) -> list[str]:
 
 
 def module(name: str, *words: str) -> list[str]:
-    """The command that runs a module of this Python's environment."""
+    """Return the command that runs a module in this Python's environment."""
     return python("-m", name, *words)
 
 

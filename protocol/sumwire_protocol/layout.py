@@ -38,7 +38,7 @@ def meaning(name: str) -> str:
 
 
 def flag_names(flags: int) -> tuple[str, ...]:
-    """The names of the bits that are set."""
+    """Return the names of the bits that are set."""
     return tuple(name for bit, name in FLAGS.items() if flags & bit)
 
 
@@ -56,7 +56,7 @@ class ExtraHeader:
 
     @property
     def bytes(self) -> int:
-        """Its length."""
+        """Length of the header in bytes."""
         return sum(width for _, width in self.fields) // 8
 
 
@@ -108,7 +108,7 @@ def packets_of(data: bytes) -> list[bytes]:
 
 
 def begins_as_packet(data: bytes) -> bool:
-    """Return whether a header is there whose codes are known."""
+    """Return whether the data begins with a header whose codes are known."""
     if len(data) < p4.SUMWIRE_BYTES:
         return False
     fields = unpacked(data)
@@ -153,7 +153,7 @@ def values(op: int, payload: bytes) -> list[int]:
 
 
 def groups_of(op: Op) -> int:
-    """Groups of 1024 values in a packet of an op with planes."""
+    """Return the number of groups of 1024 values in a packet of an op with planes."""
     return op.values // p4.WORD_BITS
 
 

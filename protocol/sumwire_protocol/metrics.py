@@ -143,12 +143,12 @@ class QueueLabels(NamedTuple):
     decision: str
 
     def words(self) -> tuple[str, str, str]:
-        """As labels of a metric."""
+        """Return the labels in words, as a metric has them."""
         return ("yes" if self.tagged else "no", str(self.drop_class), self.decision)
 
 
 def queue_labels(cell: int) -> QueueLabels:
-    """Of a cell, by its number among those of its port."""
+    """Return the labels of a cell, given its number among the cells of its port."""
     tagged, rest = divmod(cell, _CELLS_OF_QUEUE)
     drop_class, decision = divmod(rest, len(DECISION_NAMES))
     return QueueLabels(bool(tagged), drop_class, DECISION_NAMES[decision])

@@ -59,12 +59,12 @@ class Op:
 
     @property
     def title(self) -> str:
-        """Its name in prose."""
+        """Name of the op in prose."""
         return self.name.upper()
 
     @property
     def values(self) -> int:
-        """Values in a host's contribution."""
+        """Number of values in a host's contribution."""
         return self.up.words * p4.WORD_BITS // self.value_bits
 
 
@@ -130,7 +130,7 @@ CODES: Final[Mapping[str, int]] = {op.name: op.code for op in OPS}
 
 
 def as_markdown() -> str:
-    """The table of docs/wire-format.md."""
+    """Return the table of docs/wire-format.md."""
     titles = ("op", "code", "a packet holds", "words up from a host", "up from a lower switch", "down", "hosts at most")
     rows = [titles, ("---",) * len(titles), *(_row(op) for op in OPS)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

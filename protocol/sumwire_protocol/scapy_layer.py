@@ -104,11 +104,11 @@ class Sumwire(Packet):
 
     @property
     def reason(self) -> str:
-        """Of a REFUSED: the reason's name; "" of other kinds."""
+        """Name of the reason in a REFUSED; "" in packets of other kinds."""
         return layout.REASONS.get(int(self.count), str(self.count)) if self.kind == p4.KIND_REFUSED else ""
 
     def hashret(self) -> bytes:
-        """Equal for a packet and what answers it."""
+        """Return a hash that is equal for a packet and its answer."""
         return bytes([self.job >> 8, self.job & 0xFF, self.slot >> 8, self.slot & 0xFF, self.worker])
 
     def answers(self, other: Packet) -> bool:
@@ -121,7 +121,7 @@ class Sumwire(Packet):
         return same and (another_round or self.round == other.round)
 
     def mysummary(self) -> str:
-        """One line."""
+        """Return the packet in one line."""
         kind = layout.KINDS.get(self.kind, f"kind {self.kind}")
         op = layout.OP_NAMES.get(self.op, f"op {self.op}")
         place = f"job {self.job} slot {self.slot} round {self.round} worker {self.worker} chunk {self.chunk}"

@@ -47,12 +47,12 @@ class Device(Protocol):
         """Return an entry, None if there is none. The cost does not depend on the table's length."""
 
     def entries(self, table: str) -> list[Entry]:
-        """Without the default action; const entries included."""
+        """Return a table's entries: const entries too, but not the default action."""
 
     def default_action(self, table: str) -> ActionCall | None: ...
 
     def set_default_action(self, table: str, action: ActionCall | None) -> None:
-        """None restores the program's own default action."""
+        """Set the default action; None restores the program's own."""
 
     def read_counter(self, counter: str, index: int) -> CounterValue: ...
 

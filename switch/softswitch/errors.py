@@ -34,7 +34,7 @@ class ProgramTooLargeError(UnsupportedProgramError):
 
 @contextmanager
 def placed(place: object) -> Iterator[None]:
-    """Give ``place`` to a refusal of a program that has none."""
+    """Add ``place`` to an error about a program, if the error has none yet."""
     try:
         yield
     except UnsupportedProgramError as error:
@@ -44,7 +44,7 @@ def placed(place: object) -> Iterator[None]:
 
 
 class NotFoundError(DeviceError):
-    """No such table, action, entry, counter, index or group."""
+    """There is no such table, action, entry, counter, index or group."""
 
 
 class EntryExistsError(DeviceError):

@@ -54,7 +54,7 @@ class Option:
 
     @property
     def shown(self) -> str:
-        """As docs/softswitch.md has it in its first column."""
+        """The option as the first column in docs/softswitch.md has it."""
         last = f"{self.names[-1]} {self.value}".rstrip()
         return ", ".join(f"`{each}`" for each in (*self.names[:-1], last))
 
@@ -281,7 +281,7 @@ def ignored(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
 
 
 def as_markdown(options: Iterable[Option], heading: str) -> Iterator[str]:
-    """The lines of a table of docs/softswitch.md."""
+    """Return the lines of a table of docs/softswitch.md."""
     yield f"| option | {heading} |"
     yield "|---|---|"
     yield from (f"| {option.shown} | {option.text} |" for option in options)

@@ -210,7 +210,7 @@ class SoftSwitch:
         return self._machine
 
     def registers(self, name: str) -> list[int]:
-        """A copy of a register array."""
+        """Return a copy of a register array."""
         with self._lock:
             cells = self.loaded.registers.get(name)
             if cells is None:
@@ -398,7 +398,7 @@ class SoftSwitch:
             self.loaded.delete_session(session)
 
     def sessions(self) -> dict[int, tuple[tuple[Replica, ...], int]]:
-        """Replicas and multicast group (0: none) by session."""
+        """Return replicas and multicast group (0: none) by session."""
         with self._lock:
             found = self.loaded.sessions.items()
             return {number: (tuple(Replica(*pair) for pair in replicas), group) for number, (replicas, group) in found}

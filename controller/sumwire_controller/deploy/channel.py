@@ -94,7 +94,7 @@ def start_options(switch: Switch) -> str:
 
 
 def where(switch: Switch) -> str:
-    """How messages name a switch."""
+    """Return the name and address that messages give a switch."""
     return f"switch {switch.name} at {switch.grpc}"
 
 

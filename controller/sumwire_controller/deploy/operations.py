@@ -55,7 +55,7 @@ class Found:
 
 
 def look(switch: SwitchControl, program: Program) -> Found:
-    """What the switch has now."""
+    """Return what the switch holds now."""
     loaded = switch.loaded(program)
     return Found(loaded, switch.entries(program) if loaded is not None and loaded.wanted else frozenset())
 
@@ -121,11 +121,11 @@ class Report:
 
     @property
     def changed(self) -> bool:
-        """Was anything written?"""
+        """Whether anything was written."""
         return self.program_loaded or bool(self.changes)
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain data."""
+        """Return the report as plain data."""
         return {
             "switch": self.switch,
             "changed": self.changed,
@@ -135,7 +135,7 @@ class Report:
         }
 
     def details(self) -> str:
-        """The summary, and a line for each write and each job."""
+        """Return the summary, and a line for each write and each job."""
         jobs = [f"  job {name}: generation {generation}" for name, generation in self.generations.items()]
         return "\n".join([str(self), *(f"  {change}" for change in self.changes), *jobs])
 
@@ -303,12 +303,12 @@ def _status(config: Config, program: Program, timeout: float) -> Status:
 def read_all_status(
     configs: Sequence[Config], *, build_dir: Path | str | None = None, timeout: float = DEFAULT_TIMEOUT_S
 ) -> tuple[Status, ...]:
-    """`read_status` of several switches, upper switches first."""
+    """Read the status of several switches, the upper ones first."""
     return statuses(configs, Program.load(build_dir), timeout)
 
 
 def statuses(configs: Sequence[Config], program: Program, timeout: float) -> tuple[Status, ...]:
-    """`read_all_status`, with a compiled program that was read."""
+    """Do as `read_all_status`, with a compiled program that was read before."""
     for config in configs:
         validate(config)
     check_together(configs)

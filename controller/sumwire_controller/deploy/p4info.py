@@ -193,7 +193,7 @@ class Program:
         return TableEntry(self._names[row.table_id], self.key_of(row), self._args_of(row))
 
     def key_of(self, row: Any) -> tuple[int, ...]:
-        """The key of a row of an owned table."""
+        """Return the key of a row of an owned table."""
         table = self._tables[self._names[row.table_id]]
         fields = {match.field_id: match for match in row.match}
         parts = [
@@ -218,7 +218,7 @@ class Program:
         return tuple(values[param_id] for param_id in table.parameter_ids)
 
     def owned_tables(self) -> Iterator[int]:
-        """The ids of all tables that the controller writes."""
+        """Return the ids of all tables that the controller writes."""
         return (table.id for table in self._tables.values())
 
 

@@ -40,7 +40,7 @@ _WITHDRAWAL = 1
 
 
 class Write(Enum):
-    """P4Runtime's kinds of write."""
+    """The kinds of write that P4Runtime has."""
 
     INSERT = "insert"
     MODIFY = "modify"
@@ -116,7 +116,7 @@ def _unchanged(config: Config, actual: Collection[Entry], renew: Collection[str]
 
 
 def by_job(entries: Iterable[Entry]) -> dict[int | None, set[Entry]]:
-    """Job id -> its entries; None -> those that belong to no job."""
+    """Return entries by job id; None has those that belong to no job."""
     found: dict[int | None, set[Entry]] = {}
     for entry in entries:
         found.setdefault(job_of(entry), set()).add(entry)

@@ -90,7 +90,7 @@ _CURES: Final = {
 
 
 def is_silent(error: Any) -> bool:
-    """Did the switch not answer at all?"""
+    """Return whether the switch did not answer at all."""
     return error.code() in _UNREACHABLE
 
 

@@ -86,7 +86,7 @@ class Status:
         return self.program_runs and not self.differences
 
     def as_json(self) -> dict[str, Any]:
-        """The status as plain data."""
+        """Return the status as plain data."""
         return {**asdict(self), "in_sync": self.in_sync}
 
     def __str__(self) -> str:

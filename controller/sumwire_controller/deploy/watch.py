@@ -73,7 +73,7 @@ def redirections(
 
 
 def stranded(config: Config, dead: Collection[IPv4Address]) -> list[str]:
-    """The names of the jobs that have no root left."""
+    """Return the names of the jobs that have no root left."""
     return [job.name for job in _with_several_roots(config) if all(parent.ip in dead for parent in job.parents)]
 
 
@@ -119,7 +119,7 @@ class SwitchesMetrics:
 
 
 def readings(status: Status) -> Iterator[Reading]:
-    """What was read of one switch."""
+    """Return the metrics' readings of one switch's status."""
     name = status.switch
     yield Reading(names.UP, (name,), 1)
     yield Reading(names.IN_SYNC, (name,), status.in_sync)
@@ -155,7 +155,7 @@ class WatchEvent:
     detail: str
 
     def as_json(self) -> dict[str, Any]:
-        """The event as plain data."""
+        """Return the event as plain data."""
         return asdict(self)
 
     def __str__(self) -> str:

@@ -40,7 +40,7 @@ from sumwire_controller.model import OP_CODES, Config, Job, WholeJob, Worker, ma
 
 
 def hosts_behind(config: Config, job: Job) -> tuple[int, ...]:
-    """The number of hosts behind each worker of a job."""
+    """Return the number of hosts behind each worker of a job."""
     return job.stands_for or tuple(config.worker(name).weight for name in job.workers)
 
 
@@ -97,7 +97,7 @@ def _common(config: Config) -> Iterator[Entry]:
 
 
 def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
-    """All entries of one job."""
+    """Return all entries of one job."""
     workers = [config.worker(name) for name in job.workers]
     yield _admission(config, job, generation)
     yield MulticastGroup(group_of(job), frozenset((worker.port, k + 1) for k, worker in enumerate(workers)))

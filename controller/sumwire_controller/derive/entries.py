@@ -36,7 +36,7 @@ class TableEntry:
         return (self.table, self.key)
 
     def arg(self, name: str) -> int:
-        """The action's argument of that name."""
+        """Return the action's argument of that name."""
         return self.args[TABLES[self.table].parameters.index(name)]
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class TableEntry:
 
 
 def is_keyed(entry: TableEntry) -> bool:
-    """Is this the row of a job with a key?"""
+    """Return whether this is the row of a job with a key."""
     return entry.table == JOB.name and len(entry.args) > len(JOB.parameters)
 
 
@@ -106,17 +106,17 @@ def job_of(entry: Entry) -> int | None:
 
 
 def admits(entry: Entry) -> bool:
-    """Is this the row that admits a job?"""
+    """Return whether this row admits a job."""
     return isinstance(entry, TableEntry) and entry.table == JOB.name
 
 
 def counts(entry: Entry) -> bool:
-    """Has this row a counter of its worker's packets?"""
+    """Return whether this row has a counter of its worker's packets."""
     return isinstance(entry, TableEntry) and entry.table == WORKER.name
 
 
 def admissions(entries: Iterable[Entry]) -> dict[int, TableEntry]:
-    """Job id -> row of the job table."""
+    """Return the rows of the job table by job id."""
     rows = (entry for entry in entries if isinstance(entry, TableEntry) and admits(entry))
     return {row.key[0]: row for row in rows}
 
@@ -228,7 +228,7 @@ def queue_args(queue: VirtualQueue) -> tuple[int, ...]:
 
 
 def budget_args(job: Job) -> tuple[int, int]:
-    """budget and budget_cell of a job's `worker` rows."""
+    """Return `budget` and `budget_cell` of a job's `worker` rows."""
     if job.limit_mbit is None:
         return 0, 0
     return max(1, round(job.limit_mbit * RATE_PER_MBIT)), job.slots.base

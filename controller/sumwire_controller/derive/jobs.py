@@ -53,7 +53,7 @@ def with_lanes(config: Config) -> Config:
 
 
 def names_of_lanes(jobs: Iterable[Job], names: Collection[str]) -> frozenset[str]:
-    """The names of all lanes of the jobs that `names` has."""
+    """Return the names of all lanes of the jobs in `names`."""
     return frozenset(lane.name for job in jobs if job.name in names for lane in lane_jobs(job))
 
 

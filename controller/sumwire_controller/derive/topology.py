@@ -30,7 +30,7 @@ class JobTree:
     parents: dict[str, tuple[str, ...]]
 
     def seat(self, switch: str, worker: str) -> int:
-        """The seat of a host or a lower switch at `switch`."""
+        """Return the seat of a host or a lower switch at `switch`."""
         return list(self.seats[switch]).index(worker)
 
 

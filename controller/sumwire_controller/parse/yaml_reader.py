@@ -181,11 +181,11 @@ class Log:
     places: list[tuple[str, str | None, int]] = field(default_factory=list)
 
     def add(self, path: str, name: str, value: object, rule: str) -> None:
-        """Add a problem of a place. :meth:`error` finds its line."""
+        """Add a problem at a place of the file. :meth:`error` finds the line."""
         self.problems.append(Problem(path, name, value, rule))
 
     def error(self, source: str) -> ConfigError:
-        """An error with all problems, in the order of the text."""
+        """Return an error with all problems, in the order of the text."""
         lines = {path if key is None else join_path(path, key): line for path, key, line in self.places}
 
         def located(problem: Problem) -> Problem:
@@ -255,7 +255,7 @@ class MappingReader:
         return self._left.keys() & known
 
     def node(self, name: str) -> YamlNode | None:
-        """The node of a key, which is required."""
+        """Return the node of a required key."""
         found = self._left.pop(name, None)
         if found is None and self.usable:
             self._log.add(self._path, name, MISSING, "is required: add it")
@@ -315,7 +315,7 @@ class MappingReader:
         return str(self._left.pop(name).value) if node is not None and node.value in known else None
 
     def items(self, name: str) -> list[YamlNode] | None:
-        """The elements of a list."""
+        """Return the elements of a list."""
         node = self.node(name)
         if node is None:
             return None

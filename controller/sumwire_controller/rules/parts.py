@@ -50,7 +50,7 @@ def placed(name: str, items: Iterable[T | None]) -> list[tuple[str, T]]:
 
 
 def switch_rules(path: str, switch: Switch) -> Iterator[Problem]:
-    """A switch's name, server and device id are well formed."""
+    """Check that a switch's name, server and device id are well formed."""
     yield from name_rule(path, switch.name)
     if not (_is_socket(switch.grpc) if switch.grpc.startswith(_UNIX) else _is_host_and_port(switch.grpc)):
         yield Problem(path, "grpc", switch.grpc, "must be host:port with a port of 1..65535, or unix:/path")
@@ -187,7 +187,7 @@ def port_rules(path: str, job: Job, hosts: Iterable[tuple[str, int]]) -> Iterato
 
 
 def jobs_distinct(jobs: list[tuple[str, Job]]) -> Iterator[Problem]:
-    """No two jobs have the same name or an id in common."""
+    """Check that no two jobs have the same name or an id in common."""
     for (other_path, other), (path, job) in combinations(jobs, 2):
         if other.name == job.name:
             yield Problem(path, "name", job.name, f"name is already that of {other_path}: give it another")
@@ -205,7 +205,7 @@ def _ids(path: str, job: Job, other_path: str, other: Job) -> Iterator[Problem]:
 
 
 def shown_ids(job: Job) -> str:
-    """The ids of a job's lanes in words: "5" or "5..8"."""
+    """Return the ids of a job's lanes in words: "5" or "5..8"."""
     return str(job.id) if job.lanes == 1 else f"{job.id}..{job.id + job.lanes - 1}"
 
 
@@ -310,7 +310,7 @@ def _thc_table(path: str, table: tuple[int, ...]) -> Iterator[Problem]:
 
 
 def hosts_fit(path: str, job: Job, hosts: int) -> Iterator[Problem]:
-    """A packet has room for the contributions of that many hosts."""
+    """Check that a packet has room for the contributions of ``hosts`` hosts."""
     shown = f"{hosts} hosts"
     if hosts > COUNT_MAX:
         yield Problem(path, "workers", shown, f"at most {COUNT_MAX}, the largest count of a packet")
@@ -371,6 +371,6 @@ def overlaps(jobs: list[tuple[str, Job]]) -> Iterator[tuple[Job, Job, Problem]]:
 
 
 def either(numbers: tuple[int, ...]) -> str:
-    """The numbers in words: "1, 2 or 4"."""
+    """Return the numbers in words: "1, 2 or 4"."""
     *most, last = map(str, numbers)
     return f"{', '.join(most)} or {last}"

@@ -63,7 +63,7 @@ class Draft:
 
 
 def draft_of(config: Config) -> Draft:
-    """The draft of a configuration, with nothing missing."""
+    """Return the draft of a configuration, with nothing missing."""
     return Draft(config.switch, config.aggregator, config.ports, config.workers, config.jobs, queues=config.queues)
 
 

@@ -53,7 +53,7 @@ class TopologyDraft:
     queues: tuple[QueueAt | None, ...] = ()
 
     def topology(self) -> Topology:
-        """The parts that could be read."""
+        """Return the topology of the parts that could be read."""
         return Topology(
             tuple(filter(None, self.switches)),
             tuple(filter(None, self.links)),
@@ -120,7 +120,7 @@ def _needs_a_star(path: str, job: Job, tree: JobTree) -> Iterator[Problem]:
 
 
 def size_problems(topology: Topology) -> Iterator[Problem]:
-    """Switches whose tables do not have enough rows."""
+    """Return the problems of switches whose tables have too few rows."""
     for i, config in enumerate(configs_of(topology)):
         for problem in validate_draft(draft_of(config)):
             yield Problem(f"switches[{i}]", problem.full_path, problem.value, problem.rule)

@@ -11,7 +11,7 @@ from commonlib import entry
 
 
 def main() -> int:
-    """Returns the exit status."""
+    """Run the program and return its exit status."""
     return entry.run(_load)
 
 

@@ -68,7 +68,7 @@ def refusals(state: State, batch: Batch) -> tuple[NDArray[np.uint8], NDArray[np.
 
 
 def bare_sizes(records: NDArray[Any]) -> NDArray[np.uint32]:
-    """Bytes of packets without an authentication tag, (n,)."""
+    """Return the bytes of packets without an authentication tag, (n,)."""
     return HEADER_BYTES + records["words"].astype(np.uint32) * np.uint32(WORD_BYTES)
 
 

@@ -113,7 +113,7 @@ def _state_arrays(library: Native, state: State) -> Any:
 
 
 def reply_arrays(library: Native, replies: Replies) -> Any:
-    """The replies' arrays for C."""
+    """Return the replies' arrays in the form that C takes."""
     return library.aggregator_replies(
         heads=address_of(replies.heads),
         payloads=address_of(replies.payloads),

@@ -34,7 +34,7 @@ Words = NDArray[np.uint64]
 
 
 def mix64(words: Words) -> Words:
-    """SplitMix64's finalizer, of each word."""
+    """Apply SplitMix64's finalizer to each word."""
     words = (words ^ words >> np.uint64(30)) * np.uint64(MIX_1)
     words = (words ^ words >> np.uint64(27)) * np.uint64(MIX_2)
     return words ^ words >> np.uint64(31)
@@ -124,7 +124,7 @@ def _products(planes: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def count_votes(payload: Planes) -> Planes:
-    """VOTE: counters (n, 8, 128) of one vote each."""
+    """Return a VOTE packet's counters, (n, 8, 128), of one vote each."""
     counters = np.zeros((len(payload), p4.SLOT_WORDS, p4.WORD_BYTES), np.uint8)
     counters[:, VOTE_PLANES - 1 :: VOTE_PLANES] = payload
     return counters
@@ -204,7 +204,7 @@ FOLDS: Final[Mapping[int, Callable[[Planes, Contributions], Planes]]] = {
 
 
 def start(op: int, new: Contributions) -> Planes:
-    """The words of slots with these first contributions."""
+    """Return the words of slots that hold these first contributions."""
     return STARTS[op](new) if op in STARTS else new.payload
 
 

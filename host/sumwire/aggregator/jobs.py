@@ -39,7 +39,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Above:
-    """The next aggregator, and this one's seat there."""
+    """The aggregator above this one, and this one's seat there."""
 
     ip: str
     seat: int

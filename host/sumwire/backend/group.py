@@ -88,7 +88,7 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
         self._checked: set[int] = set()
 
     def get_group_store(self) -> Any:
-        """The store in which the ranks have met."""
+        """Return the store in which the ranks have met."""
         return self._place.store
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
@@ -164,7 +164,7 @@ class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
     reduce_scatter_single = _reduce_scatter_base
 
     def reduce_scatter_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
-        """Several of `_reduce_scatter_base`."""
+        """Do several `_reduce_scatter_base` in one call."""
         with self._coalescing() as works:
             for output, each in zip(outputs, inputs, strict=True):
                 self._reduce_scatter_base(output, each, opts)

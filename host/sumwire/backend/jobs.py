@@ -113,7 +113,7 @@ def find_by(finder: Finder) -> None:
 
 
 def source_of(options: Options) -> Source | None:
-    """The job that the user named, if any."""
+    """Return the job that the user named, if any."""
     said = options.job if options.job is not None else next(iter(_used), None)
     return said if said is not None else os.environ.get(JOB_VARIABLE) or None
 

@@ -93,7 +93,7 @@ class GroupRank:
 
 @dataclass(frozen=True)
 class Reduction:
-    """``op``: SUM, AVG, MAX or MIN."""
+    """A reduction that a call asks for. ``op``: SUM, AVG, MAX or MIN."""
 
     route: ReduceRoute
     op: str
@@ -121,7 +121,7 @@ class Network:
 
     @property
     def job(self) -> Job | None:
-        """The job, once it is open."""
+        """The job; None until it is open."""
         return self._job
 
     def submit(self, call: Call, device: torch.device) -> Future[list[Tensor]]:

@@ -84,7 +84,7 @@ class NetworkWork(Work):
         return self._future.done() and self.exception() is None
 
     def exception(self) -> Any:
-        """The error of a collective that has failed."""
+        """Return the error of a collective that has failed."""
         if not self._future.done():
             return None
         try:
@@ -110,7 +110,7 @@ class JointWork(Work):
         self._works = [work for work in works if work is not None]
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait for the end of all."""
+        """Wait for the end of all collectives."""
         for work in self._works:
             work.wait(timeout) if timeout else work.wait()
         return True

@@ -120,7 +120,7 @@ class KeyStream:
         self._out = np.zeros(0, np.uint8)
 
     def chunks(self, sequence: int, count: int) -> NDArray[np.uint8]:
-        """Bytes of so many chunks, uint8 (count x 1024,)."""
+        """Return the stream's bytes for ``count`` chunks, uint8 (count x 1024,)."""
         if self._encryptor is None or sequence != self._next:
             counter = (sequence * _BLOCKS).to_bytes(_AES_BYTES)
             self._encryptor = Cipher(self._cipher, CTR(counter)).encryptor()
@@ -169,7 +169,7 @@ class MaskedPackets(ABC):
 
 
 class TableLanes(MaskedPackets):
-    """THC's. ``table``: at most 16 values of at most 255."""
+    """The lanes of THC. ``table``: at most 16 values of at most 255."""
 
     op = THC
 
@@ -197,7 +197,7 @@ class TableLanes(MaskedPackets):
 
 
 class VoteLanes(MaskedPackets):
-    """VOTE's."""
+    """The lanes of VOTE."""
 
     op = VOTE
 

@@ -57,7 +57,7 @@ class SumCheck:
         return self._places.pack(np.array([self._sent >> 32, self._sent & 0xFFFFFFFF], np.uint32))
 
     def take(self, first: int, words: NDArray[np.uint8]) -> None:
-        """Sums from chunk ``first`` on: uint8 (chunks, 8, 128)."""
+        """Take in the sums from chunk ``first`` on: uint8 (chunks, 8, 128)."""
         self._got = (self._got + self._of(first, words)) % PRIME
 
     def finish(

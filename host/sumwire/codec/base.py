@@ -51,7 +51,7 @@ class CodecInfo:
 
     @classmethod
     def of(cls, name: str, op: Op, preliminary: Op | None = None) -> CodecInfo:
-        """Of a codec that fills whole packets of ``op``."""
+        """Return the info of a codec that fills whole packets of ``op``."""
         first = None if preliminary is None else preliminary.code
         return cls(name, op.code, op.up.words, op.down.words, op.values, preliminary_op=first)
 

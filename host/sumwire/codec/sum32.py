@@ -302,7 +302,7 @@ class Fields:
 
     @property
     def number(self) -> int:
-        """Fields of an element."""
+        """Number of fields in an element."""
         return (p4.ELEMENT_BITS - 1) // self.bits
 
     @property
@@ -316,7 +316,7 @@ class Fields:
         return self.number * _ELEMENTS
 
     def info(self, name: str, preliminary_op: int | None = None) -> CodecInfo:
-        """Of a codec whose payload they are."""
+        """Return the info of the codec whose payload consists of these fields."""
         return CodecInfo(name, SUM32.code, SUM32.up.words, SUM32.down.words, self.chunk_values, preliminary_op)
 
     def pack(self, values: NDArray[np.int32]) -> NDArray[np.uint8]:

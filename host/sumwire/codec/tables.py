@@ -94,7 +94,7 @@ class ThcTable:
 
     @property
     def levels(self) -> int:
-        """Different values."""
+        """Number of different values."""
         return self.values.index(self.granularity) + 1
 
     @property

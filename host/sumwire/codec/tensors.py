@@ -84,7 +84,7 @@ def expect_residual(x: Tensor) -> Tensor:
 
 
 def residual_expected(x: Tensor) -> bool:
-    """Return whether the tensor is marked."""
+    """Return whether the tensor is marked as one that gets a residual."""
     return getattr(x, _RESIDUAL, False)
 
 

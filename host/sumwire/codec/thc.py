@@ -173,7 +173,7 @@ class ThcRound(CodecRound):
         return self.norms()
 
     def without_tensor(self) -> Self:
-        """See CodecRound."""
+        """Return the round without its tensor, see CodecRound."""
         other = super().without_tensor()
         other._left = None
         return other

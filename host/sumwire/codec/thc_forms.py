@@ -79,7 +79,10 @@ def _tiles(groups: Iterable[BlockGroup]) -> Iterator[_BlockTile]:
 
 
 class TorchForm:
-    """The arithmetic of one round's parts. A part is given by its blocks; its arrays start with its first chunk."""
+    """Encodes and decodes the parts of one round in PyTorch.
+
+    A part is given by its blocks; its arrays start with its first chunk.
+    """
 
     def __init__(self, table: ThcTable, signs: SignStream, rounding: RoundingStream) -> None:
         self._granularity = table.granularity
@@ -240,7 +243,7 @@ class GridForm(TorchForm):
 
 
 class NativeForm:
-    """The arithmetic of one round's parts. A part is given by its blocks; its arrays start with its first chunk."""
+    """Encodes and decodes the parts of one round in C. A part is given as for TorchForm."""
 
     def __init__(self, kernels: Native, table: ThcTable, signs: SignStream, rounding: RoundingStream) -> None:
         self._kernels = kernels

@@ -43,7 +43,7 @@ from sumwire.numeric import is_whole
 
 
 class NativeGridForm:
-    """The arithmetic of one round's parts, for blocks of at most `sumwire.codec.rotation.PASS_VALUES` values."""
+    """Encodes and decodes a round in C, for blocks of at most `sumwire.codec.rotation.PASS_VALUES` values."""
 
     def __init__(self, kernels: Native, grid: ThcTable, signs: SignStream, rounding: RoundingStream) -> None:
         self._kernels = kernels

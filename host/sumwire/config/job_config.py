@@ -203,7 +203,7 @@ class JobConfig:
 
 
 class TreeError(ValueError):
-    """The rule that a tree breaks. ``value``: what breaks it."""
+    """A tree of aggregators breaks a rule. ``value`` is what breaks it."""
 
     def __init__(self, value: object, rule: str) -> None:
         super().__init__(rule)

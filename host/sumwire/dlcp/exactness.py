@@ -61,11 +61,11 @@ class Sum:
 
     @property
     def chunks(self) -> int:
-        """Packets of each worker."""
+        """Number of packets of each worker."""
         return len(self.magnitudes[0])
 
     def whole(self) -> float:
-        """Return the error with nothing hit."""
+        """Return the error when nothing is lost."""
         return self._error(self._indices, np.zeros(self.magnitudes.shape, np.bool_))
 
     def cut(self, hit: NDArray[np.bool_]) -> float:
@@ -151,7 +151,7 @@ def energy_of_classes(gradients: Sequence[Tensor], position: float) -> list[floa
 
 
 def layered(seed: int = 1) -> list[Tensor]:
-    """Drawn gradients, see above."""
+    """Return the error of drawn gradients, see the module."""
     generator = torch.Generator().manual_seed(seed)
     blocks = DRAWN_VALUES // _BLOCK
     scale = torch.exp(torch.randn(blocks, generator=generator, dtype=torch.float32, device="cpu")).repeat_interleave(
@@ -166,7 +166,7 @@ def layered(seed: int = 1) -> list[Tensor]:
 
 
 def digits(seed: int = 1) -> list[Tensor]:
-    """Recorded gradients, see above. Needs scikit-learn."""
+    """Return the error of recorded gradients, see the module. Needs scikit-learn."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -220,7 +220,7 @@ def as_text(found: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(
         prog="python -m sumwire.dlcp.exactness", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

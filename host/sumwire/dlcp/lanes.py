@@ -70,7 +70,7 @@ class TensorRecord:
         return self.missing / self.contributions if self.contributions else 0.0
 
     def as_dict(self) -> dict[str, float]:
-        """For JSON."""
+        """Return the contents as values that JSON can hold."""
         return {**asdict(self), "missing_share": self.missing_share}
 
 
@@ -118,7 +118,7 @@ class Lanes(Saved):
 
     @property
     def workers(self) -> int:
-        """Workers of this run."""
+        """Number of workers of this run."""
         return self.jobs[0].workers
 
     @property

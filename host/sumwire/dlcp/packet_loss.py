@@ -230,7 +230,7 @@ class LossProfile:
         return fmean(run.accuracy for run in self.runs if (run.share, run.pattern) == (share, pattern))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the contents as values that JSON can hold."""
         return asdict(self)
 
 

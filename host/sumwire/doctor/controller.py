@@ -57,7 +57,7 @@ class ControllerStatus:
             self._process.communicate()
 
     def findings(self) -> Iterator[Finding]:
-        """A finding for each switch, and for each job on it."""
+        """Return a finding for each switch, and for each job on it."""
         if self._process is None:
             yield unknown("entries", f"{_PROGRAM} is not installed here: pip install 'sumwire[controller]'")
             return

@@ -29,12 +29,12 @@ class Finding:
 
 
 def good(name: str, text: str) -> Finding:
-    """All is well."""
+    """Return a finding that something is as it should be."""
     return Finding(name, GOOD, text)
 
 
 def unknown(name: str, why: str) -> Finding:
-    """It could not be looked at."""
+    """Return a finding that something could not be examined, and why."""
     return Finding(name, UNKNOWN, why)
 
 
@@ -47,12 +47,12 @@ def bad(name: str, message: str | Exception, cure: str = "") -> Finding:
 
 
 def problems(findings: Sequence[Finding]) -> list[Finding]:
-    """Those that stand in the job's way."""
+    """Return the findings that would stop the job."""
     return [finding for finding in findings if finding.state == BAD]
 
 
 def as_text(findings: Sequence[Finding]) -> Iterator[str]:
-    """A line for each, and one more with what to do."""
+    """Return a line for each finding, and one more with what to do about it."""
     for finding in findings:
         yield f"{finding.state:<8} {finding.name:<{_NAME_WIDTH}} {finding.text}"
         if finding.cure:
@@ -62,5 +62,5 @@ def as_text(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def as_dict(findings: Sequence[Finding]) -> dict[str, Any]:
-    """For JSON."""
+    """Return the contents as values that JSON can hold."""
     return {"good": not problems(findings), "findings": [asdict(finding) for finding in findings]}

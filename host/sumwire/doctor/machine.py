@@ -54,7 +54,7 @@ _COMMAND_MOST: Final = 60
 
 
 def examined(config: JobConfig | None) -> Iterator[Finding]:
-    """Findings that need no network."""
+    """Return the findings that need no network."""
     yield _versions(config)
     yield _compiler()
     yield _clock()
@@ -127,7 +127,7 @@ def _buffers(config: JobConfig | None) -> Finding:
 
 
 def offloads(device: str) -> Finding:
-    """Return whether the device takes trains of packets."""
+    """Return whether the network device accepts trains of packets (offload)."""
     told = words_of(["ethtool", "-k", device])
     if told is None:
         return unknown("offloads", "ethtool is not on PATH, or knows nothing of the device")
@@ -173,7 +173,7 @@ class NetworkPlace:
 
 
 def own_worker(addresses: list[str]) -> list[int]:
-    """The workers whose address is this host's."""
+    """Return the workers whose address is this host's."""
     return [number for number, address in enumerate(addresses) if _bind_error(address, 0) is None]
 
 
@@ -250,7 +250,7 @@ def _no_route(config: JobConfig) -> Finding | None:
 
 
 def devices_of(address: str) -> list[tuple[str, list[str]]]:
-    """The devices that have an address, with their flags."""
+    """Return the network devices that have an address, with their flags."""
     told = json.loads(words_of(["ip", "-json", "address", "show", "to", address]) or "[]")
     return [(str(one["ifname"]), one.get("flags", [])) for one in told if "ifname" in one]
 

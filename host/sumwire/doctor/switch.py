@@ -255,7 +255,7 @@ def _tap(device: str) -> Any:
 
 
 def judged(config: JobConfig, answers: SwitchAnswers, place: NetworkPlace) -> Iterator[Finding]:
-    """Findings about one lane of the job."""
+    """Return the findings about one lane of the job."""
     neighbour = "" if answers.answered else _neighbour(place)
     wall = _firewall(answers, neighbour)
     yield wall

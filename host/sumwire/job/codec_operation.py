@@ -134,7 +134,7 @@ class CodecOperation(Operation):
             return self._round.residual(self._included)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        """See the module."""
+        """Carry the operation out through the switch, as the module describes."""
         return self._summed(transport, config, stats).to(self._device)
 
     def _summed(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:

@@ -49,7 +49,7 @@ _LEAVING_S: Final = 5.0
 
 
 class HaltedError(Exception):
-    """The ranks are deciding: this one must leave its exchange."""
+    """This rank must leave its exchange, because the ranks are deciding."""
 
 
 class _StoppedError(Exception):
@@ -119,13 +119,13 @@ class Control:
         return self._member.joined
 
     def note_joined(self) -> None:
-        """This rank has taken part in the greeting of the present run."""
+        """Record that this rank has taken part in the greeting of the present run."""
         with self._changed:
             self._member.greeted = self._member.joined = True
 
     @property
     def completed(self) -> int:
-        """Operations that this rank has completed."""
+        """Number of operations that this rank has completed."""
         with self._changed:
             return self._member.completed
 
@@ -163,7 +163,7 @@ class Control:
             return self._member.begin(call, by_choice=by_choice)
 
     def finish(self, result: CachedResult, *, by_network: bool) -> None:
-        """The operation has its result."""
+        """Record that the operation has its result."""
         with self._changed:
             self._finish(result, kept=by_network, by_network=by_network)
 
@@ -174,7 +174,7 @@ class Control:
             self._finish(result, kept=self._member.network, by_network=False)
 
     def cancel(self, *, by_network: bool) -> None:
-        """The operation was not made, on any rank."""
+        """Record that the operation was not carried out on any rank."""
         with self._changed:
             if by_network:
                 self._member.leave_network()
@@ -209,7 +209,7 @@ class Control:
         return agreed.error()
 
     def check(self) -> None:
-        """Raises the error that has ended the job."""
+        """Raise the error that has ended the job, if one has."""
         with self._changed:
             self._check()
 
@@ -248,7 +248,7 @@ class Control:
                 self._changed.notify_all()
 
     def paused_workers(self) -> set[int]:
-        """Workers that are silent on purpose."""
+        """Return the workers that are silent on purpose."""
         with self._changed:
             return {rank.worker for rank in self._vector if rank.paused}
 

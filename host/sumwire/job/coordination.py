@@ -307,7 +307,7 @@ class OwnRank:
         self.call = ""
 
     def cancel(self) -> None:
-        """The operation under way was not made, on any rank."""
+        """Record that the operation under way was not carried out on any rank."""
         self.started = self.completed
         self.call = ""
 

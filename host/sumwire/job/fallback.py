@@ -60,7 +60,7 @@ class GroupMean(Operation):
 
     @staticmethod
     def instead_of(codec: str) -> str:
-        """What the operation is, in descriptions of calls."""
+        """Return how descriptions of calls name the operation."""
         return f"mean by {codec}, by the process group"
 
     def residual(self) -> Tensor:
@@ -150,7 +150,7 @@ _WIDER: Final = {
 
 
 def added_as(dtype: torch.dtype) -> torch.dtype:
-    """The type in which a process group adds tensors of this one."""
+    """Return the type in which a process group adds tensors of ``dtype``."""
     return _WIDER.get(dtype, dtype)
 
 

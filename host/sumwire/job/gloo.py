@@ -61,7 +61,7 @@ class Work(Protocol):
     """A collective under way."""
 
     def is_completed(self) -> bool:
-        """Return whether it is over, well or not."""
+        """Return whether the collective is over, with or without an error."""
 
     def wait(self, timeout: timedelta = ...) -> Any:
         """Wait for the collective. Raises RuntimeError if it failed, or is not over after ``timeout``."""
@@ -213,7 +213,7 @@ def _never_destroy(group: Any) -> None:
 
 
 def default_timeout() -> timedelta:
-    """The default group's time-out."""
+    """Return the default group's time-out."""
     group = dist.distributed_c10d._get_default_group()
     for device in group._device_types:
         options = getattr(group._get_backend(torch.device(device)), "options", None)
@@ -403,11 +403,11 @@ class Fallback:
         self._reduce(x, dist.ReduceOp.SUM)
 
     def largest(self, x: Tensor) -> Tensor:
-        """Elementwise maximum over all workers; a new tensor."""
+        """Return the elementwise maximum over all workers as a new tensor."""
         return self._reduce(x.clone(), dist.ReduceOp.MAX)
 
     def gather(self, x: Tensor) -> list[Tensor]:
-        """The tensors of all workers, by rank."""
+        """Return the tensors of all workers, by rank."""
         everyone = [torch.empty_like(x) for _ in range(self._group.ranks)]
         self._group.run(lambda group: group.allgather([everyone], [x]), self._check)
         return everyone

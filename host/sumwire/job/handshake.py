@@ -124,11 +124,11 @@ class Greeting:
 
     @staticmethod
     def announcement() -> NDArray[np.uint8]:
-        """The chunk of zeros, uint8 (1, 1, 128)."""
+        """Return the chunk of zeros, uint8 (1, 1, 128)."""
         return np.zeros((1, 1, WORD_BYTES), np.uint8)
 
     def nonce(self, block: int) -> NDArray[np.uint8]:
-        """This worker's nonces chunk: uint8 (1, 1, 128)."""
+        """Return this worker's chunk of nonces, uint8 (1, 1, 128)."""
         own_block, element = divmod(self._config.worker, ELEMENTS)
         elements = np.zeros(ELEMENTS, ELEMENT)
         if block == own_block:
@@ -181,7 +181,7 @@ class Greeting:
         return elements.view(np.uint8)
 
     def indices(self) -> NDArray[np.uint8]:
-        """This worker's planes of known indices: uint8 (1, 4, 128)."""
+        """Return this worker's planes of known indices, uint8 (1, 4, 128)."""
         return pack_index_planes(_pattern(self._config, self._config.worker)[None])
 
     def check_table(self, results: Results) -> None:

@@ -209,7 +209,7 @@ class Job(Collectives, Saved):
 
     @property
     def workers(self) -> int:
-        """Workers of this run."""
+        """Number of workers of this run."""
         return self.config.workers
 
     @property
@@ -219,7 +219,7 @@ class Job(Collectives, Saved):
 
     @property
     def summands(self) -> int:
-        """How many tensors a mean is of: one of each worker."""
+        """Number of tensors that a mean is over: one from each worker."""
         return self.config.workers
 
     @property

@@ -73,7 +73,7 @@ class CarriedScales:
         return entry.scales if entry is not None and entry.trusted else None
 
     def learn(self, key: ScalesKey, form: Scales, agreed: NDArray[np.uint32]) -> None:
-        """The tensor's operation has agreed on these scales."""
+        """Keep the scales on which the tensor's operation has agreed."""
         before = self._entries.pop(key, None)
         if not_finite(agreed).any():
             return
@@ -119,7 +119,7 @@ class TensorScales:
         return self.kept.of(self.key)
 
     def learn(self, agreed: NDArray[np.uint32]) -> None:
-        """The tensor's operation has agreed on these scales."""
+        """Keep the scales on which the tensor's operation has agreed."""
         self.kept.learn(self.key, self.form, agreed)
 
 

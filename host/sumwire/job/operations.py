@@ -89,7 +89,7 @@ class MaskedPayload:
         self._packets.up(words, out)
 
     def take(self, sums: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The op's words down from a part of the results."""
+        """Take the op's words down (from the switch) out of a part of the results."""
         return self._packets.down(sums, self._workers)
 
 
@@ -106,7 +106,7 @@ def masked_payload(op: int, config: JobConfig) -> MaskedPayload | None:
 
 
 def unmaskable(config: JobConfig, what: str) -> ConfigError:
-    """The error about something that a blind job cannot do."""
+    """Return the error for something that a blind job cannot do."""
     rule = f"must not be true with {what}; means by thc and sum32, sums, maxima, minima and votes can be masked"
     return ConfigError("blind", True, rule, where=f"job {config.name}", cure="use one of them, or leave `blind` out")
 
@@ -272,12 +272,12 @@ class ResultCache:
             self._drop()
 
     def trim(self, operation: int) -> None:
-        """All ranks have the results of operations below this one."""
+        """Drop results that all ranks have: those of operations below this one."""
         while self._results and self.first < operation:
             self._drop()
 
     def result(self, operation: int) -> CachedResult:
-        """A kept result."""
+        """Return the kept result of an operation."""
         return self._results[operation - self.first]
 
     def _drop(self) -> None:
@@ -298,7 +298,7 @@ class Operation(ABC):
 
     @abstractmethod
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        """The result, with equal bits on all workers."""
+        """Return the result, whose bits are equal on all workers."""
 
     @abstractmethod
     def ordinary(self, fallback: Fallback) -> Tensor:

@@ -51,7 +51,7 @@ class AloneTimeouts(Alone):
         self._over = True
 
     def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
-        """Raises DeadlinePassedError after the deadline."""
+        """Raise DeadlinePassedError if the deadline has passed."""
         if self._over:
             raise ClosedError(f"job {self._job} is closed; make a new one: Job(config)")
         super().waiting(waited_s, missing)
@@ -105,7 +105,7 @@ class JobSession(ABC):
 
     @abstractmethod
     def carry_out(self, operation: Operation, call: Signature) -> Tensor:
-        """The result of the next operation, which has its tag."""
+        """Carry out the next operation under its tag, and return the result."""
 
     @abstractmethod
     def results_ahead(self) -> bool:

@@ -69,7 +69,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class TuningTable:
-    """``samples``: by codec name, with rising sizes."""
+    """Measured times of codecs. ``samples``: by codec name, with rising sizes."""
 
     samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ class TuningTable:
 
     @classmethod
     def of(cls, content: Any) -> TuningTable:
-        """The inverse of :meth:`content`. Raises BrokenTableError."""
+        """Return the table that :meth:`content` has written. Raises BrokenTableError."""
         if not isinstance(content, dict):
             raise BrokenTableError("must be an object with a list for each codec")
         return cls({codec: _samples_read(codec, rows) for codec, rows in content.items()})
@@ -128,7 +128,7 @@ _BACKEND: Final = "gloo"
 
 
 def tuning_path(config: JobConfig) -> Path:
-    """The file of this job's network."""
+    """Return the path of the file that holds this network's table."""
     key = hashlib.sha256(json.dumps(_network(config), sort_keys=True).encode()).hexdigest()
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises without a home
     return Path(cache, "sumwire", f"tuning-{key[:16]}.json")

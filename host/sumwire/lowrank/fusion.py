@@ -64,12 +64,12 @@ class Item:
 
     @property
     def rows(self) -> int:
-        """The first dimension."""
+        """Size of the first dimension."""
         return self.shape[0] if self.shape else 1
 
     @property
     def columns(self) -> int:
-        """All other dimensions together."""
+        """Product of all other dimensions."""
         return self.values // self.rows
 
     def sent(self, phase: Phase) -> int:

@@ -253,7 +253,7 @@ class AcpSgd(GradientOptimizer):
             handle.remove()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refused after construction: the buffers are laid out once."""
+        """Raise an error after construction, because the buffers are laid out once."""
         if hasattr(self, "_now"):
             raise UsageError("add_param_group: make a new AcpSgd, its buffers have a fixed layout")
         super().add_param_group(param_group)

@@ -69,11 +69,11 @@ class Draws:
         self._generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, worker])))
 
     def state(self) -> dict[str, Any]:
-        """Return where the stream is, in plain values."""
+        """Return the stream's position, in plain values."""
         return dict(self._generator.bit_generator.state)
 
     def go_on(self, state: dict[str, Any]) -> None:
-        """Continue the stream of a `state`."""
+        """Continue the stream at a position that `state` returned."""
         self._generator.bit_generator.state = state
 
     def bits(self, shape: tuple[int, ...]) -> Bits:
@@ -121,7 +121,7 @@ class Hopper(Protocol):
         """Return what this rank sends at the step."""
 
     def expected_bytes(self, step: Step) -> int:
-        """Return the length of what it receives at the step."""
+        """Return the length of the message that this rank receives at the step."""
 
     def take(self, step: Step, message: Bits) -> None:
         """Merge or store a received message. Raises HopError if it does not fit the step."""

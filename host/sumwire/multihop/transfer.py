@@ -73,7 +73,7 @@ class TransferState:
     asks: bool = False
 
     def packed(self, token: int) -> bytes:
-        """The datagram."""
+        """Return the state as a datagram."""
         head = np.array(
             (
                 MAGIC, STATE, ASKS if self.asks else 0, self.operation, token,
@@ -104,7 +104,7 @@ def unpack_state(datagram: NDArray[np.uint8], token: int) -> TransferState | Non
 
 
 def here(operation: int, token: int, *, done: bool) -> bytes:
-    """A HERE of the operation."""
+    """Return a HERE message of the operation."""
     head = np.zeros(1, HEAD)
     head["magic"], head["kind"], head["flags"] = MAGIC, HERE, DONE if done else 0
     head["operation"], head["token"] = operation, token
@@ -112,13 +112,13 @@ def here(operation: int, token: int, *, done: bool) -> bytes:
 
 
 class PacketSink(Protocol):
-    """What is done with the packets."""
+    """The receiver's side, which is given the packets."""
 
     def take(self, numbers: Numbers, values: NDArray[np.float32], counts: NDArray[np.int64]) -> None:
         """Take packets that arrived for the first time: their values, shape (packets, VALUES), and contributions."""
 
     def leave_out(self, numbers: Numbers) -> None:
-        """Packets are lost and not waited for."""
+        """Record that packets are lost and no longer awaited."""
 
 
 class Incoming:
@@ -143,7 +143,7 @@ class Incoming:
 
     @property
     def done(self) -> bool:
-        """Whether no packet is waited for any more."""
+        """Whether no packet is awaited any more."""
         return self._open == 0
 
     def arrive(self, packets: NDArray[np.void], tos: NDArray[np.uint8]) -> None:
@@ -171,7 +171,7 @@ class Incoming:
         self._look_for_lost()
 
     def state(self, operation: int, *, asks: bool = False) -> TransferState:
-        """What the neighbour should know."""
+        """Return the state that the neighbour should know."""
         first = self._known_below
         settled = np.flatnonzero(self._settled[first : first + WINDOW_MAX])
         window = slice(first, first + int(settled[-1]) + 1 if len(settled) else first)
@@ -257,7 +257,7 @@ class OutgoingTensor:
 
     @property
     def done(self) -> bool:
-        """Whether the neighbour has answered all of them."""
+        """Whether the neighbour has answered all packets."""
         return self._base == len(self.packets)
 
     def fill(self, numbers: Numbers, values: NDArray[np.float32], counts: NDArray[np.int64]) -> None:
@@ -267,7 +267,7 @@ class OutgoingTensor:
         self._ready[numbers] = True
 
     def due(self, path: Path, now: float) -> Numbers:
-        """The packets to send now, those to send again first."""
+        """Return the packets to send now, the repeated ones first."""
         expiry = self.expiry(path)
         if expiry is not None and now >= expiry:
             self._burst = self._flight.all_flying()[:_BURST]
@@ -310,7 +310,7 @@ class OutgoingTensor:
         self._sent_below += int(unsent.argmax()) if unsent.any() else len(unsent)
 
     def answered(self, state: TransferState, path: Path, now: float) -> None:
-        """Take in what the neighbour says."""
+        """Take in the state that the neighbour has sent."""
         used = self._flight.count
         end = min(state.first + len(state.settled), len(self.packets))
         settled = state.first + np.flatnonzero(state.settled[: max(end - state.first, 0)])

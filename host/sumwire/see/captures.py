@@ -246,7 +246,7 @@ class CaptureReader:
 
 
 def frames_of(interface: str) -> Iterator[Frame]:
-    """The frames of an interface, without end. Raises UsageError."""
+    """Yield the frames of an interface without end. Raises UsageError."""
     try:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS)) as raw:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM_BYTES)

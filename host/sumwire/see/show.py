@@ -33,7 +33,7 @@ _WHOLE: Final = "capture whole frames (tcpdump -s 0)"
 
 
 def event_as_dict(event: PacketEvent) -> dict[str, Any]:
-    """For JSON: times in seconds."""
+    """Return the contents as values that JSON can hold, with times in seconds."""
     seen = event.seen
     found: dict[str, Any] = {
         "at_s": event.at_s,
@@ -90,7 +90,7 @@ _TEXTS: Final[Mapping[str, str]] = {
 
 
 def text_of(event: PacketEvent) -> str:
-    """What has happened, in words."""
+    """Return the event in words."""
     seen = event.seen
     reason = _reason(event) if event.what == REFUSED else ""
     means = layout.meaning(f"REJECT_{reason}") if reason else ""
@@ -110,7 +110,7 @@ def text_of(event: PacketEvent) -> str:
 
 
 def as_dict(timelines: Timelines, wanted: PacketFilter) -> dict[str, Any]:
-    """For JSON: times in seconds."""
+    """Return the contents as values that JSON can hold, with times in seconds."""
     return {
         **asdict(timelines.counts),
         "points": timelines.points,
@@ -141,7 +141,7 @@ def as_text(timelines: Timelines, wanted: PacketFilter) -> Iterator[str]:
 
 
 def summary(timelines: Timelines) -> Iterator[str]:
-    """What is in the captures."""
+    """Return a summary of what the captures hold."""
     counts, totals = timelines.counts, timelines.totals()
     seconds = timelines.ended_s - timelines.began_s
     points = f"{timelines.points} points" if timelines.points > 1 else "one point"
@@ -166,7 +166,7 @@ def summary(timelines: Timelines) -> Iterator[str]:
 
 
 def heading(timeline: ChunkTimeline) -> str:
-    """One line about a chunk."""
+    """Return one line about a chunk."""
     chunk, first = timeline.chunk, timeline.first
     if chunk.round is None:
         return f"job {chunk.job}: questions about slot {chunk.slot} (HELLO)"
@@ -178,7 +178,7 @@ def heading(timeline: ChunkTimeline) -> str:
 
 
 def line(event: PacketEvent, began_s: float) -> str:
-    """One event."""
+    """Return one event as a line of text."""
     return f"{(event.at_s - began_s) * 1e3:12.3f} ms  {event.point or '-':<14} {text_of(event)}"
 
 

@@ -86,7 +86,7 @@ class PacketFollower:
         self._questions: OrderedDict[tuple[object, ...], _TracedContribution] = OrderedDict()
 
     def take(self, seen: CapturedPacket) -> tuple[TracedChunk, PacketEvent]:
-        """The chunk that a packet belongs to, and its event."""
+        """Return the chunk that a packet belongs to, and the packet's event."""
         return self._question(seen) if seen.from_worker else self._answer(seen)
 
     def _question(self, seen: CapturedPacket) -> tuple[TracedChunk, PacketEvent]:
@@ -178,7 +178,7 @@ class ChunkTimeline:
     events: list[PacketEvent] = field(default_factory=list)
 
     def count(self, *what: str) -> int:
-        """Events of these kinds."""
+        """Return the number of events of these kinds."""
         return sum(event.what in what for event in self.events)
 
     @property
@@ -205,14 +205,14 @@ class Timelines:
     ended_s: float
 
     def totals(self) -> dict[str, int]:
-        """Events by kind."""
+        """Return the number of events of each kind."""
         return {
             what: sum(timeline.count(what) for timeline in self.chunks.values())
             for what in (*_TROUBLE, RESULT, INFORMED)
         }
 
     def chosen(self, wanted: PacketFilter) -> list[ChunkTimeline]:
-        """The timelines that pass a filter."""
+        """Return the timelines that pass a filter."""
         return [timeline for timeline in self.chunks.values() if not wanted.troubled or timeline.count(*_TROUBLE)]
 
 

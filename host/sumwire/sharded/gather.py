@@ -36,7 +36,7 @@ _gather: Final[Any] = getattr(dist, "all_gather_single", dist.all_gather_into_te
 
 
 def message_bytes(values: int) -> int:
-    """The size in bytes of the message of ``values`` values."""
+    """Return the size in bytes of a message of ``values`` values."""
     return _levels_bytes(values) + _blocks(values) * _STEP_BYTES
 
 

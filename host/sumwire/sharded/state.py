@@ -238,7 +238,7 @@ class ShardedState(Saved):
             wait_for(self._stored)
 
     def place(self) -> Place:
-        """This rank's place: several ranks may share a worker."""
+        """Return this rank's place. Several ranks may share a worker."""
         return Place.here()
 
     def kept(self) -> Content:
@@ -275,7 +275,7 @@ class ShardedState(Saved):
 
 
 def called(name: str) -> str:
-    """How messages name a unit: by its module."""
+    """Return the name that messages give a unit: that of its module."""
     return f"unit {name}" if name else "the whole model"
 
 

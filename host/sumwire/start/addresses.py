@@ -113,7 +113,7 @@ def is_local(address: str) -> bool:
 
 
 def own_addresses() -> list[str]:
-    """This machine's IPv4 addresses by which others may know it."""
+    """Return the IPv4 addresses under which other machines may know this one."""
     room = array("B", bytes(_INTERFACES_MOST * _IFREQ_BYTES))
     asked = struct.pack(_IFCONF, len(room), room.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -78,7 +78,7 @@ class Attachment:
         return True
 
     def close(self, *, agree: bool = True) -> None:
-        """End the job, see :meth:`sumwire.Job.close`."""
+        """End the job, as :meth:`sumwire.Job.close` describes."""
         if self.job is not None:
             self.job.close(agree=agree)
             self.job = None

@@ -27,20 +27,20 @@ class SumwireCallback(lightning.Callback):
 
     @property
     def job(self) -> Any:
-        """The job of the present training; None if there is none."""
+        """The job of the training under way, or None without a training."""
         return self._attachment.job
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Lightning has wrapped the model by now."""
+        """Open the job, now that Lightning has wrapped the model."""
         # Plugins other than that of "16-mixed" have no such attribute, or None.
         self._attachment.attach(trainer.strategy.model, getattr(trainer.precision_plugin, "scaler", None))
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """All ranks come here together."""
+        """Close the job together with all other ranks."""
         self._attachment.close()
 
     def on_exception(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException
     ) -> None:
-        """The other ranks may not come."""
+        """Close the job without waiting for the other ranks, which may never come."""
         self._attachment.close(agree=False)

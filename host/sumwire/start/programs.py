@@ -133,7 +133,7 @@ def _taken(number: int, named: Sequence[str], by_root: bool) -> str:
 
 
 def all_names(racks: Sequence[Rack]) -> Iterator[str]:
-    """All names and addresses, of hosts and leaves."""
+    """Return all names and addresses of hosts and leaves."""
     for rack in racks:
         yield from rack.hosts
         if rack.leaf is not None:

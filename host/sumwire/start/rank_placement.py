@@ -77,7 +77,7 @@ class JobSource:
     wait_s: float = WAIT_S
 
     def checked(self) -> JobSource:
-        """Return it completed from the environment. Raises PlaceError."""
+        """Return the source, completed from the environment. Raises PlaceError."""
         if self.aggregator not in (None, RANK_0):
             raise PlaceError(f"aggregator = {shown(self.aggregator)}: must be 'rank0', or left out")
         given = [name for name in ("service", "job", "aggregator") if getattr(self, name) is not None]

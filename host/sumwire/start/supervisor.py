@@ -117,7 +117,7 @@ class RunningAggregator:
 
     @property
     def pid(self) -> int:
-        """Of the process that this one has started."""
+        """Process id of the aggregator that this process has started."""
         return self._process.pid
 
     @property
@@ -195,7 +195,7 @@ class RunningAggregator:
 
 
 def started(command: Sequence[str], description: Mapping[str, Any], say: Say) -> RunningAggregator:
-    """An aggregator that is ready. Raises StartError."""
+    """Start an aggregator, and return it when it is ready. Raises StartError."""
     aggregator = RunningAggregator(command, description, say)
     try:
         aggregator.await_ready()

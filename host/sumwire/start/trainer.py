@@ -29,13 +29,13 @@ class SumwireCallback(transformers.TrainerCallback):
 
     @property
     def job(self) -> Any:
-        """The job of the present training; None if there is none."""
+        """The job of the training under way, or None without a training."""
         return self._attachment.job
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The Trainer has wrapped the model by now."""
+        """Open the job, now that the Trainer has wrapped the model."""
         self._attachment.attach(self._trainer.model_wrapped, self._trainer.accelerator.scaler)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """All ranks come here together."""
+        """Close the job together with all other ranks."""
         self._attachment.close()

@@ -184,7 +184,7 @@ def _line_by_line(say: Say) -> Say:
 
 
 def summary(job: Mapping[str, Any]) -> list[str]:
-    """A job in one line, and each leaf of a tree in one more."""
+    """Return a job in one line, and each leaf of a tree in one more."""
     config = parse_job(job, 0)
     bits = "" if config.thc is None else f", thc with {config.thc.bits} bits{_few_levels(config.thc)}"
     by_leaf: dict[str, list[str]] = {}

@@ -90,7 +90,7 @@ class Timed:
         self._seconds = 0.0
 
     def stats(self) -> dict[str, float]:
-        """As :attr:`System.stats`."""
+        """Return the same numbers as :attr:`System.stats`."""
         sent = self._sent.sent_bytes if isinstance(self._sent, Peers) else self._sent()
         return {"operations": self._operations, "operation_s": self._seconds, "payload_bytes": float(sent)}
 

@@ -108,7 +108,7 @@ class InPackets(Cost):
         return _or_the_same(self._text(self._bits(self.op.down.words)), self.up)
 
     def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
-        """Without the preliminary exchange."""
+        """Return the bytes in both directions, without those of the preliminary exchange."""
         packets = math.ceil(numbers / self.op.values)
         up, down = (LOWER_HEADER_BYTES + HEADER_BYTES + one.words * WORD_BYTES for one in (self.op.up, self.op.down))
         return packets * up, packets * down

@@ -16,7 +16,7 @@ from sumwire_protocol.ops import ONE_TRIP_CHUNKS
 
 @dataclass(frozen=True)
 class WireTraffic:
-    """What one all-reduce puts on a worker's link."""
+    """Bytes that one all-reduce puts on a worker's link."""
 
     octets: float
     """In the busier direction, headers included."""
@@ -57,7 +57,7 @@ class OneAllReduce:
 
 
 def ring_steps(workers: int) -> int:
-    """Messages of a ring all-reduce that wait for each other."""
+    """Return how many messages of a ring all-reduce follow one after another."""
     return 2 * (workers - 1)
 
 
@@ -68,7 +68,7 @@ def round_trips(packets: float, *, asks: bool) -> int:
 
 
 def wire_s(octets: float, link_mbit: float) -> float:
-    """Seconds that a link needs for so many bytes."""
+    """Return the seconds that a link needs for ``octets`` bytes."""
     return 8 * octets / (link_mbit * 1e6)
 
 
@@ -81,7 +81,7 @@ def processors_s(costs: Costs, setting: OneAllReduce) -> float:
 
 
 def seconds(sent: WireTraffic, costs: Costs, setting: OneAllReduce) -> float:
-    """Seconds of one all-reduce."""
+    """Return the seconds of one all-reduce."""
     # A step's packet crosses two links one after the other. That is left out: the lab's links let two packets through
     # at once where nothing was sent for a while.
     shorter, longer = sorted((wire_s(sent.octets, setting.link_mbit), processors_s(costs, setting)))

@@ -147,7 +147,7 @@ class TimedHook:
         return future
 
     def stats(self) -> dict[str, float]:
-        """As :attr:`System.stats`."""
+        """Return the same numbers as :attr:`System.stats`."""
         return {
             "operations": self.operations,
             "operation_s": self.seconds,
@@ -288,7 +288,7 @@ class HookSync(GradientOptimizer):
                 p.grad = piece.view(p.shape)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refused after construction: hooks keep state by bucket."""
+        """Raise an error after construction, because hooks keep state by bucket."""
         if hasattr(self, "_kinds"):
             raise UsageError("add_param_group: make a new system, its buckets have a fixed layout")
         super().add_param_group(param_group)

@@ -41,7 +41,7 @@ class MarsitOptions(SystemOptions):
     lead: float | None = option("published rule: weight of the new update in the signs, 1 in the paper; None: 3", None)
 
     def settings(self) -> dict[str, object]:
-        """The keywords of the optimizer."""
+        """Return the keywords of the optimizer."""
         return {name: getattr(self, name) for name in MarsitOptions.names()}
 
 

@@ -97,7 +97,7 @@ class Question:
 
     @property
     def values(self) -> int:
-        """Of the gradient."""
+        """Number of values of the gradient."""
         return self.plan.dense_bytes // _VALUE_BYTES
 
 
@@ -125,7 +125,7 @@ class Answer:
 def question(
     params: str, rate: str, rtt: str, workers: int, *, shapes: str | None, rank: int, aggregator: str | None
 ) -> Question:
-    """Raises ConfigError for what breaks a rule."""
+    """Return the question that these options ask. Raises ConfigError."""
     for option, number, least, usual in (("--workers", workers, 2, 8), ("--rank", rank, 1, 4)):
         if number < least:
             raise ConfigError(option, number, f"must be {least} or more", where=_WHERE, cure=f"write {option} {usual}")
@@ -383,7 +383,7 @@ def _label(one: Answer) -> str:
 
 
 def as_dict(found: Sequence[Answer], left_out: Mapping[str, str]) -> dict[str, Any]:
-    """For JSON."""
+    """Return the contents as values that JSON can hold."""
     return {"systems": [asdict(one) for one in found], "left_out": left_out, "recommendation": recommendation(found)}
 
 

@@ -46,22 +46,22 @@ class SystemOptions:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The keywords."""
+        """Return the keywords."""
         return tuple(field.name for field in fields(cls))
 
     @classmethod
     def required(cls) -> tuple[str, ...]:
-        """The keywords without a default."""
+        """Return the keywords without a default."""
         return tuple(field.name for field in fields(cls) if field.default is MISSING)
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """The other keywords with their defaults."""
+        """Return the keywords that have a default, with their defaults."""
         return {field.name: field.default for field in fields(cls) if field.default is not MISSING}
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """The text of each keyword."""
+        """Return the text that explains each keyword."""
         return {field.name: field.metadata["meaning"] for field in fields(cls)}
 
 
@@ -91,7 +91,7 @@ class Member:
 
     @classmethod
     def of(cls, config: JobConfig) -> Member:
-        """The worker of a job description."""
+        """Return the member that a job description describes."""
         from sumwire.codec.tables import ThcTable
 
         table = None if config.thc is None else ThcTable.of(config.thc)
@@ -139,7 +139,7 @@ class SystemSpec:
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """What it runs over, the preferred one first."""
+        """The transports that the system can use, the preferred one first."""
         return tuple(self.routes)
 
     @property

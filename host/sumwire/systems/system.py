@@ -263,7 +263,7 @@ class LaneSystem(System):
         self.state: LaneState | None = None
 
     def refuse_nonfinite(self) -> None:
-        """See System. Raises UsageError with early forward."""
+        """Do as System does. Raises UsageError with early forward."""
         if self._early_forward:
             check_early("raise")
         self._nonfinite = "raise"

@@ -25,7 +25,7 @@ _DENOMINATOR_MAX: Final = 1024
 
 
 def as_markdown() -> str:
-    """The tables of docs/systems.md."""
+    """Return the tables of docs/systems.md."""
     routes = [["name", "what travels", "transport", "bits up", "bits down", "ops of the job", "options"]]
     for name, spec in TABLE.items():
         for number, (transport, route) in enumerate(spec.routes.items()):

@@ -242,7 +242,7 @@ class Picture:
     endpoints: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the contents as values that JSON can hold."""
         return asdict(self)
 
 

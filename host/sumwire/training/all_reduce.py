@@ -88,7 +88,7 @@ _SECOND_ROUND: Final = 1 << 15
 
 
 def check_precision(precision: str) -> None:
-    """Raises UsageError for a precision that there is not."""
+    """Raise UsageError for a precision that does not exist."""
     if precision not in PRECISIONS:
         raise UsageError(f"precision = {precision!r}: must be one of {', '.join(map(repr, PRECISIONS))}")
 

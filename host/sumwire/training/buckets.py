@@ -114,7 +114,7 @@ class StepResiduals:
             self._settled.set()
 
     def abandon(self) -> None:
-        """Drop a step whose last bucket has not come; else do nothing."""
+        """Drop a step whose last bucket has not arrived; otherwise do nothing."""
         if not self._complete:
             self.drop()
 
@@ -167,7 +167,7 @@ class Parameters:
         return [self.number(parameter) for parameter in bucket.parameters()]
 
     def check_dense(self, bucket: GradBucket) -> None:
-        """Raises UsageError for a bucket with a sparse gradient."""
+        """Raise UsageError for a bucket with a sparse gradient."""
         if bucket.buffer().layout == torch.strided:
             return
         # DDP gives such a parameter a bucket for itself.
@@ -223,7 +223,7 @@ class Bucket:
         return list(self.members)
 
     def gradients(self) -> list[Tensor]:
-        """Views of the buffer."""
+        """Return the gradients as views of the buffer."""
         pieces = torch.split(self.flat, [p.numel() for p in self.members])
         return [piece.view(p.shape) for piece, p in zip(pieces, self.members, strict=True)]
 

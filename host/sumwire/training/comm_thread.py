@@ -52,10 +52,10 @@ _Calls = queue.SimpleQueue[_Task | None]
 
 
 class Owner(Protocol):
-    """What a shared thread ends with: a job."""
+    """The owner of a shared thread, such as a job: the thread ends with it."""
 
     def on_close(self, closer: Callable[[], None], /) -> None:
-        """Call ``closer`` when it closes."""
+        """Call ``closer`` when the owner closes."""
 
 
 _queues: Final[WeakKeyDictionary[Owner, _Queue]] = WeakKeyDictionary()

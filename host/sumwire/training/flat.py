@@ -78,7 +78,7 @@ class FlatParameters:
 
     @property
     def length(self) -> int:
-        """Values of all parameters."""
+        """Number of values of all parameters together."""
         return self._slices[-1].stop
 
     def read(self) -> Tensor:

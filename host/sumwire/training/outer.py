@@ -375,7 +375,7 @@ class Outer(Saved, Optimizer):
         self._thread = CommThread.of(self.job, "outer steps")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refused after construction: the parts are laid out once."""
+        """Raise an error after construction, because the parts are laid out once."""
         if hasattr(self, "parts"):
             raise UsageError("add_param_group: make a new Outer, its parts have a fixed layout")
         super().add_param_group(param_group)

@@ -22,10 +22,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 
 class Scaled(Protocol):
-    """What gets scaled gradients."""
+    """An object that gets scaled gradients."""
 
     def has(self, parameter: Tensor) -> bool:
-        """Return whether it gets the parameter's gradients."""
+        """Return whether the object gets the parameter's gradients."""
         ...
 
     def follow_scaler(self, scaler: GradScaler) -> None:

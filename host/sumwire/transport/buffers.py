@@ -72,11 +72,11 @@ class Results:
     cuts: NDArray[np.uint8]
 
     def first(self, chunks: int) -> Results:
-        """Those of the first chunks, in the same memory."""
+        """Return the results of the first ``chunks`` chunks, in the same memory."""
         return self if chunks == len(self.counts) else self._part(slice(chunks))
 
     def after(self, chunks: int) -> Results:
-        """Those after the first chunks, in the same memory."""
+        """Return the results after the first ``chunks`` chunks, in the same memory."""
         return self._part(slice(chunks, None))
 
     def _part(self, of: slice) -> Results:
@@ -212,7 +212,7 @@ class Buffers:
         return None if self.tos is None else int(protected(self.tos[chunk : chunk + 1])[0])
 
     def probe(self, chunk: int) -> NDArray[np.uint8]:
-        """The PROBE of a chunk, uint8 (32,)."""
+        """Return the PROBE of a chunk, uint8 (32,)."""
         probe: NDArray[np.uint8] = self.packets[chunk, :HEADER_BYTES].copy()
         record = headers(probe.reshape(1, -1))
         record["version_kind"] = first_byte(p4.KIND_PROBE)

@@ -61,7 +61,7 @@ class Connection:
 
     @property
     def next_sequence(self) -> int:
-        """Sequence number of the first chunk that no exchange has had."""
+        """Sequence number of the first chunk that no exchange has used."""
         return self.window.base + self.window.chunks
 
 

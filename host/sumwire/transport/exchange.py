@@ -92,7 +92,7 @@ class Guard:
 
 
 def tampered(job: int, error: CodecError) -> TamperedError:
-    """The error about what ``error`` says."""
+    """Return the error for a packet that was changed on its way, as ``error`` says."""
     return TamperedError(
         f"job {job}: what the workers told each other through the switch was changed on the way: {error}; see who can "
         "write to the network or has the switch, then start all workers again"

@@ -84,12 +84,12 @@ class Alone:
         self.deadline_s = deadline_s
 
     def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
-        """Raises DeadlinePassedError after ``deadline_s``."""
+        """Raise DeadlinePassedError after ``deadline_s``."""
         if waited_s >= self.deadline_s:
             raise DeadlinePassedError
 
     def switch_lost(self, error: SwitchLostError) -> None:
-        """Raises the error."""
+        """Raise the error: a worker alone has no fall-back."""
         raise error
 
 

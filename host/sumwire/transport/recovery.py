@@ -120,7 +120,7 @@ class Recovery:
 
     @property
     def missing(self) -> int:
-        """How many results are asked for and not here yet."""
+        """Number of results that were asked for and have not arrived."""
         return len(self._wanted)
 
     def ask(self, sequences: Iterable[int], op: int) -> None:
@@ -138,7 +138,7 @@ class Recovery:
                 self._waiting.append(_Question(sequence, op, question))
 
     def forget(self) -> None:
-        """The exchange is over: nothing is wanted any more."""
+        """Stop asking for results, because the exchange is over."""
         self._waiting.clear()
         self._wanted.clear()
         self._asked.clear()
@@ -150,7 +150,7 @@ class Recovery:
         self._passed_up[place] = contributors
 
     def landed(self, sequences: Iterable[int]) -> None:
-        """These results arrived another way."""
+        """Record that these results have arrived from somewhere else."""
         slots = self._config.slots
         for sequence in sequences if self._wanted else ():
             self._drop(place_of(sequence, slots))
@@ -301,7 +301,7 @@ class CatchUp:
         self.recovery = Recovery(config, self.kept)
 
     def enter_run(self, token: int) -> None:
-        """From now on results are those of the run with this token."""
+        """Treat later results as those of the run with this token."""
         self.ahead.token = self.recovery.token = token
 
     def close(self) -> None:

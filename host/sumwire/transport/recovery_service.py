@@ -65,7 +65,7 @@ class Rate:
 
 
 class Asker:
-    """One address with the seats of the workers there."""
+    """An address that may ask, with the seats of the workers there."""
 
     def __init__(self) -> None:
         self.seats: set[int] = set()
@@ -84,11 +84,11 @@ class Askers:
                 self._askers.setdefault(address.ip, Asker()).seats.add(address.seat)
 
     def at(self, ip: str) -> Asker | None:
-        """None if no other worker of the job has the address."""
+        """Return the asker at an address; None if no other worker of the job has it."""
         return self._askers.get(ip)
 
     def nonce(self, sender: tuple[str, int]) -> bytes:
-        """That of an address and port."""
+        """Return the nonce for an address and port."""
         ip, port = sender
         return hashlib.blake2b(f"{ip}:{port}".encode(), key=self._secret, digest_size=NONCE_BYTES).digest()
 
@@ -126,7 +126,7 @@ class ServiceCounters:
 
     @property
     def refused(self) -> int:
-        """Datagrams that got no answer although it may be here."""
+        """Number of requests without an answer although the result may be here."""
         return self.malformed + self.strangers + self.limited
 
 

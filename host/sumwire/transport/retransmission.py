@@ -142,7 +142,7 @@ class Reordering:
         self._needless = 0.0
 
     def sent_again(self, count: int) -> None:
-        """So many overtaken chunks are sent again."""
+        """Record that ``count`` overtaken chunks are sent again."""
         self._sent_again += count
         if self._sent_again > 2 * JUDGED:
             self._sent_again /= 2
@@ -241,7 +241,7 @@ class Timers:
         return expiry
 
     def expire(self, now: float, *, at_end: bool) -> None:
-        """The timer has expired: allow a burst and back off."""
+        """Record that the timer has expired: allow a burst and back off."""
         progress = self.progress_at > self._timer_from
         self.burst = self._burst_size = self._burst_size * 2 if progress else TIMEOUT_BURST_CHUNKS
         waited_s = self._end_timeout_s() if at_end else self.timeout_s
@@ -383,7 +383,7 @@ class Retries:
         self._lost = np.full(chunks, not contributes)
 
     def lose(self, chunk: int) -> None:
-        """The switch no longer has the chunk's result."""
+        """Record that the switch no longer has the chunk's result."""
         self._lost[chunk] = True
 
     def choose(self, chunks: Chunks, *, overtaken: bool, last: bool, waited_for: bool) -> Outgoing:

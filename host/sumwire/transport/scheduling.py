@@ -82,32 +82,32 @@ class Flight:
         self.head = self.end = 1
 
     def send(self, chunks: Chunks, now: float) -> None:
-        """Chunks are sent for the first time."""
+        """Record that chunks are sent for the first time."""
         self.first[chunks] = self._append(chunks, now)
         self.flying[chunks] = True
         self.count_sent(len(chunks))
 
     def count_sent(self, count: int) -> None:
-        """So many chunks were sent for the first time."""
+        """Record that ``count`` chunks were sent for the first time."""
         if count:
             self.end += count
             self.last_first = self.end - 1
             self.count += count
 
     def send_again(self, chunks: Chunks, now: float) -> None:
-        """Chunks in flight are retransmitted."""
+        """Record that chunks in flight are retransmitted."""
         self._append(chunks, now)
         self.end += len(chunks)
         self._resends += len(chunks)
 
     def land(self, chunks: Chunks) -> None:
-        """Chunks in flight have their results."""
+        """Record that chunks in flight have their results."""
         self.flying[chunks] = False
         self.landed[chunks] = True
         self.count -= len(chunks)
 
     def land_early(self, chunks: Chunks) -> None:
-        """Chunks have their results, in flight or not sent at all."""
+        """Record that chunks have their results, whether in flight or not yet sent."""
         self.count -= int(np.count_nonzero(self.flying[chunks]))
         self.flying[chunks] = False
         self.landed[chunks] = True
@@ -123,7 +123,7 @@ class Flight:
         return fresh
 
     def landed_until(self, first: int) -> int:
-        """The first chunk from ``first`` on that has no result."""
+        """Return the first chunk from ``first`` on that has no result."""
         while first < len(self.landed):
             part = self.landed[first : first + _STRIDE]
             gap = int(part.argmin())
@@ -169,13 +169,13 @@ class Flight:
         return int(np.count_nonzero(self.latest[chunks] != self.first[chunks])) if self._resends else 0
 
     def make_room(self, transmissions: int) -> None:
-        """Make room in the log for so many more."""
+        """Make room in the log for ``transmissions`` more entries."""
         end = self.end + transmissions
         if end > len(self.log):
             self.log = np.concatenate([self.log, np.zeros(end, np.int64)])
 
     def all_flying(self) -> Chunks:
-        """All chunks in flight, oldest first."""
+        """Return all chunks in flight, oldest first."""
         self._skip_dead()
         return self._alive(self.head, self.end)
 
@@ -240,7 +240,7 @@ class SendSchedule:
         return chunks
 
     def sort(self) -> None:
-        """Put the chunks whose turn has come in order."""
+        """Sort the chunks that are due."""
         self.ready[self.taken : self.to].sort()
 
     def before(self, chunk: int) -> int:

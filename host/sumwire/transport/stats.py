@@ -95,5 +95,5 @@ class JobStats:
     group_values: int = 0
 
     def as_dict(self) -> dict[str, float]:
-        """For JSON."""
+        """Return the contents as values that JSON can hold."""
         return asdict(self)

@@ -39,7 +39,7 @@ class SwitchState:
 
 
 def hello_packet(config: JobConfig) -> NDArray[np.uint8]:
-    """The HELLO of a worker about slot 0, uint8 (32,)."""
+    """Return the HELLO of a worker about slot 0, uint8 (32,)."""
     header = Header(p4.KIND_PROBE, p4.OP_NONE, config.job, slot=0, worker=config.seat)
     return np.frombuffer(pack(header), np.uint8)
 
@@ -52,7 +52,7 @@ def is_hello_answer(config: JobConfig, size: int, record: Any) -> bool:
 
 
 def state_of(record: Any) -> SwitchState:
-    """The state that the answer to a HELLO tells."""
+    """Return the state that the answer to a HELLO reports."""
     told = int(chunks_of(record))
     return SwitchState(
         round=int(record["round"]),
@@ -103,7 +103,7 @@ _REFUSALS: Final = {
 
 
 def who(config: JobConfig) -> str:
-    """The worker and its address, for messages."""
+    """Return the worker and its address as messages name them."""
     own = config.own_address
     return f"worker {config.worker} ({own.ip}, UDP port {own.udp_port})"
 

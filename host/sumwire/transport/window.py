@@ -108,12 +108,12 @@ class Window:
 
     @property
     def in_flight(self) -> int:
-        """Chunks that are sent and have no result."""
+        """Number of chunks that are sent and have no result."""
         return self._flight.count
 
     @property
     def timeout_s(self) -> float:
-        """After how many seconds a packet is sent again."""
+        """Seconds after which a packet is sent again."""
         return self._timers.timeout_s
 
     def begin(
@@ -160,7 +160,7 @@ class Window:
         self._retries = None
 
     def place(self, chunk: int) -> Place:
-        """(slot, round) of a chunk."""
+        """Return the (slot, round) of a chunk."""
         return place_of(self.base + chunk, self.slots)
 
     def take(self, now: float, most: int) -> Outgoing | None:
@@ -236,7 +236,7 @@ class Window:
         return True
 
     def take_back(self, state: Any) -> None:
-        """Take over what C has done."""
+        """Take over the state that C has changed."""
         flight, turns, landing, begin = self._flight, self._turns, state.landing, self._turns.taken
         flight.head, flight.end = landing.head, landing.end
         flight.count, flight.last_first = state.in_flight, state.last_first

@@ -164,7 +164,7 @@ class Tags:
         )
 
     def tagged(self, packet: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """One packet, uint8 (bytes,), with its tag behind it."""
+        """Return one packet, uint8 (bytes,), with its tag behind it."""
         row = np.zeros((1, len(packet) + p4.TAG_BYTES), np.uint8)
         row[0, : len(packet)] = packet
         self.write(row, np.zeros(1, np.int64))

@@ -109,7 +109,7 @@ class MessagePlaces(NamedTuple):
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """The address of an array's memory."""
+    """Return the address of an array's memory."""
     return int(array.ctypes.data)
 
 
@@ -193,7 +193,7 @@ class ReceivedControls:
         return self._told(count, "size")
 
     def tos(self, count: int) -> NDArray[np.uint8]:
-        """The TOS bytes of the first messages, (count,)."""
+        """Return the TOS bytes of the first ``count`` messages, (count,)."""
         return self._told(count, "tos")
 
     def _told(self, count: int, field: str) -> NDArray[Any]:
@@ -208,5 +208,5 @@ def are_marked(tos: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def ask_for_tos(udp: socket.socket) -> None:
-    """Let a socket tell the TOS byte of what it receives."""
+    """Make a socket report the TOS byte of each message that it receives."""
     udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)

@@ -36,7 +36,7 @@ Place = tuple[int, int]
 
 
 def place_of(sequence: int, slots: int) -> Place:
-    """Slot and round of a chunk."""
+    """Return the slot and round of a chunk."""
     return sequence % slots, sequence // slots % ROUNDS
 
 
@@ -159,7 +159,7 @@ FLAGS_AT: Final = offset_of("flags")
 
 
 def first_byte(kind: int) -> int:
-    """The first byte of a packet: version and kind."""
+    """Return the first byte of a packet: version and kind."""
     return p4.SUMWIRE_VERSION << 4 | kind
 
 
@@ -179,7 +179,7 @@ def headers(packets: NDArray[np.uint8]) -> NDArray[Any]:
 
 
 def chunks_of(records: NDArray[Any]) -> NDArray[np.uint32]:
-    """The chunk numbers of header records of any shape."""
+    """Return the chunk numbers of header records of any shape."""
     return records["cut_chunk"].astype(np.uint32) & np.uint32(CHUNK_MASK)
 
 
@@ -207,7 +207,7 @@ def heads(packets: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 
 def number_of(head: NDArray[np.uint64]) -> int:
-    """The chunk number of one head."""
+    """Return the chunk number of one head."""
     return int(head.view(">u4")[offset_of("cut_chunk") // 4]) & CHUNK_MASK
 
 
@@ -220,7 +220,7 @@ COUNT_MASK: Final = _mask("count")[0]
 
 
 def without_flags(mask: NDArray[np.uint64], flags: int) -> NDArray[np.uint64]:
-    """The mask of a head with zeros in the places of these flags."""
+    """Return the mask of a head, with zeros at the places of these flags."""
     octets = mask.copy().view(np.uint8)
     octets[offset_of("flags")] &= 0xFF & ~flags
     return octets.view(np.uint64)

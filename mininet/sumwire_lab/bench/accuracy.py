@@ -96,7 +96,7 @@ class TrainingCase:
 
 
 def cases(options: BenchOptions) -> list[TrainingCase]:
-    """Every system with every model."""
+    """Return the cases: every system with every model."""
     tasks = [task for task in TASKS if task in QUICK_TASKS] if options.quick else TASKS
     systems = QUICK_SYSTEMS if options.quick else ALL_SYSTEMS
     link = QUICK_LINK_MBIT if options.quick else LINK_MBIT
@@ -104,7 +104,7 @@ def cases(options: BenchOptions) -> list[TrainingCase]:
 
 
 def study(name: str, trainings: Sequence[TrainingCase], options: SwitchOptions) -> Study:
-    """Real trainings on real data."""
+    """Return the study: trainings of models on real data."""
 
     def measure(case: TrainingCase, context: Context) -> dict[str, Any]:
         return case.measure(options, context.folder, context.say)
@@ -113,13 +113,13 @@ def study(name: str, trainings: Sequence[TrainingCase], options: SwitchOptions) 
 
 
 def left_out(options: BenchOptions) -> list[str]:
-    """Tasks that take too long for a quick run."""
+    """Return the tasks that take too long for a quick run."""
     gone = [task for task in TASKS if options.quick and task not in QUICK_TASKS]
     return [f"{task}: takes longer than a quick run." for task in gone]
 
 
 def present(rows: Rows) -> Presentation:
-    """A table and a chart for each model, and who is faster."""
+    """Present a table and a chart for each model, and who is faster."""
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     return Presentation(
         tables=(*(_table(task, rows) for task in tasks), _verdicts(tasks, rows)),

@@ -34,12 +34,12 @@ def bench(options: AcpBenchOptions) -> Bench:
 
 
 def case_of(training: AcpCase) -> tuple[Any, ...]:
-    """The values of its case."""
+    """Return the values of a training's case."""
     train = training.options.train
     return training.part, training.system, training.mode, train.buffer_mb, train.rank
 
 
 def row_of(entry: Row) -> dict[str, Any]:
-    """The row of a training, from its entry in the run's summary."""
+    """Return the row of a training, from its entry in the run's summary."""
     kept = {"step_s": "step_s_p50", "comm_s": "comm_s_per_step_median", "tx_bytes": "tx_bytes_per_step"}
     return {name: entry[key] for name, key in kept.items()}

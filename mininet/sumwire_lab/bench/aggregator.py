@@ -40,7 +40,7 @@ _ANSWER_S: Final = 5.0
 
 
 def job_mapping(workers: int) -> dict[str, Any]:
-    """The content of a job file for workers on loopback."""
+    """Return the content of a job file for workers on loopback."""
     addresses = [
         {"worker": w, "ip": f"{_NETWORK}.{1 + w}", "udp_port": p4.SUMWIRE_PORT, "aggregator": AGGREGATOR, "seat": w}
         for w in range(workers)
@@ -156,7 +156,7 @@ def bench(options: AggregatorOptions) -> Bench:
 
 
 def measured(options: AggregatorOptions) -> list[dict[str, Any]]:
-    """A row for each run. A run that is not counted comes first."""
+    """Return a row for each run. The first run is not counted."""
     job = parse_job(job_mapping(options.workers), 0)
     rows = []
     with signals_held(), ProcessPool((job,), AGGREGATOR, p4.SUMWIRE_PORT, options.processes) as pool:
@@ -175,7 +175,7 @@ def measured(options: AggregatorOptions) -> list[dict[str, Any]]:
 
 
 def text(rows: Rows) -> str:
-    """One line per run, then the median."""
+    """Return one line per run, then the median."""
     form = "numpy" if os.environ.get(SWITCH) == "0" else "native where there is a compiler"
     lines = [
         f"{row['op']}, {form}: {row['contributions'] / row['wall_s']:,.0f} contributions/s, "
@@ -187,7 +187,7 @@ def text(rows: Rows) -> str:
 
 
 def median_us(rows: Rows) -> float:
-    """CPU microseconds per contribution."""
+    """Return the median of CPU microseconds per contribution."""
     return statistics.median(map(_cpu_us, rows))
 
 

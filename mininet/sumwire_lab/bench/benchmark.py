@@ -48,7 +48,7 @@ def in_network(study: Study, results: Path, say: Say) -> StudyResults:
 
 
 def write_record(record: Any, folder: Path, name: str) -> None:
-    """Write NAME.json."""
+    """Write the record to NAME.json."""
     (folder / f"{name}.json").write_text(json.dumps(to_json(record), indent=1) + "\n")
 
 
@@ -93,13 +93,13 @@ class Bench:
         return self.shown(done), self.holds(done.rows())
 
     def shown(self, done: StudyResults) -> str:
-        """The text of what was measured."""
+        """Return the text of what was measured."""
         return done.table() if self.text is None else self.text(done.rows())
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """Cells as they are shown; the first column holds names."""
+    """A table of the page: cells as shown; the first column holds names."""
 
     title: str
     head: tuple[str, ...]
@@ -118,7 +118,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one variable. Both labels give the unit."""
+    """A chart of lines over one variable. Both labels give the unit."""
 
     title: str
     x_label: str

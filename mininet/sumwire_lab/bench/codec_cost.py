@@ -56,7 +56,7 @@ class CodecCost:
 
 
 def study(options: BenchOptions) -> Study:
-    """One worker's round in one thread, without a network."""
+    """Return the study: one worker's round in one thread, without a network."""
     sizes, rounds = (QUICK_VALUES, QUICK_ROUNDS) if options.quick else (VALUES, ROUNDS)
     names = (*CODECS, *OTHERS)
     cases = [CodecCost(name, size, device, rounds) for device in devices() for name in names for size in sizes]
@@ -73,12 +73,12 @@ def measure(case: CodecCost) -> list[dict[str, Any]]:
 
 
 def left_out(_: BenchOptions) -> list[str]:
-    """A GPU that is not there."""
+    """Return a note if this machine has no GPU."""
     return [] if torch.cuda.is_available() else ["GPU: this machine has none that PyTorch can use."]
 
 
 def present(rows: Rows) -> Presentation:
-    """A table and a chart for each device."""
+    """Present a table and a chart for each device."""
     found = list(dict.fromkeys(row["device"] for row in rows))
     return Presentation(
         tables=tuple(_table(device, rows) for device in found),
@@ -99,7 +99,7 @@ CODEC_COST: Final = Suite(
 
 
 def devices() -> tuple[str, ...]:
-    """Devices of this machine on which codecs can run."""
+    """Return the devices of this machine on which codecs can run."""
     return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 
 

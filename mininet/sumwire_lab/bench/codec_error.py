@@ -56,7 +56,7 @@ def _thc_table(kind: str | None, workers: int) -> tables.ThcTable | None:
 
 
 def make_codec(name: str, worker: int, workers: int) -> GradientCodec:
-    """A codec of CODECS for one worker of a job."""
+    """Return a codec of CODECS for one worker of a job."""
     spec = systems.TABLE[CODECS[name]]
     make = spec.routes[SWITCH].codec
     assert make is not None
@@ -188,7 +188,7 @@ def measure(case: Row) -> list[dict[str, Any]]:
 
 
 def present(rows: Rows) -> Presentation:
-    """A table and a chart for each model."""
+    """Present a table and a chart for each model."""
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     return Presentation(
         tables=tuple(_table(task, rows) for task in tasks),
@@ -260,13 +260,13 @@ def _restored(flat: Tensor, shape: tuple[int, ...], number: int) -> Tensor:
 
 
 def fitted(result: Tensor, truth: Tensor) -> Tensor:
-    """The result, scaled to be as near to the truth as possible."""
+    """Return the result, scaled to be as near to the truth as possible."""
     energy = float(result.double().square().sum())
     return result * (float((result.double() * truth.double()).sum()) / energy if energy else 0.0)
 
 
 def error(name: str, estimate: Estimate, gradients: Tensor) -> float:
-    """NMSE of one estimate of the workers' mean gradient."""
+    """Return the NMSE of one estimate of the workers' mean gradient."""
     truth, result = gradients.mean(dim=0), estimate(gradients)
     return nmse(fitted(result, truth) if name in DIRECTIONS else result, truth)
 

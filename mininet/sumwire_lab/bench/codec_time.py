@@ -159,7 +159,7 @@ def summary(timed: Timed, form: str, options: CodecBenchOptions) -> dict[str, An
 
 
 def text(rows: Rows) -> str:
-    """The forms side by side."""
+    """Return the times of the forms, side by side."""
     heads = "".join(f"{row['form'] + ' min ms':>16}{'median ms':>12}" for row in rows)
     lines = [f"{'stage':<14}{heads}"]
     lines += [_line(stage, [row["stages"][stage] for row in rows]) for stage in STAGES]
@@ -176,7 +176,7 @@ def text(rows: Rows) -> str:
 
 
 def make_codec(name: str, block: int | None) -> GradientCodec:
-    """One worker's codec, in a job of its own."""
+    """Return one worker's codec, in a job of its own."""
     if name == "vote":
         return VoteCodec()
     if name == "ef-sign":

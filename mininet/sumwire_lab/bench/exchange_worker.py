@@ -56,18 +56,18 @@ class TimedExchange(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """What a repeat needs before its time starts."""
+        """Do what a repeat needs before its time starts."""
 
     @abstractmethod
     def exchange(self) -> None:
-        """The part that is timed."""
+        """Make the exchange, which is what the timer measures."""
 
     @abstractmethod
     def end(self) -> None:
-        """Let go of what `begin` has made."""
+        """Free what `begin` has made."""
 
     def stats(self) -> dict[str, Any]:
-        """The job's statistics so far; empty without a job."""
+        """Return the job's statistics so far; empty without a job."""
         return {} if self.job is None else self.job.stats.as_dict()
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ def exchanges(session: Session, told: Mapping[str, Any], worker: Worker | None =
 
 
 def measured(work: TimedExchange, spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
-    """Time a worker's exchanges: its record."""
+    """Time a worker's exchanges, and return its record."""
     # Only the first worker reads the switches' CPU clocks, so that it costs the others nothing.
     switches = [cpu_clock(pid) for pid in spec["switches"]] if rank.number == 0 else []
     settle()
@@ -255,7 +255,7 @@ class OptimizerSteps(TimedExchange):
 
 
 def make_steps(spec: Mapping[str, Any], rank: Rank) -> OptimizerSteps:
-    """The system of the spec, with a job if it needs one."""
+    """Return the steps of the spec's system, with a job if it needs one."""
     chosen = parse(spec["system"])
     return OptimizerSteps(chosen, rank.job() if chosen.switched else None, spec, rank.number)
 
@@ -304,7 +304,7 @@ class InTurn(TimedExchange):
 
 
 def make_in_turn(spec: Mapping[str, Any], rank: Rank) -> InTurn:
-    """gloo, and the spec's system."""
+    """Return steps that take gloo and the spec's system in turn."""
     return InTurn(PlainAllReduce(dist.all_reduce, rank.number), make_all_reduce(spec, rank))
 
 

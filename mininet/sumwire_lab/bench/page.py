@@ -70,7 +70,7 @@ _MARKED: Final = 20
 
 
 def svg(chart: Chart) -> str:
-    """The chart as an SVG element."""
+    """Return the chart as an SVG element."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -151,13 +151,13 @@ class SuiteOutcome:
     finished: bool = False
 
     def take(self, done: StudyResults, seconds: float) -> None:
-        """What the suite's study has by now."""
+        """Take in what the suite's study has by now."""
         self.rows = [row for record in done.records for row in record.rows]
         self.failures = [(label_of(one.case), (one.error or "").splitlines()[-1]) for one in done.failed]
         self.seconds = seconds
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the contents as values that JSON can hold."""
         failures = [{"label": label, "why": why} for label, why in self.failures]
         whole = {"planned": self.planned, "finished": self.finished, "seconds": self.seconds}
         return {**whole, "left_out": self.left_out, "failures": failures, "rows": self.rows}
@@ -179,7 +179,7 @@ class Shown:
 
 
 def presented(outcome: SuiteOutcome) -> Presentation:
-    """Presentation of an outcome; empty without rows."""
+    """Return the presentation of an outcome; empty without rows."""
     return outcome.suite.present(outcome.rows) if outcome.rows else Presentation()
 
 

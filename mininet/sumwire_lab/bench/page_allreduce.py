@@ -66,7 +66,7 @@ ALL_REDUCE_HOW: Final = (
 
 
 def all_reduce_cases(options: BenchOptions) -> list[AllReduceCase]:
-    """All-reduce over size, system and link rate."""
+    """Return the cases: all-reduce over size, system and link rate."""
     sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (SIZES, RATES)
     systems = QUICK_SYSTEMS if options.quick else SYSTEMS
     cases = [AllReduceCase(rate, system, feasible(sizes, rate)) for rate in rates for system in systems]
@@ -74,7 +74,7 @@ def all_reduce_cases(options: BenchOptions) -> list[AllReduceCase]:
 
 
 def sizes_left_out(options: BenchOptions) -> list[str]:
-    """Those of which gloo's bound is too long."""
+    """Return the sizes that are left out because gloo's bound is too long."""
     sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (SIZES, RATES)
     return [
         f"{megabytes(size)} at {rate:g} Mbit/s: gloo's bound alone is over {BOUND_MAX_S:g} s."
@@ -84,7 +84,7 @@ def sizes_left_out(options: BenchOptions) -> list[str]:
 
 
 def present_all_reduce(rows: Rows) -> Presentation:
-    """A table and a chart for each rate."""
+    """Present a table and a chart for each rate."""
     rates = sorted({row["link_mbit"] for row in rows})
     return Presentation(
         tables=tuple(_table(rate, rows) for rate in rates),
@@ -139,7 +139,7 @@ def feasible(sizes: Iterable[int], link_mbit: float) -> tuple[int, ...]:
 
 
 def megabytes(values: int) -> str:
-    """Size of so many float32 values, with a unit."""
+    """Return the size of `values` float32 values, with a unit."""
     size = VALUE_BYTES * values
     return f"{size / 1e6:g} MB" if size >= 1e6 else f"{size / 1e3:g} KB"
 
@@ -244,7 +244,7 @@ SCALING_HOW: Final = (
 
 
 def scaling_cases(options: BenchOptions) -> list[AllReduceCase]:
-    """One size, over numbers of workers and levels of switches."""
+    """Return the cases: one size, over numbers of workers and levels of switches."""
     values = QUICK_VALUES if options.quick else VALUES
     counts = QUICK_SCALED_WORKERS if options.quick else SCALED_WORKERS
     tree_workers = QUICK_TREE_WORKERS if options.quick else TREE_WORKERS
@@ -260,13 +260,13 @@ def scaling_cases(options: BenchOptions) -> list[AllReduceCase]:
 
 
 def levels_left_out(options: BenchOptions) -> list[str]:
-    """Those of a software aggregator."""
+    """Return the levels that are left out: those of a software aggregator."""
     levels = "Levels of switches: a software aggregator is the only one."
     return [levels] if options.switch == AGGREGATOR else []
 
 
 def present_scaling(rows: Rows) -> Presentation:
-    """A chart over workers, one over levels, and all rows."""
+    """Present a chart over workers, one over levels, and all rows."""
     trees = [row for row in rows if row["workers"] in {one["workers"] for one in rows if one["topology"] != "star"}]
     by_workers = _series(_in_stars(rows))
     by_levels = _series([(row["system"], LEVELS[row["topology"]], row["seconds"]) for row in trees])

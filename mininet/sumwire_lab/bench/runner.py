@@ -112,7 +112,7 @@ class PageBook:
 
 
 def tables_text(outcomes: Sequence[SuiteOutcome]) -> str:
-    """The page's tables and failures as text for a terminal."""
+    """Return the page's tables and failures as text for a terminal."""
     lines = []
     for outcome in outcomes:
         lines.append(f"== {outcome.suite.title}")

@@ -41,7 +41,7 @@ def measure(case: Row) -> dict[str, Any]:
 
 
 def present(rows: Rows) -> Presentation:
-    """One table."""
+    """Present the sizes as one table."""
     return Presentation(tables=(PageTable("Bytes and buffers of one step", _HEAD, tuple(map(_cells, rows))),))
 
 

@@ -58,7 +58,7 @@ _DEADLINE_SECONDS: Final = 60.0
 
 
 def present() -> list[str]:
-    """The contenders that this machine has."""
+    """Return the contenders that this machine has."""
     native = switches.choose_engine("auto") == "native"
     bmv2 = switches.choose("auto") == "bmv2"
     return [*(["native", TRAINS] if native else []), "python", *(["bmv2"] if bmv2 else [])]

@@ -43,12 +43,12 @@ def timing(
 
 
 def repeats_of(measured: Sequence[Mapping[str, Any]]) -> list[tuple[float, ...]]:
-    """Seconds of all workers, by repeat."""
+    """Return the seconds of all workers, by repeat."""
     return list(zip(*(worker["seconds"] for worker in measured), strict=True))
 
 
 def millions(values: int, measured: Sequence[Mapping[str, Any]]) -> float:
-    """Millions of values in all repeats together."""
+    """Return the millions of values in all repeats together."""
     return len(repeats_of(measured)) * values / 1e6
 
 

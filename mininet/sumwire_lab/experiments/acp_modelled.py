@@ -75,7 +75,7 @@ class ModelledLink:
         return time.thread_time() + self._waited
 
     def reduce(self, x: Tensor, number: int) -> tuple[Tensor, Residual]:
-        """The all-reduce of one buffer."""
+        """Return the result of the all-reduce of one buffer."""
         self.all_reduce(x.nbytes)
         return x.clone(), lambda: torch.zeros_like(x)
 
@@ -108,7 +108,7 @@ class Arrival(Future[None]):
         self.set_result(None)
 
     def wait(self) -> None:
-        """Let the time pass."""
+        """Wait until the transfer ends."""
         self._link.wait_until(self._then)
 
 
@@ -138,7 +138,7 @@ class Plain:
         self._x = torch.randn(BATCH, WIDTH)
 
     def step(self) -> float:
-        """Make one step; returns its seconds."""
+        """Make one step, and return its seconds."""
         began = self.link.now()
         self._optimizer.zero_grad()
         self._model(self._x).square().mean().backward()
@@ -164,17 +164,17 @@ class AcpTraining(Plain):
 
     @property
     def buffers(self) -> int:
-        """Buffers of a step, the fewer of P and Q."""
+        """Number of buffers of a step, the smaller one of P and Q."""
         return min(len(groups) for groups in self._acp.plan.groups)
 
     @property
     def sent_bytes(self) -> float:
-        """Bytes of a step, the mean of P and Q."""
+        """Bytes sent in a step, the mean of P and Q."""
         return sum(self._acp.plan.sent_bytes(phase) for phase in Phase) / len(Phase)
 
     @property
     def seeking(self) -> bool:
-        """Whether the size of its buffers is still being searched for."""
+        """Whether the search for the size of the buffers goes on."""
         return self._acp.seeking
 
     def meet(self, computing: float, fused: AcpTraining) -> None:
@@ -258,7 +258,7 @@ Names = tuple[str, str]
 
 
 class ModelledPeers(Peers):
-    """The workers of a modelled link: all have what this one has."""
+    """The workers of a modelled link: all have the same data as this one."""
 
     def __init__(self) -> None:
         self.workers = WORKERS
@@ -288,7 +288,7 @@ class PowerSgd:
         self.plan: Plan | None = None
 
     def reduce(self, x: Tensor, number: int) -> tuple[Tensor, Residual]:
-        """See Reduce. What is left out stays here."""
+        """Reduce as Reduce does; values that are left out stay here."""
         assert self.plan is not None
         members = self.plan.groups[number % 2][number // 2]
         items = {member: self.plan.items[member] for member in members}
@@ -334,7 +334,7 @@ SYSTEMS: Final = (SSGD, SIGN, TOP_K, POWER, ACP)
 
 
 def made(system: str, mode: str) -> AcpTraining:
-    """A training of its own with a system in a mode."""
+    """Return a training of its own with a system in a mode."""
     ends = ModelledPeers()
     power = PowerSgd(ends)
     reduce = power.reduce if system == POWER else MAKERS[system](ends)

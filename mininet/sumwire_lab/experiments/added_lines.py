@@ -33,7 +33,7 @@ _ADDED: Final = (
 
 
 def with_sumwire(plain: str) -> str:
-    """The script with the three lines."""
+    """Return the script with the three added lines."""
     lines = plain.splitlines()
     for words, added in _ADDED:
         [place] = [number for number, line in enumerate(lines) if line.startswith(words)]

@@ -140,7 +140,7 @@ class _Switch:
 
 
 def frame_of(worker: int, datagram: bytes) -> bytes:
-    """A worker's frame."""
+    """Return a worker's frame."""
     ends = Endpoints(f"00:00:00:00:00:{worker + 1:02x}", _SWITCH_MAC, f"10.0.0.{worker + 1}", _SWITCH_IP)
     return malformed.ethernet(ends, malformed.ipv4(ends, malformed.udp(datagram)))
 

@@ -28,7 +28,7 @@ CASES: Final = tuple((momentum, every) for momentum in (0.0, 0.9) for every in (
 
 
 def largest_deviation() -> float:
-    """The largest deviation of all cases, rounds and values."""
+    """Return the largest deviation of all cases, rounds and values."""
     return max(deviation(momentum, every) for momentum, every in CASES)
 
 

@@ -86,7 +86,7 @@ _DEADLINE_S: Final = 900.0
 
 @dataclass(frozen=True)
 class LanesWay:
-    """How the two tensors are sent."""
+    """A way to send the two tensors."""
 
     lanes: int
     priorities: bool

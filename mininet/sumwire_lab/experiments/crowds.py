@@ -242,7 +242,7 @@ def _asks(listener: str, port: int, within_s: float) -> bool:
 
 
 def besiege(listener: str, kind: str, calls: int) -> Siege:
-    """One crowd at one listener."""
+    """Open the connections of one crowd at one listener."""
     with ExitStack() as stack:
         server = stack.enter_context(_child("serve", listener))
         port = int(_told(server))

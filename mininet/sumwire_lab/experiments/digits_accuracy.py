@@ -42,7 +42,7 @@ _JOIN_SECONDS: Final = 3600.0
 
 
 def mlp() -> torch.nn.Module:
-    """The lab's network of two hidden layers, narrower."""
+    """Return the lab's network of two hidden layers, but narrower."""
     return workload.mlp(HIDDEN)
 
 
@@ -148,12 +148,12 @@ def as_printed(readme: str) -> Optimizing:
 
 
 def marsit(inner: str, every: int | None, **settings: Any) -> Optimizing:
-    """Marsit around an optimizer of INNER."""
+    """Return Marsit around an optimizer of INNER."""
     return lambda network, end: Marsit(INNER[inner](network.parameters()), end, full_precision_every=every, **settings)
 
 
 def ssgd(inner: str) -> Optimizing:
-    """An optimizer of INNER on the mean gradient."""
+    """Return an optimizer of INNER on the mean gradient."""
 
     def made(network: torch.nn.Module, end: ThreadsEnd) -> Optimizer:
         def mean(x: Tensor, number: int) -> tuple[Tensor, Callable[[], Tensor]]:
@@ -165,7 +165,7 @@ def ssgd(inner: str) -> Optimizing:
 
 
 def accuracies(optimizing: Optimizing, seeds: Sequence[int], epochs: int = EPOCHS) -> list[float]:
-    """Test accuracy, seed by seed."""
+    """Return the test accuracy, seed by seed."""
     return [Digits(optimizing, seed, epochs=epochs).accuracy() for seed in seeds]
 
 
@@ -195,7 +195,7 @@ _ACP_LOCAL: Final = "momentum"
 
 
 def acp(given: Mapping[str, Any]) -> Optimizing:
-    """ACP-SGD with these settings; every matrix is compressed."""
+    """Return ACP-SGD with these settings; every matrix is compressed."""
 
     def made(network: torch.nn.Module, end: ThreadsEnd) -> Optimizer:
         def mean(x: Tensor, number: int) -> tuple[Tensor, Residual]:
@@ -222,7 +222,7 @@ SCALES: Final = (1.0, 2.0, 4.0, 16.0)
 
 
 def ssdm(*, momentum: float, rate: float = SSDM_RATE) -> Optimizing:
-    """SGD on the mean of the workers' stochastic signs."""
+    """Return SGD on the mean of the workers' stochastic signs."""
 
     def made(network: torch.nn.Module, end: ThreadsEnd) -> Optimizer:
         codec, sequence = SsdmCodec(job=1, worker=end.worker, momentum=momentum), count()

@@ -140,7 +140,7 @@ class EarlyForwardOutcome:
 
     @property
     def balance(self) -> float:
-        """Communication over computation in a step, each by itself."""
+        """Ratio of communication to computation in a step, each measured alone."""
         return median(self.communicating_s) / COMPUTING_S
 
 

@@ -79,7 +79,7 @@ class HostileOutcome:
 
     @property
     def wrong(self) -> int:
-        """Sums that are not those of what the workers sent."""
+        """Number of sums that differ from the sums of what the workers sent."""
         return sum(int(record["wrong"]) for record in self.records)
 
     @property
@@ -89,7 +89,7 @@ class HostileOutcome:
 
 
 def jobs(fabric: Fabric) -> list[dict[str, Any]]:
-    """The job of four, and that of the fifth host alone."""
+    """Return the job of four hosts, and that of the fifth host alone."""
     names = [host.name for host in fabric.hosts]
     good = control_plane.training_job(fabric)[0] | {"workers": names[:WORKERS]}
     other = control_plane.job(fabric, OTHER, OTHER_ID, ["sum32", "max32"], base=control_plane.SLOTS, count=_OTHER_SLOTS)

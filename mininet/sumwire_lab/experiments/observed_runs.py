@@ -133,11 +133,11 @@ class Top:
 
     @property
     def ended(self) -> bool:
-        """Whether it runs no more."""
+        """Whether the program has ended."""
         return self._process.poll() is not None
 
     def turn(self, *, works: bool) -> None:
-        """Stop it, or let it work again."""
+        """Stop the program, or let it work again."""
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGCONT if works else signal.SIGSTOP)
 
@@ -146,7 +146,7 @@ class Top:
             self._began = (time.monotonic(), cpu_seconds([cpu_clock(self._process.pid)]))
 
     def cost(self) -> float:
-        """Processor seconds a second."""
+        """Return the processor seconds that the program uses per second."""
         if self.ended:
             self.error = f"sumwire top ended with {self._process.returncode}"
         if self._began is None or self.error:

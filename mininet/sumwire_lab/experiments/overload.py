@@ -76,7 +76,7 @@ _BUFFER_BYTES: Final = 4 << 20
 
 
 def receive(spec: Mapping[str, Any], rank: Rank) -> list[int]:
-    """Datagrams received until no more come, by drop class."""
+    """Return the datagrams received until no more arrive, by drop class."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     udp.bind((spec["receiver"], spec["port"]))
@@ -124,7 +124,7 @@ class Overload:
 
 
 def queues(fabric: Fabric) -> list[dict[str, Any]]:
-    """The virtual queue of the receiver's link."""
+    """Return the virtual queue of the receiver's link."""
     return [
         {
             "port": fabric.hosts[0].port,

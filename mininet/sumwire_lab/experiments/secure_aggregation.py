@@ -64,7 +64,7 @@ class Noise:
 
     @property
     def tells_nothing(self) -> bool:
-        """Whether the payload passes for noise."""
+        """Whether statistical tests take the payload for noise."""
         return self.chi_square <= CHI_SQUARE_MOST and abs(self.correlation) <= self.most
 
 
@@ -165,7 +165,7 @@ _ANSWER_SECONDS: Final = 120.0
 
 
 class Keeper(Server):
-    """An aggregator that keeps what it gets."""
+    """An aggregator that keeps every packet that it gets."""
 
     def __init__(self, udp: socket.socket, state: State) -> None:
         super().__init__(udp, state)

@@ -96,7 +96,7 @@ def members(fabric: Fabric, size: int) -> list[HostPlan]:
 
 
 def jobs_of(fabric: Fabric, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
-    """A SIGN job for each size."""
+    """Return a SIGN job for each size."""
     jobs = []
     for number, size in enumerate(sizes):
         entry = control_plane.job(fabric, f"bias{size}", number + 1, ["sign"], base=number * _SLOTS, count=_SLOTS)

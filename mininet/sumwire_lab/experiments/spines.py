@@ -67,7 +67,7 @@ def run_spines(results: Path, say: Say, ways: Sequence[str] = WAYS, switch: str 
 
 
 def jobs(fabric: Fabric, way: str) -> list[dict[str, Any]]:
-    """The training job, with the spraying of ``way``."""
+    """Return the training job, with the spraying of ``way``."""
     return [entry | ({} if way == ONE else {"spray": way}) for entry in control_plane.training_job(fabric)]
 
 

@@ -67,7 +67,7 @@ class ParameterServer:
                 self._more.notify_all()
 
     def done(self) -> int:
-        """Chunks that all workers have sent."""
+        """Return the number of chunks that all workers have sent."""
         return min(self._received) // int(self._spec["contribution_bytes"])
 
     async def _give(self, writer: asyncio.StreamWriter) -> None:
@@ -99,12 +99,12 @@ async def steps(spec: dict[str, Any]) -> list[float]:
 
 
 def work(spec: dict[str, Any]) -> list[float]:
-    """A worker's process."""
+    """Run a worker's process."""
     return asyncio.run(steps(spec))
 
 
 def serve(spec: dict[str, Any], rank: Rank) -> None:
-    """The server's process."""
+    """Run the server's process."""
     with socket.create_server((spec["server"], spec["port"])) as listener:
         listener.setblocking(False)
         rank.say(READY)
@@ -128,12 +128,12 @@ class TcpServer:
 
     @property
     def chunks(self) -> int:
-        """Messages of a worker in a step."""
+        """Number of messages of a worker in a step."""
         return math.ceil(self.values / _OP.values)
 
 
 def known_controls() -> list[str]:
-    """The congestion controls that this machine's kernel has."""
+    """Return the congestion controls that this machine's kernel has."""
     return _AVAILABLE.read_text().split()
 
 

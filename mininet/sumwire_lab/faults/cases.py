@@ -35,7 +35,7 @@ class FaultCase:
 
     @property
     def name(self) -> str:
-        """For people, and for what is drawn by it."""
+        """Name for people, and seed of what the case draws at random."""
         return "-".join(word for word in (self.row, self.switch, self.variant, str(self.seed)) if word)
 
 

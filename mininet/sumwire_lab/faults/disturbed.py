@@ -33,13 +33,13 @@ _MORE: Final = 10
 
 
 def switch_cases(switch: str, seeds: int) -> list[FaultCase]:
-    """Cases of a killed switch."""
+    """Return the cases of a killed switch."""
     variants = [LATE if seed % LATE_SHARE == 0 else SOON for seed in range(1, seeds + 1)]
     return [FaultCase(SWITCH_ROW, switch, seed, _LIMIT_S, variant) for seed, variant in enumerate(variants, start=1)]
 
 
 def link_cases(switch: str, seeds: int) -> list[FaultCase]:
-    """Cases of a dead link."""
+    """Return the cases of a dead link."""
     return [
         FaultCase(LINK_ROW, switch, seed, _LIMIT_S, AT_HOST if seed % 2 else AT_SWITCH) for seed in range(1, seeds + 1)
     ]
@@ -110,12 +110,12 @@ _STOPPED_LIMIT_S: Final = 120.0
 
 
 def stopped_cases(switch: str, seeds: int) -> list[FaultCase]:
-    """One case of each length; this row has no seeds."""
+    """Return one case of each length; this row has no seeds."""
     return [FaultCase(STOPPED_ROW, switch, 1, _STOPPED_LIMIT_S + seconds, f"{seconds}s") for seconds in SECONDS]
 
 
 def carry_out_stopped(case: FaultCase, folder: Path) -> dict[str, Any]:
-    """The account of the training."""
+    """Carry out a case, and return the account of the training."""
     draw = random.Random(case.name)
     with open_testbed(case, folder) as testbed:
         training = testbed.train_on("thc")

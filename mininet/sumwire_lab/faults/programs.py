@@ -59,12 +59,12 @@ class HostProgram:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """Exit code; None while the program runs; negative: the signal that ended it."""
         return self._process.exitcode
 
     @property
     def sentinel(self) -> int:
-        """A descriptor that is ready when it has ended."""
+        """A descriptor that is ready when the program has ended."""
         return self._process.sentinel
 
     def kill(self) -> None:
@@ -72,23 +72,23 @@ class HostProgram:
         self._process.kill()
 
     def stop(self) -> None:
-        """Stop it where it is, with SIGSTOP."""
+        """Stop the program where it is, with SIGSTOP."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Continue it after `stop`."""
+        """Continue the program after `stop`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def interrupt(self) -> None:
-        """What Ctrl-C does."""
+        """Interrupt the program as Ctrl-C does, with SIGINT."""
         os.kill(self.pid, signal.SIGINT)
 
     def terminate(self) -> None:
-        """End it with SIGTERM."""
+        """End the program with SIGTERM."""
         self._process.terminate()
 
     def join(self) -> None:
-        """Wait for its end."""
+        """Wait for the program's end."""
         self._process.join()
 
 

@@ -83,7 +83,7 @@ class _RawRound(CodecRound):
 
 
 def elements(worker: int, number: int, seed: int) -> NDArray[np.int32]:
-    """A worker's values in one round of operations."""
+    """Return a worker's values in one round of operations."""
     return np.random.default_rng((seed, worker, number)).integers(-_ELEMENT_MAX, _ELEMENT_MAX, _VALUES, np.int32)
 
 
@@ -153,7 +153,7 @@ class RunSeries:
     """Enough for all recorded frames to arrive a few times."""
 
     def rounds_of(self, number: int) -> int | None:
-        """None: until it is killed."""
+        """Return the number of rounds of a run; None: until the run is killed."""
         if number in self.killed:
             return None
         return self.disturbed_rounds if number == self.disturbed else self.rounds
@@ -163,12 +163,12 @@ RUNS: Final = RunSeries()
 
 
 def repeated_cases(switch: str, seeds: int) -> list[FaultCase]:
-    """One case of each variant; this row has no seeds."""
+    """Return one case of each variant; this row has no seeds."""
     return [FaultCase(RUNS_ROW, switch, 1, _LIMIT_S, variant) for variant in (ALONE, GROUP)]
 
 
 def carry_out_repeated(case: FaultCase, folder: Path) -> dict[str, Any]:
-    """See `repeat`."""
+    """Carry out a case as `repeat` describes."""
     with open_testbed(case, folder) as testbed:
         return repeat(testbed, RUNS)
 

@@ -46,7 +46,7 @@ _VARIABLES: Final = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS
 
 
 def restart_cases(switch: str, seeds: int) -> list[FaultCase]:
-    """One undisturbed training, and one for each seed."""
+    """Return one undisturbed training, and one for each seed."""
     killed = [FaultCase(TORCHRUN_ROW, switch, seed, _RESTART_LIMIT_S) for seed in range(1, seeds + 1)]
     return [FaultCase(TORCHRUN_ROW, switch, 1, _RESTART_LIMIT_S, WHOLE), *killed]
 
@@ -114,7 +114,7 @@ _HALF_TRAIN_S: Final = 60.0
 
 
 def checkpoint_cases(switch: str, seeds: int) -> list[FaultCase]:
-    """One case of each system; this row has no seeds."""
+    """Return one case of each system; this row has no seeds."""
     return [FaultCase(CHECKPOINT_ROW, switch, 1, _CHECKPOINT_LIMIT_S, system) for system in (*SAVED_SYSTEMS, *DRAWN)]
 
 
@@ -134,7 +134,7 @@ def carry_out_checkpoint(case: FaultCase, folder: Path) -> dict[str, Any]:
 
 
 def halves(testbed: FaultTestbed, system: str, steps: int) -> dict[str, Any]:
-    """See `carry_out`. The first half has half of the steps."""
+    """Train in two halves, as `carry_out` says. The first has half of the steps."""
     kept = testbed.folder / "kept"
     kept.mkdir()
     return {
@@ -165,7 +165,7 @@ _OVERFLOW_TRAIN_S: Final = 120.0
 
 
 def overflow_cases(switch: str, seeds: int) -> list[FaultCase]:
-    """One case of each variant; this row has no seeds."""
+    """Return one case of each variant; this row has no seeds."""
     return [FaultCase(OVERFLOW_ROW, switch, 1, _OVERFLOW_LIMIT_S, variant) for variant in (ONE, ALL)]
 
 
@@ -182,7 +182,7 @@ def carry_out_overflow(case: FaultCase, folder: Path) -> dict[str, Any]:
 def train_overflowing(
     testbed: FaultTestbed, system: str, ranks: Sequence[int], steps: int, at: Sequence[int]
 ) -> dict[str, Any]:
-    """The account of one training, and its overflows."""
+    """Return the account of one training, and its overflows."""
     overflow = Overflow(list(at), list(ranks))
     spec = RankTrainingSpec(system, steps=steps, overflow=overflow, train=OVERFLOWING)
     training = testbed.train(f"overflow-{system}", spec)

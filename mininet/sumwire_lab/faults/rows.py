@@ -45,7 +45,7 @@ EVERY: Final[Mapping[str, FaultRow]] = {
 
 
 def measure_case(case: FaultCase, rank: Rank) -> dict[str, Any]:
-    """The record of a case, in namespaces of its own."""
+    """Carry out a case in namespaces of its own, and return its record."""
     # Process numbers in ledgers are those of this namespace, and mean nothing to other runs of the lab.
     LEDGER_DIR.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "none", str(LEDGER_DIR)], check=True)

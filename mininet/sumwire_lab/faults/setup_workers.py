@@ -41,7 +41,7 @@ def operations(revision: int | None, rank: Rank) -> dict[str, Any]:
 
 
 def examined(revision: int | None, rank: Rank) -> dict[str, Any]:
-    """The doctor's findings."""
+    """Return the doctor's findings."""
     _claim(revision)
     assert rank.job_file is not None
     began = time.monotonic()

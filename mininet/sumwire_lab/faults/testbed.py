@@ -49,7 +49,7 @@ class SwitchFault:
         return self._session.aggregator is None
 
     def kill(self) -> None:
-        """Kill it with all its processes, as a power failure would."""
+        """Kill the switch with all its processes, as a power failure would."""
         process = self._process()
         for pid in family(process.pid):
             os.kill(pid, signal.SIGKILL)
@@ -203,7 +203,7 @@ class RunningTraining:
         return lines_of(self.folder / f"rank{rank}.jsonl")
 
     def steps(self) -> list[int]:
-        """Steps that each rank has behind it."""
+        """Return the number of steps that each rank has completed."""
         return [_last_step(self.lines(rank)) for rank in range(self.workers)]
 
     def wait_steps(self, step: int, seconds: float) -> None:
@@ -230,7 +230,7 @@ class RunningTraining:
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a rank's file."""
+    """Return the complete lines of a rank's file."""
     try:
         text = path.read_text()
     except FileNotFoundError:
@@ -250,7 +250,7 @@ def open_testbed(
     workers: int = WORKERS,
     topology: str = "star",
 ) -> Iterator[FaultTestbed]:
-    """The testbed of a case, for the time of the block."""
+    """Open the testbed of a case for the time of the block."""
     options = RunOptions(workers=workers, switch=case.switch, link=LINK, topology=topology)
     kind = switches.choose(case.switch)
     with open_session(options, kind, folder, jobs) as session, programs_in(folder) as programs:

@@ -48,7 +48,7 @@ class Overflow:
 
 @dataclass(frozen=True)
 class RankTrainingSpec:
-    """What one training does. All ranks are given the same."""
+    """What one training does. All ranks get the same spec."""
 
     system: str
     torchrun: bool = False
@@ -233,7 +233,7 @@ def _leaves(name: str, value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def train(spec: RankTrainingSpec, rank: Rank) -> None:
-    """The worker. Its lines are in `rankRANK.jsonl`."""
+    """Run the worker. Its lines go to `rankRANK.jsonl`."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     group = _below_torchrun(rank) if spec.torchrun else rank.group(GROUP_TIMEOUT)

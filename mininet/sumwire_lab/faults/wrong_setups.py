@@ -68,14 +68,14 @@ class Setup:
 
 
 def setup_cases(switch: str, seeds: int) -> list[FaultCase]:
-    """One case of each set-up that is possible with the switch."""
+    """Return one case of each set-up that is possible with the switch."""
     return [
         FaultCase(SETUPS_ROW, switch, 1, _LIMIT_S, name) for name, setup in SETUPS.items() if switch in setup.switches
     ]
 
 
 def carry_out_setup(case: FaultCase, folder: Path) -> dict[str, Any]:
-    """The attempt."""
+    """Carry out a case, and return the account of the attempt."""
     with open_testbed(case, folder, workers=WORKERS) as testbed:
         return attempt(testbed, SETUPS[case.variant].make(testbed))
 
@@ -329,7 +329,7 @@ def _goes_on(testbed: FaultTestbed) -> bool:
 
 
 def examined(testbed: FaultTestbed, rank: int, mistake: Mistake) -> dict[str, Any]:
-    """The doctor's findings on a worker's host."""
+    """Return the doctor's findings on a worker's host."""
     name = f"doctor{rank}"
     testbed.call(name, setup_workers.examined, mistake.revision, ranks=[rank], job_file=mistake.job_file)
     return told(testbed.folder / name, rank)

@@ -33,14 +33,14 @@ def expected(op: str, contributions: Sequence[Words], table: Sequence[int]) -> W
 
 
 def from_planes(words: Words) -> NDArray[np.int64]:
-    """Integers (chunks, 1024) of planes."""
+    """Return the integers, (chunks, 1024), of planes."""
     bits = np.unpackbits(words, axis=2).astype(np.int64)
     planes = bits.shape[1]
     return sum((bits[:, p] << (planes - 1 - p) for p in range(planes)), np.zeros((len(words), VALUES_PER_PLANE), int))
 
 
 def to_planes(values: NDArray[np.int64], planes: int) -> Words:
-    """Planes of integers (chunks, 1024)."""
+    """Return the planes of integers, (chunks, 1024)."""
     bits = [(values >> k & 1).astype(np.uint8) for k in reversed(range(planes))]
     return np.packbits(np.stack(bits, axis=1), axis=2)
 

@@ -127,7 +127,7 @@ def head(ends: Endpoints, size: int, count: int) -> bytes:
 
 
 class SingleResults:
-    """Frames that came one by one."""
+    """Results that arrived one by one."""
 
     def __init__(self, interface: str) -> None:
         raw = _packet_socket(interface, p4.ETHERTYPE_IPV4, trains=False)
@@ -145,7 +145,7 @@ class SingleResults:
 
 
 class TrainResults:
-    """One frame at a time, mostly trains."""
+    """Results that arrived one frame at a time, mostly as trains."""
 
     def __init__(self, interface: str) -> None:
         self._socket = _packet_socket(interface, p4.ETHERTYPE_IPV4, trains=True)
@@ -280,7 +280,7 @@ class OpenSlots:
         return before - self.count
 
     def waiting(self) -> NDArray[np.int64]:
-        """The open slots."""
+        """Return the open slots."""
         return np.flatnonzero(self._open)
 
 
@@ -363,7 +363,7 @@ class Generator:
 
 
 def generate(spec: LoadSpec) -> LoadCount:
-    """The process: the whole load."""
+    """Generate the whole load, as the process does."""
     generator = Generator(spec)
     try:
         return generator.run()

@@ -45,7 +45,7 @@ class Endpoints:
 
 
 def ones_complement(data: bytes) -> int:
-    """The Internet checksum (RFC 1071) of an even number of bytes."""
+    """Return the Internet checksum (RFC 1071) of an even number of bytes."""
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -53,7 +53,7 @@ def ones_complement(data: bytes) -> int:
 
 
 def ethernet(ends: Endpoints, payload: bytes) -> bytes:
-    """An IPv4 packet as a frame."""
+    """Return an IPv4 packet as a frame."""
     dst, src = (bytes.fromhex(mac.replace(":", "")) for mac in (ends.dst_mac, ends.src_mac))
     return _ETHERNET.pack(dst, src, p4.ETHERTYPE_IPV4) + payload
 
@@ -88,7 +88,7 @@ def sumwire(header: Header, payload: bytes = b"", *, version: int = p4.SUMWIRE_V
 
 
 def frame(ends: Endpoints, header: Header, payload: bytes = b"") -> bytes:
-    """A Sumwire packet as a whole frame."""
+    """Return a Sumwire packet as a whole frame."""
     return ethernet(ends, ipv4(ends, udp(sumwire(header, payload))))
 
 
@@ -298,7 +298,7 @@ def packets(sender: ForgedSender, count: int, seed: int) -> Iterator[tuple[int, 
 
 @dataclass(frozen=True)
 class MalformedSpec:
-    """What one host sends."""
+    """What one host is told to send, as its process gets it."""
 
     interface: str
     sender: ForgedSender

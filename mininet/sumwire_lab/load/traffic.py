@@ -35,7 +35,7 @@ _CONNECT_SECONDS: Final = 20.0
 
 @dataclass(frozen=True)
 class TrafficSpec:
-    """What one host sends."""
+    """What one host is told to send, as its process gets it."""
 
     address: str
     """The host's own address."""

@@ -29,7 +29,7 @@ class ModelRule:
 
 @dataclass(frozen=True)
 class PromelaModel:
-    """``name``: of its file in models/."""
+    """A model in Promela. ``name`` is that of its file in models/."""
 
     name: str
     settings: tuple[SearchBounds, ...]

@@ -60,7 +60,7 @@ class SearchResult:
 
 
 def check_tools() -> None:
-    """Raises MissingToolError, which names the Debian packages."""
+    """Check for the tools. Raises MissingToolError, which names Debian packages."""
     packages = [package for program, package in _NEEDED.items() if shutil.which(program) is None]
     if packages:
         raise MissingToolError(
@@ -69,7 +69,7 @@ def check_tools() -> None:
 
 
 class Searches:
-    """Searches that can be stopped together. For threads."""
+    """Searches in several threads that can be stopped together."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[str]] = set()
@@ -77,7 +77,7 @@ class Searches:
         self._stopped = False
 
     def stop(self) -> None:
-        """End all that runs, and let nothing begin."""
+        """End all searches under way, and let no other begin."""
         with self._lock:
             self._stopped = True
             for process in self._running:
@@ -158,7 +158,7 @@ class SearchTask:
 
     @property
     def label(self) -> str:
-        """For tables and progress."""
+        """Name of the search in tables and progress lines."""
         return f"{self.model}, without {self.rule}" if self.rule else f"{self.model}, {self.about}"
 
 
@@ -171,11 +171,11 @@ class SearchOutcome:
 
     @property
     def holds(self) -> bool:
-        """Whether it is as it must be."""
+        """Whether the outcome is the expected one."""
         return bool(self.found.violated) == bool(self.task.rule)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the JSON file."""
+        """Return the outcome as the JSON file has it."""
         task = self.task
         return {
             "model": task.model, "rule": task.rule, "about": task.about, "defines": list(task.defines),

@@ -45,7 +45,7 @@ def ops_for(fabric: Fabric) -> list[str]:
 
 
 def job(fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int) -> dict[str, Any]:
-    """A job of all hosts in the controller's configuration."""
+    """Return a job of all hosts in the controller's configuration."""
     names = [host.name for host in fabric.hosts]
     slots = {"base": base, "count": count}
     entry: dict[str, Any] = {"name": name, "id": number, "ops": ops, "workers": names, "slots": slots}
@@ -55,13 +55,13 @@ def job(fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, co
 
 
 def thc_table(recipe: Recipe, train: TrainOptions) -> dict[str, Any]:
-    """The section `thc` of a recipe's job."""
+    """Return the section `thc` of a recipe's job."""
     usual: dict[str, Any] = {"bits": DEFAULT_BITS, "p": DEFAULT_P, "table": UNIFORM if recipe.uniform else AUTO}
     return usual | {name: train.system[name] for name in TABLED if name in train.system}
 
 
 def bounded_job(fabric: Fabric, options: LanedOptions, recipe: Recipe, train: TrainOptions) -> list[dict[str, Any]]:
-    """The job of a system with a quorum and without lanes."""
+    """Return the job of a system with a quorum and without lanes."""
     [entry] = training_job(fabric, recipe, train=train)
     return [entry | ({} if options.quorum is None else {"quorum": options.quorum})]
 
@@ -69,7 +69,7 @@ def bounded_job(fabric: Fabric, options: LanedOptions, recipe: Recipe, train: Tr
 def laned_job(
     fabric: Fabric, options: LanedOptions, recipe: Recipe, train: TrainOptions = TRAIN
 ) -> list[dict[str, Any]]:
-    """The job of a system with priority lanes."""
+    """Return the job of a system with priority lanes."""
     entry = job(fabric, JOB, JOB_ID, list(recipe.ops[SWITCH]), base=0, count=LANED_SLOTS)
     return [entry | {"thc": thc_table(recipe, train)} | options.job()]
 
@@ -87,7 +87,7 @@ def training_job(
 def side_jobs(
     fabric: Fabric, recipe: Recipe = THC, *, blind: bool = False, train: TrainOptions = TRAIN
 ) -> list[dict[str, Any]]:
-    """The training job, and the two jobs for malformed packets."""
+    """Return the training job, and the two jobs for malformed packets."""
     return [
         *training_job(fabric, recipe, blind=blind, train=train),
         job(fabric, "odd", ODD_ID, ["thc", "max32"], base=SLOTS, count=_SIDE_SLOTS),
@@ -247,7 +247,7 @@ def thresholds(queue_bytes: int, *, drops: bool = True) -> dict[str, Any]:
 
 
 def no_queues(fabric: Fabric) -> list[dict[str, Any]]:
-    """For systems whose packets have no tags."""
+    """Return no virtual queues, for systems whose packets have no tags."""
     return []
 
 

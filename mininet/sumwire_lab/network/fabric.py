@@ -83,16 +83,16 @@ class Fabric:
         return (*self.hosts, self.server) if self.server is not None and self.server_behind else self.hosts
 
     def link_of(self, host: HostPlan) -> LinkOptions:
-        """The link of a host."""
+        """Return the link of a host."""
         return self.link if host.mbit is None else replace(self.link, mbit=host.mbit)
 
     def trunk_link(self, trunk: TrunkPlan) -> LinkOptions:
-        """A link between switches."""
+        """Return the link of a trunk, between switches."""
         link = self.link.trunk()
         return link if trunk.mbit is None else replace(link, mbit=trunk.mbit)
 
     def slowest_mbit(self) -> float:
-        """Rate of the slowest link."""
+        """Return the rate of the slowest link."""
         hosts = [self.link_of(host).mbit for host in self.hosts]
         return min([self.link.slowest_mbit(), *hosts, *(self.trunk_link(trunk).mbit for trunk in self.trunks)])
 
@@ -101,16 +101,16 @@ class Fabric:
         return "switch" if len(self.switches) == 1 else f"switch-{switch}"
 
     def leaf_of(self, host: HostPlan) -> SwitchPlan:
-        """The switch of a host."""
+        """Return the switch of a host."""
         return next(switch for switch in self.switches if switch.name == host.switch)
 
     def stands_for(self, switch: str) -> int:
-        """Number of hosts of a switch and of all switches below it."""
+        """Return the number of hosts of a switch and of all switches below it."""
         below = {trunk.lower for trunk in self.trunks if trunk.upper == switch}
         return sum(host.switch == switch for host in self.hosts) + sum(map(self.stands_for, below))
 
     def ports_of(self, switch: str) -> tuple[int, ...]:
-        """Port numbers of a switch, sorted."""
+        """Return the port numbers of a switch, sorted."""
         ports = [host.port for host in self.limited_hosts if host.switch == switch]
         ports += [trunk.lower_port for trunk in self.trunks if trunk.lower == switch]
         ports += [trunk.upper_port for trunk in self.trunks if trunk.upper == switch]
@@ -160,7 +160,7 @@ def plan(
 
 
 def layout_of(topology: str, workers: int) -> NetworkLayout:
-    """A known topology with so many hosts. Raises OptionError."""
+    """Return a known topology with `workers` hosts. Raises OptionError."""
     if topology not in SHAPES:
         raise OptionError(f"topology={topology}: known are {', '.join(SHAPES)}")
     leaves = leaves_of(topology)

@@ -98,7 +98,7 @@ class DelayNode(Switch):  # type: ignore[misc]
 
 
 def delaying(delay_s: float, log: Path, ledger: Ledger) -> RelayFactory:
-    """A factory of what delays packets on all limited links."""
+    """Return a factory of relays that delay packets on all limited links."""
 
     def make(net: Any, fabric: Fabric) -> Any:
         return net.addSwitch(f"{fabric.token}-delay", cls=DelayNode, delay_s=delay_s, log=log, ledger=ledger)
@@ -107,7 +107,7 @@ def delaying(delay_s: float, log: Path, ledger: Ledger) -> RelayFactory:
 
 
 def bridge() -> SwitchFactory:
-    """A factory of kernel bridges, for the baseline."""
+    """Return a factory of kernel bridges, for the baseline."""
 
     def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
         spare = frozenset(name for t in fabric.trunks if t.spare for name in (t.lower_interface, t.upper_interface))
@@ -118,7 +118,7 @@ def bridge() -> SwitchFactory:
 
 
 def p4(processes: Mapping[str, P4Process]) -> SwitchFactory:
-    """A factory of P4 switches. `processes`: by switch name."""
+    """Return a factory of P4 switches. `processes`: by switch name."""
 
     def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
         return net.addSwitch(switch.name, cls=P4Node, p4=processes[switch.name])

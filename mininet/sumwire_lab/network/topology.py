@@ -147,7 +147,7 @@ class MininetNetwork:
         return self._net
 
     def pid(self, host: HostPlan) -> int:
-        """A process in a host's network namespace."""
+        """Return the id of a process in a host's network namespace."""
         return int(self._hosts[host.name].pid)
 
     def close(self) -> None:

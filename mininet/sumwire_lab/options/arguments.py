@@ -35,7 +35,7 @@ from sumwire_lab.options.verify_options import TOPICS, VerifyOptions, present
 
 
 def parser() -> argparse.ArgumentParser:
-    """All commands and options."""
+    """Return the parser of all commands and options."""
     top = argparse.ArgumentParser(prog="sumwire-lab", description="Experiments with Sumwire in Mininet; needs root.")
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     logs.add_option(top)
@@ -113,7 +113,7 @@ class BenchCommandLine:
         return self.command.endswith(":bench")
 
     def add(self, parser: argparse.ArgumentParser) -> None:
-        """Add its flags."""
+        """Add the benchmark's flags."""
         for group in self.options:
             add_flags(parser, group)
         if self.alone:
@@ -122,7 +122,7 @@ class BenchCommandLine:
             _results_option(parser)
 
     def chosen(self, arguments: argparse.Namespace) -> Any:
-        """Its options from the command line. Raises OptionError."""
+        """Return the benchmark's options from the command line. Raises OptionError."""
         return thc_options(arguments) if ThcOptions in self.options else from_arguments(self.options[0], arguments)
 
 
@@ -179,7 +179,7 @@ def _results_option(command: argparse.ArgumentParser) -> None:
 
 
 def verify_options(arguments: argparse.Namespace) -> VerifyOptions:
-    """Options of the command `verify`. Raises OptionError."""
+    """Return the options of the command `verify`. Raises OptionError."""
     options = from_arguments(VerifyOptions, arguments, topic=arguments.topic)
     # Faults are tried with what is there. The doctor has a row for each switch, also for one that is missing.
     life = arguments.topic == "life" and arguments.switches in (None, "all")

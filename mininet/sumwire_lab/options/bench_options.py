@@ -38,7 +38,7 @@ LOOPBACK: Final = "loopback"
 
 
 def parse_names(option: str, known: Sequence[str], text: str) -> tuple[str, ...]:
-    """`soft,aggregator` as names, each once. Raises OptionError."""
+    """Parse `soft,aggregator`: names, each once. Raises OptionError."""
     names = tuple(dict.fromkeys(text.split(",")))
     for name in names:
         if name not in known:
@@ -47,7 +47,7 @@ def parse_names(option: str, known: Sequence[str], text: str) -> tuple[str, ...]
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """`100k,1M` as numbers of float32 values. Raises OptionError."""
+    """Parse `100k,1M`: numbers of float32 values. Raises OptionError."""
     sizes = []
     for word in text.split(","):
         digits, factor = (word[:-1], _SUFFIXES[word[-1]]) if word[-1:] in _SUFFIXES else (word, 1)
@@ -58,7 +58,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def parse_rates(text: str) -> tuple[float, ...]:
-    """`10,100,unlimited` as Mbit/s. Raises OptionError."""
+    """Parse `10,100,unlimited`: rates in Mbit/s. Raises OptionError."""
     try:
         rates = tuple(UNLIMITED if word == _UNLIMITED_WORD else float(word) for word in text.split(","))
     except ValueError as error:
@@ -74,7 +74,7 @@ def parse_links(text: str) -> tuple[float | None, ...]:
 
 
 def rate_text(mbit: float) -> str:
-    """A link's rate in words."""
+    """Return a link's rate in words."""
     return _UNLIMITED_WORD if mbit == UNLIMITED else f"{mbit:g} Mbit/s"
 
 
@@ -93,7 +93,7 @@ def parse_suites(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SwitchOptions(Checked):
-    """What takes the switch's place."""
+    """The choice of the program that takes the switch's place."""
 
     switch: str = option(
         "soft",
@@ -125,7 +125,7 @@ class BenchOptions(SwitchOptions):
 
 @dataclass(frozen=True)
 class RatesOptions(SwitchOptions):
-    """Trainings at several link rates."""
+    """Options of trainings at several link rates."""
 
     task: str = option(DEFAULT_TASK, f"what to train, of {', '.join(TASKS)}", rule=one_of(tuple(TASKS)))
     systems: tuple[str, ...] = option(
@@ -221,7 +221,7 @@ PACKET_OPS: Final = {op.name: (op.code, op.up.words) for op in SYSTEM_OPS}
 
 
 def parse_ops(text: str) -> tuple[str, ...]:
-    """`thc,sign` or `all`. Raises OptionError."""
+    """Parse `thc,sign` or `all`. Raises OptionError."""
     return tuple(PACKET_OPS) if text == "all" else parse_names("ops", (*PACKET_OPS, "all"), text)
 
 
@@ -248,7 +248,7 @@ AGGREGATOR_SLOTS: Final = 512
 
 @dataclass(frozen=True)
 class CodecBenchOptions(Checked):
-    """What `bench codec` times."""
+    """Options of `bench codec`: what it times."""
 
     codec: str = option("thc", f"of {', '.join(CODECS)}", rule=one_of(CODECS))
     values: int = option(1_000_000, "float32 values", rule=at_least(1))
@@ -315,7 +315,7 @@ class AcpCase:
 
     @property
     def label(self) -> str:
-        """A few words, different from those of the other cases."""
+        """A few words that name the case; no two cases have the same."""
         train = self.options.train
         return f"{self.part}: {self.system}, {self.mode}, {train.buffer_mb:g} MB, rank {train.rank}"
 
@@ -353,7 +353,7 @@ class AcpBenchOptions(Checked):
             yield from (self._swept("ranks", system={"rank": rank}) for rank in self.ranks)
 
     def case(self, system: str, mode: str) -> AcpCase:
-        """A system in one of MODES."""
+        """Return the case of a system in one of MODES."""
         given = dict(MODES[mode])
         if given["buffer_mb"] is None:
             given["buffer_mb"] = BUFFER_MB
@@ -484,7 +484,7 @@ class ThcOptions(Checked):
 
 
 def thc_options(arguments: Namespace) -> ThcOptions:
-    """Options of `bench thc`. Raises OptionError."""
+    """Return the options of `bench thc`. Raises OptionError."""
     given = from_arguments(Variant, arguments)
     if arguments.ablation and given != THC:
         raise OptionError("ablation: changes one part at a time; leave out the options of a part")

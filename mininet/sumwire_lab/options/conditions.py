@@ -29,7 +29,7 @@ class OfHost:
 
     @classmethod
     def parse(cls, option: str, text: str) -> OfHost:
-        """`2:0.01` or `h2:0.01`. Raises OptionError."""
+        """Parse `2:0.01` or `h2:0.01`. Raises OptionError."""
         host, colon, value = text.partition(":")
         try:
             if not colon:
@@ -112,11 +112,11 @@ class Conditions(Checked):
         return 1 - (1 - self.loss) * (1 - gray)
 
     def slowness(self, rank: int) -> float:
-        """The slowness factor of a worker; ranks count from 0."""
+        """Return the slowness factor of a worker; ranks count from 0."""
         return self.slow.value if self.slow is not None and self.slow.host == rank + 1 else 1.0
 
     def words(self) -> str:
-        """The conditions in words; empty without any."""
+        """Return the conditions in words; empty without any."""
         parts = {
             "loss": self.loss and f"{self.loss:.3%} on every link",
             "delay": self.delay_ms and f"{self.delay_ms:g} ms on every link, each way",
@@ -128,7 +128,7 @@ class Conditions(Checked):
         return ", ".join(f"{name}: {text}" for name, text in parts.items() if text)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the contents as values that JSON can hold."""
         return {
             "loss": self.loss,
             "gray": None if self.gray is None else str(self.gray),

@@ -40,27 +40,27 @@ def _told(value: Any) -> str:
 
 
 def at_least(least: float, text: str = "") -> Rule:
-    """Numbers from ``least`` on."""
+    """Accept numbers from ``least`` on."""
     return Rule(lambda value: value >= least, text or f"must be at least {least:g}")
 
 
 def between(least: float, most: float, text: str = "") -> Rule:
-    """Numbers from ``least`` to ``most``, both included."""
+    """Accept numbers from ``least`` to ``most``, both included."""
     return Rule(lambda value: least <= value <= most, text or f"must be {least:g} to {most:g}")
 
 
 def share(text: str = "a share is at least 0 and below 1") -> Rule:
-    """From 0 to below 1."""
+    """Accept a share from 0 to below 1."""
     return Rule(lambda value: 0 <= value < 1, text)
 
 
 def one_of(known: Sequence[str], more: str = "") -> Rule:
-    """One of these names."""
+    """Accept one of these names."""
     return Rule(lambda value: value in known, f"known are {', '.join(known)}{more}")
 
 
 def names_of(known: Sequence[str]) -> Rule:
-    """At least one of these names, each at most once."""
+    """Accept at least one of these names, each at most once."""
     return Rule(
         lambda value: bool(value) and set(value) <= set(known) and len(set(value)) == len(value),
         f"known are {', '.join(known)}, each at most once",
@@ -69,7 +69,7 @@ def names_of(known: Sequence[str]) -> Rule:
 
 @dataclass(frozen=True)
 class Option:
-    """What is known of an option beside its type and default."""
+    """Properties of an option besides its type and default."""
 
     meaning: str
     flag: str
@@ -125,7 +125,7 @@ class Flag:
 
     @property
     def switch(self) -> bool:
-        """Whether it takes no value."""
+        """Whether the flag takes no value."""
         return self.kind is bool
 
     @property
@@ -147,7 +147,7 @@ class Flag:
         return None if self.option.default is not None else self.field.default
 
     def value(self, arguments: argparse.Namespace) -> Any:
-        """What the command line says; MISSING where that is nothing."""
+        """Return the value on the command line; MISSING if there is none."""
         given = getattr(arguments, self.attribute, None)
         if given is None:
             return MISSING
@@ -223,7 +223,7 @@ def _help(flag: Flag) -> str:
 
 
 def given_flags(arguments: argparse.Namespace, options: type) -> list[Flag]:
-    """The flags whose value is not their default."""
+    """Return the flags whose value is not their default."""
     return [flag for flag in flags_of(options) if flag.value(arguments) not in (MISSING, flag.field.default)]
 
 

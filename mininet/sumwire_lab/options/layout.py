@@ -36,7 +36,7 @@ TOPOLOGIES: Final = tuple(SHAPES)
 
 
 def leaves_of(topology: str) -> list[str]:
-    """The lowest switches. Only these have hosts."""
+    """Return the lowest switches. Only these have hosts."""
     uppers = {upper for ways in SHAPES[topology].values() for upper in ways}
     return [name for name in SHAPES[topology] if name not in uppers]
 
@@ -94,11 +94,11 @@ class NetworkLayout:
 
     @property
     def shape(self) -> dict[str, tuple[str, ...]]:
-        """Each switch from the top down, with those above it."""
+        """Each switch from the top down, with the switches above it."""
         return {switch.name: switch.above for switch in self.switches}
 
     def leaves(self) -> list[str]:
-        """The lowest switches."""
+        """Return the lowest switches."""
         uppers = {upper for switch in self.switches for upper in switch.above}
         return [switch.name for switch in self.switches if switch.name not in uppers]
 

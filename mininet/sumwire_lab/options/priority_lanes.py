@@ -39,7 +39,7 @@ class DegradeOptions:
 
     @classmethod
     def parse(cls, text: str, seed: int = 1) -> DegradeOptions:
-        """`trim:0.2`. Raises OptionError."""
+        """Parse `trim:0.2`. Raises OptionError."""
         mode, colon, share = text.partition(":")
         try:
             return cls(mode, float(share if colon else "?"), seed)
@@ -102,7 +102,7 @@ class LanedOptions(Checked):
         return tuple(name for name in flags() if getattr(self, name) != getattr(_DEFAULTS, name))
 
     def applied(self, names: Collection[str]) -> dict[str, Any] | None:
-        """For JSON: those of these names; None for no name."""
+        """Return the options of these names for JSON; None without a name."""
         return {name: value for name, value in self.as_dict().items() if name in names} or None
 
     def lockstep(self, workers: int) -> bool:
@@ -110,7 +110,7 @@ class LanedOptions(Checked):
         return self.quorum is None or self.quorum == workers
 
     def job(self) -> dict[str, Any]:
-        """Keys for a job of the controller's configuration."""
+        """Return the keys for a job of the controller's configuration."""
         more: dict[str, Any] = {"lanes": self.lanes}
         if self.quorum is not None:
             more["quorum"] = self.quorum
@@ -119,7 +119,7 @@ class LanedOptions(Checked):
         return more
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the contents as values that JSON can hold."""
         return asdict(self)
 
 
@@ -127,5 +127,5 @@ _DEFAULTS: Final = LanedOptions()
 
 
 def flags() -> dict[str, str]:
-    """The command line's name of each option."""
+    """Return the command line's name of each option."""
     return {flag.field.name: flag.name for flag in flags_of(LanedOptions)}

@@ -136,7 +136,7 @@ class Recipe:
 
     @property
     def spec(self) -> SystemSpec:
-        """The library's entry."""
+        """The library's entry for the system."""
         return TABLE[self.system]
 
     @property
@@ -156,7 +156,7 @@ class Recipe:
 
     @property
     def uniform(self) -> bool:
-        """Whether that table has evenly spaced values."""
+        """Whether the system's table has evenly spaced values."""
         return self.spec.table == "uniform"
 
     @property
@@ -171,12 +171,12 @@ class Recipe:
 
     @property
     def tagged(self) -> bool:
-        """Whether its packets have priorities and drop classes."""
+        """Whether the system's packets have priorities and drop classes."""
         return self.laned or self._has("loss_bound")
 
     @property
     def warm_up_steps(self) -> int:
-        """Steps that take other time than later ones."""
+        """Number of first steps whose time differs from that of later ones."""
         steps: int = self._default_route.options.warm_up_steps(self.options)
         return steps
 
@@ -203,7 +203,7 @@ class Chosen:
 
     @property
     def switched(self) -> bool:
-        """Whether it needs a job."""
+        """Whether the system needs a job."""
         return self.transport == SWITCH
 
     @property
@@ -229,7 +229,7 @@ class Chosen:
 
     @property
     def laned_options(self) -> frozenset[str]:
-        """Names of the run's options of lanes that it has."""
+        """Names of the run's lane options that the system has."""
         if self.recipe.laned:
             return frozenset(flags())
         return (BOUNDED if self.bounded else frozenset()) | (TAGGED if self.recipe.tagged else frozenset())

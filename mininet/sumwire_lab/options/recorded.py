@@ -47,7 +47,7 @@ def save(folder: Path, record: Mapping[str, Any], layout: NetworkLayout | None =
 
 
 def settings_in(folder: Path) -> dict[str, Any]:
-    """The settings in a run's folder, by name. Raises OptionError."""
+    """Return the settings in a run's folder, by name. Raises OptionError."""
     path = folder / SETTINGS
     try:
         record = json_of(bounded_text(path, _BYTES_MOST))

@@ -89,7 +89,7 @@ class LinkOptions(Checked):
 
     @property
     def known_mbit(self) -> float | None:
-        """The rate; None without a limit."""
+        """Rate of the links; None without a limit."""
         return None if self.mbit == UNLIMITED else self.mbit
 
     def slowest_mbit(self) -> float:
@@ -97,7 +97,7 @@ class LinkOptions(Checked):
         return min(self.mbit, self.trunk().mbit)
 
     def trunk(self) -> LinkOptions:
-        """Options of a link between switches."""
+        """Return the options of a link between switches."""
         return self if self.trunk_mbit is None else replace(self, mbit=self.trunk_mbit, trunk_mbit=None)
 
 

@@ -86,7 +86,7 @@ TOPICS: Final[Mapping[str, Topic]] = {
 
 @dataclass(frozen=True)
 class VerifyOptions(Checked):
-    """Which rows of a topic are carried out, and how much of them."""
+    """Options of `verify`: the rows of a topic to carry out, and their extent."""
 
     topic: str
     rows: tuple[str, ...] = option((), "with commas, some of the topic's rows", shown="all")
@@ -122,11 +122,11 @@ class VerifyOptions(Checked):
 
     @property
     def doctored(self) -> tuple[str, ...]:
-        """The switches that the doctor is tried with."""
+        """The switches with which the doctor is tested."""
         return self.switches[:1] if self.quick else self.switches
 
     def seeds_of(self, switch: str) -> int:
-        """Number of seeds with a switch."""
+        """Return the number of seeds with a switch."""
         if self.repeats is not None:
             return self.repeats
         return BMV2_SEEDS if switch == "bmv2" else SEEDS
@@ -145,5 +145,5 @@ class VerifyOptions(Checked):
 
 
 def present() -> tuple[str, ...]:
-    """The switches that this machine has."""
+    """Return the switches that this machine has."""
     return tuple(name for name in SWITCHES if name != "bmv2" or shutil.which("simple_switch_grpc"))

@@ -46,7 +46,7 @@ class Applied:
         """Answers of the traffic processes that have ended."""
 
     def lost(self) -> int:
-        """Packets dropped by random loss so far, on all links."""
+        """Return the packets dropped by random loss so far, on all links."""
         return sum(one.lost for one in self.losses)
 
     def stop_traffic(self) -> None:
@@ -151,7 +151,7 @@ class MalformedSenders:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Start the senders. Call it when the training is under way."""
+        """Start the senders. Call `start` when the training is under way."""
         if self._count == 0:
             return
         hosts = self._session.fabric.hosts
@@ -217,11 +217,11 @@ class LinkEnds:
     """Whether the lower end is in a host's own namespace, where this process does not see its counters."""
 
     def bytes_up(self, counted: Mapping[str, LinkBytes]) -> int:
-        """Bytes towards the upper end."""
+        """Return the bytes towards the upper end."""
         return counted[self.upper_interface].rx if self.from_host else counted[self.lower_interface].tx
 
     def bytes_down(self, counted: Mapping[str, LinkBytes]) -> int:
-        """Bytes towards the lower end."""
+        """Return the bytes towards the lower end."""
         return counted[self.upper_interface].tx
 
 

@@ -53,7 +53,7 @@ def load(path: Path) -> Study:
 
 
 def train(case: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
-    """Train as the case says: a row for each of its systems."""
+    """Train as the case says, and return a row for each of its systems."""
     summary, _folder = run(options_of(case), context.folder, context.say)
     return [
         {"system": name, **{column.name: entry.get(column.name) for column in COLUMNS}}
@@ -72,7 +72,7 @@ def options_of(case: Mapping[str, Any]) -> RunOptions:
 
 
 def known_flags() -> dict[str, Flag]:
-    """The flags of `run` that a case may set, by name."""
+    """Return the flags of `run` that a case may set, by name."""
     return {flag.name: flag for group in (RunOptions, settings_class()) for flag in flags_of(group)}
 
 

@@ -62,7 +62,7 @@ class Moment:
         return cls(options, kind, tuple(results), words)
 
     def page(self) -> dict[str, Any]:
-        """What the browser is sent."""
+        """Return the page that is sent to the browser."""
         if not self.results:
             return {"words": self.words, "html": ""}
         summary = run_summary(self.options, self.kind, self.results)
@@ -92,7 +92,7 @@ class LivePage:
         self._thread.start()
 
     def show(self, moment: Moment) -> None:
-        """The browsers may draw this."""
+        """Offer this moment to the browsers."""
         with self._news:
             self._moment = moment
             self._version += 1
@@ -128,7 +128,7 @@ class LivePage:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Context manager: a browser is connected through this thread."""
+        """Count a browser as connected for the time of the block."""
         with self._news:
             self.watched += 1
         # Threads have priorities of their own on Linux.

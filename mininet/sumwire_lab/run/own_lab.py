@@ -106,7 +106,7 @@ def environment(session: Session, rank: int, host: HostPlan) -> dict[str, str]:
 
 
 class Lines:
-    """Says the lines of a log while it grows."""
+    """Prints the lines of a log while it grows."""
 
     def __init__(self, path: Path, say: Say) -> None:
         self._path = path
@@ -114,7 +114,7 @@ class Lines:
         self._offset = 0
 
     def tick(self) -> None:
-        """Say what is new; a line without its end waits."""
+        """Print new lines; a line without its end waits."""
         with self._path.open("rb") as file:
             file.seek(self._offset)
             fresh = file.read()
@@ -190,7 +190,7 @@ _FAILED: Final = 1
 
 
 class DetachedLab:
-    """In the child: the way to leave the lab standing."""
+    """The child process's means to leave the lab running."""
 
     def __init__(self, told: int) -> None:
         self._told = told

@@ -103,7 +103,7 @@ def _line_of(row: TableRow, summary: dict[str, Any], compared: str | None) -> tu
 
 
 def shown_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The table with words for truth values."""
+    """Return the rows of the table, with words for truth values."""
     return [tuple(_words(cell, line[0]) for cell in line) for line in rows(summary)]
 
 
@@ -126,7 +126,7 @@ def lane_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def table(summary: dict[str, Any]) -> str:
-    """Fixed-width text: labels to the left, numbers to the right."""
+    """Return fixed-width text: labels to the left, numbers to the right."""
     first = shown_rows(summary)
     lanes = lane_rows(summary)
     return "\n\n".join(
@@ -225,7 +225,7 @@ class Recorded:
 
     @property
     def told(self) -> dict[str, Any]:
-        """The settings that its summary has."""
+        """The settings in the run's summary."""
         return {name: self.summary.get(name) for name in _OF_SUMMARY}
 
     @property
@@ -281,7 +281,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What differs between two runs."""
+    """The differences between two runs."""
 
     first: str
     second: str
@@ -297,7 +297,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The comparison's verdict in one sentence."""
         if not self.settings:
             return "Both runs have the same settings."
         if self.comparable:
@@ -366,7 +366,7 @@ def _text(value: Any) -> str:
 
 
 def text(found: Comparison) -> str:
-    """For the terminal."""
+    """Return the comparison as text for the terminal."""
     parts = [f"A  {found.first}\nB  {found.second}", found.verdict]
     if found.settings:
         parts.append(_columns([("setting", "A", "B"), *((one.name, one.first, one.second) for one in found.settings)]))

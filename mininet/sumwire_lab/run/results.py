@@ -158,7 +158,7 @@ def measured(steps: Sequence[StepRecord], warm_up: int) -> Sequence[StepRecord]:
 
 
 def warm_up_of(system: str) -> int:
-    """Steps at the beginning that take other time than later ones."""
+    """Return the number of first steps whose time differs from that of later ones."""
     return parse(system).recipe.warm_up_steps
 
 
@@ -323,7 +323,7 @@ def ratio(summary: dict[str, Any], key: str, system: str, baseline: str = BASELI
 
 
 def fastest(seconds: Mapping[str, float | None], names: Iterable[str]) -> str | None:
-    """The fastest of `names`; None if none of them has a time."""
+    """Return the fastest of `names`; None if none of them has a time."""
     timed = {name: value for name in names if (value := seconds.get(name)) is not None}
     return min(timed, key=timed.__getitem__) if timed else None
 
@@ -356,7 +356,7 @@ def answers(systems: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any
 
 
 def busier(entry: Mapping[str, Any]) -> float | None:
-    """Bytes per step in the busier direction of a worker's link."""
+    """Return the bytes per step in the busier direction of a worker's link."""
     both = [entry.get("tx_bytes_per_step"), entry.get("rx_bytes_per_step")]
     known = [count for count in both if count is not None]
     return max(known) if known else None

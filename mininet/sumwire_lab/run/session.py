@@ -80,14 +80,14 @@ class Session:
         return self.start(name, host, command_of(WorkerCall(name_of(function), argument, str(self.folder / name))))
 
     def answer(self, name: str) -> Any:
-        """What a function has returned whose process has ended."""
+        """Return what a function returned whose process has ended."""
         return answer_in(self.folder / name)
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
     def serving(self) -> dict[str, subprocess.Popen[bytes]]:
-        """The processes that must live as long as the session."""
+        """Return the processes that must live as long as the session."""
         processes = {
             self.fabric.label(name): getattr(node, "process", None) for name, node in self.network.switches.items()
         }
@@ -113,13 +113,13 @@ class Session:
             stop_process(self.aggregator)
 
     def counted(self) -> Counted:
-        """Loss counters that can only be read while the network is up."""
+        """Return the loss counters, which can only be read while the network is up."""
         logs = [self.log(name) for name in self.serving() if name != _DELAY]
         sockets = None if self.aggregator is None else counters.host_sockets(self.aggregator.pid)
         return Counted(self.network.queue_drops(), logs, sockets)
 
     def logs(self, names: Iterable[str]) -> dict[str, Path]:
-        """Log files of these programs and of the switches, by name."""
+        """Return the log files of these programs and of the switches, by name."""
         return {name: self.log(name) for name in [*names, *self.serving()]}
 
     def call(

@@ -63,7 +63,7 @@ def absent(label: str, target: str, why: str, value: Any = None) -> Check:
 
 
 def failed(label: str, target: str, error: Exception) -> Check:
-    """A check whose experiment raised an error."""
+    """Return a check whose experiment raised an error."""
     return Check(label, None, target, False, str(error))
 
 

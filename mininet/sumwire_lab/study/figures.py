@@ -64,7 +64,7 @@ def _hashable(value: Any) -> Any:
 
 
 def numbers(rows: Iterable[Row], column: str) -> list[float]:
-    """The column's values that were measured."""
+    """Return the column's values that were measured."""
     values = (row.get(column) for row in rows)
     return [float(value) for value in values if isinstance(value, int | float) and not math.isnan(value)]
 
@@ -124,7 +124,7 @@ class Figure:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it shows."""
+        """The columns that the figure shows."""
         return tuple(name for name in (self.x, self.y, self.by, self.panel) if name is not None)
 
 
@@ -132,7 +132,7 @@ Point = tuple[Any, Interval]
 
 
 def series(figure: Figure, rows: Iterable[Row]) -> dict[str, list[Point]]:
-    """The points of each line, in the order of x."""
+    """Return the points of each line, in the order of x."""
     found: dict[str, list[Point]] = {}
     for (owner,), members in grouped(rows, [figure.by or ""]).items():
         points = [

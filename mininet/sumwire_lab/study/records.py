@@ -55,7 +55,7 @@ class Record:
 
     @property
     def key(self) -> str:
-        """Names the case among those of its study."""
+        """Key of the case among those of its study."""
         return key_of(self.case)
 
     def stands_for(self, key: str, code: str, commit: str) -> bool:
@@ -64,17 +64,17 @@ class Record:
 
 
 def key_of(case: Any) -> str:
-    """The case's options as text, the same for equal options."""
+    """Return the case's options as text, the same for equal options."""
     return json.dumps(to_json(case), sort_keys=True)
 
 
 def label_of(case: Any) -> str:
-    """The case's options in a few words, for people."""
+    """Return the case's options in a few words, for people."""
     return " ".join(f"{name}={_word(value)}" for name, value in flat(to_json(case)).items() if value not in (None, []))
 
 
 def flat(case: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of nested dataclasses as `outer.inner`."""
+    """Return the options of nested dataclasses as `outer.inner`."""
     found: dict[str, Any] = {}
     for name, value in case.items():
         inner = flat(value) if isinstance(value, Mapping) else {}
@@ -121,7 +121,7 @@ class Book:
             os.fsync(file.fileno())
 
     def found(self, key: str, code: str, commit: str) -> Record | None:
-        """The latest record that stands for a case."""
+        """Return the latest record that stands for a case."""
         return next((one for one in reversed(self.records) if one.stands_for(key, code, commit)), None)
 
 
@@ -166,7 +166,7 @@ def described() -> dict[str, str]:
 
 
 def now() -> str:
-    """UTC, to the second."""
+    """Return the time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -251,5 +251,5 @@ def _own_seconds() -> float:
 
 
 def rows_of(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """The rows of all records, each with the options of its case."""
+    """Return the rows of all records, each with the options of its case."""
     return [{**flat(record.case), **row} for record in records for row in record.rows]

@@ -67,7 +67,7 @@ class Column:
 
     @property
     def head(self) -> str:
-        """For a table."""
+        """The column's heading in a table."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     def check(self, row: Mapping[str, Any]) -> None:
@@ -138,12 +138,12 @@ class Study:
             known.add(key_of(case))
 
     def limit_s(self, case: Any) -> float:
-        """Seconds after which a case in a child is killed."""
+        """Return the seconds after which a case in a child process is killed."""
         return self.deadline_s(case) if callable(self.deadline_s) else self.deadline_s
 
     @property
     def in_turns(self) -> list[Any]:
-        """All cases, those of the first seed first."""
+        """All cases, beginning with those of the first seed."""
         seeds: dict[Any, int] = {}
         order = [seeds.setdefault(str(to_json(case).get(self.seed)), len(seeds)) for case in self.cases]
         return [self.cases[k] for k in sorted(range(len(self.cases)), key=lambda k: order[k])]
@@ -182,12 +182,12 @@ class StudyResults:
         return figures.numbers(self.rows(**options), column)
 
     def median(self, column: str, **options: Any) -> Interval | None:
-        """Its median with an interval; None without values."""
+        """Return the column's median with an interval; None without values."""
         values = self.values(column, **options)
         return figures.interval(values) if values else None
 
     def value(self, column: str, **options: Any) -> float | None:
-        """Its median; None without values."""
+        """Return the column's median; None without values."""
         found = self.median(column, **options)
         return None if found is None else found.median
 
@@ -197,7 +197,7 @@ class StudyResults:
         return [record for record in self.records if record.error is not None]
 
     def checks(self) -> list[Check]:
-        """The study's bounds, compared with what was measured."""
+        """Return the study's bounds, compared with what was measured."""
         return [] if self.study.bounds is None else list(self.study.bounds(self))
 
     def table(self) -> str:
@@ -281,7 +281,7 @@ class Progress:
         self._done = 0
 
     def begins(self, number: int, case: Any) -> None:
-        """The case of this number, from 0, begins."""
+        """Report that the case of this number, from 0, begins."""
         spent = time.monotonic() - self._began
         left = (
             f", some {spent / self._done * (self._cases - self._done):.0f} s left" if self._done and spent > 1 else ""
@@ -289,11 +289,11 @@ class Progress:
         self.say(f"{self._name} {number + 1}/{self._cases}{left}: {label_of(case)}")
 
     def still(self, case: Any, seconds: float) -> None:
-        """A case has run for so long."""
+        """Report that a case has run for `seconds`."""
         self.say(f"{self._name}: {label_of(case)}: {seconds:.0f} s so far")
 
     def done(self, case: Any, outcome: CaseOutcome) -> None:
-        """A case has ended."""
+        """Report that a case has ended."""
         self._done += 1
         if outcome.error is not None:
             self.say(f"{self._name}: {label_of(case)} failed: {outcome.error.splitlines()[-1]}")
@@ -301,7 +301,7 @@ class Progress:
 
 @dataclass
 class CaseOutcome:
-    """What came of a case."""
+    """The outcome of a case."""
 
     rows: list[dict[str, Any]]
     error: str | None
@@ -312,7 +312,7 @@ class CaseOutcome:
     """The error itself, of a case in this process."""
 
     def record(self, case: Any, version: tuple[str, str]) -> Record:
-        """For the book."""
+        """Return the record that the book keeps."""
         return Record(
             to_json(case), self.rows, self.error, self.seconds, self.at, *version, records.machine(), self.load
         )
@@ -354,7 +354,7 @@ Measured = Iterator[tuple[Any, CaseOutcome]]
 
 
 def place_of(folder: Path, case: Any) -> Path:
-    """The folder of a case's logs and files."""
+    """Return the folder of a case's logs and files."""
     words = re.sub(r"[^A-Za-z0-9.=-]+", "_", label_of(case))[:80].strip("_")
     return folder / "cases" / (words or "case")
 

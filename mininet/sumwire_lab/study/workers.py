@@ -79,7 +79,7 @@ class Rank:
 
     @property
     def answer(self) -> Path:
-        """File of what the worker returns."""
+        """The file that holds what the worker returns."""
         return self.folder / f"answer{self.number}.json"
 
     @contextmanager
@@ -118,7 +118,7 @@ class Rank:
 
 
 def at_place(call: WorkerCall, number: int) -> Rank:
-    """The rank of a child."""
+    """Return the rank of the child process with this number."""
     job_file = None if call.job_file is None else Path(call.job_file)
     return Rank(number, len(call.interfaces), Path(call.folder), call.interfaces[number], call.master, job_file)
 
@@ -153,7 +153,7 @@ def command_of(call: WorkerCall, rank: int = 0) -> list[str]:
 
 
 def answer_in(folder: Path, rank: int = 0) -> Any:
-    """What the worker of a rank has returned."""
+    """Return what the worker of a rank has returned."""
     return json.loads((folder / f"answer{rank}.json").read_text())
 
 

@@ -39,7 +39,7 @@ class Losses:
     switch: int | None
 
     def as_dict(self) -> dict[str, int | None]:
-        """For JSON."""
+        """Return the contents as values that JSON can hold."""
         return asdict(self)
 
 
@@ -154,7 +154,7 @@ def parse_counters(text: str, interface: str) -> LinkBytes:
 
 
 def link_bytes(interface: str) -> LinkBytes:
-    """Traffic so far of an interface in this namespace."""
+    """Return the traffic so far of an interface in this namespace."""
     return parse_counters(_COUNTERS.read_text(), interface)
 
 

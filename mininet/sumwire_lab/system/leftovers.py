@@ -64,7 +64,7 @@ class Ledger:
 
     @classmethod
     def create(cls, directory: Path = LEDGER_DIR) -> Ledger:
-        """A ledger with a fresh token, owned by this process."""
+        """Return a ledger with a fresh token, owned by this process."""
         directory.mkdir(parents=True, exist_ok=True)
         token = new_token()
         ledger = cls(token, directory / f"{token}.json", os.getpid())

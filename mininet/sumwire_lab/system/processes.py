@@ -36,7 +36,7 @@ def last_lines(path: Path, lines: int = LOG_TAIL_LINES) -> str:
 
 @contextmanager
 def watch_fd(pid: int) -> Iterator[int]:
-    """A descriptor that becomes readable when the process ends."""
+    """Return a descriptor that becomes readable when the process ends."""
     fd = os.pidfd_open(pid)
     try:
         yield fd
@@ -89,7 +89,7 @@ def wait_all(
 
 
 def family(pid: int) -> list[int]:
-    """A process and all its descendants that are alive."""
+    """Return a process and all its descendants that are alive."""
     own = [int(word) for task in Path(f"/proc/{pid}/task").glob("*/children") for word in task.read_text().split()]
     return [pid, *(one for child in own for one in family(child))]
 
@@ -104,7 +104,7 @@ def cpu_clock(pid: int) -> int:
 
 
 def cpu_seconds(clocks: Sequence[int]) -> float:
-    """Sum of these CPU clocks, in seconds."""
+    """Return the sum of these CPU clocks, in seconds."""
     return sum(time.clock_gettime(clock) for clock in clocks)
 
 

@@ -28,7 +28,7 @@ _SEEN_AT_ONCE: Final = 4
 
 
 def encode(text: str) -> Tensor:
-    """Numbers of the characters: int64[characters]."""
+    """Return the numbers of the characters, int64[characters]."""
     numbers = {character: number for number, character in enumerate(ALPHABET)}
     return torch.tensor([numbers.get(character, VOCABULARY - 1) for character in text])
 

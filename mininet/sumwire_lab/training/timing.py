@@ -39,7 +39,7 @@ class HookTimer:
     _tensors: list[dict[str, Any]] = field(default_factory=list)
 
     def begin_step(self, keep: bool) -> None:
-        """Discard what is known of the previous step."""
+        """Discard the times of the previous step."""
         self.keep = keep
         self._began = None
         self.gradients.clear()
@@ -126,7 +126,7 @@ _COUNTS: Final = tuple(f"{what}_{way}" for way in ("sent", "received") for what 
 
 @dataclass(frozen=True)
 class PacketBytes:
-    """Bytes in one direction: of all, and of their headers."""
+    """Bytes in one direction: of whole packets, and of their headers."""
 
     total: int
     headers: int

@@ -46,17 +46,17 @@ class StepTimer:
         self._ended = 0.0
 
     def enter(self) -> None:
-        """The optimizer's step begins."""
+        """Start the time of the optimizer's step."""
         self._began = None
         self._entered = time.perf_counter()
 
     def communicates(self) -> None:
-        """A collective call begins."""
+        """Record that a collective call begins."""
         if self._began is None:
             self._began = time.perf_counter()
 
     def leave(self) -> None:
-        """The optimizer's step is done."""
+        """Stop the time of the optimizer's step."""
         self._ended = time.perf_counter()
 
     def seconds(self) -> float:
@@ -70,13 +70,13 @@ class TimedJob(sumwire.Job):
     timer: StepTimer | None = None
 
     def sign_merge(self, plus: torch.Tensor, bucket: int = 0) -> torch.Tensor:
-        """See Job."""
+        """Do as `sumwire.Job`, and tell the timer that communication begins."""
         if self.timer is not None:
             self.timer.communicates()
         return super().sign_merge(plus, bucket)
 
     def mean(self, x: torch.Tensor, bucket: int = 0) -> torch.Tensor:
-        """See Job."""
+        """Do as `sumwire.Job`, and tell the timer that communication begins."""
         if self.timer is not None:
             self.timer.communicates()
         return super().mean(x, bucket)
@@ -90,11 +90,11 @@ class OperationTimer:
         self._before = 0.0
 
     def enter(self) -> None:
-        """A step begins."""
+        """Start the time of a step."""
         self._before = self._total()
 
     def seconds(self) -> float:
-        """Seconds of this step's operations so far."""
+        """Return the seconds of this step's operations so far."""
         return self._total() - self._before
 
     def _total(self) -> float:
@@ -123,7 +123,7 @@ class Trainer:
         self._operations = OperationTimer(self.stats)
 
     def stats(self) -> dict[str, Any]:
-        """The system's statistics so far."""
+        """Return the system's statistics so far."""
         return dict(self._stats())
 
     def behind(self) -> bool:
@@ -148,7 +148,7 @@ class Trainer:
             self.hook.begin_step(keep)
 
     def step(self) -> None:
-        """The optimizer's step."""
+        """Make the optimizer's step."""
         if self.update is not None:
             self.update.enter()
         self.optimizer.step()
@@ -161,7 +161,7 @@ class Trainer:
         return stats["encode_s"] + stats["decode_s"] if "encode_s" in stats else None
 
     def seconds(self) -> float:
-        """Communication of the step that has ended."""
+        """Return the seconds that the last step spent on communication."""
         return (self.hook or self.update or self._operations).seconds()
 
 
@@ -313,7 +313,7 @@ class LanesTrainer(Trainer):
 
 
 def delivery(options: LanedOptions) -> Delivery:
-    """What may be missing from a job's sums."""
+    """Return what may be missing from a job's sums."""
     return Delivery(loss_bound=options.loss_bound, divisor=options.divisor)  # type: ignore[arg-type]
 
 

@@ -40,7 +40,7 @@ FORWARD_AND_BACKWARD: Final = 3
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What a worker is given."""
+    """The settings that a worker's process gets."""
 
     system: str
     train: TrainOptions
@@ -53,7 +53,7 @@ class WorkerSpec:
 
 
 def total_steps(options: TrainOptions, samples: int, workers: int) -> int:
-    """Steps of a whole training, the same on every worker."""
+    """Return the steps of a whole training, the same on every worker."""
     steps = options.epochs * digits_data.steps_per_epoch(samples, workers, options.batch)
     return steps if options.max_steps is None else min(steps, options.max_steps)
 
@@ -248,7 +248,7 @@ class TrainingWorker:
 
 
 def train(spec: WorkerSpec, rank: Rank) -> None:
-    """The worker. Its JSON lines are in `workerRANK.jsonl`."""
+    """Run the worker. Its JSON lines go to `workerRANK.jsonl`."""
     with rank.group(), (rank.folder / f"worker{rank.number}.jsonl").open("w") as out:
         TrainingWorker(spec, rank, out).run()
 

@@ -22,7 +22,7 @@ WARM_UP_SHARE: Final = 0.1
 
 
 def mlp(hidden: int) -> torch.nn.Module:
-    """Two hidden layers; with 1024 units 1,126,410 parameters."""
+    """Return a network of two hidden layers; with 1024 units 1,126,410 parameters."""
     return torch.nn.Sequential(
         torch.nn.Linear(FEATURES, hidden),
         torch.nn.ReLU(),
@@ -85,23 +85,23 @@ _NETWORKS: Final[Mapping[str, Callable[[int], nn.Module]]] = {
 
 
 def samples(options: TrainOptions) -> Samples:
-    """The task's data. The split does not depend on the seed."""
+    """Return the task's data. The split does not depend on the seed."""
     return _SAMPLES[options.task]()
 
 
 def network(options: TrainOptions) -> nn.Module:
-    """The task's model. Equal weights for equal seeds."""
+    """Return the task's model, with equal weights for equal seeds."""
     torch.manual_seed(options.seed)
     return _NETWORKS[options.task](options.hidden)
 
 
 def loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Mean cross entropy over all answers, in nats."""
+    """Return the mean cross entropy over all answers, in nats."""
     return _cross_entropy(network(x), y)
 
 
 def score(network: nn.Module, samples: Samples) -> Score:
-    """Score on the test samples."""
+    """Return the score on the test samples."""
     with torch.no_grad():
         out = network(samples.test_x)
         right = (out.argmax(dim=-1) == samples.test_y).float().mean()

@@ -90,7 +90,7 @@ def reference_checks(found: Mapping[str, Any]) -> list[Check]:
 
 
 def printed(sizes: Sizes) -> dict[str, str]:
-    """Sizes in the form of GOLDEN."""
+    """Return sizes in the form of GOLDEN."""
 
     def megabytes(count: float, digits: int = 3) -> str:
         return f"{count / MEGABYTE:.{digits}f} MB"
@@ -109,7 +109,7 @@ def printed(sizes: Sizes) -> dict[str, str]:
 
 
 def golden_check(model: str, sizes: Sizes) -> Check:
-    """All sizes of one model against GOLDEN."""
+    """Check all sizes of one model against GOLDEN."""
     found = printed(sizes)
     target = "; ".join(f"{name} {value}" for name, value in GOLDEN[model].items())
     return equal(f"golden sizes, {model}", found, GOLDEN[model], f"equal: {target}")
@@ -122,7 +122,7 @@ def step_seconds(workers: Sequence[Sequence[StepRecord]], warm_up: int) -> float
 
 
 def step_checks(label: str, seconds: Mapping[str, float | None], *, acp: str, gloo: str, powersgd: str) -> list[Check]:
-    """Speed-up of ACP-SGD's time per step over both baselines."""
+    """Check the speed-up of ACP-SGD's time per step over both baselines."""
 
     def over(other: str) -> float | None:
         mine, theirs = seconds.get(acp), seconds.get(other)

@@ -132,7 +132,7 @@ def carry_out(
 
 
 def checks_of(done: StudyResults) -> list[Check]:
-    """The checks of all experiments, in their order."""
+    """Return the checks of all experiments, in their order."""
     return [check for record in done.records for check in _checks(record)]
 
 

@@ -24,7 +24,7 @@ _BYTES_SLACK: Final = 0.02
 
 
 def line_checks(record: Mapping[str, Any]) -> list[Check]:
-    """`record`: what `experiments.added_lines` measures."""
+    """Check the added lines. `record`: what `experiments.added_lines` measures."""
     away = 100 * (mean(record["sumwire"]) - mean(record["gloo"]))
     value = {"gloo": _points(record["gloo"]), "sumwire": _points(record["sumwire"]), "points": round(away, 2)}
     label = f"digits, 4 ranks, {len(record['gloo'])} seeds: accuracy of a plain DDP script with three lines more"
@@ -39,7 +39,7 @@ def _points(accuracies: Sequence[float]) -> list[float]:
 
 
 def node_check(record: Mapping[str, Any]) -> Check:
-    """`record`: what `experiments.ways_nodes` measures."""
+    """Check the ways of nodes. `record`: what `experiments.ways_nodes` measures."""
     ranks = record["ranks"]
     share = record["node"] / record["flat"]
     label = f"{record['nodes']} x {ranks} ranks: bytes that a node sends, against {ranks} workers on it"
@@ -49,7 +49,7 @@ def node_check(record: Mapping[str, Any]) -> Check:
 
 
 def tree_checks(record: Mapping[str, Any]) -> list[Check]:
-    """`record`: what `experiments.aggregator_tree` measures."""
+    """Check a tree. `record`: what `experiments.aggregator_tree` measures."""
     workers, leaves = record["workers"], record["leaves"]
     label = f"{workers} workers below {leaves} leaves and a root, against one aggregator"
     flat, with_leaves = record["flat"]["exact"], record["tree"]["exact"]
@@ -129,7 +129,7 @@ _SHARDED_WHERE: Final = f"{sharded.NODES} x {RANKS} ranks, {MBIT:g} Mbit/s betwe
 
 
 def hybrid_checks(record: Sharded) -> list[Check]:
-    """Shards within the nodes, and replicas."""
+    """Check shards within the nodes, and replicas."""
     return [
         holds(_hybrid(record), _value(record), f">= {RATIO_MIN:g}", record.ratio() >= RATIO_MIN),
         equal("HSDP: all ranks end with the same parameters", record.equal, True),
@@ -137,7 +137,7 @@ def hybrid_checks(record: Sharded) -> list[Check]:
 
 
 def narrow_check(record: Sharded) -> Check:
-    """A smaller model, with replicas too."""
+    """Check a smaller model, with replicas too."""
     return reported(_hybrid(record), _value(record))
 
 
@@ -164,7 +164,7 @@ def whole_checks(record: Sharded) -> list[Check]:
 
 
 def sharded_loss_check(found: Mapping[str, Sequence[float]]) -> Check:
-    """`found`: what `experiments.sharded_loss` measures."""
+    """Check the losses. `found`: what `experiments.sharded_loss` measures."""
     exact, rounded = (mean(found[name]) for name in ("4bit", "4bit, parameters 8bit"))
     more = rounded / exact - 1
     value = {**{name: [round(loss, 4) for loss in each] for name, each in found.items()}, "more": round(more, 4)}

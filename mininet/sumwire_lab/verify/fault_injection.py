@@ -113,7 +113,7 @@ def restart_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> l
 
 
 def stop_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """Nothing happened but a wait."""
+    """Return problems of a stopped worker, which should only make others wait."""
     record = outcome.record
     fallen = [f"rank {rank}: {changes}" for rank, changes in enumerate(record["changes"]) if changes]
     return [*_replicas(record), *(f"fell back: {one}" for one in fallen)]
@@ -151,7 +151,7 @@ def overflow_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> 
 
 
 def resume_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """The second half goes on where the first one ended."""
+    """Return problems if the second half does not go on where the first ended."""
     record = outcome.record
     problems = [text for part in ("whole", "first", "second") for text in _replicas(record[part])]
     saved = [end and end["state"] for end in record["first"]["ends"]]
@@ -168,7 +168,7 @@ def resume_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> li
 
 
 def setup_problems(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """The error came in time, and its text has cause and cure."""
+    """Return problems of an error that is late, or lacks cause or cure."""
     record, setup = outcome.record, outcome.case.variant
     if record["error"] is None:
         return ["no error at all"]

@@ -62,7 +62,7 @@ def gradient_drops(label: str, entry: Mapping[str, Any]) -> list[Check]:
 
 
 def trimmed(entry: Mapping[str, Any]) -> int:
-    """Contributions that the queue before a server cut."""
+    """Return the contributions that the queue before a server has cut."""
     classes: Mapping[str, int] = entry["drops"]["queue_classes"]
     return sum(packets for key, packets in classes.items() if key.endswith(" trim"))
 
@@ -123,7 +123,7 @@ def bounded_checks(
 
 
 def conserved_checks(record: Mapping[str, Any], wanted: int) -> list[Check]:
-    """`record`: what `simulate --json` writes."""
+    """Check that nothing is lost. `record`: what `simulate --json` writes."""
     label = "simulated jobs in stars and trees, with loss, bounds, recovery"
     violations = [one["text"] for one in record["violations"]]
     of_sums = [text for text in violations if WRONG_SUM in text]
@@ -158,7 +158,7 @@ def grid_checks(cells: Sequence[Mapping[str, Any]]) -> list[Check]:
 
 
 def early_forward_checks(outcome: EarlyForwardOutcome) -> list[Check]:
-    """Step time without early forward over that with it."""
+    """Check the ratio of the step time without early forward to that with it."""
     label = "early forward, communication about equal to computation"
     return [
         at_least(f"{label}: step time without / with", outcome.gain, EARLY_MIN),

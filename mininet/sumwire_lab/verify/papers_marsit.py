@@ -24,7 +24,7 @@ MATCHING_GAP_MAX: Final = 0.02
 
 
 def readme_check(accuracies: Sequence[float]) -> Check:
-    """README's example, seed by seed."""
+    """Check README's example, seed by seed."""
     label = "README's Marsit example as printed, digits: test accuracy by seed"
     return holds(label, list(accuracies), f">= {README_MIN:g} each", min(accuracies) >= README_MIN)
 
@@ -57,7 +57,7 @@ def task_check(name: str, found: Mapping[str, Sequence[float]], *, published_fai
 
 
 def matching_check(name: str, found: Mapping[int, float], expected: Mapping[int, float]) -> Check:
-    """Matching rates by number of workers."""
+    """Check the matching rates by number of workers."""
     return holds(
         f"matching rate by workers, {name}",
         {str(workers): rate for workers, rate in found.items()},
@@ -67,13 +67,13 @@ def matching_check(name: str, found: Mapping[int, float], expected: Mapping[int,
 
 
 def ssdm_check(accuracies: Sequence[float]) -> Check:
-    """SSDM on the digits, seed by seed."""
+    """Check SSDM on the digits, seed by seed."""
     label = "SSDM, digits: test accuracy by seed"
     return holds(label, list(accuracies), f">= {SSDM_MIN:g} each", min(accuracies) >= SSDM_MIN)
 
 
 def ef_sign_check(error: float, scales: Sequence[float], rounds: int) -> Check:
-    """What EF-signSGD leaves out in the mean over the rounds."""
+    """Check what EF-signSGD leaves out in the mean over the rounds."""
     named = ", ".join(f"{one:g}" for one in scales)
     label = f"EF-signSGD over a switch, scales {named}: NMSE of the mean of {rounds} rounds"
     return at_most(label, error, EF_SIGN_ERROR_MAX)

@@ -46,11 +46,11 @@ class Verification:
 
     @property
     def quick(self) -> bool:
-        """Whether this is a try of minutes, which shows nothing."""
+        """Whether this is a quick trial of minutes, which proves nothing."""
         return bool(self.options and self.options.quick)
 
     def summary(self, options: RunOptions) -> dict[str, Any]:
-        """What a run's summary.json has. Raises LabError."""
+        """Return the content of a run's summary.json. Raises LabError."""
         return run(options, self.results, self.say)[0]
 
     def rows(self, bench: Bench) -> Rows:
@@ -59,7 +59,7 @@ class Verification:
         return done.rows()
 
     def entry(self, options: RunOptions) -> dict[str, Any]:
-        """The summary's entry of the run's first system."""
+        """Return the summary's entry of the run's first system."""
         entry: dict[str, Any] = self.summary(options)["systems"][options.systems[0]]
         return entry
 
@@ -104,7 +104,7 @@ AGGREGATOR_PIECE: Final = AGGREGATOR_SLOTS // 2
 
 @needs_bmv2("every packet test on bmv2", "green")
 def packet_tests(_: Verification) -> list[Check]:
-    """Run every packet test on bmv2: one check."""
+    """Run every packet test on bmv2, and return one check."""
     done = subprocess.run(
         programs.starter("pytest", "-q", "-m", "bmv2", "--require-bmv2", PACKET_TESTS),
         cwd=ROOT,
@@ -184,7 +184,7 @@ def measured_by(experiment: str, *words: object) -> Any:
 
 
 def run_words(words: Sequence[str]) -> Ended:
-    """Run a command in the same way."""
+    """Run a command, given as words, in the same way as `run_module`."""
     path = os.pathsep.join([str(ROOT / "tests"), *filter(None, sys.path)])
     done = subprocess.run(
         words,
@@ -235,7 +235,7 @@ def run_tests(arguments: Sequence[str], environment: Mapping[str, str] | None = 
 
 
 def shown_by(label: str, target: str, *paths: str) -> Callable[[Verification], list[Check]]:
-    """The experiment of a row that tests show, by paths of pytest."""
+    """Return the experiment of a row that tests prove, by paths of pytest."""
     return lambda _: [tests_check(label, target, run_tests(paths))]
 
 
@@ -248,12 +248,12 @@ def tests_check(label: str, target: str, outcomes: Mapping[str, str]) -> Check:
 
 
 def command_check(label: str, target: str, ended: Ended) -> Check:
-    """A row that a command shows by its exit status."""
+    """Return the check of a row that a command's exit status decides."""
     return holds(label, ended.last_line, target, ended.status == 0)
 
 
 def outcomes(junit: str) -> PytestOutcomes:
-    """Outcome by test name, from pytest's JUnit report."""
+    """Return the outcome by test name, from pytest's JUnit report."""
     bad = {"failure": "failed", "error": "failed", "skipped": "skipped"}
     found = PytestOutcomes()
     for case in ElementTree.fromstring(junit).iter("testcase"):

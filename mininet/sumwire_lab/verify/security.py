@@ -150,7 +150,7 @@ def hostile_job_checks(record: Mapping[str, float]) -> list[Check]:
 
 
 def fuzzed_check(count: int, record: Mapping[str, Any]) -> Check:
-    """`record`: what `fuzz.p4runtime` writes."""
+    """Check a fuzz run. `record`: what `fuzz.p4runtime` writes."""
     label = f"P4Runtime: {count} fuzzed updates of 4 clients, and reads"
     value = {name: record.get(name) for name in ("updates", "reads", "deviations", "crashes")}
     found = record["finding"]
@@ -170,7 +170,7 @@ def load_test_checks(record: Mapping[str, Any] | None) -> list[Check]:
 
 
 def schedule_checks(record: Mapping[str, Any], wanted: int) -> list[Check]:
-    """`record`: what `simulate --json` writes."""
+    """Check the schedules. `record`: what `simulate --json` writes."""
     return [
         at_least("simulated schedules", record["seeds"], wanted),
         equal("simulated schedules: violations", len(record["violations"]), 0),

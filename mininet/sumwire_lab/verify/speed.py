@@ -131,7 +131,7 @@ def _offloads(label: str, results: Mapping[str, Row]) -> Check:
 
 
 def small_tensor_checks(link_mbit: float, results: Rows) -> list[Check]:
-    """gloo over the automatic choice at one link rate, by size."""
+    """Check the ratio of gloo to the automatic choice at one link rate, by size."""
     label = f"tensors of %s values, {link_mbit:g} Mbit/s: gloo / automatic choice"
     faster_from, faster = FASTER_FROM.get(link_mbit, (0, AUTO_MIN))
     rows = [
@@ -164,7 +164,7 @@ def aggregator_checks(cpu_us: float) -> list[Check]:
 
 
 def bmv2_run_checks(summary: dict[str, Any]) -> list[Check]:
-    """`make run SWITCH=bmv2` at the default rate."""
+    """Check `make run SWITCH=bmv2` at the default rate."""
     comm = ratio(summary, "comm_s_per_step", "thc")
     return [at_least(BMV2_RUN, comm, BMV2_RUN_MIN)]
 
@@ -192,7 +192,7 @@ def _lost(label: str, result: Row) -> Check:
 
 
 def engine_checks(summary: Mapping[str, Any]) -> list[Check]:
-    """Switch, engine and link rate of `make run` without options."""
+    """Check switch, engine and link rate of `make run` without options."""
     mbit = summary["link_mbit"]
     used = [summary["switch"], summary["engine"]]
     if summary["engine"] == "python":

@@ -24,7 +24,7 @@ SWITCH_RATIO_MIN: Final = 1.0
 
 
 def impaired_checks(thc: dict[str, Any], gloo: dict[str, Any], impair: str) -> list[Check]:
-    """A run through a switch that loses, doubles and reorders."""
+    """Check a run through a switch that loses, doubles and reorders packets."""
     label = f"impaired ({impair})"
     return [
         accuracy(label, thc, gloo),
@@ -60,7 +60,7 @@ def malformed_checks(thc: dict[str, Any], clean: dict[str, Any], packets: int) -
 
 
 def oracle_checks(rows: Sequence[tuple[str, float, float]]) -> list[Check]:
-    """Measured against derived values."""
+    """Check measured against derived values."""
     return [
         holds(f"oracle: {name}", value, f"{wanted:.6g} within 3 %", abs(value - wanted) <= ORACLE_TOLERANCE * wanted)
         for name, value, wanted in rows

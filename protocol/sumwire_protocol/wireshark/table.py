@@ -24,7 +24,7 @@ _HEAD: Final = """\
 
 
 def render() -> str:
-    """The text of `sumwire_spec.lua`."""
+    """Return the text of `sumwire_spec.lua`."""
     return f"{_HEAD}return {_lua(_spec(), 0)}\n"
 
 

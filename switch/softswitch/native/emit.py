@@ -154,7 +154,7 @@ def _key(context: CContext, table: ir.Table, code: Code) -> int:
 
 
 def emit_pipeline(context: CContext, pipeline: ir.Pipeline) -> list[str]:
-    """Lines of C: ``NAME(p)`` runs the pipeline."""
+    """Return lines of C: ``NAME(p)`` runs the pipeline."""
     return _PipelineEmitter(context, pipeline).emit()
 
 

@@ -26,7 +26,7 @@ INDENT = "  "
 
 
 def comment(text: str) -> str:
-    """A comment of one line, whatever ``text`` holds."""
+    """Write a comment of one line, whatever ``text`` holds."""
     return f"// {comment_text(text)}"
 
 
@@ -47,7 +47,7 @@ class Code:
         self.lines.append(line)
 
     def lines_of(self, *texts: str) -> None:
-        """A line for each text that is not empty."""
+        """Write a line for each text that is not empty."""
         for text in texts:
             if text:
                 self.line(text)
@@ -56,7 +56,7 @@ class Code:
         self.line(comment(text))
 
     def name(self) -> str:
-        """A fresh name."""
+        """Return a fresh name."""
         self._count += 1
         return f"t{self._count}"
 
@@ -93,7 +93,7 @@ class Code:
             self._members[member] = text
 
     def forget(self) -> None:
-        """Members are read anew from here on."""
+        """Read members again from here on."""
         self._members.clear()
 
     @contextmanager
@@ -212,7 +212,7 @@ class CContext:
         )
 
     def code(self) -> Code:
-        """An empty body of a function."""
+        """Return an empty body of a function."""
         return Code(self.budget)
 
     def reached(self, point: str) -> str:

@@ -156,7 +156,7 @@ class CExprEmitter:
     # -- modulo 2^n ------------------------------------------------------
 
     def ring(self, expr: Expr, kind: Carrier) -> str:
-        """The value modulo 2^kind.bits."""
+        """Return C text of the value modulo 2^kind.bits."""
         low, high = self.bounds(expr)
         if low == high:
             text = kind.constant(low)
@@ -409,7 +409,7 @@ class CExprEmitter:
     # -- booleans --------------------------------------------------------
 
     def boolean(self, expr: Expr) -> str:
-        """Name of a ``bool`` constant, or a literal."""
+        """Return the name of a ``bool`` constant, or a literal."""
         match expr:
             case ir.Binary(op, left, right) if op in COMPARISONS:
                 return self._compare(op, left, right)

@@ -49,7 +49,7 @@ class Slice:
 
 
 def slices(header: ir.Header) -> Iterator[tuple[ir.Field, Slice]]:
-    """The fields of ``header``, and where they lie."""
+    """Return the fields of ``header``, and their places."""
     offset = 0
     for member in header.fields:
         yield member, Slice(offset, member.width)

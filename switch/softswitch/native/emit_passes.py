@@ -404,5 +404,5 @@ class _Emitter:
 
 
 def emit_passes(context: CContext, passes: ir.Passes) -> list[str]:
-    """Lines of C: ``process`` of a program with ``passes``."""
+    """Return lines of C: ``process`` of a program with ``passes``."""
     return _Emitter(context, passes).emit()

@@ -112,7 +112,7 @@ class _HashEmitter:
 
 
 class CStatementEmitter:
-    """``place``: what the statements are a part of, for coverage."""
+    """Emits statements as C. ``place`` names, for coverage, what they are part of."""
 
     def __init__(self, context: CContext, code: Code, expressions: CExprEmitter, place: str) -> None:
         self._context = context
@@ -353,7 +353,7 @@ def emit_verify(context: CContext) -> list[str]:
 
 
 def emit_update(context: CContext) -> list[str]:
-    """Lines of C: ``update_checksums(p)`` writes the checksums."""
+    """Return lines of C: ``update_checksums(p)`` writes the checksums."""
     code = context.code()
     expressions = CExprEmitter(context.storage, code)
     statements = CStatementEmitter(context, code, expressions, "update of checksums")

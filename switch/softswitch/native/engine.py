@@ -68,7 +68,7 @@ class NativeMachine(Machine):
         self.counters = self._map_counters()
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        """The frames that leave, with their ports."""
+        """Return the frames that leave, with their ports."""
         now_us = self._clock() & TIMESTAMP_MASK
         count = self._collect(self.address, port, frame, len(frame), now_us, self._collector)
         if count <= 0:

@@ -98,7 +98,7 @@ class Carrier:
         return "int64_t" if self.kind is Kind.LIMB else f"signed _BitInt({self.bits})"
 
     def constant(self, value: int) -> str:
-        """C text of ``value`` modulo 2^bits."""
+        """Return C text of ``value`` modulo 2^bits."""
         value &= (1 << self.bits) - 1
         if self.kind is Kind.LIMB:
             return _literal(value)
@@ -116,7 +116,7 @@ def _literal(value: int) -> str:
 
 
 def split_limbs(value: int, count: int) -> list[int]:
-    """The limbs of ``value``, the least significant first."""
+    """Return the limbs of ``value``, the least significant first."""
     return [value >> LIMB_BITS * i & _LIMB for i in range(count)]
 
 
@@ -125,7 +125,7 @@ _VECTORS = (8, 16, 32)
 
 
 def carrier(bits: int) -> Carrier:
-    """The smallest carrier of ``bits`` bits."""
+    """Return the smallest carrier of ``bits`` bits."""
     count = max(1, -(-bits // LIMB_BITS))
     if count == 1:
         return LIMB

@@ -206,7 +206,7 @@ class NativePortRunner(PortRunner):
 
     @property
     def counters(self) -> dict[int, PortCounters]:
-        """By port, at this moment."""
+        """The ports' counters at this moment, by port."""
         return (self._last or self._counts()).ports
 
     @property

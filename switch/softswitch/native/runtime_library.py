@@ -44,7 +44,7 @@ def native_library(name: str, sources: Sequence[str], structs: Collection[str], 
 
 
 def declared(path: Path, structs: Collection[str]) -> Native:
-    """Load what was built of sources in this folder."""
+    """Load the library that was built from the sources in this folder."""
     return declare(load(path), sorted(FOLDER.glob("*.[hc]")), {}, structs)
 
 

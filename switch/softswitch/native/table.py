@@ -25,7 +25,7 @@ _Cell = ctypes.c_uint64 * 2
 
 
 class NativeRow:
-    """Owns a ``struct ss_row``."""
+    """A row of a table, which owns a ``struct ss_row``."""
 
     __slots__ = ("__weakref__", "address", "choices", "counts")
 
@@ -215,7 +215,7 @@ class ActionDataPacking:
         return bytes(packed)
 
     def pack_all(self, rows: Sequence[Sequence[int]]) -> bytes:
-        """One after the other."""
+        """Pack several rows, one after the other."""
         if self._whole is not None:
             return array("Q", chain.from_iterable(rows)).tobytes()
         return b"".join(map(self.pack, rows))
@@ -244,7 +244,7 @@ class KeyPacking:
         return b"".join(map(to_limbs, numbers, widths))
 
     def pack_all(self, keys: Sequence[tuple[KeyMatch, ...]]) -> bytes:
-        """One after the other. Keys of exact and prefix matches only."""
+        """Pack several keys one after the other: keys of exact and prefix matches only."""
         if self._whole is None:
             return b"".join(map(self.pack, keys))
         fields = list(zip(*keys, strict=True))

@@ -149,7 +149,7 @@ class WriteParts:
 
 
 def parse_write(raw: bytes) -> WriteParts:
-    """Raises as :func:`parse`."""
+    """Parse a WriteRequest. Raises as :func:`parse`."""
     try:
         first, chunks, after = _updates(raw)
         head = parse(p4runtime_pb2.WriteRequest, raw[:first] + raw[after:])

@@ -80,13 +80,13 @@ class Stream:
 
     @property
     def ended(self) -> bool:
-        """Closed, and everything taken."""
+        """Whether the stream is closed and every message taken."""
         with self._lock:
             return self._closed and not self._messages
 
     @property
     def replies(self) -> int:
-        """How many messages other than packets wait to be taken."""
+        """Number of messages other than packets that wait to be taken."""
         with self._lock:
             return len(self._messages) - self._packets
 

@@ -23,7 +23,7 @@ _CURE: Final = "send the JSON that p4c --target bmv2 writes, or a P4DeviceConfig
 
 
 def bmv2_json_of(device_config: bytes) -> str:
-    """The text of the program. Raises InvalidArgumentError."""
+    """Return the text of the program. Raises InvalidArgumentError."""
     wrapped = device_config[:1] != b"" and device_config[0] in _FIRST
     data = _device_data(device_config) if wrapped else device_config
     if not data:

@@ -89,7 +89,7 @@ def numbers_of(encoder: Encoder) -> int:
 
 
 def encoded(encoder: Encoder, numbers: Sequence[int]) -> Any:
-    """Raises RuntimeError where there are too few numbers."""
+    """Encode a value. Raises RuntimeError if there are too few numbers."""
     message = p4data_pb2.P4Data()
     encoder(message, iter(numbers))
     return message
@@ -223,7 +223,7 @@ class Digests:
                 told.sent.pop(message.list_id, None)
 
     def end(self) -> None:
-        """Nothing more is told, and the thread has ended."""
+        """Send no more digests, and end the thread."""
         with self._changed:
             self._ended = True
             self._told.clear()

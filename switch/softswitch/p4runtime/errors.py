@@ -35,7 +35,7 @@ class InvalidArgumentError(P4RuntimeError):
 
 
 class NotThereError(P4RuntimeError):
-    """NOT_FOUND."""
+    """The error that P4Runtime calls NOT_FOUND."""
 
     code = code_pb2.NOT_FOUND
 

@@ -72,7 +72,7 @@ def _indices(what: str, size: int, entry: Any) -> range:
 
 
 def counter_cells(device: Device, counter: Counter, indices: range) -> Iterator[Any]:
-    """An ``Entity`` message for each cell."""
+    """Yield an ``Entity`` message for each cell."""
     for index in indices:
         entity = p4runtime_pb2.Entity()
         entity.counter_entry.counter_id = counter.id
@@ -125,7 +125,7 @@ def _rates(what: str, entry: Any) -> MeterRates | None:
 
 
 def decode_meter(what: str, config: Any) -> MeterRates:
-    """The rates of a ``MeterConfig``. Raises InvalidArgumentError."""
+    """Return the rates of a ``MeterConfig``. Raises InvalidArgumentError."""
     if not 0 <= config.cir <= config.pir or config.cburst < 0 or config.pburst < 0:
         rule = "rates are 0 <= cir <= pir, and bursts are not negative"
         raise InvalidArgumentError(f"{what}: cir {config.cir}, pir {config.pir}: {rule}")

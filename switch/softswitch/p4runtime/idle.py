@@ -84,7 +84,7 @@ class IdleTimeouts:
             return now_ns - known.since_ns
 
     def end(self) -> None:
-        """Nothing more is notified, and the thread has ended."""
+        """Send no more notifications, and end the thread."""
         with self._changed:
             self._ended = True
             self._changed.notify()

@@ -31,7 +31,7 @@ class MatchType(enum.Enum):
 
 
 class ActionScope(enum.Enum):
-    """Where a table may use an action."""
+    """The places in which a table may use an action."""
 
     ENTRY_AND_DEFAULT = p4info_pb2.ActionRef.Scope.Value("TABLE_AND_DEFAULT")
     ENTRY_ONLY = p4info_pb2.ActionRef.Scope.Value("TABLE_ONLY")
@@ -89,7 +89,7 @@ class TableInfo:
 
     @cached_property
     def named_fields(self) -> dict[int, tuple[KeyField, str]]:
-        """By id in key order: each field, and what errors call it."""
+        """By id, in the order of the key: each field, and its name in errors."""
         return {each.id: (each, f"table {self.name!r}, field {each.name!r}") for each in self.fields}
 
     @cached_property

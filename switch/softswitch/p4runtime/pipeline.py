@@ -138,7 +138,7 @@ METADATA_BYTES_MAX: Final = 1024
 
 
 def check_metadata(what: str, metadata: bytes) -> None:
-    """Raises ResourceExhaustedError for more than is kept."""
+    """Raise ResourceExhaustedError for metadata that is too long to keep."""
     if len(metadata) > METADATA_BYTES_MAX:
         rule = f"at most {METADATA_BYTES_MAX} are kept: make it shorter"
         raise ResourceExhaustedError(f"{what}: metadata of {len(metadata)} bytes: {rule}")
@@ -161,7 +161,7 @@ class GroupNote:
 
 @dataclass(frozen=True)
 class SessionNote:
-    """``byte_ports`` as a group's."""
+    """What the controller wrote about a session. ``byte_ports`` as in a group's."""
 
     class_of_service: int = 0
     byte_ports: frozenset[tuple[int, int]] = frozenset()

@@ -28,7 +28,7 @@ from softswitch.runtime.entries import ActionCall, ActionSet, Entry, KeyMatch
 
 @dataclass
 class Handles:
-    """Numbers from 0, the lowest that is free first."""
+    """Hands out numbers from 0, the lowest free one first."""
 
     _free: list[int] = field(default_factory=list)
     _next: int = 0
@@ -80,7 +80,7 @@ def weights_of(what: str, group: Any) -> dict[int, int]:
 
 
 def in_order(weights: Mapping[int, int], handles: Mapping[int, list[int]]) -> list[int]:
-    """The member of each share, by number."""
+    """Return the member of each share, by number."""
     shares = [(handle, member) for member, weight in weights.items() for handle in handles[member][:weight]]
     return [member for _, member in sorted(shares)]
 
@@ -170,7 +170,7 @@ class Profiles:
         return ActionSet(tuple(self.members[profile, each].call for each in in_order(group.weights, handles)))
 
     def refer(self, table: TableInfo, where: EntryKey, action: Any | None) -> None:
-        """Keep what an entry was written with; None: it is deleted."""
+        """Keep the action that an entry was written with; None deletes the entry."""
         before = self.references.pop(where, None)
         if before is not None:
             self._users(table.implementation_id, before).discard(where)
@@ -291,7 +291,7 @@ class Profiles:
             yield entity
 
     def read_groups(self, info: P4Info, asked: Any) -> Iterator[Any]:
-        """An ``Entity`` for each group, as :meth:`read_members`."""
+        """Yield an ``Entity`` for each group, as :meth:`read_members` does."""
         for _, group in _asked(self.groups, info, asked.action_profile_id, asked.group_id, "group"):
             entity = p4runtime_pb2.Entity()
             entity.action_profile_group.CopyFrom(group.message)

@@ -55,7 +55,7 @@ class Snapshot:
         return self._rows[table]
 
     def rows_of(self, table: str, key: tuple[KeyMatch, ...]) -> list[Entry]:
-        """The rows with this key, of any priority."""
+        """Return the rows with this key, of any priority."""
         if table not in self._by_key:
             index: dict[tuple[KeyMatch, ...], list[Entry]] = {}
             for entry in self.rows(table):
@@ -64,7 +64,7 @@ class Snapshot:
         return self._by_key[table].get(key, [])
 
     def row(self, wanted: TableRow) -> Entry:
-        """Raises NotThereError."""
+        """Return the row that was asked for. Raises NotThereError."""
         return wanted.among(self.rows_of(wanted.table.name, wanted.key))
 
 
@@ -306,7 +306,7 @@ def _entry(pipeline: ForwardingPipeline, table: TableInfo, entry: Entry, request
 
 
 def idle_entry(pipeline: ForwardingPipeline, where: EntryKey) -> Any:
-    """The ``TableEntry`` of a notification."""
+    """Return the ``TableEntry`` of a notification."""
     name, key, priority = where
     table = next(each for each in pipeline.info.tables.values() if each.name == name)
     message = _key_message(table, key, priority)

@@ -52,12 +52,12 @@ class Access:
         return self.ids is None or number in self.ids
 
     def require(self, number: int | None, what: str) -> None:
-        """Raises PermissionDeniedError."""
+        """Check that the role may access ``number``. Raises PermissionDeniedError."""
         if not self.has(number):
             raise PermissionDeniedError(f"{what} is not in the role: its config names other P4 ids")
 
     def receives(self, packet: Any) -> bool:
-        """Does this ``PacketIn`` go to the role's primary?"""
+        """Return whether this ``PacketIn`` goes to the role's primary."""
         if not self.receives_packet_ins or self.packet_in is None:
             return self.receives_packet_ins
         number, value = self.packet_in
@@ -321,7 +321,7 @@ class Roles:
         )  # fmt: skip
 
     def knows(self, stream: Stream) -> bool:
-        """Has this controller taken part in an election?"""
+        """Return whether this controller has taken part in an election."""
         with self._state:
             return stream in self._roles
 
@@ -333,7 +333,7 @@ class Roles:
         return arbiter.access
 
     def access_of(self, role: str) -> Access:
-        """Raises NotThereError."""
+        """Return the access of a role. Raises NotThereError."""
         return self._arbiter(role).access
 
     def access_of_primary(self, stream: Stream) -> Access:

@@ -163,7 +163,7 @@ class Rpcs:
         self._channels: set[Channel] = set()
 
     def handlers(self) -> Any:
-        """For a server of ``grpc.aio``."""
+        """Return the handlers for a server of ``grpc.aio``."""
         unary, streamed = grpc.stream_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
         return grpc.method_handlers_generic_handler(
             "p4.v1.P4Runtime",

@@ -31,7 +31,7 @@ _PORT_MAX = 65535
 
 
 class BindError(OSError):
-    """The address cannot be listened on."""
+    """The server cannot listen at the address."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ServerTls:
     client_auth: bool = False
 
     def credentials(self) -> Any:
-        """For gRPC. Raises BindError for a file that cannot be read."""
+        """Return credentials for gRPC. Raises BindError for an unreadable file."""
         certificate, key = _read_file(self.certificate, "cert"), _read_file(self.key, "key")
         ca = None if self.ca is None else _read_file(self.ca, "cacert")
         return grpc.ssl_server_credentials([(key, certificate)], ca, self.client_auth)

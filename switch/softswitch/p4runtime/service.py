@@ -163,7 +163,7 @@ class P4RuntimeService:
         _LOG.info("a controller has loaded a program", extra=SwitchEvent.PROGRAM_LOADED())
 
     def end(self) -> None:
-        """End what works for the pipeline by itself."""
+        """End the threads that work for the pipeline."""
         for work in (self._pipeline.digests, self._pipeline.idle) if self._pipeline is not None else ():
             if work is not None:
                 work.end()

@@ -44,11 +44,11 @@ class TableRow(NamedTuple):
         return self.table.name, self.key, self.priority
 
     def find(self, device: Device) -> Entry:
-        """Raises NotThereError."""
+        """Find the row in the device. Raises NotThereError."""
         return self._known(device.entry(self.table.name, self.key, self.priority))
 
     def among(self, entries: Iterable[Entry]) -> Entry:
-        """The entry itself. Raises NotThereError."""
+        """Return the row's entry among ``entries``. Raises NotThereError."""
         found = (entry for entry in entries if entry.key == self.key and entry.priority == self.priority)
         return self._known(next(found, None))
 

@@ -33,5 +33,5 @@ def comment_text(text: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A literal of Python that stands for ``text``, in ASCII."""
+    """Return a literal of Python for ``text``, in ASCII."""
     return ascii(text)

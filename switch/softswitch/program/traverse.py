@@ -17,7 +17,7 @@ FieldKey = tuple[str, str]  # header, field
 
 
 def expr_fields(expr: ir.Expr) -> Iterator[FieldKey]:
-    """The fields whose value ``expr`` uses."""
+    """Yield the fields whose value ``expr`` uses."""
     match expr:
         case ir.FieldRef(header, name, _, _):
             yield header, name
@@ -56,7 +56,7 @@ def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:  # noqa: PLR0911 -
 
 
 def flatten(statements: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
-    """Every statement, with those inside branches."""
+    """Yield every statement, with those inside branches."""
     for statement in statements:
         yield statement
         if isinstance(statement, ir.If):
@@ -75,7 +75,7 @@ def written_field(statement: ir.Statement) -> FieldKey | None:
 
 
 def lookaheads(expr: ir.Expr) -> Iterator[ir.Lookahead]:
-    """Every lookahead inside ``expr``."""
+    """Yield every lookahead inside ``expr``."""
     match expr:
         case ir.Lookahead():
             yield expr
@@ -90,7 +90,7 @@ def lookaheads(expr: ir.Expr) -> Iterator[ir.Lookahead]:
 
 
 def valid_headers(expr: ir.Expr) -> list[str]:
-    """Headers whose validity ``expr`` uses."""
+    """Return the headers whose validity ``expr`` uses."""
     match expr:
         case ir.Valid(header):
             return [header]
@@ -113,7 +113,7 @@ def parser_ops(ops: Iterable[ir.ParserOp]) -> Iterator[ir.ParserOp]:
 
 
 def extracted_headers(op: ir.ParserOp) -> list[str]:
-    """The headers that ``op`` itself extracts."""
+    """Return the headers that ``op`` itself extracts."""
     match op:
         case ir.Extract(header):
             return [header]

@@ -153,7 +153,7 @@ class _Run:
 
 
 def bare(text: str) -> str:
-    """``text`` without outer parentheses that enclose all of it."""
+    """Return ``text`` without outer parentheses that enclose all of it."""
     if not text.startswith("("):
         return text
     depth = 0
@@ -190,7 +190,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """``head`` ends in a colon; an empty body becomes ``pass``."""
+        """Write a block. ``head`` ends in a colon; an empty body becomes ``pass``."""
         self.line(head)
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -204,7 +204,7 @@ class Writer:
         self._depth -= 1
 
     def zero(self, names: Iterable[str], value: str = "0") -> None:
-        """One chained assignment; nothing for no names."""
+        """Write one chained assignment; without names, write nothing."""
         chain = " = ".join(names)
         if chain:
             self.line(f"{chain} = {value}")
@@ -355,7 +355,7 @@ def group_width(group: tuple[HeaderUnit, ...]) -> int:
 
 
 def struct_codes(group: tuple[HeaderUnit, ...]) -> str:
-    """The ``struct`` items of one group."""
+    """Return the ``struct`` items of one group."""
     width = group_width(group)
     if all(unit.kind is UnitKind.SKIP for unit in group):
         return f"{width // 8}x"
@@ -411,7 +411,7 @@ def _signed(unit: HeaderUnit, value: str) -> str:
 
 
 def pack_arguments(group: tuple[HeaderUnit, ...]) -> list[str]:
-    """Expressions for a group's ``struct`` items, to pack it."""
+    """Return the expressions that pack a group's ``struct`` items."""
     width = group_width(group)
     if group[0].kind is UnitKind.BYTES:
         return [group[0].local]

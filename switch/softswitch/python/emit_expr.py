@@ -38,7 +38,7 @@ class PyExprEmitter:
     # -- data ------------------------------------------------------------
 
     def data(self, expr: ir.Expr) -> PyValue:
-        """An expression that is an integer."""
+        """Return Python text of an integer."""
         self._budget.step()
         value = self._data(expr)
         if len(value.text) > MAX_TEXT:
@@ -115,7 +115,7 @@ class PyExprEmitter:
     # -- booleans --------------------------------------------------------
 
     def boolean(self, expr: ir.Expr) -> str:  # noqa: PLR0911 - one case per expression
-        """Python text that is true or false, for a condition."""
+        """Return Python text that is true or false, for a condition."""
         match expr:
             case ir.Binary(op, left, right) if op in ("==", "!=", "<", "<=", ">", ">="):
                 return f"({self.data(left).text} {op} {self.data(right).text})"

@@ -323,7 +323,7 @@ class DeparserEmitter:
         flush()
 
     def per_replica(self) -> str:
-        """Python text of the frame that leaves."""
+        """Return Python text of the frame that leaves."""
         return self._pieces[0] if len(self._pieces) == 1 else f"join_bytes(({', '.join(self._pieces)}))"
 
     def _bytes(self, header: str) -> str:

@@ -39,7 +39,7 @@ def hash_xor16(value: int, bits: int) -> int:
 
 
 def hash_crc16(value: int, bits: int) -> int:
-    """CRC-16/ARC: polynomial 0x8005, reflected, as bmv2's crc16."""
+    """Return CRC-16/ARC: polynomial 0x8005, reflected, as bmv2's crc16."""
     table = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
     remainder = 0
     for byte in _padded(value, bits).translate(table):
@@ -54,7 +54,7 @@ def hash_crc32(value: int, bits: int) -> int:
 
 
 def hash_identity(value: int, bits: int) -> int:
-    """The first eight bytes of the input."""
+    """Return the first eight bytes of the input."""
     return int.from_bytes(_padded(value, bits)[:8])
 
 
@@ -79,7 +79,7 @@ class _Bucket:
 
 
 class Meters:
-    """One array. Unconfigured meters are green."""
+    """One array of meters. Unconfigured meters are green."""
 
     def __init__(self, counts_bytes: bool) -> None:
         self._counts_bytes = counts_bytes
@@ -94,7 +94,7 @@ class Meters:
         self._buckets[index] = now_us, (peak, committed)
 
     def execute(self, index: int, size: int, now_us: int) -> int:
-        """The colour of a packet of ``size`` bytes."""
+        """Return the colour of a packet of ``size`` bytes."""
         found = self._buckets.get(index)
         if found is None:
             return GREEN
@@ -144,7 +144,7 @@ Compiler = Callable[[int, tuple[int, ...], Cell | None], Compiled]
 
 
 class PythonRow(NamedTuple):
-    """``key`` is empty for a default action."""
+    """A row of a table. ``key`` is empty for a default action."""
 
     key: tuple[KeyMatch, ...]
     compiled: Compiled

@@ -164,7 +164,7 @@ class PythonPortRunner(PortRunner):
 
     @property
     def counters(self) -> dict[int, PortCounters]:
-        """By port, at this moment."""
+        """The ports' counters at this moment, by port."""
         return {number: port.counters_now() for number, port in self.ports.items()}
 
     def start(self) -> None:
@@ -172,7 +172,7 @@ class PythonPortRunner(PortRunner):
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread and closes the ports."""
+        """End the thread and close the ports."""
         self._stopping.set()
         self._wake()
         if self._thread.is_alive():

@@ -38,7 +38,7 @@ class RegisterCells(Protocol):
 
 
 class CounterCell(Protocol):
-    """Packets at 0, bytes at 1."""
+    """A cell of a counter: packets at 0, bytes at 1."""
 
     def __getitem__(self, index: int, /) -> int: ...
 
@@ -81,7 +81,7 @@ class Machine(ABC):
         """How many clones, resubmitted and recirculated packets were dropped because one frame caused too many."""
 
     def now_us(self) -> int:
-        """The time as P4's timestamps have it."""
+        """Return the time in the unit of P4's timestamps."""
         return self._clock() & TIMESTAMP_MASK
 
     def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
@@ -137,7 +137,7 @@ Transmit = Callable[[int, bytes], None]
 
 
 class PacketSwitch(Protocol):
-    """What port runners use of a switch."""
+    """The methods of a switch that port runners use."""
 
     @property
     def cpu_port(self) -> int | None:
@@ -170,7 +170,7 @@ class PortRunner(ABC):
     @property
     @abstractmethod
     def counters(self) -> dict[int, PortCounters]:
-        """By port, at this moment."""
+        """The ports' counters at this moment, by port."""
 
     @abstractmethod
     def start(self) -> None: ...
@@ -212,4 +212,4 @@ class Engine(Protocol[M]):
         """Raise UnsupportedProgramError for a construct that this engine cannot run."""
 
     def port_runner(self, switch: PacketSwitch, ports: PortsSpec) -> PortRunner:
-        """Ports for a switch. Raises PortError."""
+        """Open the ports of a switch. Raises PortError."""

@@ -37,7 +37,7 @@ KeyMatch = Exact | Lpm | Ternary | Range
 
 
 class ActionCall(NamedTuple):
-    """``args`` in the action's parameter order."""
+    """An action to call, with ``args`` in the order of its parameters."""
 
     name: str
     args: tuple[int, ...] = ()

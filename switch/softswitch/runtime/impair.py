@@ -32,7 +32,7 @@ class SplitMix:
         self.address = ctypes.addressof(self._state)
 
     def next(self) -> int:
-        """64 random bits."""
+        """Return 64 random bits."""
         state = (self._state.value + 0x9E3779B97F4A7C15) & _MASK
         self._state.value = state
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -202,7 +202,7 @@ class Impairment:
         return self._delayed([*out, *self._release(now_ns)], now_ns)
 
     def poll(self, now_ns: int) -> list[bytes]:
-        """Held and delayed frames that are due."""
+        """Return held and delayed frames that are due."""
         return self._delayed(self._release(now_ns), now_ns)
 
     @property

@@ -96,7 +96,7 @@ def _configure(opened: socket.socket, interface: str) -> None:
 
 
 def mtu_of(opened: socket.socket, interface: str) -> int:
-    """Bytes behind the Ethernet header. Raises OSError."""
+    """Return the interface's MTU: bytes behind the Ethernet header. Raises OSError."""
     answer = fcntl.ioctl(opened, SIOCGIFMTU, _NAMED_NUMBER.pack(interface.encode(), 0))
     mtu: int = _NAMED_NUMBER.unpack(answer)[1]
     return mtu

@@ -55,7 +55,7 @@ class Backend(Protocol[R]):
     def rows(
         self, keys: Sequence[tuple[KeyMatch, ...]], position: int, args: Sequence[tuple[int, ...]], *, counts: bool
     ) -> Sequence[R]:
-        """As :meth:`row` for each, of one action; the counters are 0."""
+        """Make several rows of one action, as :meth:`row` does; the counters are 0."""
 
     def row_of_set(
         self, key: tuple[KeyMatch, ...], calls: Sequence[tuple[int, tuple[int, ...]]], counter: CounterValue | None
@@ -122,7 +122,7 @@ class RuntimeTable(Generic[R]):
     # -- control plane ---------------------------------------------------
 
     def hold(self) -> None:
-        """What is written from now on waits for :meth:`release`."""
+        """Hold back later writes until :meth:`release`."""
         self._holding = True
 
     def release(self) -> None:
@@ -205,7 +205,7 @@ class RuntimeTable(Generic[R]):
         self._replace((key, priority), None)
 
     def set_default(self, action: ActionCall | None) -> None:
-        """None restores the program's own default action."""
+        """Set the default action; None restores the program's own."""
         self._set_default(action)
         self._changed()
 

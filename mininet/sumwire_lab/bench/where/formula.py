@@ -23,7 +23,7 @@ from sumwire_lab.options.recipes import BASELINE
 
 
 def traffic(system: str, values: int, workers: int) -> WireTraffic:
-    """By the wire's format alone: nothing of it is measured."""
+    """Return the traffic that follows from the wire's format; nothing is measured."""
     octets = all_reduce_bytes(system, values, workers)
     if system == BASELINE:
         return WireTraffic(octets, ring_steps(workers))
@@ -65,7 +65,7 @@ class CheckedCell:
 
 
 def fit_all(record: GridRecord) -> dict[SystemAt, Fitted]:
-    """The constants of every place with at least two sizes."""
+    """Return the constants of every place with at least two sizes."""
     found = {place: fit(record, place) for place in record.places()}
     return {place: fitted for place, fitted in found.items() if fitted is not None}
 
@@ -89,7 +89,7 @@ def fit(record: GridRecord, place: SystemAt) -> Fitted | None:
 
 
 def check_fit(record: GridRecord, fitted: Mapping[SystemAt, Fitted]) -> list[CheckedCell]:
-    """All cells that no constant is from."""
+    """Return all cells that no constant was taken from, checked."""
     return [
         CheckedCell(cell, formula_s(record, fitted[key.place].costs, key))
         for key, cell in record.cells.items()
@@ -98,7 +98,7 @@ def check_fit(record: GridRecord, fitted: Mapping[SystemAt, Fitted]) -> list[Che
 
 
 def formula_s(record: GridRecord, costs: Costs, key: CellKey) -> float:
-    """The formula's seconds for a key, on the record's machine."""
+    """Return the formula's seconds for a key, on the record's machine."""
     return seconds(_sent(record, key), costs, _setting(record, key))
 
 

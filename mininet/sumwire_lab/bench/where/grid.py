@@ -56,7 +56,7 @@ class CellKey:
 
     @property
     def order(self) -> tuple[object, ...]:
-        """Of files and lists: by rate, place and size."""
+        """Order of files and lists: by rate, place and size."""
         return self.link_mbit, self.place.order, self.values
 
 
@@ -91,7 +91,7 @@ class Skipped:
 
 @dataclass
 class GridRecord:
-    """A grid as far as it was measured."""
+    """The cells of a grid that have been measured so far."""
 
     workers: int
     cores: int
@@ -116,19 +116,19 @@ class GridRecord:
         return self.cells.keys() | {key for key, one in self.skipped.items() if not one.failed}
 
     def places(self) -> list[SystemAt]:
-        """Systems and switches with cells, gloo first."""
+        """Return the systems and switches with cells, gloo first."""
         return sorted({key.place for key in self.cells}, key=lambda place: place.order)
 
     def rates(self) -> list[float]:
-        """Link rates with cells, the slowest first."""
+        """Return the link rates with cells, the slowest first."""
         return sorted({key.link_mbit for key in self.cells})
 
     def sizes(self) -> list[int]:
-        """Numbers of values with cells."""
+        """Return the numbers of values with cells."""
         return sorted({key.values for key in self.cells})
 
     def save(self, path: Path) -> None:
-        """Write the file, in one piece."""
+        """Write the file atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}")
         partial.write_text(json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
@@ -147,7 +147,7 @@ class GridRecord:
 
     @classmethod
     def load(cls, path: Path) -> GridRecord:
-        """Raises LabError if the file is no record."""
+        """Read a file. Raises LabError if the file is no record."""
         try:
             told = json.loads(path.read_text())
             record = cls(told["workers"], told["cores"], told["budget_s"], told["about"])
@@ -191,7 +191,7 @@ _SESSION_S: Final = 10.0
 
 @dataclass(frozen=True)
 class Grid:
-    """What is to be measured."""
+    """The grid that is to be measured."""
 
     sizes: tuple[int, ...] = GRID_SIZES
     rates: tuple[float, ...] = GRID_RATES
@@ -217,7 +217,7 @@ class GridSession:
     sizes: tuple[int, ...]
 
     def cells(self) -> list[CellKey]:
-        """Their keys, the smallest first."""
+        """Return the keys of the session's cells, the smallest first."""
         return [CellKey(self.place, self.link_mbit, size) for size in self.sizes]
 
     def expected_s(self, workers: int) -> float:

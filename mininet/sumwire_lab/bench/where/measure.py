@@ -165,7 +165,7 @@ def _available_bytes() -> int:
 
 
 def grid_of(options: WhereOptions) -> Grid:
-    """The grid that the options ask for."""
+    """Return the grid that the options ask for."""
     sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (GRID_SIZES, GRID_RATES)
     return Grid(
         options.sizes or sizes,
@@ -178,7 +178,7 @@ def grid_of(options: WhereOptions) -> Grid:
 
 
 def present() -> tuple[str, ...]:
-    """The kinds of switch that this machine has."""
+    """Return the kinds of switch that this machine has."""
     return tuple(name for name in GRID_SWITCHES if _is_here(name))
 
 

@@ -37,7 +37,7 @@ def renewed(page: str, record: GridRecord) -> str:
 
 
 def markdown(record: GridRecord) -> str:
-    """All tables, with a sentence before each."""
+    """Return all tables, with a sentence before each."""
     fitted = formula.fit_all(record)
     checked = formula.check_fit(record, fitted)
     parts = [

@@ -77,7 +77,7 @@ def figure(record: GridRecord) -> Any:
 
 
 def digest(record: GridRecord) -> str:
-    """A digest of what a record has."""
+    """Return a digest of a record's contents."""
     return hashlib.sha256(json.dumps(record.as_json()).encode()).hexdigest()
 
 

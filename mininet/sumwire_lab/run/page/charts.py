@@ -53,7 +53,7 @@ class Drawn:
 
 
 def curves(results: Sequence[SystemResult], target: float) -> list[Curve]:
-    """The page's plots, without those that have no point."""
+    """Return the page's plots, without those that have no point."""
     steps = {result.system: result.workers[0].steps for result in results}
     tested = {
         name: [(s.clock_s, 100 * s.accuracy) for s in ones if s.accuracy is not None] for name, ones in steps.items()
@@ -187,7 +187,7 @@ class WorkerTimeline:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The step of one system whose duration is the median."""
+    """One system's step of median duration."""
 
     system: str
     step: int
@@ -293,7 +293,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Share:
-    """One system."""
+    """Share of communication in the steps of one system."""
 
     system: str
     colour: int
@@ -301,7 +301,7 @@ class Share:
 
 
 def shares(summary: Mapping[str, Any], colours: Mapping[str, int]) -> list[Share]:
-    """By system."""
+    """Return the shares by system."""
     systems = summary["systems"]
     most = max((entry[f"bits_per_value_{way}"] for entry in systems.values() for way, _ in _DIRECTIONS), default=0.0)
     return [

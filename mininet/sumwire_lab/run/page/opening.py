@@ -15,7 +15,7 @@ _UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def seconds(value: float | None) -> str:
-    """Seconds, or milliseconds below a tenth of a second."""
+    """Return seconds in words, or milliseconds below a tenth of a second."""
     if value is None:
         return NONE
     if value < 0.1:
@@ -25,24 +25,24 @@ def seconds(value: float | None) -> str:
 
 
 def times(value: float | None) -> str:
-    """A ratio."""
+    """Return a ratio as text."""
     if value is None:
         return NONE
     return f"{value:.0f}×" if value >= 20 else f"{value:.1f}×" if value >= 10 else f"{value:.2f}×"
 
 
 def share(value: float | None) -> str:
-    """A share as a percentage."""
+    """Return a share as a percentage."""
     return NONE if value is None else f"{100 * value:.1f} %" if value < 0.1 else f"{100 * value:.0f} %"
 
 
 def accuracy(value: float | None) -> str:
-    """A test accuracy."""
+    """Return a test accuracy as text."""
     return NONE if value is None else f"{100 * value:.2f} %"
 
 
 def size(value: float | None) -> str:
-    """Bytes."""
+    """Return a number of bytes as text."""
     if value is None:
         return NONE
     unit, name = next(((unit, name) for unit, name in _UNITS if value >= unit), (1.0, "B"))
@@ -63,7 +63,7 @@ def condition(name: str, value: Any) -> str:
 
 
 def points(value: float | None) -> str:
-    """A difference in percentage points."""
+    """Return a difference in percentage points."""
     return NONE if value is None else f"{value:+.2f}"
 
 
@@ -92,7 +92,7 @@ class Card:
 
 
 def headline(summary: Mapping[str, Any], system: str) -> str:
-    """The answer as a sentence."""
+    """Return the run's answer as a sentence."""
     found = summary["answer"].get(system)
     if found is None:
         return f"{', '.join(summary['systems'])}: there is no comparison without {BASELINE}."
@@ -114,7 +114,7 @@ def headline(summary: Mapping[str, Any], system: str) -> str:
 
 
 def cards(summary: Mapping[str, Any], system: str, colours: Mapping[str, int]) -> list[Card]:
-    """The cards of one system against gloo; empty without gloo."""
+    """Return the cards of one system against gloo; empty without gloo."""
     found = summary["answer"].get(system)
     if found is None:
         return []

@@ -30,7 +30,7 @@ _OPEN: Final = 2
 
 @cache
 def environment() -> Environment:
-    """The templates."""
+    """Return the environment of the templates."""
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -52,7 +52,7 @@ def _digest(name: str) -> Markup:
 
 
 def page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
-    """The whole report of a run."""
+    """Return the whole report of a run."""
     return environment().get_template("report.html.j2").render(content(summary, results))
 
 
@@ -62,13 +62,13 @@ def body(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
 
 
 def live() -> str:
-    """The frame of a page that follows a run."""
+    """Return the frame of a page that follows a run."""
     shown = {"title": "Sumwire: a run", "connect": "'self'"}
     return environment().get_template("live.html.j2").render(shown)
 
 
 def comparison(found: Comparison) -> str:
-    """Two runs beside each other."""
+    """Return the page that compares two runs."""
     systems: dict[str, list[Line]] = {}
     for line in found.lines:
         systems.setdefault(line.system, []).append(line)
@@ -77,7 +77,7 @@ def comparison(found: Comparison) -> str:
 
 
 def content(summary: dict[str, Any], results: Sequence[SystemResult]) -> dict[str, Any]:
-    """What the template shows."""
+    """Return the values that the template shows."""
     colours = colours_of(list(summary["systems"]))
     compared = list(summary["answer"])
     own = [name for name in compared if name not in BASELINES] or compared
@@ -115,7 +115,7 @@ def colours_of(systems: Sequence[str]) -> dict[str, int]:
 
 
 def setting(summary: dict[str, Any]) -> list[str]:
-    """What was measured, in a few words each."""
+    """Return what was measured, in a few words each."""
     switch = summary["switch"] + (f", {summary['engine']} engine" if summary["engine"] else "")
     parts = [
         f"{summary['workers']} workers",

@@ -356,5 +356,5 @@ class Program:
         return {node.name: node for node in nodes if isinstance(node, Table)}
 
     def direct_meter(self, table: str) -> Meter:
-        """Of a table with a ``meter_target``."""
+        """Return the direct meter of a table with a ``meter_target``."""
         return next(meter for meter in self.meters.values() if meter.table == table)

@@ -103,7 +103,7 @@ class Assign:
 
 @dataclass(frozen=True)
 class AssignHeader:
-    """Copies the validity and, if ``source`` is valid, the fields."""
+    """Copies a header's validity and, if ``source`` is valid, its fields."""
 
     target: str
     source: str
@@ -127,7 +127,7 @@ class SetInvalid:
 
 @dataclass(frozen=True)
 class RegisterRead:
-    """An index past the end leaves the target as it was."""
+    """Reads a register cell. An index past the end leaves the target as it was."""
 
     target: FieldRef
     register: str
@@ -136,7 +136,7 @@ class RegisterRead:
 
 @dataclass(frozen=True)
 class RegisterWrite:
-    """An index past the end writes nothing."""
+    """Writes a register cell. An index past the end writes nothing."""
 
     register: str
     index: Expr
@@ -145,7 +145,7 @@ class RegisterWrite:
 
 @dataclass(frozen=True)
 class Count:
-    """An index past the end counts nothing."""
+    """Counts a packet in a cell. An index past the end counts nothing."""
 
     counter: str
     index: Expr
@@ -162,7 +162,7 @@ class ExecuteMeter:
 
 @dataclass(frozen=True)
 class MarkToDrop:
-    """egress_spec = 511 and mcast_grp = 0."""
+    """Marks the packet for dropping: egress_spec = 511 and mcast_grp = 0."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class If:
 
 @dataclass(frozen=True)
 class Block:
-    """Statements, and the number of the next block; None ends."""
+    """Statements, and the number of the next block; None ends the program."""
 
     statements: tuple[Statement, ...]
     condition: Expr | None
@@ -311,7 +311,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Digest:
-    """What the control plane learns of a packet."""
+    """Sends the control plane values of a packet (a digest)."""
 
     name: str
     values: tuple[Expr, ...]

@@ -128,7 +128,7 @@ class PassLoader:
         return tuple(dict.fromkeys(fields))
 
     def need(self) -> ir.Passes:
-        """The request fields, which from now on the program has."""
+        """Return the request fields, and add them to the program."""
         if self.passes is None:
             names = ("clone", "clone list", "resubmit", "recirculate")
             clone, number, resubmit, recirculate = (self._expressions.hidden.field(name, _BITS) for name in names)
@@ -215,7 +215,7 @@ class ActionLoader:
         }
 
     def actions(self, root: JsonNode) -> dict[int, ir.Action]:
-        """All actions by their ids."""
+        """Return all actions by their ids."""
         actions: dict[int, ir.Action] = {}
         for node in root["actions"].items():
             action = self._action(node)

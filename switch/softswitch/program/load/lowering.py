@@ -71,7 +71,7 @@ class Lowering:
         return tuple(statements)
 
     def copy_metadata(self, target: str, source: str, place: ir.Source) -> Statements:
-        """Metadata is always valid."""
+        """Copy metadata, which is always valid."""
         headers, varbits = self._expressions.headers, self._expressions.varbits
         if target in varbits or source in varbits or headers[target].fields != headers[source].fields:
             raise unsupported(f"a copy from {source!r} to {target!r}, a header of another type", place)

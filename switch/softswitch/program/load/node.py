@@ -31,7 +31,7 @@ _LINES = 2**31 - 1
 
 
 def shown(value: Json) -> str:
-    """``value`` on one line of printable ASCII, cut."""
+    """Return ``value`` on one line of printable ASCII, cut to a limit."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else f"a list of {len(value)}"
     if isinstance(value, int) and value.bit_length() > 4 * _SHOWN:
@@ -42,7 +42,7 @@ def shown(value: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """One value. ``key`` is its member or index in ``parent``."""
+    """One value of JSON. ``key`` is its member or index in ``parent``."""
 
     value: Json
     parent: JsonNode | None = None
@@ -50,7 +50,7 @@ class JsonNode:
 
     @property
     def place(self) -> str:
-        """Such as ``pipelines[0].tables[3].name``."""
+        """The value's place, such as ``pipelines[0].tables[3].name``."""
         parts: list[str] = []
         node: JsonNode | None = self
         while node is not None and node.parent is not None:
@@ -82,7 +82,7 @@ class JsonNode:
         raise self.wrong(f"has no member {key!r}" if isinstance(key, str) else f"has no item {key}")
 
     def get(self, key: str) -> JsonNode | None:
-        """A member; None where it is absent or null."""
+        """Return a member, or None if the member is absent or null."""
         if not isinstance(self.value, dict):
             raise self.wrong("is not an object")
         return None if self.value.get(key) is None else JsonNode(self.value[key], self, key)
@@ -95,7 +95,7 @@ class JsonNode:
         return [JsonNode(value, self, index) for index, value in enumerate(self.value)]
 
     def section(self, key: str, most: int = OBJECTS) -> list[JsonNode]:
-        """The items of a list that may be absent."""
+        """Return the items of a list that may be absent."""
         member = self.get(key)
         return [] if member is None else member.items(most)
 
@@ -121,7 +121,7 @@ class JsonNode:
         return self.value
 
     def integer(self, low: int, high: int) -> int:
-        """A number of JSON in [low, high]; true and 1.0 are none."""
+        """Return a number in [low, high]; true and 1.0 are not accepted."""
         if not isinstance(self.value, int) or isinstance(self.value, bool):
             raise self.wrong("is not a whole number")
         if not low <= self.value <= high:
@@ -129,7 +129,7 @@ class JsonNode:
         return self.value
 
     def flag(self, default: bool | None = None) -> bool:
-        """True or false; ``default``, if given, for null."""
+        """Return true or false, or ``default``, if given, for null."""
         if self.value is None and default is not None:
             return default
         if not isinstance(self.value, bool):
@@ -153,7 +153,7 @@ class JsonNode:
 
 
 def flag_of(node: JsonNode, key: str, default: bool) -> bool:
-    """A member that is true or false, or absent."""
+    """Return a member that is true, false or absent."""
     member = node.get(key)
     return default if member is None else member.flag()
 
@@ -197,7 +197,7 @@ def read_program(path: Path) -> str:
 
 
 def parse_program(text: str) -> JsonNode:
-    """Raises MalformedProgramError and ProgramTooLargeError."""
+    """Parse a program's text. Raises MalformedProgramError and ProgramTooLargeError."""
     if len(text) > FILE_BYTES:
         raise _too_long("the program")
     if not text.strip():

@@ -65,7 +65,7 @@ class References:
     # -- headers and fields ----------------------------------------------
 
     def header(self, node: JsonNode, source: ir.Source) -> ir.Header:
-        """The header that ``node`` names; metadata is none."""
+        """Return the header that ``node`` names. Metadata is not accepted."""
         if not isinstance(node.value, str) or node.value not in self.headers:
             raise unsupported(f"header {shown(node.value)}", source)
         header = self.headers[node.value]
@@ -74,7 +74,7 @@ class References:
         return header
 
     def size_bytes(self, name: str) -> int:
-        """The most bytes that a header can have."""
+        """Return the largest number of bytes that a header can have."""
         return self.varbits[name].most_bytes if name in self.varbits else self.headers[name].size_bytes
 
     def choices(self, node: JsonNode, scope: Scope) -> list[Choice]:
@@ -119,7 +119,7 @@ class References:
         return known[name]
 
     def unions(self, node: JsonNode, scope: Scope) -> list[tuple[ir.Expr | None, Union]]:
-        """The unions that an operand can stand for."""
+        """Return the unions that an operand can stand for."""
         node = inside(node)
         known = self.aggregates.unions
         if "op" in members_of(node):
@@ -149,7 +149,7 @@ class References:
         return [(ir.Binary("==", index, ir.Const(number)), name) for number, name in enumerate(elements)]
 
     def field(self, node: JsonNode, source: ir.Source) -> ir.FieldRef:
-        """A field that can be written: ``[header, member]``."""
+        """Return a field that can be written: ``[header, member]``."""
         header, name = node[0].value, node[1].value
         known = self._fields.get((header, name)) if isinstance(header, str) and isinstance(name, str) else None
         if known is None:
@@ -157,7 +157,7 @@ class References:
         return known
 
     def fields_of(self, node: JsonNode, source: ir.Source) -> list[ir.FieldRef]:
-        """All fields of a header or of metadata."""
+        """Return all fields of a header or of metadata."""
         if not isinstance(node.value, str) or node.value not in self.headers:
             raise unsupported(f"header {shown(node.value)}", source)
         header = self.headers[node.value]
@@ -182,7 +182,7 @@ class References:
         return [(None, self.target(inner, scope.source))]
 
     def target(self, node: JsonNode, source: ir.Source) -> ir.FieldRef:
-        """The destination of an assignment."""
+        """Return the destination of an assignment."""
         if node["type"].value != "field":
             raise unsupported(f"assignment to a {shown(node['type'].value)}", source)
         return self.field(node["value"], source)
@@ -210,7 +210,7 @@ class References:
         return self._last(known[name].next, known[name].elements, node[1].value, source)
 
     def last_of_union(self, node: JsonNode, source: ir.Source) -> tuple[ir.Expr, int]:
-        """``[stack of unions, member, field]``, likewise."""
+        """Return the last field of a union: ``[stack of unions, member, field]``."""
         known, name, member = self.aggregates.union_stacks, node[0].value, node[1].value
         if not isinstance(name, str) or name not in known:
             raise unsupported(f"stack of header unions {shown(name)}", source)
@@ -238,7 +238,7 @@ class References:
         return self.field(node, source)
 
     def expr(self, node: JsonNode, scope: Scope) -> ir.Expr:
-        """Any value, see ExprLoader."""
+        """Return any expression, see ExprLoader."""
         raise NotImplementedError
 
 
@@ -265,7 +265,7 @@ def chosen(parts: Sequence[tuple[ir.Expr | None, ir.Expr]]) -> ir.Expr:
 
 
 def any_valid(headers: Iterable[str]) -> ir.Expr:
-    """1 if one of the headers is valid, else 0."""
+    """Return an expression: 1 if one of the headers is valid, else 0."""
     value: ir.Expr = ir.Const(0)
     for header in headers:
         value = ir.Binary("|", value, ir.Valid(header))

@@ -38,7 +38,7 @@ class Hidden:
         self._fields: dict[str, ir.Field] = {}
 
     def field(self, name: str, width: int) -> ir.FieldRef:
-        """The field of this name; asking twice gives the same field."""
+        """Return the field of this name. Asking twice gives the same field."""
         known = self._fields.setdefault(name, ir.Field(name, width))
         return ir.FieldRef(HIDDEN, known.name, known.width)
 
@@ -90,7 +90,7 @@ class Aggregates:
 
 
 def load_aggregates(root: JsonNode, headers: Mapping[str, ir.Header], hidden: Hidden) -> Aggregates:
-    """Raises MalformedProgramError and ProgramTooLargeError."""
+    """Load all aggregates. Raises MalformedProgramError and ProgramTooLargeError."""
     found = Aggregates()
     names = _ids(root.section("headers"))
     for node in root.section("header_stacks"):
