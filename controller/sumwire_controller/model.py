@@ -319,7 +319,7 @@ class Topology:
         raise KeyError((lower, upper))
 
     def uppers(self, name: str) -> tuple[str, ...]:
-        """The names of the switches directly above, in the order of `switches`."""
+        """Return the names of the switches directly above, in the order of `switches`."""
         above = {link.upper for link in self.links if link.lower == name}
         return tuple(node.name for node in self.switches if node.name in above)
 

@@ -126,7 +126,8 @@ class Saved(ABC):
 
 
 def packed(kind: str, place: Place, content: Content) -> dict[str, Any]:
-    """The checkpoint entry of one worker. It is a tuple, which torch.distributed.checkpoint saves as one value."""
+    """Return the checkpoint entry of one worker. It is a tuple, which torch.distributed.checkpoint saves as one
+    value."""
     state = {
         "kind": kind,
         "worker": place.worker,

@@ -103,7 +103,7 @@ class DeadlineError(RecreateError, TimeoutError):
         self._cure = cure
 
     def with_detail(self, detail: str) -> DeadlineError:
-        """A copy of this error whose message has ``detail`` before the cure."""
+        """Return a copy of this error whose message has ``detail`` before the cure."""
         return DeadlineError(
             job=self.job,
             slot=self.slot,

@@ -21,7 +21,8 @@ _ELEMENT_BYTES: Final = p4.ELEMENT_BITS // 8
 
 
 def codes(prefix: str) -> dict[int, str]:
-    """The names of the codes that begin with ``prefix``, by number. Example: ``codes("KIND_")[2]`` is "RESULT"."""
+    """Return the names of the codes that begin with ``prefix``, by number. Example: ``codes("KIND_")[2]`` is
+    "RESULT"."""
     return {value: name.removeprefix(prefix) for name, value in vars(p4).items() if name.startswith(prefix)}
 
 

@@ -43,7 +43,8 @@ _NOISE: Final = 1e-12
 
 
 def made(kind: str, bits: int, p: float, workers: int, granularity: int | None = None) -> tuple[int, ...]:
-    """The table of a kind in KINDS, with this granularity, or with the best one that fits ``workers`` workers."""
+    """Return the table of a kind in KINDS, with this granularity, or with the best one that fits ``workers``
+    workers."""
     most = SUM_MAX // workers
     if kind == UNIFORM:
         return evenly_spaced(bits, granularity or most)

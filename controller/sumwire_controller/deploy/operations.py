@@ -72,7 +72,8 @@ class Steps:
     changes: list[EntryChange]
 
     def part(self) -> SwitchChanges:
-        """The input of `running_jobs_changed` for this switch. Counters are only read if a job would be withdrawn."""
+        """Return the input of `running_jobs_changed` for this switch. Counters are only read if a job would be
+        withdrawn."""
         replaced = "" if self.found.loaded is None or self.found.runs_wanted else self.found.loaded.name
         withdraws = any(change.write is Write.DELETE and admits(change.entry) for change in self.changes)
         packets = self._packets(bool(replaced)) if replaced or withdraws else {}

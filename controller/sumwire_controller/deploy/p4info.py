@@ -228,7 +228,8 @@ def name_of(p4info: Any) -> str:
 
 
 def worker_counter_ids(p4info: Any) -> tuple[int, int] | None:
-    """The ids of the worker table and of its key field `job`, in any build of Sumwire; None for another program."""
+    """Return the ids of the worker table and of its key field `job`, in any build of Sumwire; None for another
+    program."""
     tables = {table.preamble.id: table for table in p4info.tables}
     for counter in p4info.direct_counters:
         if counter.preamble.alias == WORKER_COUNTER and counter.direct_table_id in tables:

@@ -122,7 +122,8 @@ def admissions(entries: Iterable[Entry]) -> dict[int, TableEntry]:
 
 
 def ledger_entry(last_generation: int) -> TableEntry:
-    """The ledger row. It holds the generation in the argument that is an IPv4 address in other rows of the table."""
+    """Return the ledger row. It holds the generation in the argument that is an IPv4 address in other rows of the
+    table."""
     return TableEntry(REPLICA.name, LEDGER_KEY, (0, last_generation, 0))
 
 

@@ -235,7 +235,7 @@ def read_queue(node: YamlNode, path: str, log: Log) -> VirtualQueue | None:
 
 
 def queue_of(read: MappingReader) -> VirtualQueue | None:
-    """The virtual queue in a mapping that may have other keys too."""
+    """Return the virtual queue in a mapping that may have other keys too."""
     port, rate, mark = read.integer("port"), read.number("rate_mbit"), read.integer("mark_bytes")
     drop, drop_all = read.integers("drop_bytes"), read.integer("drop_all_bytes")
     trim = read.boolean("trim") if read.has("trim") else False

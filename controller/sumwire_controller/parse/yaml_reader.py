@@ -310,7 +310,8 @@ class MappingReader:
         return self._typed(name, _mac, MAC_RULE)
 
     def word(self, name: str, known: tuple[str, ...]) -> str | None:
-        """The word of a key whose value is one of these words. Otherwise return None, and the key is still unread."""
+        """Return the word of a key whose value is one of these words. Otherwise return None, and the key is still
+        unread."""
         node = self._left.get(name)
         return str(self._left.pop(name).value) if node is not None and node.value in known else None
 

@@ -78,7 +78,7 @@ def validate(config: Config) -> None:
 
 
 def validate_draft(draft: Draft) -> Iterator[Problem]:
-    """Every broken rule of the parts that could be read, in the order of the file."""
+    """Yield every broken rule of the parts that could be read, in the order of the file."""
     if draft.switch is not None:
         yield from switch_rules("switch", draft.switch)
     if draft.aggregator is not None:

@@ -64,7 +64,7 @@ class TopologyDraft:
 
 
 def tree_problems(topology: Topology) -> Iterator[Problem]:
-    """The broken rules of the jobs' trees. The network itself must keep its rules."""
+    """Yield the broken rules of the jobs' trees. The network itself must keep its rules."""
     jobs = placed("jobs", topology.jobs)
     trees: dict[int, JobTree] = {}
     for path, job in jobs:

@@ -47,7 +47,7 @@ class Batch:
     at: NDArray[np.uintp] | None = None
 
     def only(self) -> Batch:
-        """This batch with its arrays cut to ``count``."""
+        """Return this batch with its arrays cut to ``count``."""
         return self._part(0, self.count)
 
     def parts(self, most: int) -> Iterator[Batch]:
@@ -65,7 +65,7 @@ class Batch:
         return Batch(rows, sizes, self.sources[part], self.ports[part], tos, last - first, self.longest, at)
 
     def addresses(self) -> NDArray[np.uintp]:
-        """The address of each datagram in memory, (count,)."""
+        """Return the address of each datagram in memory, (count,)."""
         if self.at is not None:
             return self.at
         return address_of(self.rows) + np.arange(self.count, dtype=np.uintp) * np.uintp(self.rows.strides[0])
@@ -109,7 +109,7 @@ class Replies:
         self.count = 0
 
     def data(self, reply: int) -> bytes:
-        """A whole reply."""
+        """Return a whole reply."""
         payload: bytes = self.payloads[self.payload_of[reply]].tobytes()
         head: bytes = self.heads[reply].tobytes()
         return head + payload[: int(self.sizes[reply]) - HEADER_BYTES]

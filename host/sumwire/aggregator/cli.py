@@ -52,7 +52,7 @@ def _totals(shared: Shared) -> tuple[_Cells, _Cells, _Cells]:
 
 
 def readings(shared: Shared) -> Iterator[Reading]:
-    """All counters as metrics."""
+    """Yield all counters as metrics."""
     verdicts, rejects, sockets = _totals(shared)
     for index, name in metrics.VERDICT_NAMES.items():
         yield Reading(metrics.VERDICTS, (NAME, name), int(verdicts[index]))
@@ -106,7 +106,7 @@ class Reporter:
 
 
 def report(shared: Shared) -> str:
-    """The counters of all processes together, in three lines."""
+    """Return the counters of all processes together, in three lines."""
     found = counted(shared)
     sockets = found["replies"]
     return "\n".join(

@@ -67,7 +67,8 @@ class Part:
         return len(self.seats) if self.in_tree else self.job.quorum
 
     def worker(self, seat: int) -> int | None:
-        """The rank, in the whole job, of the worker at a seat; None if the seat is empty or has a lower aggregator."""
+        """Return the rank, in the whole job, of the worker at a seat; None if the seat is empty or has a lower
+        aggregator."""
         places = [(address.aggregator, address.seat) for address in self.job.addresses]
         return places.index((self.aggregator, seat)) if (self.aggregator, seat) in places else None
 
@@ -143,8 +144,8 @@ def job_of_line(stream: BinaryIO, *, key_file: str | None = None) -> JobConfig:
 
 
 def lanes_of(jobs: Sequence[JobConfig], at: str | None = None) -> tuple[Part, ...]:
-    """This aggregator's parts, one for each lane of each job. ``at``: its address, needed where a job has several
-    aggregators."""
+    """Return this aggregator's parts, one for each lane of each job. ``at``: its address, needed where a job has
+    several aggregators."""
     return tuple(part_of(job.for_lane(lane), at) for job in jobs for lane in range(len(job.lanes)))
 
 

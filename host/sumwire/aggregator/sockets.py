@@ -73,7 +73,7 @@ class Datagrams:
         return self.taken(int(self._take_apart(messages, count, self.arrays)))
 
     def taken(self, count: int) -> Batch:
-        """The batch of ``count`` datagrams that C has split."""
+        """Return the batch of ``count`` datagrams that C has split."""
         self.batch.count, self.batch.longest = count, int(self.arrays.longest)
         return self.batch
 

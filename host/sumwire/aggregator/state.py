@@ -36,7 +36,7 @@ class Senders:
         self.rows = self.known + _STRANGERS
 
     def rows_of(self, sources: NDArray[np.uint32]) -> NDArray[np.intp]:
-        """The rows of senders' addresses, (n,)."""
+        """Return the rows of senders' addresses, (n,)."""
         places = np.minimum(np.searchsorted(self._addresses, sources), self.known - 1)
         strangers = self.known + (sources % _STRANGERS).astype(np.intp)
         return np.where(self._addresses[places] == sources, places, strangers)
@@ -48,7 +48,7 @@ def packed_address(ip: str) -> int:
 
 
 def unpacked_address(number: int) -> str:
-    """The inverse of :func:`packed_address`."""
+    """Return the inverse of :func:`packed_address`."""
     return socket.inet_ntoa(np.uint32(number).tobytes())
 
 

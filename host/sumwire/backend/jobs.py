@@ -61,7 +61,8 @@ class Options:
         self.chosen(gradient=True)
 
     def chosen(self, *, gradient: bool) -> Precision:
-        """The precision of a call's float tensors. ``gradient``: whether the call is known to reduce gradients."""
+        """Return the precision of a call's float tensors. ``gradient``: whether the call is known to reduce
+        gradients."""
         of_call = _of_calls.get()
         if of_call is not None:
             return of_call

@@ -53,7 +53,8 @@ class SumCheck:
         self._sent = (self._sent + self._of(first, payload)) % PRIME
 
     def told(self) -> NDArray[np.uint8]:
-        """The chunks that carry this worker's check, uint8 (room, 8, 128). Call it after all elements were sent."""
+        """Return the chunks that carry this worker's check, uint8 (room, 8, 128). Call it after all elements were
+        sent."""
         return self._places.pack(np.array([self._sent >> 32, self._sent & 0xFFFFFFFF], np.uint32))
 
     def take(self, first: int, words: NDArray[np.uint8]) -> None:

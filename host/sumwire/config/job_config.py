@@ -120,7 +120,8 @@ class JobConfig:
             object.__setattr__(self, "job_quorum", self.quorum)
 
     def for_lane(self, lane: int) -> JobConfig:
-        """One lane as a job with a number, slots and UDP ports of its own. Raises ConfigError if there is none."""
+        """Return one lane as a job with a number, slots and UDP ports of its own. Raises ConfigError if there is
+        none."""
         if not 0 <= lane < len(self.lanes):
             rule = f"must be in 0..{len(self.lanes) - 1}"
             raise ConfigError("lane", lane, rule, where=f"job {self.name}", cure="add to `lanes` in its job file")

@@ -312,7 +312,8 @@ class OwnRank:
         self.call = ""
 
     def status(self, kept_from: int) -> RankStatus:
-        """This rank's status for the others. ``kept_from``: the first operation whose result this rank can hand out."""
+        """Return this rank's status for the others. ``kept_from``: the first operation whose result this rank can hand
+        out."""
         return RankStatus(
             worker=self.worker,
             completed=self.completed,

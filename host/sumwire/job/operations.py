@@ -64,7 +64,7 @@ def to_words(values: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def from_words(words: NDArray[np.uint8], count: int) -> NDArray[np.uint32]:
-    """The first ``count`` values of words: the inverse of :func:`to_words`."""
+    """Return the first ``count`` values of words: the inverse of :func:`to_words`."""
     return words.reshape(-1).view(ELEMENT)[:count].astype(np.uint32)
 
 
@@ -173,7 +173,8 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
 
 @cache
 def part_chunks(chunks: int, chunk_values: int, grain: int) -> int:
-    """The chunks per part for a tensor of ``chunks`` chunks: a multiple of ``grain``, the codec's smallest unit."""
+    """Return the chunks per part for a tensor of ``chunks`` chunks: a multiple of ``grain``, the codec's smallest
+    unit."""
     values = min(max(chunks * chunk_values // _PARTS, PART_VALUES_LEAST), PART_VALUES_MOST)
     return max(1, max(values // chunk_values, _PART_CHUNKS_LEAST) // grain) * grain
 
@@ -306,7 +307,7 @@ class Operation(ABC):
 
     @abstractmethod
     def like(self) -> Tensor:
-        """A CPU tensor of the result's shape and dtype, to receive a result that another worker hands out."""
+        """Return a CPU tensor of the result's shape and dtype, to receive a result that another worker hands out."""
 
     def take(self, handed_out: HandedOut, *, begun: bool) -> Tensor:
         """Accept a result that another worker handed out. Its sum contains this worker's contribution only if this

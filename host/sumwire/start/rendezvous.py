@@ -52,7 +52,8 @@ class Rendezvous:
         self._some = itertools.count()
 
     def gather(self, own: Any) -> list[Any]:
-        """The JSON values of all ranks, by rank. Raises PlaceError for a rank that has failed or has not come."""
+        """Return the JSON values of all ranks, by rank. Raises PlaceError for a rank that has failed or has not
+        come."""
         call = next(self._calls)
         self._put(call, {"value": own})
         waiting = _Waiting(self._timeout.total_seconds())
@@ -77,8 +78,7 @@ class Rendezvous:
         self._put(next(self._calls), {"error": f"{type(error).__name__}: {error}"})
 
     def among(self, members: tuple[int, ...]) -> Ranks:
-        """Return a job's group of only some of the ranks: a collective call of these, which are numbered in their
-        order."""
+        """Return a job's group of only these ranks, numbered in the order of ``members``. All of them must call it."""
         store = PrefixStore(f"ranks{next(self._some)}", self._store)
         return Ranks(store, members.index(self.rank), len(members), self._timeout)
 

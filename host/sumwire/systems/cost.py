@@ -79,12 +79,13 @@ class Cost(ABC):
         """Bits received per value of the gradient."""
 
     def link_bytes(self, gradient: Gradient, workers: int) -> float:
-        """Bytes on the busier direction of a worker's link for one gradient; ``extra`` is left out."""
+        """Return bytes on the busier direction of a worker's link for one gradient; ``extra`` is left out."""
         return max(self.both_ways(self.carried.count(gradient), workers))
 
     @abstractmethod
     def both_ways(self, numbers: float, workers: int) -> tuple[float, float]:
-        """The bytes that a worker sends and receives for so many numbers, with headers; ``extra`` is left out."""
+        """Return the bytes that a worker sends and receives for so many numbers, with headers; ``extra`` is left
+        out."""
 
     def _text(self, bits: float) -> str:
         factor = f" {self.carried.factor}" if self.carried.factor else ""

@@ -388,7 +388,8 @@ def as_dict(found: Sequence[Answer], left_out: Mapping[str, str]) -> dict[str, A
 
 
 def as_text(found: Sequence[Answer], left_out: Mapping[str, str], *, assumed: bool) -> str:
-    """The table, the systems left out, and the recommendation. ``assumed``: whether the shapes are not the user's."""
+    """Return the table, the systems left out, and the recommendation. ``assumed``: whether the shapes are not the
+    user's."""
     lines = [f"{'system':15}{'s a step':>10}{'MB up':>10}{'MB down':>10}{'CPU, ms/M':>11}  limit"]
     lines += [
         f"{_label(one):15}{one.seconds:10.4f}{one.up_bytes / 1e6:10.2f}{one.down_bytes / 1e6:10.2f}{one.host_ms:11.2f}"

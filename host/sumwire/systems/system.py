@@ -72,8 +72,10 @@ class System(Saved):
 
     @abstractmethod
     def refuse_nonfinite(self) -> None:
-        """Raise NonFiniteError on all workers for a result with NaN or infinity. Call it before the system has a
-        model."""
+        """Make later results with NaN or infinity raise NonFiniteError on all workers.
+
+        Call it before the system has a model.
+        """
 
     def attach(self, model: nn.Module, optimizer: Optimizer, *, scaler: GradScaler | None = None) -> Optimizer:
         """Return the optimizer to use from now on; register the hook with a DistributedDataParallel model.

@@ -183,7 +183,8 @@ class Parameters:
         return "" if number is None else f"{self._names[number]!r} "
 
     def places_of(self, saved: Shapes, where: str) -> list[int]:
-        """The numbers of saved parameters. Raises UsageError if one does not exist here, or has another shape."""
+        """Return the numbers of saved parameters. Raises UsageError if one does not exist here, or has another
+        shape."""
         check_shapes(where, saved, self.shapes)
         return [self._names.index(name) for name, _ in saved]
 
@@ -439,5 +440,6 @@ def _models_with(parameter: Tensor) -> list[DistributedDataParallel]:
 
 
 def living_models() -> list[DistributedDataParallel]:
-    """All DDP models of this process. It looks through all of Python's objects, which takes tens of milliseconds."""
+    """Return all DDP models of this process. It looks through all of Python's objects, which takes tens of
+    milliseconds."""
     return [found for found in gc.get_objects() if issubclass(type(found), DistributedDataParallel)]

@@ -360,7 +360,8 @@ class NodeJob:
         return make(job, whole)[0]
 
     def total(self, x: Tensor, make: Callable[[Job, Tensor], Tensor]) -> Tensor:
-        """The sum of all ranks' flat tensors, in their dtype. ``make(job, x)`` computes the sum of the workers' x."""
+        """Return the sum of all ranks' flat tensors, in their dtype. ``make(job, x)`` computes the sum of the workers'
+        x."""
         total = x.detach().to(added_as(x.dtype), copy=True)
         with self._life as life:
             life.begun = True

@@ -485,7 +485,8 @@ class Inner:
 
 
 def owner_state(call: object) -> dict[str, Content]:
-    """The state of the object behind a reduction or collective, under the name "reduction"; empty if it has none."""
+    """Return the state of the object behind a reduction or collective, under the name "reduction"; empty if it has
+    none."""
     owner = owner_of(call)
     return {} if owner is None else {_REDUCTION: owner.kept()}
 

@@ -165,7 +165,8 @@ class EarlyResults:
         return fits
 
     def take(self, first: int, chunks: int) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint16]]:
-        """The early results of an exchange that begins: indices of its chunks, datagrams, and the bytes in each."""
+        """Return the early results of an exchange that begins: indices of its chunks, datagrams, and the bytes in
+        each."""
         here = self._kept.held(first, min(chunks, max(self._latest + 1 - first, 0)), self.token)
         rows, sizes = self._kept.get(first + here)
         return here, rows, sizes

@@ -115,7 +115,7 @@ class Recovery:
         self.service.close()
 
     def fileno(self) -> int:
-        """The file descriptor that becomes readable when an answer arrives."""
+        """Return the file descriptor that becomes readable when an answer arrives."""
         return self._udp.fileno()
 
     @property

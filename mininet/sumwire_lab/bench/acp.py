@@ -20,7 +20,7 @@ COLUMNS: Final = (
 
 
 def bench(options: AcpBenchOptions) -> Bench:
-    """Every case is a training of its own, on equal links."""
+    """Return the benchmark: every case is a separate training, on equal links."""
     trainings = {case_of(one): one for one in options.cases()}
 
     def measure(case: Row, context: Context) -> dict[str, Any]:

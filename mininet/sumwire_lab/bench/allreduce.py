@@ -61,7 +61,7 @@ def _measured(system: str, run: RunOptions, options: AllReduceOptions, context: 
 
 
 def text(rows: Rows) -> str:
-    """One line per size, with the speed-up over gloo, then what each case lost."""
+    """Return one line per size, with the speed-up over gloo, then what each case lost."""
     sizes = [size for row in rows for size in row["rows"]]
     lines = ["Mbit/s     values  system   seconds     bound  link used  CPU s/M: host  switch  gloo / it"]
     base = {(one["link_mbit"], one["values"]): one["seconds"] for one in sizes if one["system"] == BASELINE}

@@ -164,7 +164,8 @@ HOW: Final = (
 
 
 def study(options: BenchOptions) -> Study:
-    """The study of every codec's error, named after its system. A case has one model and one number of workers."""
+    """Return the study of every codec's error, named after its system. A case has one model and one number of
+    workers."""
     counts, steps = (QUICK_WORKERS, QUICK_STEPS) if options.quick else (WORKERS, STEPS)
     cases = [
         {"task": task, "workers": workers, "steps": steps, "seed": options.seed} for task in TASKS for workers in counts

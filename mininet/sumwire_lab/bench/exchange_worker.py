@@ -107,7 +107,8 @@ def timed(work: TimedExchange, size: int, repeats: int, switches: Sequence[int] 
 
 
 def page_faults() -> int:
-    """The page faults of this process, for pages that had no memory yet. Each takes as long as a thousand values."""
+    """Return the page faults of this process, for pages that had no memory yet. Each takes as long as a thousand
+    values."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 

@@ -49,7 +49,7 @@ _HEAD: Final = ("name", "what travels", "over", "bits up", "bits down", "limits"
 
 
 def system_rows() -> list[tuple[str, ...]]:
-    """A row for every system and transport, from the library's table."""
+    """Return a row for every system and transport, from the library's table."""
     rows = [
         (name, spec.what, transport, route.cost.up, route.cost.down, spec.limits, spec.paper)
         for name, spec in TABLE.items()

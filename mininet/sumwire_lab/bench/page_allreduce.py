@@ -260,7 +260,7 @@ def scaling_cases(options: BenchOptions) -> list[AllReduceCase]:
 
 
 def levels_left_out(options: BenchOptions) -> list[str]:
-    """Return the levels that are left out: those of a software aggregator."""
+    """Return a note that levels are left out if the switch is a software aggregator."""
     levels = "Levels of switches: a software aggregator is the only one."
     return [levels] if options.switch == AGGREGATOR else []
 

@@ -101,7 +101,8 @@ def measure(case: Row, context: Context) -> dict[str, Any]:
 
 
 def entry_of(rows: Rows, contenders: Sequence[str]) -> dict[str, Any]:
-    """The entry of one op: medians by contender, the generator's rates, and the native engine's ratio to the others."""
+    """Return the entry of one op: medians by contender, the generator's rates, and the native engine's ratio to the
+    others."""
     alone = {row["contender"]: row["packets_per_second"] for row in rows if row["contender"] not in CONTENDERS}
     runs = [row for row in rows if row["contender"] in CONTENDERS]
     of = {name: [row for row in runs if row["contender"] == name] for name in contenders}

@@ -3,8 +3,8 @@
 """Compares a tree of aggregators with a single one, for the same workers: results, bytes at the root, CPU time,
 seconds.
 
-The root is in a network namespace, so its interface counts what reaches it. Workers, each a process, and leaves have
-addresses of this machine at the other end. Needs root.
+The root aggregator runs in a network namespace, so its interface counts the bytes that reach the root. The leaves and
+the workers (one process each) use addresses of this machine, outside the namespace. Needs root.
 
     python -m sumwire_lab.experiments.aggregator_tree WORKERS LEAVES TURNS
 """

@@ -197,7 +197,7 @@ class Crowd:
 
 
 def crowd(kind: str, listener: str, port: int) -> None:
-    """The process of a crowd. It runs until SIGTERM, then writes how many connections per second it has begun."""
+    """Run the process of a crowd. It runs until SIGTERM, then writes how many connections per second it has begun."""
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     mob, began = Crowd(port), time.monotonic()

@@ -128,7 +128,7 @@ class Programs:
 
 @contextmanager
 def programs_in(folder: Path, preload: Sequence[str] = PRELOAD) -> Iterator[Programs]:
-    """Programs that write their logs to `folder`; none outlives the block."""
+    """Context manager: programs that write their logs to `folder`. All are killed at the end of the block."""
     programs = Programs(folder, preload)
     try:
         yield programs

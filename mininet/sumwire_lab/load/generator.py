@@ -167,7 +167,8 @@ class TrainResults:
 
 
 def rows_of(frame: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
-    """The Sumwire headers in a frame of `length` bytes, one per row. The frame begins with the offload information."""
+    """Return the Sumwire headers in a frame of `length` bytes, one per row. The frame begins with the offload
+    information."""
     size = _TOLD.unpack(frame[: _TOLD.size].tobytes())[3]
     begin = _TOLD.size + HEADS_BYTES
     starts = np.arange(begin, length - HEADER_BYTES + 1, size or _MOST_BYTES)

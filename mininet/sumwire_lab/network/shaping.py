@@ -274,5 +274,6 @@ def kept(kind: str | None, options: RunOptions) -> bool:
 
 
 def off_command(interface: str) -> list[str]:
-    """The command after which frames are sent as on a real wire: neither joined nor split, and with their checksums."""
+    """Return the command after which frames are sent as on a real wire: neither joined nor split, and with their
+    checksums."""
     return ["ethtool", "-K", interface, *(word for name in OFFLOADS for word in (name, "off"))]

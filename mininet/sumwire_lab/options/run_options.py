@@ -93,7 +93,7 @@ class LinkOptions(Checked):
         return None if self.mbit == UNLIMITED else self.mbit
 
     def slowest_mbit(self) -> float:
-        """The rate of the slower links: those of the hosts or those between switches."""
+        """Return the rate of the slower links: those of the hosts or those between switches."""
         return min(self.mbit, self.trunk().mbit)
 
     def trunk(self) -> LinkOptions:
@@ -387,7 +387,8 @@ def of_trainings() -> set[str]:
 
 
 def script_options(arguments: Namespace) -> ScriptOptions:
-    """What `run` is to do instead of a training. Raises OptionError, also for an option that only a training has."""
+    """Return what `run` is to do instead of a training. Raises OptionError, also for an option that only a training
+    has."""
     chosen = from_arguments(ScriptOptions, arguments, arguments=tuple(arguments.words))
     if chosen.any:
         given = [*given_flags(arguments, RunOptions), *given_flags(arguments, settings_class())]
@@ -401,7 +402,8 @@ def script_options(arguments: Namespace) -> ScriptOptions:
 
 
 def run_options(arguments: Namespace) -> RunOptions:
-    """The options of the command `run`. Raises OptionError, also for an option that no system of the run takes."""
+    """Return the options of the command `run`. Raises OptionError, also for an option that no system of the run
+    takes."""
     if arguments.bw == UNLIMITED:
         raise OptionError(f"bw={arguments.bw}: a run of trainings needs a limit, 0.1 to 10000 Mbit/s")
     more: dict[str, Any] = {"train": from_arguments(TrainOptions, arguments, system=settings_of(arguments))}

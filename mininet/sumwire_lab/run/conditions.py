@@ -337,5 +337,6 @@ def bytes_since(steps: Sequence[StepRecord], began_s: float) -> LinkBytes:
 
 
 def seconds_since(steps: Sequence[StepRecord], began_s: float) -> float:
-    """The seconds of steps after `began_s` of the machine's clock, including the rest of a step that began before."""
+    """Return the seconds of steps after `began_s` of the machine's clock, including the rest of a step that began
+    before."""
     return sum(min(s.step_s, max(0.0, s.at_s + s.step_s - began_s)) for s in steps if s.at_s is not None)

@@ -320,7 +320,7 @@ def join_traces(folder: Path) -> None:
 def drops(session: Session, *, queues: bool) -> dict[str, dict[str, int]]:
     """Return the tagged packets lost so far in links' queues, by priority.
 
-    With virtual queues, also those that these marked, dropped or trimmed, by drop class. Raises LabError.
+    With virtual queues, also the packets that these queues marked, dropped or trimmed, by drop class. Raises LabError.
     """
     told = {"link_priorities": {str(key): count for key, count in session.network.priority_drops().items()}}
     if queues:

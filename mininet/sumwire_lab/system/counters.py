@@ -65,7 +65,8 @@ def gather(counted: Counted, *, backlog_before: int, sockets: int) -> Losses:
 
 
 def udp_lost(text: str) -> int:
-    """The datagrams that did not fit a namespace's sockets, from /proc/net/snmp. Raises LabError without that count."""
+    """Return the datagrams that did not fit a namespace's sockets, from /proc/net/snmp. Raises LabError without that
+    count."""
     names, values = (line.split() for line in text.splitlines() if line.startswith("Udp:"))
     counts = dict(zip(names, values, strict=True))
     if "RcvbufErrors" not in counts:

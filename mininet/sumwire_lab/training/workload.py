@@ -51,7 +51,8 @@ def cnn(hidden: int) -> torch.nn.Module:
 
 
 def learning_rate_factor(step: int, steps: int) -> float:
-    """The learning-rate factor: linear warm-up over a tenth of the steps, times half a cosine down to 0 at the end."""
+    """Return the learning-rate factor: linear warm-up over a tenth of the steps, times half a cosine down to 0 at the
+    end."""
     warm_up = min(1.0, (step + 1) / max(1.0, WARM_UP_SHARE * steps))
     return warm_up * 0.5 * (1.0 + math.cos(math.pi * step / steps))
 

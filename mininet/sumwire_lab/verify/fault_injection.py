@@ -58,7 +58,8 @@ TARGETS: Final[Mapping[str, str]] = {
 
 
 def problems_of(outcome: FaultOutcome, others: Sequence[FaultOutcome]) -> list[str]:
-    """The problems of a case in words; empty if there are none. `others`: the outcomes of its row with its switch."""
+    """Return the problems of a case in words; empty if there are none. `others`: the outcomes of its row with its
+    switch."""
     if outcome.error is not None:
         return [outcome.error]
     return _JUDGES[outcome.case.row](outcome, others)

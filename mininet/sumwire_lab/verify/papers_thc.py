@@ -88,8 +88,11 @@ def uniform_checks(ratios: Mapping[int, float]) -> list[Check]:
 def rounding_checks(
     apart: Mapping[int, float], spread: Mapping[int, float], unclipped: Mapping[int, float]
 ) -> list[Check]:
-    """Check the NMSE of the mean by number of workers: each rounds by independent numbers, or by its share of common
-    ones. `unclipped`: the latter with thc-unbiased."""
+    """Check the NMSE of the mean by number of workers.
+
+    `apart`: workers round by independent random numbers. `spread`: each takes its share of common random numbers.
+    `unclipped`: as `spread`, with thc-unbiased.
+    """
     gains = {workers: apart[workers] / spread[workers] for workers in spread}
     least = min(gains, key=lambda workers: gains[workers])
     label = f"THC, n = {min(gains)} .. {max(gains)}: NMSE of the mean, rounding apart / correlated"

@@ -175,7 +175,8 @@ _SHOWS: Final[Mapping[str, str]] = {
 
 
 def statistics_checks(outcomes: Mapping[str, str]) -> list[Check]:
-    """One check per test of `_SHOWS` and one for all other tests. Raises LabError if a test of `_SHOWS` did not run."""
+    """Return one check per test of `_SHOWS` and one for all other tests. Raises LabError if a test of `_SHOWS` did not
+    run."""
     counts = {name: {"passed": 0, "failed": 0, "skipped": 0} for name in [*_SHOWS, ""]}
     for case, outcome in outcomes.items():
         function = case.rpartition("::")[2].partition("[")[0]

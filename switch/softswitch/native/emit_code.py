@@ -98,7 +98,7 @@ class Code:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """A block of C. Values computed inside are not known after it."""
+        """Write a block of C. Values computed inside are not known after it."""
         self.line(f"{head} {{" if head else "{")
         self._depth += 1
         known, members = dict(self._known), dict(self._members)

@@ -99,7 +99,8 @@ def carries(left: int, right: int) -> int:
 
 
 def borrows(certain: int, possible: int) -> int:
-    """The positions from which a difference can borrow: left has at least ``certain``, right at most ``possible``."""
+    """Return the positions from which a difference can borrow: left has at least ``certain``, right at most
+    ``possible``."""
     return (certain - possible) ^ certain ^ possible
 
 

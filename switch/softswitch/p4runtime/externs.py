@@ -24,7 +24,8 @@ from softswitch.runtime.entries import CounterValue, KeyMatch, MeterRates
 
 
 def decode_data(data: Any, what: str) -> CounterValue:
-    """The counter's value. Raises InvalidArgumentError for a negative count, since the message's fields are signed."""
+    """Return the counter's value. Raises InvalidArgumentError for a negative count, since the message's fields are
+    signed."""
     for unit, count in (("packet", data.packet_count), ("byte", data.byte_count)):
         if count < 0:
             raise InvalidArgumentError(f"{what}: {unit} count {count} is negative")
@@ -47,7 +48,8 @@ def write_counter(device: Device, info: P4Info, entry: Any) -> None:
 
 
 def wanted_counters(device: Device, info: P4Info, entry: Any) -> list[tuple[Counter, range]]:
-    """The counter cells that a read asks for: one cell, those of one counter (no index), or of all counters (id 0)."""
+    """Return the counter cells that a read asks for: one cell, those of one counter (no index), or of all counters (id
+    0)."""
     if entry.counter_id == 0:
         return list(_all_counters(device, info))
     counter = info.counter(entry.counter_id)

@@ -70,7 +70,8 @@ def check_weights(what: str, profile: ActionProfile, parts: Iterable[Any], limit
 
 
 def weights_of(what: str, group: Any) -> dict[int, int]:
-    """The weight of each member of an ``ActionProfileGroup``. Raises InvalidArgumentError for a repeated member."""
+    """Return the weight of each member of an ``ActionProfileGroup``. Raises InvalidArgumentError for a repeated
+    member."""
     weights: dict[int, int] = {}
     for each in group.members:
         if each.member_id in weights:

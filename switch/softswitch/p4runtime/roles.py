@@ -82,7 +82,8 @@ _ID_FIELDS = {
 
 
 def entity_id(entity: Any) -> int | None:
-    """The P4 id of the object of an ``Entity``; for a direct resource its table's. None for replication entries."""
+    """Return the P4 id of the object of an ``Entity``; for a direct resource its table's. None for replication
+    entries."""
     kind = entity.WhichOneof("entity")
     if kind in ("direct_counter_entry", "direct_meter_entry"):
         return int(getattr(entity, kind).table_entry.table_id)
@@ -90,7 +91,8 @@ def entity_id(entity: Any) -> int | None:
 
 
 def parse_access(role: Any) -> Access:
-    """The access that a ``Role`` message asks for. Raises InvalidArgumentError for a config of another scheme."""
+    """Return the access that a ``Role`` message asks for. Raises InvalidArgumentError for a config of another
+    scheme."""
     if not role.HasField("config"):
         return FULL
     if role.config.type_url.rpartition("/")[2] != TYPE_NAME:

@@ -98,7 +98,8 @@ class _NotPlainError(Exception):
 
 
 def plain_update(raw: bytes) -> Any:
-    """The message in the bytes of an ``Update``, as protobuf would read it. None if they do not have the usual form."""
+    """Return the message in the bytes of an ``Update``, as protobuf would read it. None if they do not have the usual
+    form."""
     return read_update(raw)[0]
 
 

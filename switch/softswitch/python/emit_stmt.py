@@ -330,7 +330,8 @@ def is_specialised(action: ir.Action) -> bool:
 
 
 def kept_by_entries(program: ir.Program) -> set[FieldKey]:
-    """The fields that a specialised function may return unchanged: its arguments, even if nothing else reads them."""
+    """Return the fields that a specialised function may return unchanged: its arguments, even if nothing else reads
+    them."""
     kept: set[FieldKey] = set()
     for action in program.actions:
         statements = list(flatten(action.body))

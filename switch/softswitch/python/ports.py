@@ -73,7 +73,8 @@ class Port:
         self._most_bytes = mtu_of(opened, self.interface) + LINK_BYTES
 
     def receive(self) -> bytes | None:
-        """The next frame; None if there is none. Frames that the machine itself sent are skipped, and so are trains."""
+        """Return the next frame; None if there is none. Frames that the machine itself sent are skipped, and so are
+        trains."""
         try:
             frame, extra, _, address = self.socket.recvmsg(MAX_FRAME_BYTES, AUXDATA_SPACE)
             while address[2] == PACKET_OUTGOING or len(frame) > self._most_bytes:

@@ -37,7 +37,7 @@ _COLOURS: Final = ("#4c566a", "#0f766e", "#c2410c", "#7c3aed", "#1d4ed8", "#a162
 
 
 def svg(record: GridRecord) -> str:
-    """The picture as the text of an SVG file, whose description has the record's digest."""
+    """Return the picture as the text of an SVG file, whose description has the record's digest."""
     import matplotlib
 
     buffer = io.StringIO()

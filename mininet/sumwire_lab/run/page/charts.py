@@ -261,7 +261,8 @@ def _lane(worker: int, step: StepRecord, begin: float, axis: float) -> WorkerTim
 
 
 def communication(step: StepRecord) -> list[tuple[float, float, str]]:
-    """The communication of a step: begin (relative to the step's), seconds, and description, ordered by begin."""
+    """Return the communication of a step: begin (relative to the step's), seconds, and description, ordered by
+    begin."""
     codec = "" if step.codec_s is None else f"; encoding and decoding of the step: {opening.seconds(step.codec_s)}"
     timed = [one for one in step.tensors if "at_s" in one]
     if timed and step.at_s is not None:

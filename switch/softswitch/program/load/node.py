@@ -159,7 +159,8 @@ def flag_of(node: JsonNode, key: str, default: bool) -> bool:
 
 
 def source_of(node: JsonNode, outer: ir.Source | None = None) -> ir.Source:
-    """The P4 position in ``node``'s source_info, else that of the enclosing construct, else the place in the JSON."""
+    """Return the P4 position in ``node``'s source_info, else that of the enclosing construct, else the place in the
+    JSON."""
     info = node.get("source_info") if isinstance(node.value, dict) else None
     if info is not None and info.value:
         file, line = info.get("filename"), info.get("line")
