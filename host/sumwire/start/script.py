@@ -32,6 +32,7 @@ from sumwire.job.gloo import available, default_timeout
 from sumwire.job.job import Job
 from sumwire.start.errors import PlaceError
 from sumwire.start.job_request import JobRequest
+from sumwire.start.launchers import torchrun_variables
 from sumwire.start.rank_placement import WAIT_S, JobSource, RankPlacement, job_for
 from sumwire.start.rendezvous import fresh
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
@@ -55,8 +56,8 @@ def init(
 ) -> AnyJob:
     """The job of this rank: a collective call of all ranks, after `init_process_group` or without.
 
-    Without a process group it makes one, of gloo and, on GPUs, NCCL, where torch has that, if the environment is
-    torchrun's.
+    Without a process group it makes one, of gloo and, on GPUs, NCCL, where torch has that, if torchrun, Slurm's srun or
+    an mpirun has started the ranks. Of the last two it sets torchrun's variables, for example RANK and LOCAL_RANK.
 
     The job is that of a service, which `sumwire up` starts: at ``service``, HOST or HOST:PORT; at SUMWIRE_SERVICE of
     any rank's environment; or on rank 0's machine. ``job``: a job file instead, as SUMWIRE_JOB of every rank's
@@ -104,11 +105,14 @@ def check_options(options: Iterable[str]) -> None:
 def _enter_group() -> None:
     if available():
         return
+    if any(name not in os.environ for name in _RENDEZVOUS):
+        # Set, as torchrun does: the script may choose its GPU by LOCAL_RANK.
+        os.environ.update(torchrun_variables(os.environ))
     missing = [name for name in _RENDEZVOUS if name not in os.environ]
     if missing:
         raise PlaceError(
-            f"no process group, and no {', '.join(missing)} in the environment: start the script by torchrun, or call "
-            "torch.distributed.init_process_group first"
+            f"no process group, and no {', '.join(missing)} in the environment: start the script by torchrun, srun or "
+            "mpirun, or call torch.distributed.init_process_group first"
         )
     _check_numbers()
     timeout = dist.default_pg_timeout
