@@ -9,6 +9,7 @@ Example: in a step of srun with two tasks on node[1-2], SLURM_PROCID=1 becomes R
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -32,6 +33,8 @@ _MPIRUNS: Final = (
 # What tells jobs of a launcher apart. MPICH has nothing of the kind.
 _JOBS: Final = ("SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE")
 _LOOPBACK: Final = "127.0.0.1"
+# What an int of C holds, as torch counts ranks.
+_RANKS_MAX: Final = (1 << 31) - 1
 _HOSTS_MOST: Final = 100_000
 
 
@@ -123,3 +126,21 @@ def _no_hosts(text: str, why: str) -> PlaceError:
         f"the host list {shown(text)} of Slurm's environment {why}: start the ranks by srun, or set MASTER_ADDR; "
         "with `sumwire up`, name the hosts: --hosts A,B"
     )
+
+
+def check_numbers() -> None:
+    """Raises PlaceError for numbers of the environment that no torchrun has set."""
+    ranks = _number("WORLD_SIZE", 1, _RANKS_MAX)
+    _number("RANK", 0, ranks - 1)
+    _number("MASTER_PORT", 0, 65535)
+
+
+def _number(name: str, least: int, most: int) -> int:
+    text = os.environ[name]
+    number = int(text) if text.isascii() and text.isdecimal() else -1
+    if not least <= number <= most:
+        raise PlaceError(
+            f"{name} = {shown(text)} in the environment: must be a whole number in {least}..{most}: start the script "
+            "by torchrun, which sets it, or correct it"
+        )
+    return number

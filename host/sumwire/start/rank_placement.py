@@ -36,7 +36,7 @@ from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.errors import SumwireError
 from sumwire.job.gloo import Ranks, default_timeout
 from sumwire.start import supervisor
-from sumwire.start.addresses import address_of, is_local, server_address, source_towards
+from sumwire.start.addresses import address_of, is_local, machine_id, server_address, source_towards
 from sumwire.start.errors import NotReadyError, PlaceError, PortTakenError, ServiceError, StartError
 from sumwire.start.job_request import JobRequest, complete_job_file, job_file_for, public
 from sumwire.start.reach import check_reach
@@ -151,17 +151,12 @@ def job_for(
     return place
 
 
-def _machine(boot: str = "/proc/sys/kernel/random/boot_id", network: str = "/proc/self/ns/net") -> str:
-    """An identifier of this machine and network namespace: a container is a machine too."""
-    return f"{Path(boot).read_text().strip()}/{Path(network).stat().st_ino}"
-
-
 def _own(source: JobSource) -> dict[str, Any]:
     """What a rank tells the others. ``file``: whether it has a job file. ``master``: the address of rank 0's machine as
     this machine resolves it, "" if unknown."""
     master = _master()
     return {
-        "machine": _machine(),
+        "machine": machine_id(),
         "address": _own_address(source, master),
         "file": source.job is not None,
         "service": source.service,
