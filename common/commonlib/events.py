@@ -13,7 +13,6 @@ Fields that any event may have: ``job`` (the number), ``worker`` (a worker's num
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -28,14 +27,18 @@ ALL: Final = (HOST, SOFT, AGGREGATOR, CONTROLLER, LAB)
 PLACES: Final = ("job", "worker", "switch")
 ATTRIBUTE: Final = "sumwire"
 """The name of the log record's attribute that has the :class:`Told`."""
+_IN_JSON: Final = (str, int, float, type(None))
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One event that has happened, with its fields."""
+class Told(dict[str, Any]):
+    """One event that has happened, with its fields. As a dict it has the event's name and the fields as JSON or text:
+    a program that loads Sumwire may write all attributes of log records as JSON, as Ray does."""
 
-    event: LogEvent
-    fields: dict[str, Any]
+    def __init__(self, event: LogEvent, fields: dict[str, Any]) -> None:
+        super().__init__({name: one if isinstance(one, _IN_JSON) else str(one) for name, one in fields.items()})
+        self["event"] = event.word
+        self.event = event
+        self.fields = fields
 
 
 class LogEvent(Enum):

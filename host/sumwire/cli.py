@@ -15,7 +15,7 @@ import os
 import select
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -185,12 +185,16 @@ def _add_pays(commands: Commands) -> None:
     pays = commands.add_parser(
         "pays",
         help="say what a step's communication takes by gloo, torch's hooks and each system, before anything is set up",
-        description="Measures codecs and gloo on this machine for seconds, and computes the rest. It needs PyTorch.",
+        description="Measures codecs and gloo on this machine for seconds, and computes the rest. Where torchrun, srun "
+        "or mpirun starts it on each of several machines, it measures the paths between them too. It needs PyTorch.",
     )
-    pays.add_argument("--params", required=True, metavar="NUMBER", help="parameters that are trained, as 110M")
-    pays.add_argument("--rate", required=True, metavar="RATE", help="bit/s of a worker's link, as 1G")
-    pays.add_argument("--rtt", default="0.2ms", metavar="TIME", help="round trip between two hosts (default: 0.2ms)")
-    pays.add_argument("--workers", type=int, default=8, metavar="NUMBER", help="default: 8")
+    size = pays.add_mutually_exclusive_group(required=True)
+    size.add_argument("--params", metavar="NUMBER", help="parameters that are trained, as 110M")
+    text = "resnet50, resnet152, bert-base, bert-large, or FILE.py:CALLABLE: its parameters, and their shapes"
+    size.add_argument("--model", metavar="MODEL", help=text)
+    pays.add_argument("--rate", metavar="RATE", help="bit/s of a worker's link, as 1G (default: what is measured)")
+    pays.add_argument("--rtt", metavar="TIME", help="round trip of two hosts (default: the measured one, or 0.2ms)")
+    pays.add_argument("--workers", type=int, metavar="NUMBER", help="default: as many as are started, or 8")
     text = "of matrices, as 768x3072*24,30522x768; the rest counts as vectors (default: 1024x1024, as many as fit)"
     pays.add_argument("--shapes", metavar="SHAPES", help=text)
     pays.add_argument("--rank", type=int, default=4, metavar="NUMBER", help="of low-rank systems (default: 4)")
@@ -201,25 +205,35 @@ def _add_pays(commands: Commands) -> None:
 
 
 def _pays(options: argparse.Namespace) -> int:
+    if importlib.util.find_spec("torch") is None:
+        return _without_torch(options)
+    from sumwire.start import paths
     from sumwire.systems import pays
 
+    ranks = paths.meeting()
+    between = None if ranks is None else paths.measured(ranks)
     asked = pays.question(
         options.params,
-        options.rate,
-        options.rtt,
-        options.workers,
+        f"{between.link_bps:.0f}" if between and options.rate is None else options.rate,
+        options.rtt or (f"{between.rtt_s:.9f}s" if between else "0.2ms"),
+        (between.ranks if between else 8) if options.workers is None else options.workers,
         shapes=options.shapes,
+        model=options.model,
         rank=options.rank,
         aggregator=options.aggregator,
     )
-    if importlib.util.find_spec("torch") is None:
-        return _without_torch(options)
     hosts, left_out = pays.measured(asked)
+    if ranks is not None:
+        hosts = pays.slowest(ranks.gather({name: astuple(cost) for name, cost in hosts.items()}))
+        ranks.leave()
+        if ranks.rank:
+            return 0
     found = pays.answers(asked, hosts)
     if options.json:
-        print(json.dumps(pays.as_dict(found, left_out)))
-    else:
-        print(pays.as_text(found, left_out, assumed=options.shapes is None))
+        print(json.dumps(pays.as_dict(found, left_out, asked)))
+        return 0
+    assumed = options.shapes is None and options.model is None
+    print(pays.as_text(found, left_out, asked, machines=between.ranks if between else 1, assumed=assumed))
     return 0
 
 

@@ -8,6 +8,7 @@ import functools
 import importlib.util
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 
 from nativelib import NoCompilerError, find_compiler
@@ -33,6 +34,12 @@ def _has_wide_compiler() -> bool:
     return True
 
 
+def _has_slurm() -> bool:
+    return (
+        shutil.which("srun") is not None and subprocess.run(["sinfo"], check=False, capture_output=True).returncode == 0
+    )
+
+
 # marker -> (is it here, what is missing)
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "root": (lambda: os.geteuid() == 0, "needs root"),
@@ -51,6 +58,8 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
         lambda: all(map(_finds, ("lightning", "accelerate", "transformers"))),
         "needs lightning, accelerate and transformers: pip install '.[frameworks]'",
     ),
+    "srun": (_has_slurm, "no srun on PATH, or no Slurm that answers it"),
+    "mpirun": (lambda: shutil.which("mpirun") is not None, "mpirun is not on PATH"),
     "mininet": (_has_mininet, "needs Mininet (mininet.net) and root"),
 }
 

@@ -46,6 +46,32 @@ def test_the_configuration_side_loads_no_network_library(tmp_path: Path) -> None
     assert not loaded(code) & {"grpc", "p4", "p4runtime_sh", "torch", "numpy", "sumwire"}
 
 
+def test_the_host_library_needs_numpy_and_torch_alone() -> None:
+    """`sumwire[host]` brings them. cryptography is for blind jobs, frameworks are for their callbacks."""
+    code = """
+import importlib.abc, pkgutil, sys
+import torch, torch.nn.parallel, torch.distributed.fsdp
+here = {*sys.modules, *sys.stdlib_module_names, "sumwire", "sumwire_protocol", "commonlib", "nativelib"}
+
+class Nothing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if path is None and name not in here:
+            raise ModuleNotFoundError(f"no module {name}", name=name)
+
+sys.meta_path.insert(0, Nothing())
+import sumwire
+for module in pkgutil.walk_packages(sumwire.__path__, "sumwire."):
+    try:
+        module.name.endswith(".__main__") or __import__(module.name)
+    except (ModuleNotFoundError, sumwire.errors.UsageError):
+        print(module.name)
+"""
+    assert set(run(code).split()) == {
+        "sumwire.blind.keys", "sumwire.start.lightning", "sumwire.start.trainer",
+        "sumwire.top.command", "sumwire.top.picture", "sumwire.top.screen",
+    }  # fmt: skip
+
+
 @pytest.mark.timeout(600)
 def test_without_mininet_only_the_nodes_cannot_be_imported() -> None:
     """So that unit tests run, and commands say what is missing, on a machine without Mininet."""

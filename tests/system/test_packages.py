@@ -44,6 +44,26 @@ sumwire_controller.apply(config)
 print("jobs:", [job.name for job in sumwire_controller.read_status(config).jobs])
 server.stop()
 """
+TRAINED_BY_RAY = """
+import os
+import ray, sumwire, torch
+from ray.train import RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer, prepare_model
+
+def train(config):
+    rank = ray.train.get_context().get_world_rank()
+    model = prepare_model(torch.nn.Linear(2000, 1))
+    job = sumwire.init(aggregator="rank0")
+    model.register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)
+    model(torch.full((1, 2000), float(rank))).sum().backward()
+    print("gradient:", model.module.weight.grad.mean().item(), flush=True)
+    job.close()
+
+os.dup2(1, 2)  # where Ray shows what workers write there
+ray.init(num_cpus=2, include_dashboard=False)
+stored = RunConfig(storage_path=os.path.abspath("results"))
+print(TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2), run_config=stored).fit())
+"""
 COMMANDS = {"aggregator": "sumwire-aggregator", "switch": "softswitch", "controller": "sumwire-controller"}
 COMPILED = ("wire.messages", "transport.steady", "aggregator.kernels")
 KERNELS = f"""
@@ -135,6 +155,17 @@ def test_controller_and_switch_beside_others(neighbours: tuple[str, ...], wheel:
     asked = f"{wheel}[controller,switch]"
     report = json.loads(pip(python, "install", "--dry-run", "--quiet", "--report", "-", asked, *neighbours))
     assert {entry["metadata"]["name"].lower() for entry in report["install"]} >= {"grpcio", "p4runtime", *neighbours}
+
+
+def test_ray_trains(wheel: Path, tmp_path: Path) -> None:
+    """A TorchTrainer of Ray with the three lines, in an environment with the extra `host` and no more of Sumwire."""
+    python = str(environment(tmp_path / "environment") / "python")
+    pip(python, "install", "--quiet", f"{wheel}[host]", "ray[train]")
+    (tmp_path / "train.py").write_text(TRAINED_BY_RAY)
+    said = run([python, "-P", "train.py"], tmp_path, patience_s=5 * MINUTES)
+    gradients = [float(word) for word in re.findall(r"gradient: (\S+)", said)]
+    assert gradients == [pytest.approx(0.5, rel=0.05)] * len(gradients) and gradients
+    assert "Logging error" not in said and "error=None" in said
 
 
 def test_the_soft_switch_alone(tmp_path: Path) -> None:

@@ -22,12 +22,9 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
-from cryptography.hazmat.primitives.ciphers.algorithms import AES256
-from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import SUM32, THC, VOTE, Op
@@ -36,6 +33,9 @@ from sumwire.codec.errors import CodecError
 from sumwire.codec.layout import pack_index_planes, unpack_index_planes
 from sumwire.errors import MaskReuseError
 from sumwire.native import NativeFolder
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
 
 NATIVE: Final = NativeFolder(
     "sumwire-blind",
@@ -65,7 +65,7 @@ class Masks:
         self._streams = [(KeyStream(key), worker < other) for other, key in pairs.items()]
         self._common = common
         self._tags = tags
-        self._sums = AES256(sums)
+        self._sums = sums
         self._factors = self._drawn(_FACTORS_FROM, CHUNK_BYTES // 4)
         # Chunks from this one on were never masked.
         self._unused = 0
@@ -104,7 +104,7 @@ class Masks:
 
     def _drawn(self, first: int, count: int) -> NDArray[np.uint64]:
         """Of the key stream the lower 61 bits of each block."""
-        blocks = Cipher(self._sums, CTR(first.to_bytes(_AES_BYTES))).encryptor().update(bytes(count * _AES_BYTES))
+        blocks = _encryptor(self._sums, first).update(bytes(count * _AES_BYTES))
         drawn: NDArray[np.uint64] = np.frombuffer(blocks, "<u8")[::2] & np.uint64(2**61 - 1)
         return np.ascontiguousarray(drawn, np.uint64)
 
@@ -113,7 +113,7 @@ class KeyStream:
     """The key stream of one key. The array that :meth:`chunks` returns is overwritten by the next call."""
 
     def __init__(self, key: bytes) -> None:
-        self._cipher = AES256(key)
+        self._key = key
         self._encryptor: CipherContext | None = None
         self._next = 0
         self._zeros = np.zeros(0, np.uint8)
@@ -122,8 +122,7 @@ class KeyStream:
     def chunks(self, sequence: int, count: int) -> NDArray[np.uint8]:
         """Return the stream's bytes for ``count`` chunks, uint8 (count x 1024,)."""
         if self._encryptor is None or sequence != self._next:
-            counter = (sequence * _BLOCKS).to_bytes(_AES_BYTES)
-            self._encryptor = Cipher(self._cipher, CTR(counter)).encryptor()
+            self._encryptor = _encryptor(self._key, sequence * _BLOCKS)
         size = count * CHUNK_BYTES
         if len(self._zeros) < size:
             self._zeros = np.zeros(size, np.uint8)
@@ -132,6 +131,16 @@ class KeyStream:
         self._encryptor.update_into(self._zeros[:size].data, self._out.data)
         self._next = sequence + count
         return self._out[:size]
+
+
+def _encryptor(key: bytes, block: int) -> CipherContext:
+    """The key stream of AES-256 in counter mode, from a block on."""
+    # Here, since an open job has to do without the package.
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+    from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+    return Cipher(AES256(key), CTR(block.to_bytes(_AES_BYTES))).encryptor()
 
 
 def _add(payload: NDArray[np.uint8], stream: NDArray[np.uint8], *, adds: bool) -> None:

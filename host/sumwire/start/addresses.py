@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resolves addresses: of a host by its name, of this machine, and of this machine as seen by others.
 
-Used by `service`, `programs` and `rank_placement`.
+Used by `service`, `programs`, `paths` and `rank_placement`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import struct
 from array import array
 from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from pathlib import Path
 from typing import Final
 
 from commonlib.untrusted import shown
@@ -120,3 +121,8 @@ def own_addresses() -> list[str]:
         length, _ = struct.unpack(_IFCONF, fcntl.ioctl(probe, _SIOCGIFCONF, asked))
     found = [IPv4Address(room[at : at + 4].tobytes()) for at in range(_ADDRESS_AT, length, _IFREQ_BYTES)]
     return [str(address) for address in dict.fromkeys(found) if not address.is_loopback]
+
+
+def machine_id(boot: str = "/proc/sys/kernel/random/boot_id", network: str = "/proc/self/ns/net") -> str:
+    """Return an identifier of this machine and network namespace: a container is a machine too."""
+    return f"{Path(boot).read_text().strip()}/{Path(network).stat().st_ino}"

@@ -29,3 +29,7 @@ class ReachError(UsageError):
 
 class StartError(UsageError):
     """A program that the start needs has failed."""
+
+
+class PortTakenError(StartError):
+    """Another program has the port of an aggregator's address."""

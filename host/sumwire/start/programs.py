@@ -170,7 +170,7 @@ class UpOptions:
 def plan(options: UpOptions) -> tuple[dict[str, Any], list[AggregatorCommand]]:
     """Return the job, and the commands of its aggregators, the root first. Raises StartError and ServiceError."""
     if not options.hosts and not options.racks:
-        raise StartError("no hosts: name the workers: sumwire up --hosts A,B")
+        raise StartError("no hosts: name the workers: sumwire up --hosts A,B, or give it in a Slurm allocation")
     in_racks = _racks(options)
     try:
         return _tree(options, in_racks) if in_racks else _star(options)

@@ -17,10 +17,7 @@ import contextlib
 import json
 import logging
 import os
-import select
-import socket
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -29,7 +26,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import torch.distributed as dist
 from commonlib.untrusted import UntrustedInputError, bounded_text, json_of, shown
 from commonlib.version import __version__
@@ -40,13 +36,12 @@ from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.errors import SumwireError
 from sumwire.job.gloo import Ranks, default_timeout
 from sumwire.start import supervisor
-from sumwire.start.addresses import address_of, is_local, server_address, source_towards
-from sumwire.start.errors import NotReadyError, PlaceError, ReachError, ServiceError, StartError
+from sumwire.start.addresses import address_of, is_local, machine_id, server_address, source_towards
+from sumwire.start.errors import NotReadyError, PlaceError, PortTakenError, ServiceError, StartError
 from sumwire.start.job_request import JobRequest, complete_job_file, job_file_for, public
+from sumwire.start.reach import check_reach
 from sumwire.start.rendezvous import Rendezvous
-from sumwire.start.service import PROBE, ServiceAddress, beside, first_of
-from sumwire.transport.switch_answers import hello_packet, is_hello_answer
-from sumwire.wire.packets import HEADER_BYTES, headers
+from sumwire.start.service import ServiceAddress, beside, first_of
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -57,6 +52,8 @@ ADDRESS: Final = "SUMWIRE_ADDRESS"
 JOB: Final = "SUMWIRE_JOB"
 _LOG: Final = logging.getLogger("sumwire")
 _LOOPBACK: Final = "127.0.0.1"
+# Jobs of one machine that find a place by themselves.
+_JOBS_BESIDE: Final = 16
 WAIT_S: Final = 60.0
 """Seconds that a service has to come."""
 _TIMEOUT: Final = timedelta(minutes=30)
@@ -154,17 +151,12 @@ def job_for(
     return place
 
 
-def _machine(boot: str = "/proc/sys/kernel/random/boot_id", network: str = "/proc/self/ns/net") -> str:
-    """An identifier of this machine and network namespace: a container is a machine too."""
-    return f"{Path(boot).read_text().strip()}/{Path(network).stat().st_ino}"
-
-
 def _own(source: JobSource) -> dict[str, Any]:
     """What a rank tells the others. ``file``: whether it has a job file. ``master``: the address of rank 0's machine as
     this machine resolves it, "" if unknown."""
     master = _master()
     return {
-        "machine": _machine(),
+        "machine": machine_id(),
         "address": _own_address(source, master),
         "file": source.job is not None,
         "service": source.service,
@@ -250,8 +242,8 @@ def _described(
         kept = {name: value for name, value in description.items() if name in ("addresses", "workers", "name")}
         return {"description": kept, "found": str(source.job), "service": ""}
     if source.aggregator is not None:
-        description = job_file_for(_hosts(told, each_rank), told[0]["address"], source.request)
-        started.append(_beside_rank_0(description, told))
+        description, aggregator = _beside_rank_0(source, told, each_rank)
+        started.append(aggregator)
         return {"description": description, "found": "started by rank 0", "service": ""}
     service, description = first_of(_services(told), source.wait_s, lambda line: _tell(line, source.wait_s))
     return {
@@ -261,15 +253,37 @@ def _described(
     }
 
 
-def _beside_rank_0(description: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> supervisor.RunningAggregator:
-    """An aggregator that this rank has started. Raises StartError, also if another program takes the port meanwhile."""
+def _beside_rank_0(
+    source: JobSource, told: Sequence[Mapping[str, Any]], each_rank: bool
+) -> tuple[dict[str, Any], supervisor.RunningAggregator]:
+    """A job, and its aggregator, which this rank has started. Raises StartError.
+
+    The port of an aggregator is fixed. So jobs of a single machine have loopback addresses of their own, where the user
+    has not given one: the second is at 127.0.0.2, if the first is at 127.0.0.1.
+    """
+    own = told[0]["address"]
+    is_free_to_choose = source.address is None and all(
+        (one["machine"], one["address"]) == (told[0]["machine"], own) for one in told
+    )
+    loopbacks = [str(IPv4Address(_LOOPBACK) + number) for number in range(_JOBS_BESIDE if is_free_to_choose else 0)]
+    for address in (own, *loopbacks):
+        with contextlib.suppress(PortTakenError):
+            at = [{**one, "address": address} for one in told] if loopbacks else told
+            return _started_at(at, job_file_for(_hosts(at, each_rank), address, source.request))
+    return _started_at(told, job_file_for(_hosts(told, each_rank), own, source.request))
+
+
+def _started_at(
+    told: Sequence[Mapping[str, Any]], description: dict[str, Any]
+) -> tuple[dict[str, Any], supervisor.RunningAggregator]:
+    """Raises StartError, and PortTakenError also if another program takes the port meanwhile."""
     address = told[0]["address"]
     check = partial(
         supervisor.check_free, address, f"or call job.close() first if it is this script's; or {_elsewhere(told)}"
     )
     check()
     try:
-        return supervisor.started(supervisor.here("--log-level", "warning"), description, lambda _: None)
+        return description, supervisor.started(supervisor.here("--log-level", "warning"), description, lambda _: None)
     except StartError:
         check()
         raise
@@ -403,83 +417,3 @@ def _beside() -> str | None:
         return master
     except SumwireError:
         return None
-
-
-# -- whether the aggregator answers this worker ------------------------------------------------------------
-
-# Seconds to wait for the answer to each HELLO in turn.
-_WAITS_S: Final = (0.2, 0.4, 0.8, 1.6)
-_PROBE_S: Final = 1.0
-_BYTES: Final = 2048
-
-
-def check_reach(config: JobConfig, service: ServiceAddress | None = None) -> None:
-    """Raise ReachError if the aggregator does not answer this worker. The message contains a diagnosis."""
-    own = config.own_address
-    with _socket_of(config) as udp:
-        hello = hello_packet(config).tobytes()
-        for wait_s in _WAITS_S:
-            with contextlib.suppress(OSError):
-                udp.sendto(hello, (own.aggregator, p4.SUMWIRE_PORT))
-            if _comes(udp, wait_s, config):
-                return
-        found = _found_out(udp, config, service)
-    raise ReachError(
-        f"job {config.name}: the aggregator {own.aggregator}:{p4.SUMWIRE_PORT} does not answer worker {config.worker} "
-        f"at {own.ip}:{own.udp_port}; {found}; let UDP port {p4.SUMWIRE_PORT} pass there, and {own.udp_port} here"
-    )
-
-
-@contextlib.contextmanager
-def _socket_of(config: JobConfig) -> Iterator[socket.socket]:
-    own = config.own_address
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-        try:
-            udp.bind((own.ip, own.udp_port))
-        except OSError as error:
-            raise ReachError(
-                f"job {config.name}: worker {config.worker} cannot use {own.ip}:{own.udp_port}: "
-                f"{error.strerror or error}; a job of this script that has the port must be closed first: job.close(); "
-                "another program that has it must end: `ss -ulnp`; a second job on these servers needs its own ports: "
-                "`sumwire up --worker-port`"
-            ) from error
-        yield udp
-
-
-def _comes(udp: socket.socket, wait_s: float, config: JobConfig | None) -> bool:
-    """Return True if an answer to this worker's HELLO comes in time, or, without ``config``, a service's probe."""
-    end = time.monotonic() + wait_s
-    while (left := end - time.monotonic()) > 0 and select.select([udp], [], [], left)[0]:
-        try:
-            content, (source, _) = udp.recvfrom(_BYTES)
-        except OSError:
-            continue
-        if config is None:
-            if content == PROBE:
-                return True
-        elif source == config.aggregator and _answers(config, content):
-            return True
-    return False
-
-
-def _answers(config: JobConfig, content: bytes) -> bool:
-    """Return True if a datagram answers this worker's HELLO. A refusal does too: it shows that both directions work."""
-    if len(content) < HEADER_BYTES:
-        return False
-    record = headers(np.frombuffer(content[:HEADER_BYTES], np.uint8)[None])[0]
-    refused = int(record["version_kind"]) & 0xF == p4.KIND_REFUSED
-    return refused or is_hello_answer(config, len(content), record)
-
-
-def _found_out(udp: socket.socket, config: JobConfig, service: ServiceAddress | None) -> str:
-    if service is None:
-        return "it may not run, or a firewall is between"
-    try:
-        sent = service.probe(config.own_address.ip, config.own_address.udp_port)
-    except ServiceError:
-        return "the service does not answer any more either"
-    if not sent:
-        return f"the service knows no worker at {config.own_address.ip}, so an address is translated on the way"
-    if _comes(udp, _PROBE_S, None):
-        return "datagrams of the service's server reach this worker, so those of this worker get lost"
-    return "datagrams of the service's server do not reach this worker either"

@@ -63,6 +63,13 @@ class Rendezvous:
                 raise PlaceError(f"rank {rank} cannot start: {one['error']}; mend that, then start all ranks again")
         return [one["value"] for one in told]
 
+    def leave(self) -> None:
+        """End, as the last call. Rank 0, whose process may have the store, stays until all others have come here."""
+        call, waiting = next(self._calls), _Waiting(self._timeout.total_seconds())
+        self._put(call, {"value": None})
+        for rank in range(self.ranks if self.rank == 0 else 0):
+            self._get(call, rank, waiting)
+
     def telling(self, make: Callable[[], _Made]) -> _Made:
         """Call ``make`` and return its result. If it fails, the other ranks get its error in their next call."""
         try:

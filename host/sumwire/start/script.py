@@ -32,13 +32,12 @@ from sumwire.job.gloo import available, default_timeout
 from sumwire.job.job import Job
 from sumwire.start.errors import PlaceError
 from sumwire.start.job_request import JobRequest
+from sumwire.start.launchers import check_numbers, torchrun_variables
 from sumwire.start.rank_placement import WAIT_S, JobSource, RankPlacement, job_for
 from sumwire.start.rendezvous import fresh
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 
 _LOG: Final = logging.getLogger("sumwire")
-# What an int of C holds, as torch counts ranks.
-_RANKS_MAX: Final = (1 << 31) - 1
 _RENDEZVOUS: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -56,7 +55,8 @@ def init(
     """Return the job of this rank: a collective call of all ranks. `init_process_group` may have been called before or
     not.
 
-    Without a process group it makes one if the environment is torchrun's, with gloo and, on GPUs, NCCL if torch has it.
+    Without a process group it makes one, of gloo and, on GPUs, NCCL if torch has it, for ranks that torchrun, Slurm's
+    srun or an mpirun has started. For the last two it also sets torchrun's variables, such as RANK and LOCAL_RANK.
 
     The job comes from a service that `sumwire up` has started: at ``service``, HOST or HOST:PORT; or at
     SUMWIRE_SERVICE, if any rank's environment sets it; or on rank 0's machine. ``job``: a job file instead. SUMWIRE_JOB
@@ -104,36 +104,21 @@ def check_options(options: Iterable[str]) -> None:
 def _enter_group() -> None:
     if available():
         return
+    if any(name not in os.environ for name in _RENDEZVOUS):
+        # Set, as torchrun does: the script may choose its GPU by LOCAL_RANK.
+        os.environ.update(torchrun_variables(os.environ))
     missing = [name for name in _RENDEZVOUS if name not in os.environ]
     if missing:
         raise PlaceError(
-            f"no process group, and no {', '.join(missing)} in the environment: start the script by torchrun, or call "
-            "torch.distributed.init_process_group first"
+            f"no process group, and no {', '.join(missing)} in the environment: start the script by torchrun, srun or "
+            "mpirun, or call torch.distributed.init_process_group first"
         )
-    _check_numbers()
+    check_numbers()
     timeout = dist.default_pg_timeout
     store, rank, ranks = next(rendezvous("env://", timeout=timeout))
     # Addresses that gloo's ranks have left there at an earlier attempt lead nowhere.
     store = fresh(store, rank, ranks, timeout)
     dist.init_process_group(_backend(), store=store, rank=rank, world_size=ranks)
-
-
-def _check_numbers() -> None:
-    """Raises PlaceError for numbers of the environment that no torchrun has set."""
-    ranks = _number("WORLD_SIZE", 1, _RANKS_MAX)
-    _number("RANK", 0, ranks - 1)
-    _number("MASTER_PORT", 0, 65535)
-
-
-def _number(name: str, least: int, most: int) -> int:
-    text = os.environ[name]
-    number = int(text) if text.isascii() and text.isdecimal() else -1
-    if not least <= number <= most:
-        raise PlaceError(
-            f"{name} = {shown(text)} in the environment: must be a whole number in {least}..{most}: start the script "
-            "by torchrun, which sets it, or correct it"
-        )
-    return number
 
 
 def _backend() -> str:

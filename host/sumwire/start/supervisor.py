@@ -29,7 +29,7 @@ from nativelib import UntrustedError, programs
 from sumwire_protocol import constants as p4
 
 from sumwire.lifecycle import Lifecycle
-from sumwire.start.errors import StartError
+from sumwire.start.errors import PortTakenError, StartError
 
 Say = Callable[[str], object]
 # An aggregator may compile its kernels first.
@@ -67,13 +67,13 @@ def by_ssh(host: str, command: str, *options: str) -> list[str]:
 
 
 def check_free(address: str, otherwise: str) -> None:
-    """Raise StartError if an aggregator cannot listen at this address of this machine. ``otherwise``: for the message,
-    what to do if the program that holds the port is to stay."""
+    """Raise PortTakenError if an aggregator cannot listen at this address of this machine. ``otherwise``: what to
+    do, as the message says, if the program that holds the port is to stay."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             udp.bind((address, p4.SUMWIRE_PORT))
     except OSError as error:
-        raise StartError(
+        raise PortTakenError(
             f"UDP port {p4.SUMWIRE_PORT} of {address}: {error.strerror or error}, mostly by another `sumwire up` or "
             f"aggregator (`ss -lunp 'sport = :{p4.SUMWIRE_PORT}'`): end that; {otherwise}"
         ) from error

@@ -28,6 +28,7 @@ from sumwire.start import addresses, job_request, supervisor
 from sumwire.start.addresses import source_towards
 from sumwire.start.errors import ServiceError, StartError
 from sumwire.start.job_request import complete_job_file, public
+from sumwire.start.launchers import allocated_hosts
 from sumwire.start.programs import Rack, UpOptions, host_names, plan
 from sumwire.start.service import PORT, ServiceAddress, serving
 from sumwire.start.supervisor import AggregatorCommand, Say, keep
@@ -47,7 +48,7 @@ def add_options(start: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="HOST,HOST",
-        help="the workers, one a server",
+        help="the workers, one a server (default: those of the Slurm allocation that the command is in)",
     )
     start.add_argument(
         "--tree", type=int, metavar="N", help="divide the hosts among N aggregators, the leaves, below a root"
@@ -112,13 +113,16 @@ def add_options(start: argparse.ArgumentParser) -> None:
 
 
 def chosen(options: argparse.Namespace) -> UpOptions:
-    """Return the options of `up` from parsed arguments."""
+    """Return the options of `up` from parsed arguments. In a Slurm allocation its hosts are the default. Raises
+    PlaceError where these cannot be read."""
     request = job_request.JobRequest(
         options.name, options.number, options.bits, options.gbit, options.rtt_ms, options.worker_port
     )
     # Another version, on another machine, may not know the option.
     logging = ("--log-format", "json") if options.log_format is Form.JSON else ()
     hosts = tuple(host for some in options.hosts for host in some)
+    if not (hosts or options.rack or options.switches):
+        hosts = allocated_hosts(os.environ)
     racks = tuple(Rack.parse(words) for words in options.rack)
     return UpOptions(
         hosts, request, racks, options.tree, options.aggregator, options.ssh, options.remote_command, options.listen,

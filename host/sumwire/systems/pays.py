@@ -123,14 +123,18 @@ class Answer:
 
 
 def question(
-    params: str, rate: str, rtt: str, workers: int, *, shapes: str | None, rank: int, aggregator: str | None
-) -> Question:
-    """Return the question that these options ask. Raises ConfigError."""
+    params: str | None, rate: str | None, rtt: str, workers: int, *, shapes: str | None = None,
+    model: str | None = None, rank: int = 4, aggregator: str | None = None,
+) -> Question:  # fmt: skip
+    """Return the question that these options ask. Without ``params``, ``model`` gives the sizes, in a form that
+    :func:`sumwire.dlcp.layers.shapes_of` takes. Raises ConfigError."""
     for option, number, least, usual in (("--workers", workers, 2, 8), ("--rank", rank, 1, 4)):
         if number < least:
             raise ConfigError(option, number, f"must be {least} or more", where=_WHERE, cure=f"write {option} {usual}")
-    values = round(_quantity("--params", params, _COUNTS, "110M"))
-    plan = make_plan(_tensors(max(values, 1), shapes), rank)
+    if rate is None:
+        cure = "write --rate 1G, or have torchrun, srun or mpirun start the command on each machine, and it is measured"
+        raise ConfigError("--rate", rate, "must be given where one machine is asked", where=_WHERE, cure=cure)
+    plan = make_plan(_tensors_of(params, shapes, model), rank)
     return Question(
         plan,
         workers,
@@ -140,6 +144,16 @@ def question(
         buckets=math.ceil(plan.dense_bytes / THRESHOLD_BYTES),
         rank=rank,
     )
+
+
+def _tensors_of(params: str | None, shapes: str | None, model: str | None) -> list[tuple[int, ...]]:
+    if params is not None:
+        return _tensors(max(round(_quantity("--params", params, _COUNTS, "110M")), 1), shapes)
+    if model is None or shapes is not None:
+        raise ConfigError("--model", model, "must be given without --shapes", where=_WHERE, cure="leave --shapes out")
+    from sumwire.dlcp.layers import shapes_of
+
+    return [shape or (1,) for _, shape in shapes_of(model)]
 
 
 def _quantity(option: str, text: str, units: Mapping[str, float], example: str) -> float:
@@ -382,14 +396,23 @@ def _label(one: Answer) -> str:
     return LABELS.get(one.system, one.system)
 
 
-def as_dict(found: Sequence[Answer], left_out: Mapping[str, str]) -> dict[str, Any]:
+def slowest(by_rank: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, HostCost]:
+    """Return the highest cost of each system. ``by_rank``: costs as :func:`dataclasses.astuple` gives them."""
+    return {name: HostCost(max(costs[name][0] for costs in by_rank), bool(by_rank[0][name][1])) for name in by_rank[0]}
+
+
+def as_dict(found: Sequence[Answer], left_out: Mapping[str, str], asked: Question) -> dict[str, Any]:
     """Return the contents as values that JSON can hold."""
-    return {"systems": [asdict(one) for one in found], "left_out": left_out, "recommendation": recommendation(found)}
+    setting = {"workers": asked.workers, "link_bps": asked.link_bps, "rtt_s": asked.rtt_s}
+    systems = [asdict(one) for one in found]
+    return {**setting, "systems": systems, "left_out": left_out, "recommendation": recommendation(found)}
 
 
-def as_text(found: Sequence[Answer], left_out: Mapping[str, str], *, assumed: bool) -> str:
-    """Return the table, the systems left out, and the recommendation. ``assumed``: whether the shapes are not the
-    user's."""
+def as_text(
+    found: Sequence[Answer], left_out: Mapping[str, str], asked: Question, *, machines: int = 1, assumed: bool
+) -> str:
+    """Return the table, what was left out, and the recommendation. ``machines``: number of machines between which
+    paths were measured. ``assumed``: whether the shapes are not the user's."""
     lines = [f"{'system':15}{'s a step':>10}{'MB up':>10}{'MB down':>10}{'CPU, ms/M':>11}  limit"]
     lines += [
         f"{_label(one):15}{one.seconds:10.4f}{one.up_bytes / 1e6:10.2f}{one.down_bytes / 1e6:10.2f}{one.host_ms:11.2f}"
@@ -397,6 +420,9 @@ def as_text(found: Sequence[Answer], left_out: Mapping[str, str], *, assumed: bo
         for one in found
     ]
     lines += [f"left out: {name}: {why}" for name, why in left_out.items()]
+    if machines > 1:
+        between = f"{asked.link_bps / 1e6:.4g} Mbit/s and {asked.rtt_s * 1e3:.3g} ms there and back"
+        lines.append(f"between {machines} machines: {between}, the slowest path; CPU times are the slowest machine's")
     lines.append("measured here: the CPU time of codecs and gloo; all else is computed")
-    lines += [f"assumed: matrices of {_SIDE}x{_SIDE}; --shapes tells the model's"] if assumed else []
+    lines += [f"assumed: matrices of {_SIDE}x{_SIDE}; --shapes or --model tells the model's"] if assumed else []
     return "\n".join([*lines, recommendation(found)])

@@ -116,6 +116,12 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     # other pages
     ("backend.md: PyTorch's own tests", "text"): "tests/integration/host/backend/test_torch_tests.py::test_of_torch",
     ("benchmark.md: The benchmark", ""): _HOURS,
+    ("clusters.md: Slurm", ""): Shown("needs eight nodes; test_launched.py has srun start two ranks on one"),
+    ("clusters.md: Slurm (2)", ""): Shown(
+        "needs eight nodes; tests/unit/host/start/test_launchers.py reads the hosts of an allocation"
+    ),
+    ("clusters.md: mpirun", "text"): "tests/unit/host/start/test_launchers.py::test_the_page_has_the_message",
+    ("clusters.md: Ray Train", "text"): Shown("needs Ray: tests/system/test_packages.py has it train, in verify-ways"),
     ("controller.md: The controller", ""): _SYNOPSIS,
     ("controller.md: Errors in a file", ""): f"{_OUTPUTS}::test_broken_rules_of_a_file",
     ("controller.md: Jobs that have run", ""): Shown(

@@ -1,14 +1,20 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`sumwire pays` on this machine: it measures every codec, and prints what where-it-pays.md says."""
+"""`sumwire pays` on this machine: it measures every codec, and prints what where-it-pays.md says. And the paths between
+machines, which are network namespaces here.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 
 import pytest
 from helpers.docs import pages
+from helpers.start.servers import servers
 from sumwire import cli
 from sumwire.systems import pays
 from sumwire.systems.spec import SWITCH
@@ -36,3 +42,36 @@ def test_every_system_has_a_cost_or_a_reason(capsys: pytest.CaptureFixture[str])
     assert named == {*pays.LABELS, *switched} - {"dlcp"}
     assert {"vote", "ef-sign", "marsit"} <= told["left_out"].keys()
     assert all(one["seconds"] > 0 and one["host_ms"] > 0 for one in told["systems"])
+
+
+RANKS = 3
+RATE_MBIT = 40
+MEASURED = """
+import dataclasses, json
+from sumwire.start import paths
+ranks = paths.meeting()
+found = paths.measured(ranks)
+ranks.leave()
+print(json.dumps(dataclasses.asdict(found)))
+"""
+
+
+@pytest.mark.root
+def test_paths_between_machines() -> None:
+    """The second one's link is slower than the others', which bears it in both directions of the ring."""
+    environment = os.environ | {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+    with servers(RANKS) as names:
+        shaped = ["tc", "-n", names[1], "qdisc", "add", "dev", "eth0", "root"]
+        subprocess.run([*shaped, "tbf", "rate", f"{RATE_MBIT}mbit", "burst", "20k", "limit", "100k"], check=True)
+        ranks = [
+            subprocess.Popen(
+                ["ip", "netns", "exec", name, sys.executable, "-P", "-c", MEASURED],
+                env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True,
+            )
+            for rank, name in enumerate(names)
+        ]  # fmt: skip
+        told = [json.loads(rank.communicate(timeout=120)[0]) for rank in ranks]
+    assert told == [told[0]] * RANKS, "all ranks know the slowest path"
+    assert told[0]["ranks"] == RANKS
+    assert told[0]["link_bps"] == pytest.approx(RATE_MBIT * 1e6, rel=0.15)
+    assert 0 < told[0]["rtt_s"] < 1

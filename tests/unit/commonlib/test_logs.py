@@ -52,6 +52,14 @@ def test_numbers_that_json_has_not_are_words() -> None:
     assert json.loads(line, parse_constant=pytest.fail)["counters"] == {"mean": "nan", "all": [1.5, "inf"]}
 
 
+def test_formatters_of_others_may_write_a_records_attributes_as_json() -> None:
+    """As Ray's does in its workers, without a default for what JSON has not."""
+    told = ProgramEvent.COUNTED(counters={("a", 1): 2}, reason=OSError("gone"), job=7)
+    assert json.loads(json.dumps(vars(record("counted", told))))["sumwire"] == {
+        "event": "counted", "counters": "{('a', 1): 2}", "reason": "gone", "job": 7,
+    }  # fmt: skip
+
+
 def test_the_page_shows_a_line_as_it_is() -> None:
     (shown,) = re.findall(r"```json\n(.*)\n```", (ROOT / "docs" / "watch.md").read_text())
     told = Event.FALLEN_BACK(

@@ -149,3 +149,15 @@ def test_hosts_may_be_given_in_any_portions(words: list[str]) -> None:
     up.add_options(parser)
     for _ in range(2):
         assert up.chosen(parser.parse_args(words)).hosts == ("a", "b", "c")
+
+
+def test_hosts_of_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the default, also for the racks of a tree. A list that somebody gives goes before them."""
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-3]")
+    parser = argparse.ArgumentParser()
+    up.add_options(parser)
+    for words in ([], ["--tree", "2"]):
+        assert up.chosen(parser.parse_args(words)).hosts == ("n1", "n2", "n3")
+    assert up.chosen(parser.parse_args(["--hosts", "a"])).hosts == ("a",)
+    for words in (["--rack", "a", "--rack", "b"], ["--switches", "x.yaml"]):
+        assert up.chosen(parser.parse_args(words)).hosts == ()

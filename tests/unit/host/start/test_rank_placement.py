@@ -16,7 +16,7 @@ import torch.distributed as dist
 from helpers.logs import events_of
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.start import rank_placement, supervisor
-from sumwire.start.errors import NotReadyError, PlaceError, ServiceError, StartError
+from sumwire.start.errors import NotReadyError, PlaceError, PortTakenError, ServiceError, StartError
 from sumwire.start.rank_placement import JobSource, plan
 from sumwire.start.service import ServiceAddress
 from sumwire.start.supervisor import Say
@@ -147,31 +147,48 @@ def test_a_wait_for_the_service_is_told(caplog: pytest.LogCaptureFixture, enviro
     assert events_of(caplog.records) == [Event.SERVICE_AWAITED]
 
 
-@pytest.mark.parametrize("meanwhile", [False, True])
-def test_a_second_aggregator_beside_rank_0_is_refused_with_another_address(
-    monkeypatch: pytest.MonkeyPatch, meanwhile: bool
-) -> None:
-    """``meanwhile``: the other program takes the port after the look at it, and the aggregator ends."""
-    taken = [not meanwhile]
+ON_ONE_MACHINE = [{"machine": "m", "address": "127.0.0.1"}, {"machine": "m", "address": "127.0.0.1"}]
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
+    """Addresses with an aggregator, and whether it shows before another one is started."""
+    by_address: dict[str, bool] = {}
 
     def check_free(address: str, otherwise: str) -> None:
-        if any(taken):
-            raise StartError(f"{address} is taken: {otherwise}")
+        if by_address.get(address, False):
+            raise PortTakenError(f"{address} is taken: {otherwise}")
 
-    def started(*_: object) -> None:
-        taken.append(True)
+    def started(_: object, job: dict[str, Any], *__: object) -> str:
+        address = str(job["addresses"][0]["aggregator"])
+        if address not in by_address:
+            return address
+        by_address[address] = True
         raise StartError("the aggregator has ended: -: cannot listen")
 
     monkeypatch.setattr(supervisor, "check_free", check_free)
     monkeypatch.setattr(supervisor, "started", started)
-    told = [{"machine": "m", "address": "127.0.0.1"}, {"machine": "m", "address": "127.0.0.1"}]
-    with pytest.raises(StartError) as error:
-        rank_placement._described(JobSource(aggregator="rank0"), told, False, [])
+    return by_address
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_jobs_of_one_machine_find_places(taken: dict[str, bool], shows: bool) -> None:
+    taken |= {"127.0.0.1": shows, "127.0.0.2": shows}
+    found: list[Any] = []
+    job = rank_placement._described(JobSource(aggregator="rank0"), ON_ONE_MACHINE, False, found)["description"]
+    assert found == ["127.0.0.3"]
+    assert [entry["ip"] for entry in job["addresses"]] == ["127.0.0.3"] * 2
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_an_aggregator_stays_where_the_user_wants_it(taken: dict[str, bool], shows: bool) -> None:
+    taken["127.0.0.1"] = shows
+    with pytest.raises(PortTakenError) as error:
+        rank_placement._described(JobSource(aggregator="rank0", address="127.0.0.1"), ON_ONE_MACHINE, False, [])
     assert str(error.value) == (
         "127.0.0.1 is taken: or call job.close() first if it is this script's; or give this script another address: "
         'sumwire.init(aggregator="rank0", address="127.0.0.2")'
     )
-    assert len(taken) == 1 + meanwhile, "it is only started where the port is free"
 
 
 def test_a_second_aggregator_over_machines_needs_another_address_of_each() -> None:

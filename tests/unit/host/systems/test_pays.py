@@ -4,8 +4,16 @@
 
 from __future__ import annotations
 
+import json
+import math
+from types import SimpleNamespace
+
 import pytest
+from sumwire import cli
+from sumwire.dlcp.layers import shapes_of
 from sumwire.errors import ConfigError
+from sumwire.start import paths
+from sumwire.start.errors import PlaceError
 from sumwire.systems import pays
 from sumwire.systems.pays import Answer, HostCost, Question
 
@@ -119,8 +127,50 @@ def test_recommendations() -> None:
 
 
 def test_the_table_says_what_was_left_out_and_what_is_assumed() -> None:
-    text = pays.as_text([answer("ssgd", 6.0)], {"vote": "a switch takes 15 workers at most"}, assumed=True)
+    left_out = {"vote": "a switch takes 15 workers at most"}
+    text = pays.as_text([answer("ssgd", 6.0)], left_out, asked(), assumed=True)
     assert text.splitlines()[1].split() == ["gloo", "6.0000", "1.00", "1.00", "1.00", "link"]
     assert "left out: vote: a switch takes 15 workers at most" in text
     assert "assumed: matrices of 1024x1024" in text
-    assert "assumed" not in pays.as_text([answer("ssgd", 6.0)], {}, assumed=False)
+    assert "assumed" not in pays.as_text([answer("ssgd", 6.0)], {}, asked(), assumed=False)
+
+
+def test_the_shapes_of_a_model() -> None:
+    of_model = pays.question(None, "1G", "0.2ms", 8, model="bert-base")
+    assert of_model.values == sum(math.prod(shape) for _, shape in shapes_of("bert-base"))
+    assert of_model.plan != asked(str(of_model.values)).plan, "square matrices are assumed without it"
+    with pytest.raises(ConfigError, match="--model = 'bert-base': must be given without --shapes; leave --shapes out"):
+        pays.question(None, "1G", "0.2ms", 8, model="bert-base", shapes="2x2")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_ranks_measure_is_what_is_asked(
+    rank: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rank 0 alone prints, and with the highest costs of all ranks. An option goes before what was measured."""
+    left: list[int] = []
+    costs = [{"ssgd": (2e-9, False)}, {"ssgd": (9e-9, False)}]
+    ranks = SimpleNamespace(rank=rank, gather=lambda own: costs, leave=lambda: left.append(rank))
+    monkeypatch.setattr(paths, "meeting", lambda: ranks)
+    monkeypatch.setattr(paths, "measured", lambda given: paths.Paths(3, 5e7, 2e-3) if given is ranks else None)
+    monkeypatch.setattr(pays, "measured", lambda asked: ({"ssgd": HostCost(2e-9)}, {}))
+    assert cli.main(["pays", "--params", "1M", "--rtt", "1ms", "--json"]) == 0
+    assert left == [rank]
+    printed = capsys.readouterr().out
+    assert bool(printed) == (rank == 0)
+    if printed:
+        told = json.loads(printed)
+        assert (told["workers"], told["link_bps"], told["rtt_s"]) == (3, 5e7, 1e-3)
+        assert told["systems"][0]["host_ms"] == pytest.approx(9.0)
+
+
+def test_one_machine_is_told_a_rate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert cli.main(["pays", "--params", "1M"]) == 1
+    said = capsys.readouterr().err
+    assert "--rate = None: must be given where one machine is asked; write --rate 1G, or have torchrun" in said
+
+
+def test_ranks_of_one_machine_have_no_link_between_them() -> None:
+    with pytest.raises(PlaceError, match="ranks 0 and 2 are on one machine, so no link is between them: start one"):
+        paths._check_places(["a", "b", "a"])

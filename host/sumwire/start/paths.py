@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measures the paths between machines, with a TCP stream from each rank to the next. Called by `sumwire pays`.
+
+All ranks send at once, as in an all-reduce, so links that several of them share count as they will in a training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
+
+from sumwire.start.addresses import address_of, machine_id, source_towards
+from sumwire.start.errors import PlaceError
+from sumwire.start.launchers import check_numbers, torchrun_variables
+from sumwire.start.rendezvous import Rendezvous
+
+_QUESTIONS: Final = 200
+_QUESTION: Final = bytes(64)
+# The first part of a stream is left out: TCP finds the rate meanwhile, and queues fill.
+_WARM_S: Final = 0.5
+_STREAM_S: Final = 1.5
+_PART_BYTES: Final = 1 << 18
+_PATIENCE_S: Final = 20.0
+_ENDED: Final = "a rank has ended while paths were measured: see its output, then start all ranks again"
+# Bytes on the cable for each of the stream: 1448 of 1538 in a packet of TCP over Ethernet.
+_CABLE: Final = 1538 / 1448
+
+
+@dataclass(frozen=True)
+class Paths:
+    """``link_bps``: bit/s on the cable of the slowest path. ``rtt_s``: the longest median of a question and its answer,
+    from machine to machine."""
+
+    ranks: int
+    link_bps: float
+    rtt_s: float
+
+
+def meeting() -> Rendezvous | None:
+    """The ranks that a launcher has started; None for a program by itself. Raises PlaceError."""
+    told = {**os.environ, **torchrun_variables(os.environ)}
+    if "RANK" not in told or told.get("WORLD_SIZE", "1") == "1":
+        return None
+    os.environ.update(told)
+    check_numbers()
+    timeout = dist.default_pg_timeout
+    store, rank, ranks = next(rendezvous("env://", timeout=timeout))
+    return Rendezvous(store, rank, ranks, timeout)
+
+
+def measured(meeting: Rendezvous) -> Paths:
+    """Measure for some seconds: a collective call of all ranks. Raises PlaceError."""
+    machines = meeting.gather(machine_id())
+    meeting.telling(lambda: _check_places(machines))
+    with _next_and_previous(meeting) as (following, previous), ThreadPoolExecutor(1) as beside:
+        answering = beside.submit(_answer, previous)
+        rtt_s = meeting.telling(lambda: _asked(following))
+        meeting.telling(answering.result)
+        # Streams would stand in the way of questions.
+        meeting.gather(None)
+        receiving = beside.submit(_received, previous)
+        meeting.telling(lambda: _stream(following))
+        found = meeting.gather((meeting.telling(receiving.result), rtt_s))
+    return Paths(meeting.ranks, min(rate for rate, _ in found), max(rtt for _, rtt in found))
+
+
+def _check_places(machines: list[str]) -> None:
+    for number, one in enumerate(machines):
+        if machines.index(one) != number:
+            raise PlaceError(
+                f"ranks {machines.index(one)} and {number} are on one machine, so no link is between them: start one "
+                "rank on each machine, or give --rate and --rtt and start the command once"
+            )
+
+
+@contextlib.contextmanager
+def _next_and_previous(meeting: Rendezvous) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Streams to the next rank and from the previous one."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(meeting.telling(_listening))
+        at = meeting.gather(listener.getsockname())
+        number = (meeting.rank + 1) % meeting.ranks
+        following = stack.enter_context(meeting.telling(lambda: _connected(at[number], number)))
+        previous = stack.enter_context(meeting.telling(lambda: listener.accept()[0]))
+        for one in (following, previous):
+            one.settimeout(_PATIENCE_S)
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield following, previous
+
+
+def _listening() -> socket.socket:
+    own = source_towards(address_of(os.environ["MASTER_ADDR"]))
+    listener = socket.create_server((own, 0), backlog=1)
+    listener.settimeout(_PATIENCE_S)
+    return listener
+
+
+def _connected(at: Sequence[Any], rank: int) -> socket.socket:
+    try:
+        return socket.create_connection((at[0], at[1]), _PATIENCE_S)
+    except OSError as error:
+        raise PlaceError(
+            f"rank {rank} at {at[0]}, TCP port {at[1]}: {error.strerror or error}: let TCP pass between the machines"
+        ) from error
+
+
+def _answer(peer: socket.socket) -> None:
+    for _ in range(_QUESTIONS):
+        peer.sendall(_read(peer))
+
+
+def _read(peer: socket.socket) -> bytes:
+    read = b""
+    while len(read) < len(_QUESTION):
+        part = peer.recv(len(_QUESTION) - len(read))
+        if not part:
+            raise PlaceError(_ENDED)
+        read += part
+    return read
+
+
+def _asked(peer: socket.socket) -> float:
+    took = []
+    for _ in range(_QUESTIONS):
+        began = time.perf_counter()
+        peer.sendall(_QUESTION)
+        _read(peer)
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)
+
+
+def _stream(peer: socket.socket) -> None:
+    part, end = bytes(_PART_BYTES), time.perf_counter() + _STREAM_S
+    while time.perf_counter() < end:
+        peer.sendall(part)
+    peer.shutdown(socket.SHUT_WR)
+
+
+def _received(peer: socket.socket) -> float:
+    """Bit/s on the cable, of the stream without its first part."""
+    room, began = bytearray(_PART_BYTES), 0.0
+    counted, since, now = 0, 0.0, 0.0
+    while count := peer.recv_into(room):
+        now = time.perf_counter()
+        began = began or now
+        if since:
+            counted += count
+        elif now >= began + _WARM_S:
+            since = now
+    if not counted:
+        raise PlaceError(_ENDED)
+    return 8 * _CABLE * counted / (now - since)
