@@ -124,8 +124,8 @@ def _of_another(path: Path, in_it: tuple[Path, ...]) -> str:
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child: ``variables``, and those of this process's variables that are named here,
-    cleaned as by :func:`close_environment`. Others, such as LD_AUDIT or PYTHONSTARTUP, are left out."""
+    """Return the environment of a child: ``variables``, and those of this process's variables that this module
+    lists, cleaned as by :func:`close_environment`. Others, such as LD_AUDIT or PYTHONSTARTUP, are left out."""
     closed = _closed(os.environ)
     named = {name: value for name, value in closed.items() if name in (*_LISTS, _SAFE_PATH) or _is_named(name)}
     # What a caller gives is its own, and is only kept from meaning the working directory.

@@ -56,7 +56,7 @@ class SwitchFault:
         process.wait()
 
     def start(self) -> None:
-        """Start it again, and return when it accepts connections. A P4 switch then has no program yet."""
+        """Start the switch again, and return when it accepts connections. A P4 switch then has no program yet."""
         session = self._session
         self._starts += 1
         if session.aggregator is None:
