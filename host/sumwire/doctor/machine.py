@@ -127,7 +127,7 @@ def _buffers(config: JobConfig | None) -> Finding:
 
 
 def offloads(device: str) -> Finding:
-    """Return whether the network device accepts trains of packets (offload)."""
+    """Return the finding on a network device: whether it accepts trains of packets (offload)."""
     told = words_of(["ethtool", "-k", device])
     if told is None:
         return unknown("offloads", "ethtool is not on PATH, or knows nothing of the device")

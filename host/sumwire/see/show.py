@@ -141,7 +141,7 @@ def as_text(timelines: Timelines, wanted: PacketFilter) -> Iterator[str]:
 
 
 def summary(timelines: Timelines) -> Iterator[str]:
-    """Return a summary of what the captures hold."""
+    """Yield a summary of what the captures hold."""
     counts, totals = timelines.counts, timelines.totals()
     seconds = timelines.ended_s - timelines.began_s
     points = f"{timelines.points} points" if timelines.points > 1 else "one point"

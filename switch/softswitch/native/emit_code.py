@@ -26,7 +26,7 @@ INDENT = "  "
 
 
 def comment(text: str) -> str:
-    """Write a comment of one line, whatever ``text`` holds."""
+    """Return a comment of one line, whatever ``text`` holds."""
     return f"// {comment_text(text)}"
 
 

@@ -171,7 +171,7 @@ class Profiles:
         return ActionSet(tuple(self.members[profile, each].call for each in in_order(group.weights, handles)))
 
     def refer(self, table: TableInfo, where: EntryKey, action: Any | None) -> None:
-        """Keep the action that an entry was written with; None deletes the entry."""
+        """Keep the action that an entry was written with. None: the entry is deleted."""
         before = self.references.pop(where, None)
         if before is not None:
             self._users(table.implementation_id, before).discard(where)

@@ -66,7 +66,7 @@ class CodeBudget:
         self._steps = 0
 
     def write(self, text: str) -> None:
-        """Count written text or a step against the budget. Raises ProgramTooLargeError."""
+        """Count written text against the budget. Raises ProgramTooLargeError."""
         self._characters += len(text)
         if self._characters > SOURCE_CHARACTERS:
             raise ProgramTooLargeError(
@@ -74,7 +74,7 @@ class CodeBudget:
             )
 
     def step(self) -> None:
-        """Count written text or a step against the budget. Raises ProgramTooLargeError."""
+        """Count a step against the budget. Raises ProgramTooLargeError."""
         self._steps += 1
         if self._steps > EMIT_STEPS:
             raise ProgramTooLargeError(f"the expressions take more than {EMIT_STEPS} steps; split them in P4")
