@@ -3,10 +3,10 @@
 """Fuzzes the C of aggregator and hosts that reads what comes from the network: libFuzzer, which coverage guides, under
 AddressSanitizer and UndefinedBehaviorSanitizer.
 
-``python -m fuzz.libfuzzer --seconds 1800`` (`make fuzz-c`). It needs a clang with libFuzzer and LLVM's tools of the same
-version (Debian: clang-14, libclang-rt-14-dev, llvm-14): ``$CC``, or the first one that is found. The first finding ends
-the run with status 1; its input and what the fuzzer has learned (the corpus, from which the next run starts) are in the
-folder. It ends with the part of each file's branches that the inputs went through both ways.
+``python -m fuzz.libfuzzer --seconds 1800`` (`make fuzz-c`). It needs a clang with libFuzzer, ``$CC`` or the first that
+is found, and LLVM's tools of its version (Debian: clang-14, libclang-rt-14-dev, llvm-14). A target ends at its first
+finding, and the command then with status 1; the input is in the folder, beside what the fuzzer has learned (the corpus,
+from which the next run starts). Of each file it says how many branches the inputs took.
 """
 
 from __future__ import annotations
