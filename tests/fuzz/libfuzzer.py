@@ -58,7 +58,7 @@ class Target:
     sources: tuple[str, ...]
 
     def within(self, folder: Path) -> Target:
-        """The same with another folder, to which all C has been copied."""
+        """Return this target with another folder, to which all C has been copied."""
         return Target(self.file, (folder,), self.sources)
 
     def source(self, name: str) -> Path:

@@ -6,7 +6,7 @@ Threads of jobs, an aggregator's processes (as threads that share its memory) an
 Then each of a few errors of locking is put into a copy of the C, and must be found. Python, numpy and torch are not
 compiled for it, so that it sees their locks and not what they read: a race between C and Python is not found.
 
-It needs root, a compiler for the native engine (clang 16 or later), and gcc's libtsan, which LD_PRELOAD puts into Python.
+It needs root, a compiler for the native engine (clang 16 or later), and gcc's libtsan, for LD_PRELOAD.
 """
 
 from __future__ import annotations
