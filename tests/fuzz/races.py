@@ -53,7 +53,7 @@ PLANTS: Final[Mapping[str, Plant]] = {
         "host/sumwire/aggregator/native/process.c",
         "__atomic_load_n(&p->run->token, __ATOMIC_ACQUIRE)",
         "p->run->token",
-        _AGGREGATOR,
+        f"{_AGGREGATOR}::test_a_process_learns_of_a_run_that_another_one_opens_meanwhile",
     ),
     "work is shared out without the lock": Plant(
         "host/sumwire/codec/native/threads.c",
