@@ -48,6 +48,8 @@ FAITHFUL_FLAGS ?=
 # Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev); for trains gcc's do: CC=gcc.
 FUZZ_PACKETS ?= 10000000
 FUZZ_TRAINS ?= 10000000
+# Of each target of `make fuzz-c`, which needs a clang with libFuzzer (Debian: clang-14, libclang-rt-14-dev, llvm-14).
+FUZZ_SECONDS ?= 1800
 FUZZ_PROGRAMS ?= 10000
 FUZZ_FILES ?= 20000
 FUZZ_SEED ?= 1
@@ -80,7 +82,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE,S
 
 .PHONY: release pages wheels help setup run test lint format docs p4 p4-tna bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-evidence verify-see verify-ways \
-  verify-faithful simulate fuzz fuzz-trains \
+  verify-faithful simulate fuzz fuzz-trains fuzz-c races \
   fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
 .DEFAULT_GOAL := help
 
@@ -117,6 +119,8 @@ help:
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev), and fuzz-trains"
 	@echo "make fuzz-trains      mutated trains into cut and join under sanitizers (FUZZ_TRAINS=$(FUZZ_TRAINS))"
+	@echo "make fuzz-c           libFuzzer into the C of aggregator and hosts (FUZZ_SECONDS=$(FUZZ_SECONDS) of each target)"
+	@echo "make races            threaded tests under ThreadSanitizer, and races that it must find"
 	@echo "make fuzz-programs    mutated P4 programs into both engines (FUZZ_PROGRAMS=$(FUZZ_PROGRAMS) FUZZ_SEED=$(FUZZ_SEED))"
 	@echo "make fuzz-p4runtime   fuzzed P4Runtime requests of four clients against a model of the switch's state"
 	@echo "                      (FUZZ_WRITES=$(FUZZ_WRITES) FUZZ_SEED=$(FUZZ_SEED) FUZZ_SWITCH=$(FUZZ_SWITCH) ENGINE=$(ENGINE))"
@@ -235,7 +239,7 @@ verify-faithful: $(READY)
 simulate: $(READY)
 	PYTHONPATH=tests $(PYTHON) -m simulate --seeds $(SEEDS) --json results/simulate.json $(SIMULATE_FLAGS)
 
-fuzz fuzz-trains fuzz-programs fuzz-p4runtime coverage-p4: export PYTHONPATH := tests
+fuzz fuzz-trains fuzz-c fuzz-programs fuzz-p4runtime coverage-p4: export PYTHONPATH := tests
 fuzz: fuzz-trains
 	mkdir -p results
 	$(PYTHON) tests/differential/star_state.py results/fuzz-state.json
@@ -244,6 +248,12 @@ fuzz: fuzz-trains
 
 fuzz-trains: $(READY)
 	$(PYTHON) -m fuzz.trains --trains $(FUZZ_TRAINS) --seed $(FUZZ_SEED)
+
+fuzz-c: $(READY)
+	$(PYTHON) -m fuzz.libfuzzer --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
+
+races: $(READY)
+	$(SUDO) env PYTHONPATH=tests $(PYTHON) -m fuzz.races
 
 FUZZED := p4src/build/sumwire.json $(filter-out %/sources.json,$(wildcard tests/helpers/*/programs/*.json))
 

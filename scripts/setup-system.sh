@@ -5,7 +5,8 @@
 # Installs the Debian packages that Sumwire needs and pip cannot bring: Python's venv, Mininet, ethtool, iproute2, and
 # clang for the native engine. It installs only what is missing; without apt or root it prints what to install.
 # Everything but clang is required. Without clang the soft switch runs its Python engine.
-# Clang's sanitizers (Debian: libclang-rt-16-dev) are not installed, because only `make fuzz` uses them.
+# Clang's sanitizers (Debian: libclang-rt-16-dev) are not installed, because only `make fuzz` uses them; nor is what only
+# `make fuzz-c` does (clang-14, libclang-rt-14-dev, llvm-14).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -46,8 +46,8 @@ TOPICS: Final[Mapping[str, Topic]] = {
     ),
     "trust": Topic(
         "attack jobs, switches and files, and say what holds",
-        ("attacks", "forged", "network", "hostile-job", "programs", "p4runtime", "tls", "schedules", "models", "keyed",
-         "blind", "listeners"),
+        ("attacks", "forged", "network", "hostile-job", "programs", "p4runtime", "tls", "schedules", "fuzzers",
+         "races", "models", "keyed", "blind", "listeners"),
         flags=("rows", "quick"),
         part=100,
     ),

@@ -72,6 +72,7 @@ SCHEDULES_PER_S_MIN: Final = 30.0
 FLOW_P_MIN: Final = 1e-4
 FLOW_R_MAX: Final = 0.01
 MUTATIONS_MIN: Final = 20
+BRANCHES_MIN: Final = 0.9
 ANSWER_S_MAX: Final = 1.0
 GROWN_MIB_MAX: Final = 50.0
 KEYED_RATIO_MAX: Final = 1.5
@@ -220,6 +221,34 @@ def keyed_checks(record: Mapping[str, Any]) -> list[Check]:
     ]
 
 
+def fuzzers_checks(record: Mapping[str, Any], seconds: int) -> list[Check]:
+    """`record`: what `fuzz.libfuzzer` writes of each target."""
+    checks = []
+    for name, found in record.items():
+        label = f"libFuzzer, C of the {name}, {seconds} s of a core"
+        value, why = {"inputs": found["executions"]}, found["finding"]
+        checks.append(
+            holds(f"{label}: findings", value, "0 in at least 1 input", bool(found["executions"]) and not why, why)
+        )
+        parts = {file: covered["taken"] / covered["branches"] for file, covered in found["coverage"].items()}
+        least = min(parts.values(), default=None)
+        checks.append(at_least(f"{label}: branches taken, least of {len(parts)} files", least, BRANCHES_MIN))
+    return checks
+
+
+def races_checks(record: Mapping[str, Any]) -> list[Check]:
+    """`record`: what `fuzz.races` writes."""
+    planted, label = record["planted"], "threaded tests under ThreadSanitizer"
+    missed = [name for name, found in planted.items() if not found]
+    tested = {"passed": record["passed"], "failed": record["failed"]}
+    return [
+        holds(f"{label}", tested, "all passed", bool(record["passed"]) and not record["failed"]),
+        holds(f"{label}: races", len(record["races"]), "0", not record["races"], "; ".join(record["races"][:3])),
+        holds(f"{label}: planted races that they find", len(planted) - len(missed), f"all {len(planted)}",
+              bool(planted) and not missed, ", ".join(missed)),
+    ]  # fmt: skip
+
+
 FORGED: Final = 1_000_000
 PROGRAMS: Final = 10_000
 P4RUNTIME_WRITES: Final = 20_000
@@ -228,6 +257,8 @@ MUTATION_SEEDS: Final = 10_000
 FLOW_SEEDS: Final = 10_000
 _NAMES: Final = "from simulate.mutations import MUTATIONS; print(*sorted(MUTATIONS))"
 FORGED_IN_NETWORK: Final = 100_000
+# Of each target of libFuzzer.
+FUZZED_S: Final = 1800
 # Of each of the runs of the good job.
 STEPS: Final = 200
 QUICK_STEPS: Final = 20
@@ -271,6 +302,12 @@ def _schedules(v: Verification) -> list[Check]:
     return [*checks, mutation_check(names, found)]
 
 
+def _fuzzers(v: Verification) -> list[Check]:
+    seconds = v.options.amount(FUZZED_S)
+    words = ["fuzz.libfuzzer", "--seconds", str(seconds), "--folder", str(v.results / "fuzz-c")]
+    return fuzzers_checks(recorded(words, v.results / "fuzz-c.json"), seconds)
+
+
 def _models(v: Verification) -> list[Check]:
     words = ["sumwire_lab", "models", "--only", "", "--json", str(v.results / "models.json")]
     target = "0 errors; every removed rule a counterexample"
@@ -304,6 +341,8 @@ EXPERIMENTS: Final[Mapping[str, Experiment | Experiments]] = {
         _DOORS,
     ),
     "schedules": _schedules,
+    "fuzzers": _fuzzers,
+    "races": lambda v: races_checks(recorded(["fuzz.races"], v.results / "races.json")),
     "models": _models,
     "keyed": _keyed,
     "blind": _blind,

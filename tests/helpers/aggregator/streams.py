@@ -62,9 +62,9 @@ class Played(NamedTuple):
     refusals: list[Refusal]
 
 
-def aggregator(*, native: bool, room: int = 64, shared: Shared | None = None) -> Aggregator:
+def aggregator(*, native: bool, room: int = 64, shared: Shared | None = None, process: int = 0) -> Aggregator:
     """With the star's jobs that are of one level, some elastic; the draws are always the same."""
-    return Aggregator(state_of(ELASTIC, shared, seed=SEED), batch=room, native=native)
+    return Aggregator(state_of(ELASTIC, shared, process, seed=SEED), batch=room, native=native)
 
 
 def tree_aggregator(*, native: bool, room: int = 64) -> Aggregator:

@@ -70,9 +70,9 @@ def part(job: Job) -> Part:
     return Part(job_config(job), _ip(AGGREGATOR.ip), seats, above)
 
 
-def state_of(jobs: Sequence[Job], shared: Shared | None = None, *, seed: int) -> State:
+def state_of(jobs: Sequence[Job], shared: Shared | None = None, process: int = 0, *, seed: int) -> State:
     """Of an aggregator with these jobs. Of a tree it does not know the whole: its digest is 0."""
-    state = State([part(job) for job in jobs], shared, seed=seed)
+    state = State([part(job) for job in jobs], shared, process, seed)
     for number in TREE_JOBS & {job.number for job in jobs}:
         state.jobs["digest"][state.job_of[number]] = 0
     return state

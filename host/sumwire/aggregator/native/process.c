@@ -29,8 +29,9 @@ static int is_next(const struct one *p, uint32_t ahead) { return ahead == 1 || (
 // The slot's run is another one than the packet's: whether the packet is the job's run's first one in the slot. Where a
 // newer greeting has begun the run has no rounds any more: a late packet must not close one of them a second time.
 static int compare_runs(struct one *p, uint32_t ahead) {
-  const uint32_t opened = __atomic_load_n(&p->run->round, __ATOMIC_RELAXED);
   if (__atomic_load_n(&p->run->token, __ATOMIC_ACQUIRE) != p->token) return refuse(p, REJECT_TOKEN);
+  // Behind the token: the process that opened the run wrote it before that.
+  const uint32_t opened = __atomic_load_n(&p->run->round, __ATOMIC_RELAXED);
   if (p->slot->used && ahead == 0) return refuse(p, REJECT_CALL);
   if (p->slot->used && is_older(ahead)) return VERDICT_STALE;
   return p->round == opened || is_next(p, p->round - opened) ? VERDICT_FIRST : refuse(p, REJECT_ROUND);

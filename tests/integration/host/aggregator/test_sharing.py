@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,16 +17,22 @@ import sumwire
 import torch
 from golden import model
 from helpers.aggregator.served import every_op_mapping, running
-from helpers.aggregator.streams import Datagram, load
+from helpers.aggregator.streams import Datagram, aggregator, load
 from helpers.logs import lines_of
+from helpers.packet.aggregator_rig import PLAIN, part
+from helpers.packet.play import contribution, named
+from helpers.packet.star import SINGLE
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers
 from sumwire.aggregator import sharing
+from sumwire.aggregator.batches import Batch
+from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.processes import ListenError, listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sharing import HandOver, HandOverReceiver
 from sumwire.aggregator.sockets import UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, Shared, State
+from sumwire_protocol import constants as p4
 from sumwire_protocol.events import Event
 
 SLOTS = 512
@@ -149,3 +156,34 @@ def test_every_slot_is_worked_on_by_its_own_process(picked: bool, monkeypatch: p
     handed_over = int(states[0].sockets[HANDED_OVER] + states[1].sockets[HANDED_OVER])
     # No train has datagrams for both.
     assert handed_over == 0 if picked else handed_over > 100
+
+
+def test_a_process_learns_of_a_run_that_another_one_opens_meanwhile() -> None:
+    """Threads as processes, on the memory that these share. Packets of the run are refused before it is opened, and
+    taken from then on: the round that is known is that of the token that is known."""
+    runs, copies, step = 1000, 60, 7
+    shared = Shared([part(job) for job in PLAIN], processes=2)
+    opener, other = (aggregator(native=True, shared=shared, process=number) for number in range(2))
+    rng = np.random.default_rng(5)
+    meeting = threading.Barrier(2, timeout=60)
+
+    def batch(slot: int, run: int, count: int, bucket: int) -> Batch:
+        payload = named(shared.generation)[: model.WORD] * p4.THC_WORDS_UP
+        token = model.TOKENS_OF_RUNS + run
+        packet = contribution(SINGLE, 0, slot, run * step, payload, token=token, bucket=bucket)
+        return load([Datagram(SINGLE.workers[0].ip, packet.encode())] * count, rng)
+
+    def work(served: Aggregator, batches: list[Batch]) -> None:
+        for one in batches:
+            meeting.wait()
+            served.process(one, 0.0)
+
+    opening = [batch(0, run, 1, p4.BUCKET_OPENS_RUN) for run in range(1, runs)]
+    thread = threading.Thread(target=work, args=(opener, opening))
+    thread.start()
+    work(other, [batch(1, run, copies, 7) for run in range(1, runs)])
+    thread.join()
+    assert opener.state.verdicts[p4.VERDICT_LAST] == runs - 1
+    rejects = other.state.rejects
+    assert {int(reason) for reason in np.flatnonzero(rejects)} <= {p4.REJECT_TOKEN}
+    assert other.state.verdicts[[p4.VERDICT_LAST, p4.VERDICT_DUPLICATE]].sum() > 0

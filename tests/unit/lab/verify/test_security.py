@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sumwire_lab.experiments.crowds import CONNECTS, UNGUARDED, Siege
@@ -38,6 +39,35 @@ def test_a_listener_answers_within_a_second_and_one_without_a_guard_does_not(
     assert check.check.startswith(f"{listener}, 10000 connects a second from another address: ")
 
 
+def fuzzed(taken: int = 9, executions: int = 5, finding: str = "") -> dict[str, Any]:
+    coverage = {} if finding else {"a.c": {"taken": 10, "branches": 10}, "b.c": {"taken": taken, "branches": 10}}
+    return {"host": {"executions": executions, "finding": finding, "coverage": coverage}}
+
+
+def test_fuzzers_find_nothing_and_take_nine_in_ten_branches_of_each_file() -> None:
+    def both(record: dict[str, Any]) -> list[bool]:
+        return [bool(check.holds) for check in security.fuzzers_checks(record, 18)]
+
+    assert both(fuzzed()) == [True, True]
+    assert both(fuzzed(taken=8)) == [True, False]
+    assert both(fuzzed(executions=0)) == [False, True]
+    found, branches = security.fuzzers_checks(fuzzed(finding="ERROR: AddressSanitizer: heap"), 18)
+    assert (found.holds, found.why) == (False, "ERROR: AddressSanitizer: heap")
+    assert not branches.holds
+
+
+def test_no_race_is_found_but_those_that_were_planted() -> None:
+    good: dict[str, Any] = {"passed": 9, "failed": "", "races": [], "planted": {"a": ["data race"], "b": ["data race"]}}
+
+    def holding(**changed: object) -> list[bool]:
+        return [bool(check.holds) for check in security.races_checks(good | changed)]
+
+    assert holding() == [True, True, True]
+    assert holding(failed="1 failed, 8 passed") == holding(passed=0) == [False, True, True]
+    assert holding(races=["data race in f"]) == [True, False, True]
+    assert holding(planted={"a": ["data race"], "b": []}) == holding(planted={}) == [True, True, False]
+
+
 def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All of them together, with what they run replaced."""
     ran: list[str] = []
@@ -47,6 +77,11 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
         if "--load-test" in words:
             record = {"finding": None, "load_test": {"answers_s": {"1000 silent": 0.1}, "grown_mib": 1.0}}
             Path(words[-1]).write_text(json.dumps(record))
+        if words[0] == "fuzz.libfuzzer":
+            Path(words[-1]).write_text(json.dumps(fuzzed()))
+        if words[0] == "fuzz.races":
+            raced = {"passed": 1, "failed": "", "races": [], "planted": {"a": ["data race"]}}
+            Path(words[-1]).write_text(json.dumps(raced))
         if "--mutation" in words:
             return Ended(1, "found")
         if words[0] == "simulate":
@@ -75,5 +110,5 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     checks = verify("trust", tmp_path, lambda _: None, QUICK)
     assert all(check.holds for check in checks)
     assert len([check for check in checks if check.check.startswith("attack ")]) == 10
-    assert {"fuzz.programs", "fuzz.p4runtime", "simulate", "sumwire_lab"} <= set(ran)
+    assert {"fuzz.programs", "fuzz.p4runtime", "fuzz.libfuzzer", "fuzz.races", "simulate", "sumwire_lab"} <= set(ran)
     assert json.loads((tmp_path / "verify-trust.json").read_text())
