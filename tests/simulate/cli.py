@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from simulate.flow import SURE_BELOW, Tally, told_apart
 from simulate.many import ProcessDiedError, be_quiet, play_all
-from simulate.mutations import MUTATIONS, OF_BLIND, OF_BYZANTINE, OF_KEYS, mutated
+from simulate.mutations import MUTATIONS, OF_BLIND, OF_BYZANTINE, OF_KEYS, OF_PREEMPTION, mutated
 from simulate.play import Outcome, play
+from simulate.preempt import MODULES
 from simulate.schedule import Variant
 from simulate.shrink import shrunk
 
@@ -29,7 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
     asked.keys |= asked.mutation in OF_KEYS
     asked.flow |= asked.mutation in OF_BLIND
     asked.byzantine |= asked.mutation in OF_BYZANTINE
-    variant = Variant(asked.keys, asked.blind, asked.restarts, asked.byzantine, asked.flow)
+    asked.preempt = asked.preempt or MODULES * (asked.mutation in OF_PREEMPTION)
+    variant = Variant(asked.keys, asked.blind, asked.restarts, asked.byzantine, asked.flow, asked.preempt)
     if asked.seed is not None:
         return _replay(asked.seed, asked.mutation, variant)
     seeds = range(asked.first, asked.first + asked.seeds)
@@ -85,8 +87,20 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--flow", action="store_true", help="blind jobs, in two worlds that no switch may tell apart")
     parser.add_argument("--byzantine", action="store_true", help="switches do what they like to packets")
     group.add_argument("--restarts", action="store_true", help="workers are killed and started again, one at a time")
+    parser.add_argument(
+        "--preempt", type=_modules, nargs="?", const=MODULES, default=(), metavar="MODULE[,MODULE]",
+        help=f"threads change places at any line of these; alone: of {','.join(MODULES)}",
+    )  # fmt: skip
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="break a rule of the protocol first")
     return parser
+
+
+def _modules(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    for name in names:
+        if not any(f"{known}.".startswith(f"{name}.") for known in sys.modules):
+            raise argparse.ArgumentTypeError(f"{name}: must be a module that is loaded, such as {MODULES[0]}")
+    return names
 
 
 def _progress(done: int, seeds: int, failed: list[tuple[int, str]], began: float) -> None:

@@ -22,13 +22,16 @@ import sumwire.job.handshake
 import sumwire.job.heartbeat
 import sumwire.job.session
 import sumwire.lifecycle
+import sumwire.transport.kept_results
 import sumwire.transport.link
 import sumwire.transport.recovery_service
 import sumwire.wire.batch
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from sumwire.training import comm_thread
 from sumwire.transport.udp import Transport
 
 from simulate.groups import GlooGroup, Groups
+from simulate.locks import OfEachProcess
 from simulate.machine import Instead, Machine, modules
 from simulate.native import Kernels
 
@@ -76,6 +79,11 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
         (_transport.link, {"_BATCH": _BATCH}),
         (_job.control, {"threading": given["threading"]}),
         (sumwire.lifecycle, {"threading": given["threading"], "atexit": Instead(atexit, register=_no, unregister=_no)}),
+        (_transport.kept_results, {"threading": given["threading"]}),
+        (
+            comm_thread,
+            {name: given[name] for name in ("threading", "queue")} | {"_lock_of_queues": OfEachProcess(machine.world)},
+        ),
         (_job.gloo, {"available": lambda: False}),
         (_job.session, {"available": lambda: groups is not None, "dist": ranks}),
         (_job.group_session, {"load_table": lambda _: None}),

@@ -8,15 +8,16 @@ import ctypes
 import errno
 import math
 import os
+import queue
 import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from sumwire.wire.messages import UDP_GRO, UDP_SEGMENT
 
+from simulate.locks import Condition, Event, Lock, SimpleQueue, WorldThread, running
 from simulate.world import KilledError, Process, Thread, World
 
 Address = tuple[str, int]
@@ -376,74 +377,8 @@ class Instead:
         return getattr(self._module, name)
 
 
-class Condition:
-    """threading.Condition: since only one thread runs at a time, and none sleeps within the lock, the lock is none."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._waiters: list[Thread] = []
-
-    def __enter__(self) -> bool:
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def notify_all(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for thread in waiters:
-            self._world.wake(thread)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        assert self._world.current is not None
-        self._waiters.append(self._world.current)
-        self._world.sleep(math.inf if timeout is None else self._world.now + timeout)
-        return True
-
-    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
-        until = math.inf if timeout is None else self._world.now + timeout
-        while not (found := predicate()) and self._world.now < until:
-            self.wait(until - self._world.now)
-        return found
-
-
-class Event:
-    """threading.Event."""
-
-    def __init__(self, world: World) -> None:
-        self._condition, self._world = Condition(world), world
-        self._set = False
-
-    def set(self) -> None:
-        self._set = True
-        self._condition.notify_all()
-
-    def clear(self) -> None:
-        self._set = False
-
-    def wait(self, timeout: float | None = None) -> bool:
-        return self._condition.wait_for(lambda: self._set, timeout)
-
-
-class WorldThread:
-    """threading.Thread."""
-
-    def __init__(self, world: World, target: Callable[[], object], name: str = "", daemon: bool = True) -> None:
-        self._world, self._target, self._name = world, target, name
-        self._thread: Thread | None = None
-
-    def start(self) -> None:
-        self._thread = self._world.process.start(self._name, self._target)
-
-    def join(self) -> None:
-        assert self._thread is not None and self._world.current is not None
-        while not self._thread.over:
-            self._thread.waiters.append(self._world.current)
-            self._world.sleep()
-
-
 def modules(machine: Machine) -> dict[str, Any]:
-    """The modules that stand in for socket, select, os and threading."""
+    """The modules that stand in for socket, select, os, threading and queue."""
     world = machine.world
     return {
         "socket": Instead(socket, socket=lambda *_: Udp(machine)),
@@ -451,8 +386,12 @@ def modules(machine: Machine) -> dict[str, Any]:
         "os": Instead(os, pipe=machine.pipe, write=machine.write, close=machine.close),
         "threading": Instead(
             threading,
+            Lock=lambda: Lock(world),
+            RLock=lambda: Lock(world, again=True),
             Condition=lambda: Condition(world),
             Event=lambda: Event(world),
             Thread=lambda **options: WorldThread(world, **options),
+            current_thread=lambda: running(world),
         ),
+        "queue": Instead(queue, SimpleQueue=lambda: SimpleQueue(world)),
     }

@@ -274,6 +274,42 @@ def _carries(original: Callable[..., None]) -> Callable[..., None]:
     return init
 
 
+class _Unguarded:
+    """A condition whose lock keeps nobody out."""
+
+    def __init__(self, condition: Any) -> None:
+        self._condition = condition
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def notify_all(self) -> None:
+        self._condition.notify_all()
+
+    def wait(self, timeout: float | None = None) -> None:
+        with self._condition:
+            self._condition.wait(timeout)
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        with self._condition:
+            found: bool = self._condition.wait_for(predicate, timeout)
+            return found
+
+
+def _without_lock(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def change(original: Callable[..., None]) -> Callable[..., None]:
+        def init(owner: Any, *arguments: Any, **options: Any) -> None:
+            original(owner, *arguments, **options)
+            setattr(owner, name, _Unguarded(getattr(owner, name)))
+
+        return init
+
+    return change
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "switch-counts-duplicates": _mask(_ADD, 0x0008),
     "switch-adds-to-older-rounds": _mask(_ADD, 0x0100),
@@ -307,6 +343,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "fall-back-from-the-least": _method(Coordinator, "_halting", _from_the_least),
     "ranks-keep-no-results": _method(OwnRank, "status", _keeps_nothing),
     "return-without-greeting": _method(OwnRank, "apply", _without_greeting),
+    "control-has-no-lock": _method(Control, "__init__", _without_lock("_changed")),
     "workers-check-no-tags": _all_of(_method(Tags, "check", _zero), _method(Tags, "check_messages", _zero)),
     "blind-sends-in-the-clear": _method(Masks, "hide", _nothing),
     "blind-masks-come-twice": _method(Masks, "hide", _masks_again),
@@ -321,6 +358,8 @@ MUTATIONS: Final[dict[str, Mutation]] = {
 }
 # Only jobs with a key show these.
 OF_KEYS: Final = frozenset({"workers-check-no-tags"})
+# Only threads that are preempted show these.
+OF_PREEMPTION: Final = frozenset({"control-has-no-lock"})
 # Only blind jobs in two worlds show these, and the second ones only where switches do what they like.
 OF_BLIND: Final = frozenset(name for name in MUTATIONS if name.startswith("blind-"))
 OF_BYZANTINE: Final = frozenset({"blind-norms-have-no-tags", "blind-sums-are-not-checked"})

@@ -22,13 +22,15 @@ from sumwire.job.job import Job
 
 from simulate.adversary import Adversary
 from simulate.aggregator import AggregatorSwitch
+from simulate.company import Company
 from simulate.doubles import instead_of_the_system
 from simulate.groups import Groups
 from simulate.machine import Machine
 from simulate.network import Network, job_of
+from simulate.preempt import Preempter
 from simulate.schedule import Fault, Schedule, Step
 from simulate.witness import Witness
-from simulate.workload import Got, carry_out, exchanged, given, wrong
+from simulate.workload import Got, exchanged, given, wrong
 from simulate.world import Process, World
 
 # A schedule that is not over by then hangs, in seconds of its own time.
@@ -47,7 +49,7 @@ _JOIN_S: Final = 12.0
 @dataclass
 class Rank:
     """One process of a worker in one run. ``number``: of its values, which are others in each process. ``runs``: the
-    tokens with which it has got its results. ``error``: what it ended with."""
+    tokens with which it has got its results. ``error``: what it ended with. ``closed``: by another thread."""
 
     process: Process
     number: int
@@ -55,6 +57,8 @@ class Rank:
     runs: list[int] = field(default_factory=list)
     error: SumwireError | None = None
     finished: bool = False
+    job: Job | None = None
+    closed: bool = False
 
     @property
     def over(self) -> bool:
@@ -80,6 +84,8 @@ class Play:
     def __init__(self, schedule: Schedule, *, traced: bool = False) -> None:
         self.schedule = schedule
         self.world = world = World(schedule.seed, traced=traced)
+        if schedule.preemption is not None:
+            world.tracer = Preempter(world, schedule.preemption).trace
         self.network = Network(world, schedule.terms, schedule.weather)
         if schedule.aggregator:
             self.network.switches = {name: AggregatorSwitch(self.configs()) for name in self.network.switches}
@@ -153,13 +159,14 @@ class Play:
         """What a worker's program does."""
         schedule = self.schedule
         try:
-            job = self._job(worker)
-            with job:
+            rank.job = job = self._job(worker)
+            company = Company(self.world, schedule, job)
+            with job, company.there():
                 for number, step in enumerate(schedule.steps):
                     if step.gap_s:
                         self.world.sleep(self.world.now + self.world.rng.uniform(0, step.gap_s))
                     values = self._given(rank.number, number, worker, step)
-                    rank.got.append(carry_out(job, step, values))
+                    rank.got.append(company.carry_out(step, values))
                     rank.runs.append(rank.process.token)
             rank.finished = True
             if rank.process.files:
@@ -230,7 +237,9 @@ class Play:
     def _must_fall_back(self, ranks: list[Rank]) -> bool:
         """Whether there is a process group whose ranks have all met the switch and live: whatever happens to the
         network, the run goes on."""
-        return self.groups is not None and all(rank.got and not rank.process.dead for rank in ranks)
+        return self.groups is not None and all(
+            rank.got and not rank.process.dead and not rank.closed for rank in ranks
+        )
 
     def _left_behind(self, ranks: list[Rank]) -> bool:
         """Whether those that closed sums without the others have ended: nobody is there who still has their results."""
@@ -316,6 +325,13 @@ class Play:
         self.ranks[worker] = again
         before.process.kill()
         self.world.after(fault.for_s, partial(self._start, worker, again))
+
+    def _close(self, fault: Fault) -> None:
+        rank = self.ranks[fault.who % len(self.ranks)] if self.ranks else None
+        if rank is None or rank.job is None or rank.over:
+            return
+        rank.closed = True
+        rank.process.start("closer", partial(rank.job.close, agree=not fault.empty))
 
     def _sends(self, fault: Fault) -> None:
         for process in self._processes(fault):

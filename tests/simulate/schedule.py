@@ -8,14 +8,18 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from simulate.network import SHAPES, Terms, Weather
+from simulate.preempt import Preemption
 
 T = TypeVar("T")
 
 _STARS: Final = ("star2", "star2", "star3", "star3", "star4")
 _OPS: Final = ("reduce", "reduce", "mean", "max32", "min32", "sum32", "vote", "sign_merge")
+# Lines between two times that a thread is held, and for how long: all of it together is some seconds at most.
+_PACES: Final = ((20, 1e-4), (100, 1e-3), (1000, 0.05), (5000, 0.5))
 _TREES: Final = ("tree11", "tree21", "tree22", "spines21", "three")
 
 
@@ -34,8 +38,9 @@ class Fault:
     """Something that happens at a time, or with frame number ``frame`` (0: at a time).
 
     ``kind``: crash, restart (of one worker alone), sends (crash after so many datagrams more), pause, clock, link,
-    switch, renew.
-    ``who``: a worker, a link's number or a switch's. ``for_s``: how long. ``empty``: the switch forgets all.
+    switch, renew, close (of a job by another thread).
+    ``who``: a worker, a link's number or a switch's. ``for_s``: how long. ``empty``: the switch forgets all; the job is
+    closed without an agreement.
     """
 
     kind: str
@@ -50,7 +55,8 @@ class Fault:
 class Schedule:
     """``seed``: of all that the world draws while it plays. ``renews``: whether a job whose generation has changed
     under its workers gets a new one before they start again. ``world``: "a" or "b" where :mod:`simulate.flow` compares
-    two. ``byzantine``: the share of frames to which switches do what they like."""
+    two. ``byzantine``: the share of frames to which switches do what they like. ``threads``: further ones of each rank
+    (:mod:`simulate.company`)."""
 
     seed: int
     terms: Terms
@@ -69,6 +75,8 @@ class Schedule:
     native: bool = False
     world: str = ""
     byzantine: float = 0.0
+    preemption: Preemption | None = None
+    threads: tuple[str, ...] = ()
 
     @property
     def workers(self) -> int:
@@ -149,6 +157,18 @@ def with_restarts(schedule: Schedule) -> Schedule:
     return replace(schedule, faults=(*schedule.faults, *restarts), group=False)
 
 
+def with_preemption(schedule: Schedule, modules: tuple[str, ...]) -> Schedule:
+    """A schedule whose threads change places at any line of these modules, and whose ranks have more of them."""
+    rng = random.Random(f"preemption {schedule.seed}")
+    lines, held_s = rng.choice(_PACES)
+    threads = tuple(name for name in ("comm", "twin", "watcher") if rng.random() < 0.4)
+    faults = schedule.faults
+    if rng.random() < 0.2:
+        who, at_s = rng.randrange(schedule.workers), _log_uniform(rng, 0.001, 4.0)
+        faults += (Fault("close", at_s, _frame(rng), who, empty=rng.random() < 0.5),)
+    return replace(schedule, faults=faults, preemption=Preemption(modules, lines, held_s), threads=threads)
+
+
 def _frame(rng: random.Random) -> int:
     return rng.randrange(1, 300) if rng.random() < 0.6 else 0
 
@@ -161,6 +181,7 @@ class Variant(NamedTuple):
     restarts: bool = False
     byzantine: bool = False
     flow: bool = False
+    preempt: tuple[str, ...] = ()
 
     def of(self, seed: int) -> Schedule:
         schedule = drawn(seed)
@@ -169,6 +190,7 @@ class Variant(NamedTuple):
             (self.blind or self.flow, with_masks),
             (self.restarts, with_restarts),
             (self.byzantine, with_adversary),
+            (self.preempt, partial(with_preemption, modules=self.preempt)),
         )
         for wanted, change in changes:
             schedule = change(schedule) if wanted else schedule
@@ -176,7 +198,9 @@ class Variant(NamedTuple):
 
     @property
     def flags(self) -> list[str]:
-        return [f"--{name}" for name, wanted in self._asdict().items() if wanted]
+        asked = {name: wanted for name, wanted in self._asdict().items() if wanted}
+        preempt = asked.pop("preempt", ())
+        return [f"--{name}" for name in asked] + [f"--preempt={','.join(preempt)}"] * bool(preempt)
 
 
 def _starts(rng: random.Random, workers: int) -> tuple[float, ...]:
@@ -251,6 +275,7 @@ def smaller(schedule: Schedule) -> Iterator[Schedule]:
         {"one_trip": False},
         {"native": False},
         {"byzantine": 0.0},
+        {"threads": ()},
     ):
         if any(getattr(schedule, name) != value for name, value in plain.items()):
             yield replace(schedule, **plain)

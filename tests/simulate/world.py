@@ -92,6 +92,10 @@ class Thread:
         self.sleeps, self.queued, self.held = True, False, False
         self.naps = 0
         self.waiters: list[Thread] = []
+        # What the product knows it by, if it was started by it.
+        self.handle: object | None = None
+        # Calls under way whose lines :mod:`simulate.preempt` does not count.
+        self.quiet = 0
         self.baton = threading.Lock()
         self.baton.acquire()
         self._work = work
@@ -108,7 +112,7 @@ class Thread:
         self.baton.acquire()
         try:
             if not self.process.dead:
-                self._work()
+                self._traced(self._work)
         except KilledError:
             pass
         except BaseException as error:  # noqa: BLE001 - shown as a violation
@@ -118,6 +122,17 @@ class Thread:
         for waiter in self.waiters:
             self.process.world.wake(waiter)
         self.process.world.pass_on(self)
+
+    def _traced(self, work: Callable[[], object]) -> None:
+        tracer = self.process.world.tracer
+        if tracer is None:
+            work()
+            return
+        sys.settrace(tracer)
+        try:
+            work()
+        finally:
+            sys.settrace(None)
 
     def join_real(self) -> None:
         self._thread.join()
@@ -135,6 +150,8 @@ class World:
         self.baton.acquire()
         self.violations: list[str] = []
         self.trace: list[str] | None = [] if traced else None
+        # For sys.settrace in every thread (:mod:`simulate.preempt`).
+        self.tracer: Any = None
         self.turns = 0
         self._turns_now = self._looks = 0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -225,6 +242,14 @@ class World:
     def pass_on(self, thread: Thread) -> None:
         """This thread sleeps, or is over: the next one runs. Returns when its turn has come again."""
         self._judge(thread)
+        tracer = sys.gettrace() if self.tracer is not None else None
+        if tracer is not None:
+            sys.settrace(None)
+        self._switch(thread)
+        if tracer is not None and not thread.over:
+            sys.settrace(tracer)
+
+    def _switch(self, thread: Thread) -> None:
         following = self._next()
         if following is thread:
             return

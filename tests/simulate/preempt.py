@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The second scheduler: threads change places at any line of chosen modules of the product.
+
+Every so many lines, as the seed says, the thread that runs is held for a while of virtual time. Whoever can run does so
+meanwhile: other threads of its process too. Python itself switches threads between any two instructions; here it is
+lines, so that a seed plays the same again.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from collections.abc import Sequence
+from types import CodeType, FrameType, ModuleType
+from typing import Any, Final, NamedTuple
+
+from simulate.world import World
+
+# What threads of a rank share.
+MODULES: Final = ("sumwire.job", "sumwire.lifecycle", "sumwire.transport", "sumwire.training.comm_thread")
+# Of the times that a thread is held, the share in which it only lets others run that can run at once.
+_AT_ONCE: Final = 0.5
+
+
+class Preemption(NamedTuple):
+    """``modules``: names; a package stands for all in it. ``lines``: between two times, on average. ``held_s``: for how
+    long a thread is held at most."""
+
+    modules: tuple[str, ...]
+    lines: int
+    held_s: float
+
+
+class Preempter:
+    """Traces the threads of a world. ``times``: that threads were held."""
+
+    def __init__(self, world: World, preemption: Preemption) -> None:
+        self.times = 0
+        self._world = world
+        self._rng = random.Random(world.rng.random())
+        self._asked = preemption
+        # What is called for the lines of a function; None for nothing.
+        self._own: dict[CodeType, Any] = {}
+        # One object for all frames.
+        self._lines = self._line
+        self._left = self._drawn()
+
+    def _drawn(self) -> int:
+        return int(self._rng.expovariate(1 / self._asked.lines))
+
+    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """What sys.settrace wants: called for each new frame. Returns what is called for its lines."""
+        try:
+            own = self._own[frame.f_code]
+        except KeyError:
+            own = self._own[frame.f_code] = self._tracer_of(frame)
+        return own if own is None or own is self._lines else self._quietly(frame, event, argument)
+
+    def _tracer_of(self, frame: FrameType) -> Any:
+        code = frame.f_code
+        if code in _cached() or code.co_name == "<module>":
+            return self._quietly
+        return self._lines if _is_in(str(frame.f_globals.get("__name__")), self._asked.modules) else None
+
+    def _quietly(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Only the first play of a process comes here, or Python holds a lock: lines of what is called do not count."""
+        thread = self._world.current
+        if thread is not None:
+            thread.quiet += {"call": 1, "return": -1}.get(event, 0)
+        return self._quietly
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        thread = self._world.current
+        if event == "line" and thread is not None and not thread.quiet:
+            self._left -= 1
+            if self._left < 0 and not thread.process.dead:
+                self._hold()
+        return self._lines
+
+    def _hold(self) -> None:
+        self._left = self._drawn()
+        self.times += 1
+        seconds = 0.0 if self._rng.random() < _AT_ONCE else self._rng.uniform(0, self._asked.held_s)
+        self._world.sleep(self._world.now + seconds)
+
+
+def _is_in(module: str, packages: Sequence[str]) -> bool:
+    return any(f"{module}.".startswith(f"{one}.") for one in packages)
+
+
+@functools.cache
+def _cached() -> frozenset[CodeType]:
+    """The code of the product's functions whose results are kept: for later plays, or by a cached property, for all of
+    which of one name Python has one lock."""
+    modules = [module for name, module in list(sys.modules.items()) if _is_in(name, ("sumwire", "commonlib"))]
+    places: list[ModuleType | type] = [*modules]
+    places += [one for module in modules for one in vars(module).values() if isinstance(one, type)]
+    return frozenset(code for place in places for value in vars(place).values() if (code := _code_of(value)) is not None)
+
+
+def _code_of(value: object) -> CodeType | None:
+    value = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+    if isinstance(value, functools.cached_property):
+        return getattr(value.func, "__code__", None)
+    return value.__wrapped__.__code__ if isinstance(value, functools._lru_cache_wrapper) else None
