@@ -16,12 +16,18 @@ from collections.abc import Sequence
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from simulate.world import World
+from simulate.world import Process, World
 
 # What threads of a rank share.
 MODULES: Final = ("sumwire.job", "sumwire.lifecycle", "sumwire.transport", "sumwire.training.comm_thread")
 # Of the times that a thread is held, the share in which it only lets others run that can run at once.
-_AT_ONCE: Final = 0.5
+_AT_ONCE: Final = 0.3
+# Now and then a thread is held until another one of its process has run. That may take a second, so it is seldom: once
+# in so many lines, and so often in each process.
+_BEHIND_LINES: Final = (30, 3000)
+_BEHIND_MOST: Final = 8
+_BEHIND_S: Final = 1.5
+_LEAST_S: Final = 1e-6
 
 
 class Preemption(NamedTuple):
@@ -45,10 +51,12 @@ class Preempter:
         self._own: dict[CodeType, Any] = {}
         # One object for all frames.
         self._lines = self._line
-        self._left = self._drawn()
+        least, most = _BEHIND_LINES
+        self._behind_lines = least * (most / least) ** self._rng.random()
+        self._until_held, self._until_behind = self._drawn(preemption.lines), self._drawn(self._behind_lines)
 
-    def _drawn(self) -> int:
-        return int(self._rng.expovariate(1 / self._asked.lines))
+    def _drawn(self, lines: float) -> int:
+        return int(self._rng.expovariate(1 / lines))
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         """What sys.settrace wants: called for each new frame. Returns what is called for its lines."""
@@ -73,17 +81,28 @@ class Preempter:
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         thread = self._world.current
-        if event == "line" and thread is not None and not thread.quiet:
-            self._left -= 1
-            if self._left < 0 and not thread.process.dead:
+        if event == "line" and thread is not None and not thread.quiet and not thread.process.dead:
+            self._until_held -= 1
+            self._until_behind -= 1
+            if self._until_held < 0:
                 self._hold()
+            if self._until_behind < 0 and not thread.process.dead:
+                self._stand_back(thread.process)
         return self._lines
 
     def _hold(self) -> None:
-        self._left = self._drawn()
+        self._until_held = self._drawn(self._asked.lines)
         self.times += 1
-        seconds = 0.0 if self._rng.random() < _AT_ONCE else self._rng.uniform(0, self._asked.held_s)
+        at_once, share = self._rng.random() < _AT_ONCE, self._rng.random()
+        seconds = 0.0 if at_once else _LEAST_S * (self._asked.held_s / _LEAST_S) ** share
         self._world.sleep(self._world.now + seconds)
+
+    def _stand_back(self, process: Process) -> None:
+        self._until_behind = self._drawn(self._behind_lines)
+        if process.overtaken < _BEHIND_MOST:
+            self.times += 1
+            process.overtaken += 1
+            self._world.stand_back(_BEHIND_S)
 
 
 def _is_in(module: str, packages: Sequence[str]) -> bool:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 _STARS: Final = ("star2", "star2", "star3", "star3", "star4")
 _OPS: Final = ("reduce", "reduce", "mean", "max32", "min32", "sum32", "vote", "sign_merge")
 # Lines between two times that a thread is held, and for how long: all of it together is some seconds at most.
-_PACES: Final = ((20, 1e-4), (100, 1e-3), (1000, 0.05), (5000, 0.5))
+_PACES: Final = ((5, 3e-4), (30, 0.03), (300, 0.3), (3000, 3.0))
 _TREES: Final = ("tree11", "tree21", "tree22", "spines21", "three")
 
 

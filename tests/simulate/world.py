@@ -49,6 +49,9 @@ class Process:
         self.threads: list[Thread] = []
         self.files: list[Any] = []
         self.on_death: list[Callable[[], None]] = []
+        # Threads that are held until another one has run, and how often that was so.
+        self.behind: list[Thread] = []
+        self.overtaken = 0
         world.processes.append(self)
 
     def start(self, name: str, work: Callable[[], object]) -> Thread:
@@ -234,6 +237,14 @@ class World:
         if thread.process.dead:
             raise KilledError
 
+    def stand_back(self, seconds: float) -> None:
+        """The running thread sleeps until another one of its process has run, at most so long."""
+        thread = self.current
+        assert thread is not None
+        thread.process.behind.append(thread)
+        self.sleep(self.now + seconds)
+        thread.process.behind.remove(thread)
+
     def run(self, until: float, finished: Callable[[], bool]) -> None:
         """Play until all is finished or something is violated."""
         self._until, self._finished = until, finished
@@ -242,12 +253,20 @@ class World:
     def pass_on(self, thread: Thread) -> None:
         """This thread sleeps, or is over: the next one runs. Returns when its turn has come again."""
         self._judge(thread)
+        if thread.process.behind:
+            self._let_go(thread)
         tracer = sys.gettrace() if self.tracer is not None else None
         if tracer is not None:
             sys.settrace(None)
         self._switch(thread)
         if tracer is not None and not thread.over:
             sys.settrace(tracer)
+
+    def _let_go(self, thread: Thread) -> None:
+        """A thread has run: those of its process that were held until then may go on."""
+        for other in thread.process.behind:
+            if other is not thread:
+                self.wake(other)
 
     def _switch(self, thread: Thread) -> None:
         following = self._next()
