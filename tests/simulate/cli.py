@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked.flow |= asked.mutation in OF_BLIND
     asked.byzantine |= asked.mutation in OF_BYZANTINE
     asked.preempt = asked.preempt or MODULES * (asked.mutation in OF_PREEMPTION)
-    variant = Variant(asked.keys, asked.blind, asked.restarts, asked.byzantine, asked.flow, asked.preempt)
+    variant = Variant(**{name: getattr(asked, name) for name in Variant._fields})
     if asked.seed is not None:
         return _replay(asked.seed, asked.mutation, variant)
     seeds = range(asked.first, asked.first + asked.seeds)
@@ -87,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--flow", action="store_true", help="blind jobs, in two worlds that no switch may tell apart")
     parser.add_argument("--byzantine", action="store_true", help="switches do what they like to packets")
     group.add_argument("--restarts", action="store_true", help="workers are killed and started again, one at a time")
+    parser.add_argument("--fast", action="store_true", help="calls are long, and C makes most of each exchange alone")
     parser.add_argument(
         "--preempt", type=_modules, nargs="?", const=MODULES, default=(), metavar="MODULE[,MODULE]",
         help=f"threads change places at any line of these; alone: of {','.join(MODULES)}",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import random
 import secrets
 import time
@@ -22,9 +23,11 @@ import sumwire.job.handshake
 import sumwire.job.heartbeat
 import sumwire.job.session
 import sumwire.lifecycle
+import sumwire.transport.exchange
 import sumwire.transport.kept_results
 import sumwire.transport.link
 import sumwire.transport.recovery_service
+import sumwire.transport.window
 import sumwire.wire.batch
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sumwire.training import comm_thread
@@ -33,7 +36,7 @@ from sumwire.transport.udp import Transport
 from simulate.groups import GlooGroup, Groups
 from simulate.locks import OfEachProcess
 from simulate.machine import Instead, Machine, modules
-from simulate.native import Kernels
+from simulate.native import FastKernels, Kernels
 
 _blind, _job, _transport = sumwire.blind, sumwire.job, sumwire.transport
 # Messages of a host's system call.
@@ -44,7 +47,7 @@ class _ToldTransport(Transport):
     """Its process knows the run that it is in."""
 
     def __init__(self, machine: Machine, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, clock=machine.world.clock, **options)
+        super().__init__(*arguments, clock=machine.clock, **options)
         self._machine = machine
 
     def enter_run(self, token: int) -> None:
@@ -91,6 +94,13 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
         (_job.heartbeat, {"GlooGroup": partial(GlooGroup, groups)}),
         (_job.gloo, {"GlooGroup": partial(GlooGroup, groups)}),
     ]
+    if kernels is not None and machine.wire.fast:
+        fast = machine.fast_kernels = FastKernels(machine, kernels)
+        others += [
+            (_transport.exchange, {"time": Instead(time, monotonic=machine.clock)}),
+            (_transport.window, {"kernels": lambda: fast}),
+            (sumwire.wire.batch, {"ctypes": Instead(ctypes, cast=kernels.cast)}),
+        ]
     with contextlib.ExitStack() as stack:
         for module, names in others:
             stack.enter_context(mock.patch.multiple(module, **names))

@@ -197,7 +197,7 @@ class Network:
         self.shape = SHAPES[terms.shape]
         self.trains = False
         self.fills = 0.0
-        self.native = False
+        self.native = self.fast = False
         self.machine: Machine
         self.down: set[Place] = set()
         self.dead: set[str] = set()

@@ -90,7 +90,7 @@ class Play:
         if schedule.aggregator:
             self.network.switches = {name: AggregatorSwitch(self.configs()) for name in self.network.switches}
         self.network.trains, self.network.fills = schedule.trains, schedule.fills
-        self.network.native = schedule.native
+        self.network.native, self.network.fast = schedule.native, schedule.fast
         self.machine = self.network.machine = Machine(world, self.network)
         self.groups = Groups(world, schedule.workers) if schedule.group else None
         if schedule.byzantine:

@@ -56,7 +56,7 @@ class Schedule:
     """``seed``: of all that the world draws while it plays. ``renews``: whether a job whose generation has changed
     under its workers gets a new one before they start again. ``world``: "a" or "b" where :mod:`simulate.flow` compares
     two. ``byzantine``: the share of frames to which switches do what they like. ``threads``: further ones of each rank
-    (:mod:`simulate.company`)."""
+    (:mod:`simulate.company`). ``fast``: C makes exchanges alone."""
 
     seed: int
     terms: Terms
@@ -77,6 +77,7 @@ class Schedule:
     byzantine: float = 0.0
     preemption: Preemption | None = None
     threads: tuple[str, ...] = ()
+    fast: bool = False
 
     @property
     def workers(self) -> int:
@@ -157,6 +158,16 @@ def with_restarts(schedule: Schedule) -> Schedule:
     return replace(schedule, faults=(*schedule.faults, *restarts), group=False)
 
 
+def with_fast_path(schedule: Schedule) -> Schedule:
+    """A schedule whose calls are so long that C makes most of them alone."""
+    rng = random.Random(f"fast path {schedule.seed}")
+    terms = replace(schedule.terms, slots=rng.choice((8, 16, 32, 64)), quorum=schedule.workers)
+    kinds = [Step(rng.choice(("reduce", "sum32", "vote")), rng.randrange(10_000, 60_000), rng.randrange(1 << 16), step.gap_s)
+             for step in schedule.steps[:2]]  # fmt: skip
+    steps = tuple(rng.choice(kinds) for _ in schedule.steps)
+    return replace(schedule, terms=terms, steps=steps, loss_bound=None, native=True, fast=True)
+
+
 def with_preemption(schedule: Schedule, modules: tuple[str, ...]) -> Schedule:
     """A schedule whose threads change places at any line of these modules, and whose ranks have more of them."""
     rng = random.Random(f"preemption {schedule.seed}")
@@ -181,6 +192,7 @@ class Variant(NamedTuple):
     restarts: bool = False
     byzantine: bool = False
     flow: bool = False
+    fast: bool = False
     preempt: tuple[str, ...] = ()
 
     def of(self, seed: int) -> Schedule:
@@ -190,6 +202,7 @@ class Variant(NamedTuple):
             (self.blind or self.flow, with_masks),
             (self.restarts, with_restarts),
             (self.byzantine, with_adversary),
+            (self.fast, with_fast_path),
             (self.preempt, partial(with_preemption, modules=self.preempt)),
         )
         for wanted, change in changes:
@@ -274,6 +287,7 @@ def smaller(schedule: Schedule) -> Iterator[Schedule]:
         {"loss_bound": None},
         {"one_trip": False},
         {"native": False},
+        {"fast": False},
         {"byzantine": 0.0},
         {"threads": ()},
     ):
