@@ -86,8 +86,10 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--blind", action="store_true", help="jobs are blind, and have a process group")
     group.add_argument("--flow", action="store_true", help="blind jobs, in two worlds that no switch may tell apart")
     parser.add_argument("--byzantine", action="store_true", help="switches do what they like to packets")
+    group.add_argument("--lanes", action="store_true", help="jobs are in lanes, whose calls overlap")
     group.add_argument("--restarts", action="store_true", help="workers are killed and started again, one at a time")
     parser.add_argument("--fast", action="store_true", help="calls are long, and C makes most of each exchange alone")
+    parser.add_argument("--aggregators", action="store_true", help="trees of software aggregators instead of switches")
     parser.add_argument(
         "--preempt", type=_modules, nargs="?", const=MODULES, default=(), metavar="MODULE[,MODULE]",
         help=f"threads change places at any line of these; alone: of {','.join(MODULES)}",

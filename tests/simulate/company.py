@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Further threads of a rank: one that makes its calls, one that makes each call too, one that looks at the job, one that
-closes it. There they are in schedules whose threads are preempted."""
+"""Who makes the calls of a rank: its main thread, a thread of its own, two at once, or the threads of lanes. And one that
+looks at the job meanwhile. A job has more than the main thread where threads are preempted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from sumwire.dlcp.lanes import Lanes
 from sumwire.errors import ClosedError, SumwireError
 from sumwire.job.job import Job
 from sumwire.job.metrics import readings
@@ -49,8 +51,12 @@ class Company:
         if self._comm is not None:
             self._comm.close()
 
-    def carry_out(self, step: Step, values: NDArray[Any]) -> Got:
-        """A call, in the thread that makes them, or in two at once."""
+    def begin(self, number: int, step: Step, values: NDArray[Any]) -> Callable[[], Got]:
+        """Make a call, in the thread that makes them, or in two at once. Returns what waits for its result."""
+        got = self._carry_out(step, values)
+        return lambda: got
+
+    def _carry_out(self, step: Step, values: NDArray[Any]) -> Got:
         if "twin" in self._threads and step.op in _TWICE:
             return self._twice(step, values)
         return self._once(step, values)
@@ -101,3 +107,29 @@ class Company:
         thread = WorldThread(self._world, work, name)
         thread.start()
         return thread
+
+
+class LaneCompany:
+    """Of a job in lanes: each step is in the next lane, and is made by the thread of that."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+
+    @contextlib.contextmanager
+    def there(self) -> Iterator[None]:
+        yield
+
+    def begin(self, number: int, step: Step, values: NDArray[Any]) -> Callable[[], Got]:
+        lane = number % len(self._lanes.jobs)
+        future = self._lanes.submit(lane, lambda: self._call(lane, step, values))
+        return lambda: wait_for(future)
+
+    def _call(self, lane: int, step: Step, values: NDArray[Any]) -> Got:
+        lanes, job = self._lanes, self._lanes.jobs[lane]
+        if step.op != "reduce":
+            return carry_out(job, step, values)
+        fell_back, position = job.fallen_back, (lane + 0.5) / len(lanes.jobs)
+        if job.config.quorum < job.workers and lanes.behind(position):
+            return Got(lanes.follow(step.values, step.bucket, position).numpy().copy(), values, followed=True)
+        mean, residual = lanes.reduce(torch.from_numpy(values), step.bucket, position)
+        return Got(mean.numpy().copy(), residual().numpy().copy(), fell_back=fell_back)

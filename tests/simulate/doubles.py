@@ -30,6 +30,7 @@ import sumwire.transport.recovery_service
 import sumwire.transport.window
 import sumwire.wire.batch
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from sumwire.aggregator import parent_link
 from sumwire.training import comm_thread
 from sumwire.transport.udp import Transport
 
@@ -76,6 +77,7 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
         ),
         (_transport.recovery_service, {"secrets": chance}),
         (_job.handshake, {"secrets": chance}),
+        (parent_link, {"secrets": chance}),
         (_blind.keys, {"secrets": chance, "X25519PrivateKey": Instead(X25519PrivateKey, generate=private_key)}),
         (sumwire.wire.batch, {"calls": lambda: (machine.sendmmsg, machine.recvmmsg), "kernels": lambda: kernels}),
         # So that a batch is full now and then, and a socket's memory small.

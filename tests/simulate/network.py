@@ -10,16 +10,18 @@ from __future__ import annotations
 import functools
 import socket
 import tempfile
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
 from golden import model
 from golden.model import Host, udp_frame
 from sumwire.config import JobConfig, parse_job
+from sumwire.config.job_config import Branch
 from sumwire_controller.derive.jobs import job_description
 from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.model import Config, Topology
@@ -84,7 +86,7 @@ SHAPES: Final[dict[str, Shape]] = {
 @dataclass(frozen=True)
 class Terms:
     """What the configuration says of the job. ``keyed``: its packets have authentication tags. ``blind``: workers mask
-    what they send."""
+    what they send. ``slots``: of each lane. ``branches``: the switches of its tree are software aggregators."""
 
     shape: str
     slots: int
@@ -92,6 +94,8 @@ class Terms:
     spray: bool = False
     keyed: bool = False
     blind: bool = False
+    lanes: int = 1
+    branches: bool = False
 
 
 @functools.cache
@@ -129,10 +133,11 @@ def topology_of(terms: Terms) -> Topology:
         "    id: 7",
         f"    ops: [{', '.join(OPS)}]",
         f"    workers: [{names}]",
-        f"    slots: {{base: 32, count: {terms.slots}}}",
+        f"    slots: {{base: 32, count: {terms.slots * terms.lanes}}}",
         f"    thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}",
         *([f"    quorum: {terms.quorum}"] if terms.quorum < shape.workers else []),
         *(["    spray: hash"] if terms.spray else []),
+        *([f"    lanes: {terms.lanes}"] if terms.lanes > 1 else []),
         *(["    blind: true"] if terms.blind else []),
         *([f"    key: {_key_folder().name}/job.key"] if terms.keyed else []),
     ]
@@ -149,7 +154,15 @@ def _configs(terms: Terms) -> tuple[Config, ...]:
 @functools.cache
 def job_of(terms: Terms, worker: int) -> JobConfig:
     """What a worker reads in the job file that the controller writes."""
-    return parse_job(job_description(topology_of(terms), JOB), worker)
+    config = parse_job(job_description(topology_of(terms), JOB), worker)
+    return replace(config, tree=_branches(terms)) if terms.branches else config
+
+
+def _branches(terms: Terms) -> tuple[Branch, ...]:
+    """The tree of a job's aggregators. A lower one has the seat of its wire at the upper one."""
+    ips = {node.name: str(node.aggregator.ip) for node in topology_of(terms).switches}
+    wires = SHAPES[terms.shape].wires()
+    return tuple(Branch(ips[lower], ips[upper], port - 1) for (lower, _), (upper, port) in wires)
 
 
 @dataclass(frozen=True)
@@ -173,6 +186,13 @@ class HostPort:
 
     host: Host
     leaf: str
+
+
+class Way(NamedTuple):
+    """To an address: the port, and the MAC address there."""
+
+    port: int
+    mac: bytes
 
 
 class Node(Protocol):
@@ -218,11 +238,11 @@ class Network:
         for node in topology_of(terms).hosts:
             host = Host(node.port, _mac(str(node.mac)), socket.inet_aton(str(node.ip)), node.udp_port)
             self._hosts[str(node.ip)] = self._at[node.switch, node.port] = HostPort(host, node.switch)
-        self._aggregators = {
+        self.aggregators = {
             node.name: Host(0, _mac(str(node.aggregator.mac)), socket.inet_aton(str(node.aggregator.ip)))
             for node in topology_of(terms).switches
         }
-        self._ips = {socket.inet_ntoa(host.ip): host for host in self._aggregators.values()}
+        self._ips = {socket.inet_ntoa(host.ip): host for host in self.aggregators.values()}
         self._history: History = ()
         self._install(switches, ())
 
@@ -256,6 +276,24 @@ class Network:
     def place_of(self, worker: int) -> Place:
         host = self._hosts[f"10.0.0.{worker + 1}"]
         return host.leaf, host.host.port
+
+    def ways(self, name: str) -> dict[str, Way]:
+        """From a switch to all addresses."""
+        first = {name: 0}
+        upcoming = deque([name])
+        while upcoming:
+            at = upcoming.popleft()
+            for (switch, port), (other, _) in self._across.items():
+                if switch == at and other not in first:
+                    first[other] = port if at == name else first[at]
+                    upcoming.append(other)
+        found = {
+            ip: Way(each.host.port if each.leaf == name else first[each.leaf], each.host.mac)
+            for ip, each in self._hosts.items()
+        }
+        for switch, host in self.aggregators.items():
+            found[socket.inet_ntoa(host.ip)] = Way(first[switch], host.mac)
+        return found
 
     def send(self, source: Address, target: Address, data: bytes, tos: int) -> None:
         """A process sends a datagram."""
@@ -306,6 +344,10 @@ class Network:
             self.world.note(f"{name}:{port} {describe(frame)} -> {[(out, describe(sent)) for out, sent in leaving]}")
         if self.on_frame is not None:
             self.on_frame(name, port, frame, leaving)
+        self.leave(name, leaving)
+
+    def leave(self, name: str, leaving: Frames) -> None:
+        """Frames leave a switch."""
         for out, sent in turned(self.adversary, leaving):
             place = name, out
             across = self._across.get(place)

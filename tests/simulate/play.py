@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -15,14 +17,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire.codec.thc import BLOCK_VALUES
-from sumwire.config import JobConfig
 from sumwire.delivery import Delivery
+from sumwire.dlcp.lanes import Lanes
 from sumwire.errors import SumwireError
 from sumwire.job.job import Job
 
 from simulate.adversary import Adversary
-from simulate.aggregator import AggregatorSwitch
-from simulate.company import Company
+from simulate.aggregator import LOOK_S, AggregatorSwitch
+from simulate.company import Company, LaneCompany
 from simulate.doubles import instead_of_the_system
 from simulate.groups import Groups
 from simulate.machine import Machine
@@ -57,7 +59,7 @@ class Rank:
     runs: list[int] = field(default_factory=list)
     error: SumwireError | None = None
     finished: bool = False
-    job: Job | None = None
+    job: Job | Lanes | None = None
     closed: bool = False
 
     @property
@@ -88,7 +90,11 @@ class Play:
             world.tracer = Preempter(world, schedule.preemption).trace
         self.network = Network(world, schedule.terms, schedule.weather)
         if schedule.aggregator:
-            self.network.switches = {name: AggregatorSwitch(self.configs()) for name in self.network.switches}
+            config, network = job_of(schedule.terms, 0), self.network
+            network.switches = {
+                name: AggregatorSwitch(config, network.aggregators[name], network.ways(name), lambda: world.now)
+                for name in network.switches
+            }
         self.network.trains, self.network.fills = schedule.trains, schedule.fills
         self.network.native, self.network.fast = schedule.native, schedule.fast
         self.machine = self.network.machine = Machine(world, self.network)
@@ -107,8 +113,12 @@ class Play:
         # Whether an earlier run may have used later slots than slot 0 since the switches forgot all.
         self._mixed = False
 
-    def configs(self) -> list[JobConfig]:
-        return [job_of(self.schedule.terms, worker) for worker in range(self.schedule.workers)]
+    def _look_above(self) -> None:
+        """Aggregators below others ask them, now and then."""
+        for name, node in self.network.switches.items():
+            if isinstance(node, AggregatorSwitch) and name not in self.network.dead:
+                self.network.leave(name, node.look())
+        self.world.after(LOOK_S, self._look_above)
 
     def play(self) -> Outcome:
         world, machine = self.world, self.machine
@@ -116,6 +126,8 @@ class Play:
             for fault in self.schedule.faults:
                 self._plan(fault)
             self._begin()
+            if self.schedule.terms.branches:
+                self._look_above()
             try:
                 world.run(LIMIT_S, lambda: self.over)
             finally:
@@ -160,13 +172,10 @@ class Play:
         schedule = self.schedule
         try:
             rank.job = job = self._job(worker)
-            company = Company(self.world, schedule, job)
+            company = Company(self.world, schedule, job) if isinstance(job, Job) else LaneCompany(job)
             with job, company.there():
-                for number, step in enumerate(schedule.steps):
-                    if step.gap_s:
-                        self.world.sleep(self.world.now + self.world.rng.uniform(0, step.gap_s))
-                    values = self._given(rank.number, number, worker, step)
-                    rank.got.append(company.carry_out(step, values))
+                for got in self._calls(worker, rank, company):
+                    rank.got.append(got)
                     rank.runs.append(rank.process.token)
             rank.finished = True
             if rank.process.files:
@@ -176,6 +185,18 @@ class Play:
             self.errors.append(f"{self.world.now:.3f} {rank.process.name}: {type(error).__name__}: {error}")
             self.world.note(self.errors[-1])
         self._look()
+
+    def _calls(self, worker: int, rank: Rank, company: Company | LaneCompany) -> Iterator[Got]:
+        """The results of the calls, in their order. In lanes all calls begin before the first result is waited for."""
+        pending: deque[Callable[[], Got]] = deque()
+        for number, step in enumerate(self.schedule.steps):
+            if step.gap_s:
+                self.world.sleep(self.world.now + self.world.rng.uniform(0, step.gap_s))
+            pending.append(company.begin(number, step, self._given(rank.number, number, worker, step)))
+            if self.schedule.terms.lanes == 1:
+                yield pending.popleft()()
+        for awaited in pending:
+            yield awaited()
 
     def _given(self, run: int, number: int, worker: int, step: Step) -> NDArray[Any]:
         """A worker's values. In world "b" workers 0 and 1 have some of each other's."""
@@ -191,18 +212,15 @@ class Play:
         and where blocks are exchanged, there must be more than one."""
         return BLOCK_VALUES if self.schedule.complete and not self.schedule.world else 1024
 
-    def _job(self, worker: int) -> Job:
+    def _job(self, worker: int) -> Job | Lanes:
         schedule = self.schedule
         delivery = None if schedule.loss_bound is None else Delivery(loss_bound=schedule.loss_bound)
-        return Job(
-            job_of(schedule.terms, worker),
-            deadline_s=_DEADLINE_S,
-            join_s=_JOIN_S,
-            delivery=delivery,
-            kept_chunks=schedule.kept_chunks,
-            one_trip=schedule.one_trip,
-            block=self._block,
-        )
+        options: dict[str, Any] = {"deadline_s": _DEADLINE_S, "join_s": _JOIN_S, "kept_chunks": schedule.kept_chunks,
+                                   "one_trip": schedule.one_trip, "block": self._block}  # fmt: skip
+        config = job_of(schedule.terms, worker)
+        if schedule.terms.lanes > 1:
+            return Lanes(config, delivery=delivery or Delivery(), **options)
+        return Job(config, delivery=delivery, **options)
 
     def _look(self) -> None:
         """Whether all workers of the run have ended."""
@@ -237,8 +255,9 @@ class Play:
     def _must_fall_back(self, ranks: list[Rank]) -> bool:
         """Whether there is a process group whose ranks have all met the switch and live: whatever happens to the
         network, the run goes on."""
+        least = min(self.schedule.terms.lanes, len(self.schedule.steps))
         return self.groups is not None and all(
-            rank.got and not rank.process.dead and not rank.closed for rank in ranks
+            len(rank.got) >= least and not rank.process.dead and not rank.closed for rank in ranks
         )
 
     def _left_behind(self, ranks: list[Rank]) -> bool:

@@ -19,7 +19,10 @@ from typing import Any, Final, NamedTuple
 from simulate.world import Process, World
 
 # What threads of a rank share.
-MODULES: Final = ("sumwire.job", "sumwire.lifecycle", "sumwire.transport", "sumwire.training.comm_thread")
+MODULES: Final = (
+    *("sumwire.job", "sumwire.lifecycle", "sumwire.transport", "sumwire.training.comm_thread"),
+    "sumwire.dlcp.lanes",
+)
 # Of the times that a thread is held, the share in which it only lets others run that can run at once.
 _AT_ONCE: Final = 0.3
 # Now and then a thread is held until another one of its process has run. That may take a second, so it is seldom: once

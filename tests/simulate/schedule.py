@@ -20,6 +20,7 @@ _STARS: Final = ("star2", "star2", "star3", "star3", "star4")
 _OPS: Final = ("reduce", "reduce", "mean", "max32", "min32", "sum32", "vote", "sign_merge")
 # Lines between two times that a thread is held, and for how long: all of it together is some seconds at most.
 _PACES: Final = ((5, 3e-4), (30, 0.03), (300, 0.3), (3000, 3.0))
+_AGGREGATORS: Final = ("tree11", "tree21", "tree22", "three")
 _TREES: Final = ("tree11", "tree21", "tree22", "spines21", "three")
 
 
@@ -168,6 +169,27 @@ def with_fast_path(schedule: Schedule) -> Schedule:
     return replace(schedule, terms=terms, steps=steps, loss_bound=None, native=True, fast=True)
 
 
+def with_lanes(schedule: Schedule) -> Schedule:
+    """A schedule of a job in lanes, whose calls are under way at the same time."""
+    rng = random.Random(f"lanes {schedule.seed}")
+    return replace(schedule, terms=replace(schedule.terms, lanes=rng.choice((2, 2, 3, 4))))
+
+
+def with_aggregators(schedule: Schedule) -> Schedule:
+    """A schedule of a tree of software aggregators, in one process each."""
+    rng = random.Random(f"aggregators {schedule.seed}")
+    shape = rng.choice(_AGGREGATORS)
+    workers = SHAPES[shape].workers
+    terms = replace(schedule.terms, shape=shape, quorum=workers, spray=False, branches=True)
+    faults = tuple(
+        replace(fault, who=rng.randrange(workers + len(SHAPES[shape].wires())))
+        for fault in schedule.faults
+        if fault.kind != "renew"
+    )
+    skew_s = (schedule.skew_s * workers)[:workers]
+    return replace(schedule, terms=terms, faults=faults, skew_s=skew_s, aggregator=True, loss_bound=None)
+
+
 def with_preemption(schedule: Schedule, modules: tuple[str, ...]) -> Schedule:
     """A schedule whose threads change places at any line of these modules, and whose ranks have more of them."""
     rng = random.Random(f"preemption {schedule.seed}")
@@ -193,16 +215,20 @@ class Variant(NamedTuple):
     byzantine: bool = False
     flow: bool = False
     fast: bool = False
+    lanes: bool = False
+    aggregators: bool = False
     preempt: tuple[str, ...] = ()
 
     def of(self, seed: int) -> Schedule:
         schedule = drawn(seed)
         changes = (
+            (self.aggregators, with_aggregators),
             (self.keys, with_key),
             (self.blind or self.flow, with_masks),
             (self.restarts, with_restarts),
             (self.byzantine, with_adversary),
             (self.fast, with_fast_path),
+            (self.lanes, with_lanes),
             (self.preempt, partial(with_preemption, modules=self.preempt)),
         )
         for wanted, change in changes:

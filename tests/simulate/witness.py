@@ -12,7 +12,7 @@ from golden.tags import tag_of
 from simulate.network import KEY, TABLE, Network
 from simulate.switches import Frames
 
-Place = tuple[int, int, int]
+Place = tuple[int, int, int, int]
 
 
 class Witness:
@@ -29,7 +29,7 @@ class Witness:
         packet = _sumwire(frame)
         if packet is None:
             return
-        place = self._network.generation, packet.slot, packet.round
+        place = self._network.generation, packet.job, packet.slot, packet.round
         if packet.kind == model.CONTRIBUTE and self._is_genuine(packet, frame):
             given = self._given.setdefault(place, {}).setdefault(packet.worker, [])
             if packet not in given:
@@ -47,7 +47,7 @@ class Witness:
         return packet.tag == tag.to_bytes(8, "big")
 
     def _check(self, result: Packet) -> None:
-        place = self._network.generation, result.slot, result.round
+        place = self._network.generation, result.job, result.slot, result.round
         if result.count != result.contributors.bit_count():
             text = f"{_place(result)}: {result.count} contributions of {result.contributors:b}"
             self._network.world.violate(text, of_sums=True)
