@@ -89,7 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--lanes", action="store_true", help="jobs are in lanes, whose calls overlap")
     group.add_argument("--restarts", action="store_true", help="workers are killed and started again, one at a time")
     parser.add_argument("--fast", action="store_true", help="calls are long, and C makes most of each exchange alone")
-    parser.add_argument("--aggregators", action="store_true", help="trees of software aggregators instead of switches")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--aggregators", action="store_true", help="trees of software aggregators instead of switches")
+    place.add_argument("--queues", action="store_true", help="virtual queues, and packets that are lost or cut on purpose")
     parser.add_argument(
         "--preempt", type=_modules, nargs="?", const=MODULES, default=(), metavar="MODULE[,MODULE]",
         help=f"threads change places at any line of these; alone: of {','.join(MODULES)}",

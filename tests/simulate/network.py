@@ -86,7 +86,9 @@ SHAPES: Final[dict[str, Shape]] = {
 @dataclass(frozen=True)
 class Terms:
     """What the configuration says of the job. ``keyed``: its packets have authentication tags. ``blind``: workers mask
-    what they send. ``slots``: of each lane. ``branches``: the switches of its tree are software aggregators."""
+    what they send. ``slots``: of each lane. ``branches``: the switches of its tree are software aggregators.
+    ``queue``: of :data:`QUEUES`, in front of every host and switch. ``degrade``: what the switch does to THC packets on
+    purpose."""
 
     shape: str
     slots: int
@@ -96,6 +98,21 @@ class Terms:
     blind: bool = False
     lanes: int = 1
     branches: bool = False
+    queue: str = ""
+    degrade: str = ""
+
+    @property
+    def cuts(self) -> bool:
+        """Whether packets may lose their low planes on the way: workers do not know what their sums lack then."""
+        return "trim: true" in QUEUES.get(self.queue, "") or "trim" in self.degrade
+
+
+# Virtual queues: their rates are far below what a job sends, so they are long at once.
+QUEUES: Final[dict[str, str]] = {
+    "marks": "rate_mbit: 20, mark_bytes: 2000, drop_bytes: [40000, 40000, 60000, 60000], drop_all_bytes: 60000",
+    "drops": "rate_mbit: 20, mark_bytes: 4000, drop_bytes: [3000, 4000, 8000, 12000], drop_all_bytes: 16000",
+    "trims": "rate_mbit: 5, mark_bytes: 4000, drop_bytes: [2000, 2000, 4000, 8000], drop_all_bytes: 16000, trim: true",
+}
 
 
 @functools.cache
@@ -141,6 +158,13 @@ def topology_of(terms: Terms) -> Topology:
         *(["    blind: true"] if terms.blind else []),
         *([f"    key: {_key_folder().name}/job.key"] if terms.keyed else []),
     ]
+    if terms.degrade:
+        lines.append(f"    degrade: {{seed: 1, share: 0.1, mode: {terms.degrade}}}")
+    if terms.queue:
+        ports: list[Place] = [(leaf, seat + 1) for leaf, hosts in shape.leaves.items() for seat in range(hosts)]
+        ports += [end for wire in shape.wires() for end in wire]
+        lines.append("queues:")
+        lines += [f"  - {{switch: {name}, port: {port}, {QUEUES[terms.queue]}}}" for name, port in ports]
     found = parse_any("\n".join(lines) + "\n")
     assert isinstance(found, Topology)
     return found

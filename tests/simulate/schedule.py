@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from simulate.network import SHAPES, Terms, Weather
+from simulate.network import QUEUES, SHAPES, Terms, Weather
 from simulate.preempt import Preemption
 
 T = TypeVar("T")
@@ -175,6 +175,15 @@ def with_lanes(schedule: Schedule) -> Schedule:
     return replace(schedule, terms=replace(schedule.terms, lanes=rng.choice((2, 2, 3, 4))))
 
 
+def with_queues(schedule: Schedule) -> Schedule:
+    """A schedule whose packets meet virtual queues, and a switch that loses or cuts some on purpose."""
+    rng = random.Random(f"queues {schedule.seed}")
+    terms = schedule.terms
+    degrade = rng.choice(("", "trim", "drop", "trim-results")) if terms.shape in _STARS else ""
+    terms = replace(terms, slots=rng.choice((4, 16)), queue=rng.choice(sorted(QUEUES)), degrade=degrade)
+    return replace(schedule, terms=terms, aggregator=False)
+
+
 def with_aggregators(schedule: Schedule) -> Schedule:
     """A schedule of a tree of software aggregators, in one process each."""
     rng = random.Random(f"aggregators {schedule.seed}")
@@ -217,6 +226,7 @@ class Variant(NamedTuple):
     fast: bool = False
     lanes: bool = False
     aggregators: bool = False
+    queues: bool = False
     preempt: tuple[str, ...] = ()
 
     def of(self, seed: int) -> Schedule:
@@ -229,6 +239,7 @@ class Variant(NamedTuple):
             (self.byzantine, with_adversary),
             (self.fast, with_fast_path),
             (self.lanes, with_lanes),
+            (self.queues, with_queues),
             (self.preempt, partial(with_preemption, modules=self.preempt)),
         )
         for wanted, change in changes:

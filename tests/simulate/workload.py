@@ -91,15 +91,15 @@ def wrong(schedule: Schedule, step: Step, inputs: list[NDArray[Any]], got: dict[
 
 def _wrong_mean(schedule: Schedule, mean: NDArray[Any], inputs: list[NDArray[Any]], got: dict[int, Got]) -> str:
     """What the workers gave is in the mean or in their residuals. A chunk's sum may lack some of them."""
-    workers = schedule.workers
-    if len(got) < workers:
+    workers, terms = schedule.workers, schedule.terms
+    if len(got) < workers or terms.cuts:
         return ""
     taken = np.zeros(len(mean))
     for worker, one in got.items():
         taken += inputs[worker].astype(np.float64) - (0.0 if one.residual is None else one.residual)
     scale = max(float(np.abs(np.stack(inputs)).max()), 1e-30)
     missing, chunks = 0, math.ceil(len(mean) / _CHUNK)
-    least = 1 if schedule.loss_bound else min(schedule.terms.quorum, workers)
+    least = 1 if schedule.loss_bound or terms.degrade else min(terms.quorum, workers)
     for chunk in range(chunks):
         part = slice(chunk * _CHUNK, (chunk + 1) * _CHUNK)
         for count in range(workers, least - 1, -1):
@@ -110,6 +110,6 @@ def _wrong_mean(schedule: Schedule, mean: NDArray[Any], inputs: list[NDArray[Any
             off = np.abs(taken[part] - workers * mean[part]).max()
             return f"chunk {chunk}: means and residuals do not add up to what was given: off by {off} of {scale}"
     bound = schedule.loss_bound
-    if bound and schedule.terms.quorum == workers and missing > math.floor(bound * chunks * workers):
+    if bound and terms.quorum == workers and not terms.degrade and missing > math.floor(bound * chunks * workers):
         return f"{missing} contributions of {chunks} chunks are missing, the bound is {bound}"
     return ""
