@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked.keys |= asked.mutation in OF_KEYS
     asked.flow |= asked.mutation in OF_BLIND
     asked.byzantine |= asked.mutation in OF_BYZANTINE
-    asked.preempt = asked.preempt or MODULES * (asked.mutation in OF_PREEMPTION)
+    asked.preempt = asked.preempt or OF_PREEMPTION.get(asked.mutation, ())
     variant = Variant(**{name: getattr(asked, name) for name in Variant._fields})
     if asked.seed is not None:
         return _replay(asked.seed, asked.mutation, variant)
@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fast", action="store_true", help="calls are long, and C makes most of each exchange alone")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--aggregators", action="store_true", help="trees of software aggregators instead of switches")
-    place.add_argument("--queues", action="store_true", help="virtual queues, and packets that are lost or cut on purpose")
+    place.add_argument("--queues", action="store_true", help="virtual queues; packets lost or cut on purpose")
     parser.add_argument(
         "--preempt", type=_modules, nargs="?", const=MODULES, default=(), metavar="MODULE[,MODULE]",
         help=f"threads change places at any line of these; alone: of {','.join(MODULES)}",

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who makes the calls of a rank: its main thread, a thread of its own, two at once, or the threads of lanes. And one that
-looks at the job meanwhile. A job has more than the main thread where threads are preempted."""
+"""Who makes the calls of a rank: its main thread, a thread of its own, two at once, or the threads of lanes. One more
+may look at the job meanwhile. A job without lanes has more than the main thread only where threads are preempted."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Company:
         job, rng = self._job, self._world.rng
         looks: Sequence[Callable[[], object]] = (
             lambda: job.fallen_back,
-            lambda: job.kept(),
+            job.kept,
             lambda: list(readings(job.config, job.stats, job._session.window, lambda: job.fallen_back, None)),
             self._pause,
         )

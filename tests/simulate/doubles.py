@@ -21,6 +21,7 @@ import sumwire.job.gloo
 import sumwire.job.group_session
 import sumwire.job.handshake
 import sumwire.job.heartbeat
+import sumwire.job.metrics
 import sumwire.job.session
 import sumwire.lifecycle
 import sumwire.transport.exchange
@@ -85,6 +86,8 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
         (_job.control, {"threading": given["threading"]}),
         (sumwire.lifecycle, {"threading": given["threading"], "atexit": Instead(atexit, register=_no, unregister=_no)}),
         (_transport.kept_results, {"threading": given["threading"]}),
+        # Nobody may sleep who has a lock of Python's own.
+        (_job.metrics, {"_servers_lock": OfEachProcess(machine.world)}),
         (
             comm_thread,
             {name: given[name] for name in ("threading", "queue")} | {"_lock_of_queues": OfEachProcess(machine.world)},

@@ -44,7 +44,7 @@ class Lock:
         if thread.process.dead and self._owner is not thread:
             # It was killed while it waited for the lock.
             return
-        if self._owner is None or self._again and self._owner is not thread:
+        if self._owner is None or (self._again and self._owner is not thread):
             raise RuntimeError("a lock is released that is not held")
         self._times -= 1
         if not self._times:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 from unittest import mock
@@ -358,8 +358,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
 }
 # Only jobs with a key show these.
 OF_KEYS: Final = frozenset({"workers-check-no-tags"})
-# Only threads that are preempted show these.
-OF_PREEMPTION: Final = frozenset({"control-has-no-lock"})
+# Only threads that are preempted show these, in these modules soonest.
+OF_PREEMPTION: Final[Mapping[str | None, tuple[str, ...]]] = {
+    "control-has-no-lock": ("sumwire.job.control", "sumwire.job.coordination")
+}
 # Only blind jobs in two worlds show these, and the second ones only where switches do what they like.
 OF_BLIND: Final = frozenset(name for name in MUTATIONS if name.startswith("blind-"))
 OF_BYZANTINE: Final = frozenset({"blind-norms-have-no-tags", "blind-sums-are-not-checked"})

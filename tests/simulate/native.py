@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A host's own C, compiled so that its system calls end in the simulator: that for sending and receiving, and that which
-makes whole exchanges (:class:`sumwire.transport.exchange.FastPath`)."""
+"""A host's own C, compiled so that its system calls end in the simulator: that for sending and receiving, and that
+which makes whole exchanges (:class:`sumwire.transport.exchange.FastPath`)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,9 @@ class FastKernels:
         self._error: BaseException | None = None
         self._library = _fast_library()
         # Kept alive: C calls them.
-        self._calls = [kind(functools.partial(self._call, getattr(self, f"_{name}"))) for name, kind in _FAST_CALLS.items()]
+        self._calls = [
+            kind(functools.partial(self._call, getattr(self, f"_{name}"))) for name, kind in _FAST_CALLS.items()
+        ]
         for name, call in zip(_FAST_CALLS, self._calls, strict=True):
             c_void_p.in_dll(self._library.library, f"of_{name}").value = ctypes.cast(call, c_void_p).value
 

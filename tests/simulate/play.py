@@ -178,12 +178,12 @@ class Play:
                     rank.got.append(got)
                     rank.runs.append(rank.process.token)
             rank.finished = True
-            if rank.process.files:
-                self.world.violate(f"{rank.process.name} has closed its job, but not {len(rank.process.files)} files")
         except SumwireError as error:
             rank.error = error
             self.errors.append(f"{self.world.now:.3f} {rank.process.name}: {type(error).__name__}: {error}")
             self.world.note(self.errors[-1])
+        if rank.process.files:
+            self.world.violate(f"{rank.process.name} has closed its job, but not {len(rank.process.files)} files")
         self._look()
 
     def _calls(self, worker: int, rank: Rank, company: Company | LaneCompany) -> Iterator[Got]:
@@ -210,7 +210,9 @@ class Play:
     def _block(self) -> int:
         """Values of a block. Where sums lack some chunks, each must be a block of its own to be told from the others;
         and where blocks are exchanged, there must be more than one."""
-        return BLOCK_VALUES if self.schedule.complete and not self.schedule.world else 1024
+        schedule = self.schedule
+        whole = schedule.complete and not schedule.world and not schedule.terms.degrade
+        return BLOCK_VALUES if whole else 1024
 
     def _job(self, worker: int) -> Job | Lanes:
         schedule = self.schedule

@@ -119,7 +119,9 @@ def _cached() -> frozenset[CodeType]:
     modules = [module for name, module in list(sys.modules.items()) if _is_in(name, ("sumwire", "commonlib"))]
     places: list[ModuleType | type] = [*modules]
     places += [one for module in modules for one in vars(module).values() if isinstance(one, type)]
-    return frozenset(code for place in places for value in vars(place).values() if (code := _code_of(value)) is not None)
+    return frozenset(
+        code for place in places for value in vars(place).values() if (code := _code_of(value)) is not None
+    )
 
 
 def _code_of(value: object) -> CodeType | None:

@@ -163,8 +163,10 @@ def with_fast_path(schedule: Schedule) -> Schedule:
     """A schedule whose calls are so long that C makes most of them alone."""
     rng = random.Random(f"fast path {schedule.seed}")
     terms = replace(schedule.terms, slots=rng.choice((8, 16, 32, 64)), quorum=schedule.workers)
-    kinds = [Step(rng.choice(("reduce", "sum32", "vote")), rng.randrange(10_000, 60_000), rng.randrange(1 << 16), step.gap_s)
-             for step in schedule.steps[:2]]  # fmt: skip
+    kinds = [
+        replace(step, op=rng.choice(("reduce", "sum32", "vote")), values=rng.randrange(10_000, 60_000))
+        for step in schedule.steps[:2]
+    ]
     steps = tuple(rng.choice(kinds) for _ in schedule.steps)
     return replace(schedule, terms=terms, steps=steps, loss_bound=None, native=True, fast=True)
 

@@ -173,10 +173,15 @@ def load_test_checks(record: Mapping[str, Any] | None) -> list[Check]:
 def schedule_checks(record: Mapping[str, Any], wanted: int) -> list[Check]:
     """Check the schedules. `record`: what `simulate --json` writes."""
     return [
-        at_least("simulated schedules", record["seeds"], wanted),
-        equal("simulated schedules: violations", len(record["violations"]), 0),
+        *mode_checks(record, wanted, "simulated schedules"),
         at_least("simulated schedules a second", record["seeds"] / record["seconds"], SCHEDULES_PER_S_MIN),
     ]
+
+
+def mode_checks(record: Mapping[str, Any], wanted: int, label: str) -> list[Check]:
+    """The same of schedules of one kind."""
+    violations = equal(f"{label}: violations", len(record["violations"]), 0)
+    return [at_least(label, record["seeds"], wanted), violations]
 
 
 def flow_checks(record: Mapping[str, Any], wanted: int, switch: str) -> list[Check]:
@@ -252,7 +257,21 @@ def races_checks(record: Mapping[str, Any]) -> list[Check]:
 FORGED: Final = 1_000_000
 PROGRAMS: Final = 10_000
 P4RUNTIME_WRITES: Final = 20_000
-SCHEDULES: Final = 100_000
+SCHEDULES: Final = 200_000
+# Flags of `make simulate`, and what share of the schedules has them. The rest has none.
+MODES: Final[Mapping[tuple[str, ...], float]] = {
+    ("--keys",): 0.1,
+    ("--keys", "--restarts"): 0.1,
+    ("--blind",): 0.05,
+    ("--lanes",): 0.1,
+    ("--keys", "--lanes"): 0.05,
+    ("--queues",): 0.05,
+    ("--queues", "--lanes"): 0.05,
+    ("--aggregators",): 0.05,
+    ("--keys", "--aggregators"): 0.1,
+    ("--fast",): 0.05,
+}
+PREEMPTED: Final = 5_000
 MUTATION_SEEDS: Final = 10_000
 FLOW_SEEDS: Final = 10_000
 _NAMES: Final = "from simulate.mutations import MUTATIONS; print(*sorted(MUTATIONS))"
@@ -291,8 +310,8 @@ def _p4runtime(v: Verification) -> list[Check]:
 
 def _schedules(v: Verification) -> list[Check]:
     """Schedules, and each rule of the protocol broken in turn, which some schedule must expose."""
-    count = v.options.amount(SCHEDULES)
-    checks, seeds = schedule_checks(simulated(v.results, count), count), v.options.amount(FLOW_SEEDS)
+    seeds = v.options.amount(FLOW_SEEDS)
+    checks = [*_modes(v), *_preempted(v)]
     for switch, flags in (("honest", ("--flow",)), ("Byzantine", ("--flow", "--byzantine"))):
         checks += flow_checks(simulated(v.results, seeds, *flags), seeds, switch)
     checks.append(byzantine_check(simulated(v.results, seeds, "--keys", "--byzantine"), seeds))
@@ -306,6 +325,26 @@ def _fuzzers(v: Verification) -> list[Check]:
     seconds = v.options.amount(FUZZED_S)
     words = ["fuzz.libfuzzer", "--seconds", str(seconds), "--folder", str(v.results / "fuzz-c")]
     return fuzzers_checks(recorded(words, v.results / "fuzz-c.json"), seconds)
+
+
+def _modes(v: Verification) -> list[Check]:
+    """Schedules without flags, and those of each kind."""
+    plain = v.options.amount(round(SCHEDULES * (1 - sum(MODES.values()))))
+    checks = schedule_checks(simulated(v.results, plain), plain)
+    for flags, share in MODES.items():
+        count = v.options.amount(round(SCHEDULES * share))
+        checks += mode_checks(simulated(v.results, count, *flags), count, f"simulated schedules, {' '.join(flags)}")
+    return checks
+
+
+def _preempted(v: Verification) -> list[Check]:
+    """Threads that change places at any line, not only where they sleep; half of them of lanes."""
+    count = v.options.amount(PREEMPTED // 2)
+    checks = []
+    for flags in (("--preempt",), ("--preempt", "--lanes")):
+        label = f"preemptive scheduler, {' '.join(flags)}"
+        checks += mode_checks(simulated(v.results, count, *flags), count, label)
+    return checks
 
 
 def _models(v: Verification) -> list[Check]:

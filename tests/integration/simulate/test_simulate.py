@@ -327,8 +327,11 @@ def test_a_schedule_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (smallest.faults, smallest.weather.drop, smallest.terms.shape) == ((), 0.0, "star2")
 
 
+OF_DRAWN_SCHEDULES = {*mutations.MUTATIONS} - mutations.OF_BLIND - {*mutations.OF_PREEMPTION, "runs-have-no-token"}
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted({*mutations.MUTATIONS} - mutations.OF_BLIND - {"runs-have-no-token"}))
+@pytest.mark.parametrize("name", sorted(OF_DRAWN_SCHEDULES))
 def test_the_page_names_a_seed_that_shows_a_broken_rule(name: str) -> None:
     (seed,) = re.findall(rf"^\| {name}[^|]*\| (\d+) \|", PAGE.read_text(), re.MULTILINE)
     schedule = drawn(int(seed))
