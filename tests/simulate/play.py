@@ -39,6 +39,8 @@ from simulate.world import Process, World
 LIMIT_S: Final = 1000.0
 # Runs after which one must have ended well: faults are over by then.
 _RUNS_MOST: Final = 12
+# A process whose threads were preempted for so long has been slow enough for an error without any other fault.
+_HELD_S: Final = 1.0
 _REST_S: Final = 2.0
 # The controller looks at switches that have come back so much later.
 _CONTROLLER_S: Final = 0.5
@@ -236,7 +238,9 @@ class Play:
             # Where switches do what they like, one run says all: it has the right sums, or errors.
             self.over = True
             return
-        if self._faultless and calm and not self._may_fail() and not self._left_behind(ranks):
+        # As one that was stopped.
+        held = any(rank.process.held_s >= _HELD_S for rank in ranks)
+        if self._faultless and calm and not held and not self._may_fail() and not self._left_behind(ranks):
             names = {type(rank.error).__name__ for rank in ranks if rank.error}
             self.world.violate(f"a run without any fault failed: {sorted(names)} {self.errors[-4:]}")
         if self._must_fall_back(ranks) and not self._mixed:

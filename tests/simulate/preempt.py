@@ -87,10 +87,12 @@ class Preempter:
         if event == "line" and thread is not None and not thread.quiet and not thread.process.dead:
             self._until_held -= 1
             self._until_behind -= 1
+            began = self._world.now
             if self._until_held < 0:
                 self._hold()
             if self._until_behind < 0 and not thread.process.dead:
                 self._stand_back(thread.process)
+            thread.process.held_s += self._world.now - began
         return self._lines
 
     def _hold(self) -> None:

@@ -49,9 +49,10 @@ class Process:
         self.threads: list[Thread] = []
         self.files: list[Any] = []
         self.on_death: list[Callable[[], None]] = []
-        # Threads that are held until another one has run, and how often that was so.
+        # Threads that are held until another one has run, and how often that was so. And for how long any were held.
         self.behind: list[Thread] = []
         self.overtaken = 0
+        self.held_s = 0.0
         world.processes.append(self)
 
     def start(self, name: str, work: Callable[[], object]) -> Thread:

@@ -166,6 +166,7 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ),
     ("simulator.md: Simulator (3)", "console"): _HOURS,
     ("simulator.md: Simulator (4)", "console"): _HOURS,
+    ("simulator.md: Simulator (5)", "console"): _HOURS,
     ("softswitch.md: The soft switch", ""): Shown(
         "needs a lab's interfaces; the lab starts it so, and tests/integration/softswitch runs its options"
     ),

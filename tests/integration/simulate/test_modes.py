@@ -89,6 +89,11 @@ def test_preempted_threads_violate_nothing_and_play_the_same_again(seed: int) ->
     assert first == second
 
 
+def test_who_is_held_again_and_again_is_as_one_who_is_stopped() -> None:
+    """Its job may end with an error."""
+    assert play(Variant(preempt=MODULES).of(5001804)).violations == []
+
+
 def test_a_lock_that_is_missing_shows_only_where_threads_are_preempted() -> None:
     """The control thread tells the others of a call that the other thread has not described yet."""
     (seed,) = re.findall(r"^\| control-has-no-lock[^|]*\| (\d+) \|", PAGE.read_text(), re.MULTILINE)
