@@ -179,7 +179,7 @@ def schedule_checks(record: Mapping[str, Any], wanted: int) -> list[Check]:
 
 
 def mode_checks(record: Mapping[str, Any], wanted: int, label: str) -> list[Check]:
-    """The same of schedules of one kind."""
+    """Schedules of one kind. `record`: what `simulate --json` writes."""
     violations = equal(f"{label}: violations", len(record["violations"]), 0)
     return [at_least(label, record["seeds"], wanted), violations]
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def test_threads_change_places_between_two_lines(lines: int) -> None:
             counted.append(who)
 
     assert in_a_world(partial(count, who=1), partial(count, who=2), lines=lines).violations == []
-    changes = sum(one != other for one, other in zip(counted, counted[1:], strict=False))
+    changes = sum(one != other for one, other in pairwise(counted))
     assert (changes == 1) == (lines == 0)
 
 
