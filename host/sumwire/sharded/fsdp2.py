@@ -117,8 +117,8 @@ class _Sharded:
 
     def reads_at_once(self, gradient: Tensor) -> bool:
         """Whether torch reads the mean before the backward pass ends: to convert, divide, add, move or hook it."""
-        dtype = self._group._orig_dtype
-        whole = dtype in (None, gradient.dtype) and gradient.dtype in (torch.float32, torch.bfloat16)
+        dtypes = {one.orig_dtype for one in self._group.fsdp_params if one.sharded_param.requires_grad}
+        whole = dtypes <= {gradient.dtype} and gradient.dtype in (torch.float32, torch.bfloat16)
         if not whole or getattr(self._group, "force_sum_reduction_for_comms", False):
             return True
         return any(
