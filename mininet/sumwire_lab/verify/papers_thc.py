@@ -8,6 +8,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from sumwire_lab.bench.thc_variants import train_variant
 from sumwire_lab.experiments.closed_forms import least_errors
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
-from sumwire_lab.options.bench_options import THC, ThcOptions
+from sumwire_lab.options.bench_options import THC, ThcOptions, Variant
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES
@@ -125,13 +126,17 @@ def many_checks(errors: Mapping[int, float]) -> list[Check]:
     return [at_most(label, errors[worst], FOUR_BITS), reported("thc-wide: NMSE by number of workers", dict(errors))]
 
 
-def accuracy_checks(found: Mapping[int, tuple[float, ...]]) -> list[Check]:
+def accuracy_checks(found: Mapping[int, tuple[float, ...]], known_bad: float) -> list[Check]:
     """Check the accuracy lost by THC. ``found``: accuracies with the exact mean and with THC, means over the seeds, by
-    number of workers."""
-    return [
+    number of workers. ``known_bad``: that of :data:`BAD` with the fewest workers, which must show that the task can
+    tell."""
+    checks = [
         at_most(f"digits, {workers} workers: accuracy lost by THC (exact mean {exact:.1%})", exact - thc, POINTS_MAX)
         for workers, (exact, thc) in found.items()
     ]
+    fewest = min(found)
+    label = f"digits, {fewest} workers: accuracy lost by 1 bit without rotation and error feedback, known to be bad"
+    return [*checks, at_least(label, found[fewest][0] - known_bad, POINTS_MAX)]
 
 
 def quorum_checks(all_: Mapping[str, Any], some: Mapping[str, Any]) -> list[Check]:
@@ -146,6 +151,7 @@ def quorum_checks(all_: Mapping[str, Any], some: Mapping[str, Any]) -> list[Chec
 
 WORKERS: Final = range(2, 33)
 TRAINED: Final = (2, 8, 18, 32)
+BAD: Final = replace(THC, bits=1, rotation=False, feedback=False)
 ROUNDED: Final = (2, 3, 4, 8, 17, 32)
 _QUICK: Final[Mapping[str, Any]] = {"epochs": 1, "hidden": 16}
 SLOWER: Final = 3.0
@@ -218,18 +224,16 @@ def _wide_error(workers: int) -> float:
 
 
 def _workers(v: Verification) -> list[Check]:
-    """Trained in one process: THC against the exact mean."""
+    """Trained in one process: THC against the exact mean, and a variant that must lose."""
     seeds = v.options.seeds
     ours = ThcOptions({"thc": THC}, TRAINED, seeds, **(_QUICK if v.quick else {}))
     samples = digits_data.load()
-    found = {
-        workers: tuple(
-            statistics.mean(train_variant(case, workers, seed, ours, samples).accuracy for seed in seeds)
-            for case in (None, THC)
-        )
-        for workers in TRAINED
-    }
-    return accuracy_checks(found)
+
+    def accuracy(case: Variant | None, workers: int) -> float:
+        return statistics.mean(train_variant(case, workers, seed, ours, samples).accuracy for seed in seeds)
+
+    found = {workers: (accuracy(None, workers), accuracy(THC, workers)) for workers in TRAINED}
+    return accuracy_checks(found, accuracy(BAD, min(TRAINED)))
 
 
 def _quorum(v: Verification) -> list[Check]:
