@@ -133,7 +133,7 @@ def test_an_extra_alone_and_beside_pytorch(extra: str, wheel: Path, tmp_path: Pa
     assert brings in installed and lacks not in installed
     run([str(commands / works[0]), *works[1:]], tmp_path)
     # What pip would do: nothing that is there has to go.
-    report = json.loads(pip(python, "install", "--dry-run", "--quiet", "--report", "-", asked, "torch>=2.4"))
+    report = json.loads(pip(python, "install", "--dry-run", "--quiet", "--report", "-", asked, "torch>=2.6"))
     added = {entry["metadata"]["name"].lower() for entry in report["install"]}
     assert "torch" in added and added & installed <= BROUGHT_BY_VENV
 

@@ -142,4 +142,4 @@ def test_what_a_python_lacks_to_build_wheels(monkeypatch: pytest.MonkeyPatch) ->
         return known[name]
 
     monkeypatch.setattr(wheels.metadata, "version", version)
-    assert wheels.lacking() == ["setuptools>=77", "torch>=2.4"]
+    assert wheels.lacking() == ["setuptools>=77", "torch>=2.6"]
