@@ -18,6 +18,8 @@ from commonlib.untrusted import shown
 
 from sumwire.start.errors import PlaceError
 
+RENDEZVOUS: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torch makes a process group of."""
 # Below Linux's ephemeral ports, and above those of services. Each job has its own, so that two may share a machine.
 _PORTS: Final = range(15_000, 25_000)
 # Of srun alone. `sbatch` and `salloc` set SLURM_PROCID and SLURM_NTASKS as well, for scripts that are no rank.

@@ -22,7 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from sumwire.start.addresses import address_of, machine_id, source_towards
 from sumwire.start.errors import PlaceError
-from sumwire.start.launchers import check_numbers, torchrun_variables
+from sumwire.start.launchers import RENDEZVOUS, check_numbers, torchrun_variables
 from sumwire.start.rendezvous import Rendezvous
 
 _QUESTIONS: Final = 200
@@ -52,6 +52,12 @@ def meeting() -> Rendezvous | None:
     told = {**os.environ, **torchrun_variables(os.environ)}
     if "RANK" not in told or told.get("WORLD_SIZE", "1") == "1":
         return None
+    missing = [name for name in RENDEZVOUS if name not in told]
+    if missing:
+        raise PlaceError(
+            f"RANK and WORLD_SIZE, but no {', '.join(missing)} in the environment: start the ranks by torchrun, srun "
+            "or mpirun, or leave RANK out and give --rate"
+        )
     os.environ.update(told)
     check_numbers()
     timeout = dist.default_pg_timeout

@@ -32,13 +32,12 @@ from sumwire.job.gloo import available, default_timeout
 from sumwire.job.job import Job
 from sumwire.start.errors import PlaceError
 from sumwire.start.job_request import JobRequest
-from sumwire.start.launchers import check_numbers, torchrun_variables
+from sumwire.start.launchers import RENDEZVOUS, check_numbers, torchrun_variables
 from sumwire.start.rank_placement import WAIT_S, JobSource, RankPlacement, job_for
 from sumwire.start.rendezvous import fresh
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 
 _LOG: Final = logging.getLogger("sumwire")
-_RENDEZVOUS: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def init(
@@ -104,10 +103,10 @@ def check_options(options: Iterable[str]) -> None:
 def _enter_group() -> None:
     if available():
         return
-    if any(name not in os.environ for name in _RENDEZVOUS):
+    if any(name not in os.environ for name in RENDEZVOUS):
         # Set, as torchrun does: the script may choose its GPU by LOCAL_RANK.
         os.environ.update(torchrun_variables(os.environ))
-    missing = [name for name in _RENDEZVOUS if name not in os.environ]
+    missing = [name for name in RENDEZVOUS if name not in os.environ]
     if missing:
         raise PlaceError(
             f"no process group, and no {', '.join(missing)} in the environment: start the script by torchrun, srun or "

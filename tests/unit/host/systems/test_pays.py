@@ -12,7 +12,7 @@ import pytest
 from sumwire import cli
 from sumwire.dlcp.layers import shapes_of
 from sumwire.errors import ConfigError
-from sumwire.start import paths
+from sumwire.start import launchers, paths
 from sumwire.start.errors import PlaceError
 from sumwire.systems import pays
 from sumwire.systems.pays import Answer, HostCost, Question
@@ -169,6 +169,25 @@ def test_one_machine_is_told_a_rate(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert cli.main(["pays", "--params", "1M"]) == 1
     said = capsys.readouterr().err
     assert "--rate = None: must be given where one machine is asked; write --rate 1G, or have torchrun" in said
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "4"}, "but no MASTER_ADDR, MASTER_PORT in the environment: start the ranks by"),
+        ({"RANK": "x", "WORLD_SIZE": "4", "MASTER_ADDR": "a", "MASTER_PORT": "1"}, "RANK = 'x' in the environment"),
+        ({"RANK": "0", "WORLD_SIZE": "no", "MASTER_ADDR": "a", "MASTER_PORT": "1"}, "WORLD_SIZE = 'no' in the env"),
+    ],
+)
+def test_ranks_that_no_launcher_has_started(
+    environment: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in launchers.RENDEZVOUS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(PlaceError, match=message):
+        paths.meeting()
 
 
 def test_ranks_of_one_machine_have_no_link_between_them() -> None:
