@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import operator
 import re
 import signal
@@ -69,16 +68,6 @@ UNLIKE_ROUNDS = Schedule(
     one_trip=False,
     skew_s=(0.0, 0.0, 0.0),
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def levels_of_loggers() -> Iterator[None]:
-    """The command lets the product say nothing."""
-    loggers = [logging.getLogger(name) for name in ("sumwire", "softswitch")]
-    before = [logger.level for logger in loggers]
-    yield
-    for logger, level in zip(loggers, before, strict=True):
-        logger.setLevel(level)
 
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in range(20, 200, 20))])
