@@ -38,10 +38,13 @@ _LOOPBACK: Final = "127.0.0.1"
 # What an int of C holds, as torch counts ranks.
 _RANKS_MAX: Final = (1 << 31) - 1
 _HOSTS_MOST: Final = 100_000
+# More than any list of Slurm has: digits of a number, and brackets of a name.
+_DIGITS_MOST: Final = 9
+_BRACKETS_MOST: Final = 8
 
 
 def torchrun_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT of a rank of srun or mpirun; {} for any other program.
+    """Return RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT of a rank of srun or mpirun, {} for any other.
 
     ``environment``: the rank's. Variables that it has already are as they are. Raises PlaceError where ranks of an
     mpirun are on several machines, since only the user knows which address of the first one the others reach.
@@ -56,13 +59,13 @@ def torchrun_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def allocated_hosts(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The hosts of the Slurm allocation that this program is in; () outside of one. Raises PlaceError."""
+    """Return the hosts of the Slurm allocation around this program; () outside of one. Raises PlaceError."""
     text = environment.get("SLURM_JOB_NODELIST")
     return () if text is None else hosts(text)
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """The names in a host list as Slurm writes it. Raises PlaceError.
+    """Return the names in a host list as Slurm writes it. Raises PlaceError.
 
     Example: "gpu[08-10,12],login" has gpu08, gpu09, gpu10, gpu12 and login.
     """
@@ -112,12 +115,13 @@ def _expanded(word: str, text: str) -> Iterator[str]:
         yield word
         return
     inside, closed, after = rest.partition("]")
-    if not closed:
-        raise _no_hosts(text, "has a bracket that is not closed")
+    if not closed or word.count("[") > _BRACKETS_MOST:
+        raise _no_hosts(text, f"has a bracket that is not closed, or more than {_BRACKETS_MOST} in a name")
     for part in inside.split(","):
         first, _, last = part.partition("-")
         last = last or first
-        if not ((first + last).isascii() and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        are_numbers = all(one.isascii() and one.isdecimal() and len(one) <= _DIGITS_MOST for one in (first, last))
+        if not are_numbers or int(first) > int(last):
             raise _no_hosts(text, f"has {shown(part)} in brackets, which is no number and no range")
         for number in range(int(first), int(last) + 1):
             yield from _expanded(f"{before}{number:0{len(first)}d}{after}", text)

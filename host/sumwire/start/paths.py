@@ -48,7 +48,7 @@ class Paths:
 
 
 def meeting() -> Rendezvous | None:
-    """The ranks that a launcher has started; None for a program by itself. Raises PlaceError."""
+    """Return the ranks that a launcher has started; None for a program by itself. Raises PlaceError."""
     told = {**os.environ, **torchrun_variables(os.environ)}
     if "RANK" not in told or told.get("WORLD_SIZE", "1") == "1":
         return None
@@ -69,6 +69,18 @@ def measured(meeting: Rendezvous) -> Paths:
     """Measure for some seconds: a collective call of all ranks. Raises PlaceError."""
     machines = meeting.gather(machine_id())
     meeting.telling(lambda: _check_places(machines))
+    try:
+        found = _by_rank(meeting)
+    except OSError as error:
+        raise PlaceError(_ENDED) from error
+    return Paths(meeting.ranks, min(rate for rate, _ in found), max(rtt for _, rtt in found))
+
+
+def _by_rank(meeting: Rendezvous) -> list[Any]:
+    """Return what each rank has measured: bit/s of the stream that came to it, and seconds of a question.
+
+    Raises OSError where a rank ends meanwhile.
+    """
     with _next_and_previous(meeting) as (following, previous), ThreadPoolExecutor(1) as beside:
         answering = beside.submit(_answer, previous)
         rtt_s = meeting.telling(lambda: _asked(following))
@@ -77,8 +89,7 @@ def measured(meeting: Rendezvous) -> Paths:
         meeting.gather(None)
         receiving = beside.submit(_received, previous)
         meeting.telling(lambda: _stream(following))
-        found = meeting.gather((meeting.telling(receiving.result), rtt_s))
-    return Paths(meeting.ranks, min(rate for rate, _ in found), max(rtt for _, rtt in found))
+        return meeting.gather((meeting.telling(receiving.result), rtt_s))
 
 
 def _check_places(machines: list[str]) -> None:

@@ -13,7 +13,6 @@ Example: two machines with four ranks each, and a job of two hosts: ranks 0 to 3
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -266,11 +265,14 @@ def _beside_rank_0(
         (one["machine"], one["address"]) == (told[0]["machine"], own) for one in told
     )
     loopbacks = [str(IPv4Address(_LOOPBACK) + number) for number in range(_JOBS_BESIDE if is_free_to_choose else 0)]
-    for address in (own, *loopbacks):
-        with contextlib.suppress(PortTakenError):
-            at = [{**one, "address": address} for one in told] if loopbacks else told
+    taken: list[PortTakenError] = []
+    for address in dict.fromkeys((own, *loopbacks)):
+        at = [{**one, "address": address} for one in told] if loopbacks else told
+        try:
             return _started_at(at, job_file_for(_hosts(at, each_rank), address, source.request))
-    return _started_at(told, job_file_for(_hosts(told, each_rank), own, source.request))
+        except PortTakenError as error:
+            taken.append(error)
+    raise taken[0]
 
 
 def _started_at(

@@ -90,6 +90,8 @@ def test_host_lists(text: str, names: list[str]) -> None:
         ("a[x-2]", "has 'x-2' in brackets"),
         ("a[2-1]", "has '2-1' in brackets"),
         ("a[]", "has '' in brackets"),
+        (f"a[1-{'9' * 5000}]", "in brackets"),
+        ("a" + "[1]" * 2000, "more than 8 in a name"),
         ("a[0-99999]b[0-99999]", "more than 100000 hosts"),
     ],
 )

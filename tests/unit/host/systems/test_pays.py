@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sumwire import cli
@@ -188,6 +189,17 @@ def test_ranks_that_no_launcher_has_started(
         monkeypatch.setenv(name, value)
     with pytest.raises(PlaceError, match=message):
         paths.meeting()
+
+
+@pytest.mark.parametrize("error", [TimeoutError("timed out"), ConnectionResetError("reset")])
+def test_a_rank_that_ends_meanwhile_is_a_typed_error(error: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(meeting: object) -> None:
+        raise error
+
+    monkeypatch.setattr(paths, "_by_rank", ended)
+    ranks: Any = SimpleNamespace(ranks=2, gather=lambda own: ["a", "b"], telling=lambda make: make())
+    with pytest.raises(PlaceError, match="a rank has ended while paths were measured: see its output"):
+        paths.measured(ranks)
 
 
 def test_ranks_of_one_machine_have_no_link_between_them() -> None:
