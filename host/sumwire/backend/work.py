@@ -19,6 +19,7 @@ from torch.distributed import ProcessGroup
 from torch.futures import Future, collect_all
 
 from sumwire.training.comm_thread import wait_for
+from sumwire.training.ddp import raise_from_backward
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Work
@@ -97,6 +98,9 @@ class NetworkWork(Work):
         return wait_for(self._future)
 
     def get_future(self) -> Future[Any]:
+        # DDP's reducer takes the value of a future that has failed for a list of tensors, and reads memory that is none.
+        # So the backward pass raises the error before it looks.
+        raise_from_backward(self._future)
         return self._future
 
 

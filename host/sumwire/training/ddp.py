@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex
 
 import torch
 import torch.distributed as dist
@@ -346,6 +346,10 @@ class DdpState(Saved):
         found: dict[str, Kept] = {} if self.job is None else {"job": self.job}
         return found if owner is None or owner is self.job else {**found, "reduction": owner}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DdpState":
+        """Return this state: a copy of DDP's model, as AveragedModel makes it, has no hook that would use another."""
+        return self
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         refuse_pickling(self, "a job and a thread")
 
@@ -416,7 +420,7 @@ def local_hook(state: object, bucket: GradBucket) -> Future[Tensor]:
     return future
 
 
-def raise_from_backward(future: Future[Tensor]) -> None:
+def raise_from_backward(future: Future[Any]) -> None:
     """Make backward() raise the future's own error. DDP would turn it into a RuntimeError about a cast.
 
     DDP queues its own end-of-backward callback after the last bucket, so these waits come first. A bucket none of whose
@@ -426,5 +430,5 @@ def raise_from_backward(future: Future[Tensor]) -> None:
         torch.autograd.Variable._execution_engine.queue_callback(lambda: _wait(future))
 
 
-def _wait(future: Future[Tensor]) -> None:
+def _wait(future: Future[Any]) -> None:
     wait_for(future)

@@ -71,7 +71,7 @@ TOPICS: Final[Mapping[str, Topic]] = {
     ),
     "ways": Topic(
         "check the ways in: from a wheel to a training",
-        ("start", "backend", "outer", "packages"),
+        ("start", "scenarios", "backend", "outer", "packages"),
         grouped=True,
         flags=("rows", "quick"),
     ),

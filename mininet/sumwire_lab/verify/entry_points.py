@@ -9,12 +9,16 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import log
 from statistics import mean, median
 from typing import Any, Final
 
 from sumwire_lab.experiments import added_lines, outer_steps, sharded
+from sumwire_lab.experiments import training_scenarios as scenarios
 from sumwire_lab.experiments.sharded import GLOO, MBIT, RANKS, ROUNDED, SUMWIRE, Sharded
+from sumwire_lab.experiments.training_scenarios import Outcome
 from sumwire_lab.study.check import Check, absent, at_most, equal, holds, reported
+from sumwire_lab.training.digits_data import CLASSES
 from sumwire_lab.verify.plan import Experiment, Experiments, Verification, measured_by, shown_by
 
 LINES_MAX: Final = 3
@@ -117,6 +121,77 @@ START: Final[Experiments] = {
     "lines": _lines,
     "nodes": _nodes,
     "tree": _tree,
+}
+
+
+# -- training loops of many kinds --------------------------------------------------------------------------
+
+
+# Of an untrained network.
+UNTRAINED: Final = log(CLASSES)
+# Of what gloo's loss falls by. Seeds of one scenario differ by up to 4 %.
+SHARE_LEAST: Final = 0.9
+REFUSED_AT_ONCE: Final[Mapping[str, Sequence[str]]] = {scenarios.HOOK: ("sparse embedding",)}
+_WAYS: Final[Mapping[str, Sequence[str]]] = {
+    scenarios.HOOK: tuple(scenarios.DDP),
+    scenarios.BACKEND: tuple(scenarios.DDP),
+    scenarios.SHARDED: scenarios.FSDP,
+}
+# What a quick try plays; and what must fail with too few bits.
+_FEW: Final = ("mlp", "two models, one pass")
+_BAD: Final = ("transformer, AdamW",)
+
+
+def scenario_checks(way: str, ranks: int, found: Sequence[Outcome], baseline: Sequence[Outcome]) -> list[Check]:
+    """Check what became of training loops. ``found`` and ``baseline``: what `training_scenarios.measured` returns."""
+    passed = scenarios_passed(found, baseline, REFUSED_AT_ONCE.get(way, ()))
+    failed = {one["scenario"]: one for one in found if one["scenario"] not in passed}
+    label = f"training loops by the {way}, {ranks} ranks: parameters equal, loss falls as by gloo, or refused at once"
+    return [holds(label, failed or f"{len(passed)} of {len(found)}", f"all {len(found)}", not failed)]
+
+
+def scenarios_passed(found: Sequence[Outcome], baseline: Sequence[Outcome], refused: Sequence[str]) -> dict[str, float]:
+    """Return the loops that ended as they must, and the share of gloo's fall in loss that each reached."""
+    of_gloo = {one["scenario"]: one["loss"] for one in baseline if "loss" in one}
+    passed = {}
+    for one in found:
+        name = one["scenario"]
+        if "refused" in one and name in refused:
+            passed[name] = 0.0
+        elif "loss" in one and one["equal"] and name in of_gloo:
+            share = (UNTRAINED - one["loss"]) / (UNTRAINED - of_gloo[name])
+            passed |= {name: share} if share >= SHARE_LEAST else {}
+    return passed
+
+
+def _scenarios(way: str) -> Experiment:
+    """Play a way's loops with two ranks and with four."""
+
+    def measure(v: Verification) -> list[Check]:
+        names = _FEW if v.quick else _WAYS[way]
+        checks = []
+        for ranks in (2,) if v.quick else (2, 4):
+            v.say(f"{len(names)} training loops by the {way}, {ranks} ranks")
+            baseline = scenarios.measured(scenarios.BASELINES[way], ranks, names)
+            checks += scenario_checks(way, ranks, scenarios.measured(way, ranks, names), baseline)
+        return checks
+
+    return measure
+
+
+def _bad_scenario(v: Verification) -> list[Check]:
+    """What a loss that falls less looks like: one bit a value without error feedback. Adam can tell."""
+    v.say("a training loop with 1 bit, which must fail")
+    baseline, found = (scenarios.measured(way, 2, _BAD) for way in (scenarios.GLOO, scenarios.ONE_BIT))
+    passed = scenarios_passed(found, baseline, ())
+    return [equal(f"{_BAD[0]}, with 1 bit and no error feedback: loss falls as by gloo", [*passed], [])]
+
+
+SCENARIOS: Final[Experiments] = {
+    "hook": _scenarios(scenarios.HOOK),
+    "backend": _scenarios(scenarios.BACKEND),
+    "sharded": _scenarios(scenarios.SHARDED),
+    "bad": _bad_scenario,
 }
 
 
@@ -352,6 +427,7 @@ PACKAGES: Final[Experiments] = {
 }
 WAYS_IN: Final[Mapping[str, Experiments]] = {
     "start": START,
+    "scenarios": SCENARIOS,
     "backend": BACKEND,
     "outer": OUTER,
     "packages": PACKAGES,

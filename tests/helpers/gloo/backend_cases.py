@@ -349,3 +349,14 @@ def chosen(rank: int, precision: str, exact_below: int) -> None:
 
 def network_operations(rank: int) -> int:
     return operations()
+
+
+def failed_backward(rank: int) -> str:
+    """The error of a backward pass whose sum fails: the job has no op for one bit."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 100))
+    try:
+        with sumwire.backend.calls_at("1bit"):
+            model(torch.ones(2, 100)).sum().backward()
+    except SumwireError as error:
+        return str(error)
+    return ""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import io
+import copy
 import pickle
 from collections.abc import Mapping
 from typing import Any
@@ -154,3 +155,4 @@ def test_a_hook_is_not_pickled_and_says_what_to_save() -> None:
     state = sumwire.DdpState(None, reduce=lambda x, number: (x, lambda: x))
     with pytest.raises(UsageError, match=r"DdpState: cannot be pickled or copied.*save its state_dict\(\)"):
         pickle.dumps(state)
+    assert copy.deepcopy(state) is state, "AveragedModel copies the model with its hook"

@@ -63,3 +63,10 @@ def test_a_job_that_init_has_made(tmp_path: Path) -> None:
             (found,) = of(outcome["lines"], Event.JOB_FOUND)
             assert found["workers"] == RANKS
             assert LEAST < outcome["error"] < MOST
+
+
+def test_backward_raises_the_error_of_a_sum(tmp_path: Path) -> None:
+    """DDP's reducer looks at the result of a sum in C++, where a failed one has none."""
+    with backend_cases.ranks_with_job(job_mapping(RANKS, 64), tmp_path) as ranks:
+        for said in ranks.run(backend_cases.failed_backward):
+            assert "ops = ('thc', 'max32'): must have sign for this operation" in said
