@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training whose ranks come and go. Start the service, then this script once for each rank, and kill one of them:
 
-    sumwire up --hosts 127.0.0.1,127.0.0.1,127.0.0.1,127.0.0.1 --elastic 1
-    SUMWIRE_SERVICE=127.0.0.1 python elastic.py
+sumwire up --hosts 127.0.0.1,127.0.0.1,127.0.0.1,127.0.0.1 --elastic 1
+SUMWIRE_SERVICE=127.0.0.1 python elastic.py
 """
 
 import argparse

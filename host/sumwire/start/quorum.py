@@ -220,5 +220,5 @@ def _meeting(rank: int, meet_s: float) -> Iterator[None]:
     except (RuntimeError, PlaceError) as error:
         raise PeerLostError(
             f"rank {rank} of a quorum: another one did not come within {meet_s:g} s "
-            f"({first_clause(str(error))}); the next quorum is without those that have ended"
+            f"({first_clause(str(error))}); begin again: the next quorum is without those that have ended"
         ) from error

@@ -150,12 +150,18 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self.address = f"127.{3 + os.getpid() // 254 % 252}.{1 + os.getpid() % 254}.1"
         self.end = folder / "end"
-        self.end.write_text(str(1 << 62))
         self.said: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
         self.ranks: dict[int, subprocess.Popen[str]] = {}
         self.lines: list[dict[str, Any]] = []
         self._folder = folder
         self._count = 0
+        self.end_at(1 << 62)
+
+    def end_at(self, step: int) -> None:
+        """Let all ranks end after so many steps, which none has made yet."""
+        new = self.end.with_suffix(".new")
+        new.write_text(str(step))
+        new.replace(self.end)
 
     def environment(self) -> dict[str, str]:
         """That of a rank."""
@@ -203,16 +209,23 @@ class Programs:
         for line in one.stdout:
             if line.startswith("{"):
                 self.said.put((number, json.loads(line)))
+        self.said.put((number, {"status": one.wait()}))
+
+    def _logs(self) -> str:
+        return "".join(path.read_text()[-600:] for path in sorted(self._folder.glob("*.log")))
 
     def next(self, what: str) -> tuple[int, dict[str, Any]]:
         """Return the next line, and its rank's number. Raises LabError."""
-        try:
-            number, told = self.said.get(timeout=_HANGS_S)
-        except queue.Empty:
-            logs = "".join(path.read_text()[-600:] for path in sorted(self._folder.glob("*.log")))
-            raise LabError(f"nothing within {_HANGS_S:.0f} s: {what}; {logs}") from None
-        self.lines.append(told)
-        return number, told
+        while True:
+            try:
+                number, told = self.said.get(timeout=_HANGS_S)
+            except queue.Empty:
+                raise LabError(f"nothing within {_HANGS_S:.0f} s: {what}; {self._logs()}") from None
+            if "status" not in told:
+                self.lines.append(told)
+                return number, told
+            if number in self.ranks and told["status"]:
+                raise LabError(f"rank {number} has ended with {told['status']}: {what}; {self._logs()}")
 
     def until_each(self, what: str, members: int, more: int = 0) -> dict[int, dict[str, Any]]:
         """Wait until each rank has made a step of so many members, and `more` steps later. Returns the first ones."""
@@ -247,7 +260,7 @@ def measured(kills: int, seed: int = 1) -> dict[str, Any]:
                 running.start()
                 running.until_each(f"a new rank after kill {kill}", RANKS, _STEPS_APART)
             steps = max(told["step"] for told in running.lines) + _STEPS_APART
-            running.end.write_text(str(steps))
+            running.end_at(steps)
             ends: list[dict[str, Any]] = []
             while len(ends) < RANKS:
                 _, told = running.next("the end")
@@ -257,7 +270,7 @@ def measured(kills: int, seed: int = 1) -> dict[str, Any]:
         "kills": kills,
         "resumed_s": resumed_s,
         "steps": steps,
-        "discarded": len({told["step"] for told in running.lines if told.get("counts") is False}),
+        "discarded": len({told["step"] for told in running.lines if not told.get("counts", True)}),
         "checked": sum("lost" in told for told in counted),
         "lost": max(told.get("lost", 0.0) for told in counted),
         "error": max(told.get("error", 0.0) for told in counted),

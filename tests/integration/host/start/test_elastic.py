@@ -314,6 +314,8 @@ def test_a_quorum_whose_store_is_gone() -> None:
         port = free.getsockname()[1]
     group = quorum.ElasticGroup(parse_job(job(), 0), {})
     group.meet_s = 0.2
-    with pytest.raises(PeerLostError, match=r"rank 0 of a quorum: another one did not come within 0.2 s .*; the next"):
+    with pytest.raises(
+        PeerLostError, match=r"rank 0 of a quorum: another one did not come within 0.2 s .*; begin again: the next"
+    ):
         group.configure(f"127.0.0.1:{port}/quorum", "worker0", 0, 2, 1)
     assert group.job is None and group.fatal is None
