@@ -245,6 +245,11 @@ def test_ranks_come_and_go() -> None:
         lighthouse.present = {2}
         [(counts, _, _)] = each(parts, made, 2)
         assert counts and parts[2].ranks == 1 and parts[2].step == 4
+        # Worker 0 was away, and is a step behind: what it owed, it owed another model.
+        assert residual(parts[0]).any()
+        lighthouse.present = {0, 2}
+        done = each(parts, made, 0, 2)
+        assert [counts for counts, _, _ in done] == [True] * 2 and not done[0][1].any() and done[1][1].any()
 
 
 def test_a_vote_whose_result_one_rank_does_not_learn(monkeypatch: pytest.MonkeyPatch) -> None:
