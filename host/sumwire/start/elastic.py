@@ -60,6 +60,8 @@ else:
 
 _LOG: Final = logging.getLogger("sumwire")
 LIGHTHOUSE: Final = "TORCHFT_LIGHTHOUSE"
+# Torchft's own limit, so for a model on its way to a new rank. Where the sender is killed, that ends at once.
+_TRANSFER: Final = timedelta(minutes=10)
 # Steps in a row that come to nothing. More have another cause than ranks that come and go.
 _FAILURES_MOST: Final = 10
 
@@ -80,14 +82,13 @@ def elastic(
     *,
     also: Mapping[str, Stateful] | None = None,
     service: str | None = None,
-    lighthouse: str | None = None,
     wait_s: float = WAIT_S,
     **options: Any,
 ) -> Elastic:
     """Return this rank's part in a training whose ranks come and go. Each rank calls it by itself, at any time.
 
     The job is that of `sumwire up --elastic`, at ``service`` or SUMWIRE_SERVICE, or beside MASTER_ADDR; the lighthouse
-    is at ``lighthouse`` or TORCHFT_LIGHTHOUSE, or on the service's machine. ``model``: not wrapped yet, on its device.
+    is on the service's machine, or at TORCHFT_LIGHTHOUSE. ``model``: not wrapped yet, on its device.
     ``also``: by name, what else a new rank needs the state of. ``wait_s``: seconds to wait for a service that is not
     running yet, and in each step for enough ranks. ``options``: those of :class:`sumwire.Job`, equal on all ranks.
 
@@ -106,26 +107,24 @@ def elastic(
         raise ServiceError(f"no service is known: start `sumwire up --hosts A,B --elastic 1`, and set {SERVICE} to it")
     found, description = first_of(beside(given), wait_s, _LOG.warning)
     config, place = claimed(description)
+    own = config.own_address.ip
     try:
         check_reach(config, found)
         group = ElasticGroup(config, options)
         # Of this rank alone: torchft names it to the others.
-        store = TCPStore(config.own_address.ip, 0, is_master=True, wait_for_workers=False)
+        store = TCPStore(own, 0, is_master=True, wait_for_workers=False)
         training = Elastic(model, optimizer, group, also=also or {}, alone=group_of_one())
-        training.enter(
-            torchft.Manager(
-                pg=group, load_state_dict=training.load, state_dict=training.saved,
-                min_replica_size=config.workers_min, use_async_quorum=False, timeout=SILENCE,
-                quorum_timeout=timedelta(seconds=wait_s), connect_timeout=SILENCE, rank=0, world_size=1,
-                store_addr=config.own_address.ip, store_port=store.port, hostname=config.own_address.ip,
-                lighthouse_addr=lighthouse or os.environ.get(LIGHTHOUSE) or f"http://{found.host}:{LIGHTHOUSE_PORT}",
-                replica_id=f"worker{config.worker}", checkpoint_transport=transport_at(config.own_address.ip),
-            ),
-            place, store,
+        manager = torchft.Manager(
+            pg=group, load_state_dict=training.load, state_dict=training.saved, min_replica_size=config.workers_min,
+            use_async_quorum=False, timeout=_TRANSFER, quorum_timeout=timedelta(seconds=wait_s),
+            connect_timeout=SILENCE, rank=0, world_size=1, store_addr=own, store_port=store.port, hostname=own,
+            lighthouse_addr=os.environ.get(LIGHTHOUSE) or f"http://{found.host}:{LIGHTHOUSE_PORT}",
+            replica_id=f"worker{config.worker}", checkpoint_transport=transport_at(own, _TRANSFER),
         )  # fmt: skip
     except BaseException:
         place.close()
         raise
+    training.enter(manager, place, store)
     return training
 
 
@@ -232,9 +231,12 @@ class Elastic:
         self._count_failure(self._error)
         return False
 
-    def close(self) -> None:
-        """End this rank's part. The others go on without it."""
-        self._group.leave()
+    def close(self, *, agree: bool = True) -> None:
+        """End this rank's part once all have made the latest step. Others that begin a further one go on without it.
+
+        ``agree=False``, used when an exception ends the run, does not wait for others.
+        """
+        self._group.leave(agree=agree)
         self.state.close()
         if self._manager is not None:
             self._manager.shutdown(wait=False)
@@ -245,8 +247,8 @@ class Elastic:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close(agree=error is None)
 
     def saved(self) -> dict[str, Any]:
         """Return what a rank that is behind needs: torchft sends it."""

@@ -110,7 +110,7 @@ def claimed(description: Mapping[str, Any]) -> tuple[JobConfig, socket.socket]:
     )
 
 
-def transport_at(address: str) -> Any:
+def transport_at(address: str, timeout: timedelta) -> Any:
     """torchft's transport of states, at an address that the others know: this machine's own name may mean nothing to
     them."""
     http = load("torchft.checkpointing").HTTPTransport
@@ -119,7 +119,7 @@ def transport_at(address: str) -> Any:
         def metadata(self) -> str:
             return f"http://{address}:{self._server.socket.getsockname()[1]}/checkpoint/"
 
-    return Transport(timeout=SILENCE, num_chunks=0)
+    return Transport(timeout=timeout, num_chunks=0)
 
 
 def group_of_one() -> Any:
@@ -180,7 +180,7 @@ class ElasticGroup:
             check_version(told)
             members = [worker for worker, _, _ in told]
             ranks = Ranks(PrefixStore("job", store), rank, world_size, SILENCE, connect=within)
-            self.job = Job(self.config.among(members), ranks=ranks, fallback="always", **self._options)
+            self.job = Job(self.config.among(members), ranks=ranks, **{"fallback": "always", **self._options})
             self.quorum = quorum_id
         except UsageError as error:
             self.fatal = error
@@ -192,12 +192,12 @@ class ElasticGroup:
             ),
         )  # fmt: skip
 
-    def leave(self) -> None:
-        """End this rank's part in the job, without waiting for others to come to its end."""
+    def leave(self, *, agree: bool = False) -> None:
+        """End this rank's part in the job. ``agree``: wait until the others end theirs too."""
         job, self.job = self.job, None
         if job is not None:
             with contextlib.suppress(RecreateError):
-                job.close(agree=False)
+                job.close(agree=agree)
 
     def errored(self) -> Exception | None:
         """Return None: :meth:`Elastic.commit` reports errors."""

@@ -192,7 +192,7 @@ def training_of(present: set[int]) -> Iterator[tuple[Lighthouse, dict[int, Elast
             yield lighthouse, parts
         finally:
             for one in parts.values():
-                one.close()
+                one.close(agree=False)
 
 
 def each(parts: Mapping[int, Elastic], do: Callable[[Elastic, int], Any], *workers: int) -> list[Any]:
