@@ -45,7 +45,15 @@ from sumwire.errors import RecreateError, SumwireError
 from sumwire.job.gloo import first_clause
 from sumwire.job.job import Job, Residual
 from sumwire.start.errors import PlaceError, ServiceError
-from sumwire.start.quorum import LIGHTHOUSE_PORT, SILENCE, ElasticGroup, claimed, group_of_one, load, transport_at
+from sumwire.start.quorum import (
+    LIGHTHOUSE_PORT,
+    SILENCE,
+    ElasticGroup,
+    claimed,
+    group_of_one,
+    needing_torchft,
+    transport_at,
+)
 from sumwire.start.rank_placement import SERVICE, WAIT_S
 from sumwire.start.reach import check_reach
 from sumwire.start.script import check_options
@@ -101,7 +109,8 @@ def elastic(
             "any rank may end: start `sumwire up --hosts A,B --elastic 1` beside the ranks, and set SUMWIRE_SERVICE"
         )
     check_options(options, elastic)
-    torchft = load()
+    with needing_torchft():
+        from torchft import Manager
     given = service or os.environ.get(SERVICE) or os.environ.get("MASTER_ADDR")
     if given is None:
         raise ServiceError(f"no service is known: start `sumwire up --hosts A,B --elastic 1`, and set {SERVICE} to it")
@@ -114,7 +123,7 @@ def elastic(
         # Of this rank alone: torchft names it to the others.
         store = TCPStore(own, 0, is_master=True, wait_for_workers=False)
         training = Elastic(model, optimizer, group, also=also or {}, alone=group_of_one())
-        manager = torchft.Manager(
+        manager = Manager(
             pg=group, load_state_dict=training.load, state_dict=training.saved, min_replica_size=config.workers_min,
             use_async_quorum=False, timeout=_TRANSFER, quorum_timeout=timedelta(seconds=wait_s),
             connect_timeout=SILENCE, rank=0, world_size=1, store_addr=own, store_port=store.port, hostname=own,

@@ -8,7 +8,6 @@ Used by `elastic`, and `up`, which starts the lighthouse. torchft is loaded on f
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import logging
 import os
@@ -50,11 +49,13 @@ _VERSION: Final = f"{__version__}, program revision {p4.PROGRAM_REVISION}"
 _CURE: Final = "pip install 'sumwire[elastic]'"
 
 
-def load(name: str = "torchft") -> Any:
+@contextlib.contextmanager
+def needing_torchft() -> Iterator[None]:
+    """Context manager for its imports. Raises StartError where it is not installed."""
     # Its lighthouse and managers, which are programs of Rust, write a page for each step.
     os.environ.setdefault("RUST_LOG", "warn")
     try:
-        return importlib.import_module(name)
+        yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "torchft":
             raise
@@ -65,9 +66,10 @@ def load(name: str = "torchft") -> Any:
 def lighthouse(address: str, ranks_min: int, port: int = LIGHTHOUSE_PORT) -> Iterator[str]:
     """Run torchft's lighthouse at an address of this machine, until the block ends. Yields its URL. ``ranks_min``: no
     quorum has fewer ranks. Raises StartError without torchft, and where the port is taken."""
-    coordination = load("torchft.coordination")
+    with needing_torchft():
+        from torchft.coordination import LighthouseServer
     try:
-        server = coordination.LighthouseServer(
+        server = LighthouseServer(
             bind=f"{address}:{port}", min_replicas=ranks_min, join_timeout_ms=_JOIN_MS,
             heartbeat_timeout_ms=_HEARTBEAT_MS,
         )  # fmt: skip
@@ -113,9 +115,10 @@ def claimed(description: Mapping[str, Any]) -> tuple[JobConfig, socket.socket]:
 def transport_at(address: str, timeout: timedelta) -> Any:
     """torchft's transport of states, at an address that the others know: this machine's own name may mean nothing to
     them."""
-    http = load("torchft.checkpointing").HTTPTransport
+    with needing_torchft():
+        from torchft.checkpointing import HTTPTransport
 
-    class Transport(http):  # type: ignore[misc, valid-type]
+    class Transport(HTTPTransport):  # type: ignore[misc]
         def metadata(self) -> str:
             return f"http://{address}:{self._server.socket.getsockname()[1]}/checkpoint/"
 
@@ -128,9 +131,10 @@ def group_of_one() -> Any:
     DDP sums by it which parameters have been used. Here all count as used. A parameter that one rank has used and
     another has not would otherwise keep its old gradient there, and the replicas would differ.
     """
-    dummy = load("torchft.process_group").ProcessGroupDummy
+    with needing_torchft():
+        from torchft.process_group import ProcessGroupDummy
 
-    class Alone(dummy):  # type: ignore[misc, valid-type]
+    class Alone(ProcessGroupDummy):  # type: ignore[misc]
         def allreduce(self, tensors: list[Tensor], opts: object) -> Any:
             for tensor in tensors:
                 if tensor.dtype == torch.int32:

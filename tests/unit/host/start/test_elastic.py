@@ -49,7 +49,7 @@ def test_an_aggregator_beside_rank_0_is_refused() -> None:
 
 
 def test_an_unknown_option_and_no_service_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torchft", SimpleNamespace())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torchft", SimpleNamespace(Manager=None))  # type: ignore[arg-type]
     for name in ("MASTER_ADDR", rank_placement.SERVICE):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ServiceError, match=r"no service is known: start `sumwire up --hosts A,B --elastic 1`"):
