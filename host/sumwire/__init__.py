@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sumwire.job.control import Change as Change
     from sumwire.job.job import Job as Job
     from sumwire.start import init as init
+    from sumwire.start.elastic import elastic as elastic
     from sumwire.training.all_reduce import all_reduce as all_reduce
     from sumwire.training.ddp import DdpState as DdpState
     from sumwire.training.ddp import ddp_hook as ddp_hook
@@ -61,6 +62,7 @@ _NAMES: Final = {
     "job.control": "Change",
     "job.job": "Job",
     "start": "init",
+    "start.elastic": "elastic",
     "training.all_reduce": "all_reduce",
     "training.ddp": "DdpState ddp_hook local_hook",
     "training.hierarchical": "NodeJob",

@@ -43,6 +43,8 @@ class Event(LogEvent):
     PATH_CHOSEN = ("path_chosen", (HOST,), "name ranks", "whether the backend sumwire goes by the job")
     JOB_FOUND = ("job_found", (HOST,), "name found workers aggregator", "`sumwire.init()` has found the job")
     SERVICE_AWAITED = ("service_awaited", (HOST,), "wait_s reason", "`sumwire.init()` waits for `sumwire up`")
+    QUORUM_MADE = ("quorum_made", (HOST,), "name quorum members", "ranks have come or gone: a new job")
+    STEP_DISCARDED = ("step_discarded", (HOST,), "step reason", "an elastic training makes a step again")
     NOTHING_TO_DO = ("nothing_to_do", (HOST,), "reason", "a framework's callback leaves the model as it is")
 
     # -- the service --

@@ -98,8 +98,8 @@ class NetworkWork(Work):
         return wait_for(self._future)
 
     def get_future(self) -> Future[Any]:
-        # DDP's reducer takes the value of a future that has failed for a list of tensors, and reads memory that is none.
-        # So the backward pass raises the error before it looks.
+        # DDP's reducer takes the value of a future that has failed for a list of tensors, and reads memory that is
+        # none. So the backward pass raises the error before it looks.
         raise_from_backward(self._future)
         return self._future
 

@@ -153,8 +153,21 @@ class JobConfig:
         if self.worker >= workers:
             rule = f"must be in 0..{workers - 1} in a run of {workers}"
             raise ConfigError("worker", self.worker, rule, where=where, cure="start workers 0, 1 ... without a gap")
-        quorum = min(self.job_quorum, workers)
-        return replace(self, workers=workers, quorum=quorum, addresses=self.addresses[:workers])
+        return self.among(range(workers))
+
+    def among(self, members: Sequence[int]) -> JobConfig:
+        """Return the job as a run of these workers of it sees it, numbered in the order of ``members``, of which this
+        worker is one. Each keeps its address and its seat. :meth:`for_run` has the rules for their number.
+
+        Example: without worker 1 of four, workers 0, 2 and 3 make a run of three, as workers 0, 1 and 2.
+        """
+        return replace(
+            self,
+            worker=members.index(self.worker),
+            workers=len(members),
+            quorum=min(self.job_quorum, len(members)),
+            addresses=tuple(self.addresses[member] for member in members),
+        )
 
     @property
     def quorum_least(self) -> int:

@@ -128,25 +128,35 @@ class Ranks:
     """The ranks that are a job's workers, where these are not the ranks of the default process group.
 
     ``store``: a store that only these ranks use, for one such object. ``rank``: this process's number among ``ranks``.
-    All collectives end after ``timeout``. Making one is a collective call of these ranks, and needs no process group.
-    torch.distributed does not know its groups, so they outlive `destroy_process_group`. Raises GroupError.
+    All collectives end after ``timeout``; with ``connect`` their groups must connect within that. Making one is a
+    collective call of these ranks, and needs no process group. torch.distributed does not know its groups, so they
+    outlive `destroy_process_group`. Raises GroupError.
     """
 
-    def __init__(self, store: Store, rank: int, ranks: int, timeout: timedelta) -> None:
+    def __init__(
+        self, store: Store, rank: int, ranks: int, timeout: timedelta, *, connect: timedelta | None = None
+    ) -> None:
         self.store = store
         self.rank = rank
         self.ranks = ranks
+        # Of the jobs that these ranks make. Another process may have made others before.
+        self.meetings = itertools.count()
         self._timeout = timeout
+        self._connect = connect
         self._groups = itertools.count()
         self.meeting = self.gloo()
 
     def gloo(self) -> Any:
         """Make a new gloo group: a collective call, in the same order on all ranks. Raises GroupError."""
         store = PrefixStore(f"gloo{next(self._groups)}", self.store)
+        within = self._connect or self._timeout
         try:
-            return dist.distributed_c10d.ProcessGroupGloo(store, self.rank, self.ranks, self._timeout)
+            group = dist.distributed_c10d.ProcessGroupGloo(store, self.rank, self.ranks, within)
         except RuntimeError as error:
             raise GroupError(first_clause(str(error))) from error
+        if within != self._timeout:
+            group._set_default_timeout(self._timeout)
+        return group
 
 
 class MeetingGroup(_Collectives):
@@ -155,6 +165,7 @@ class MeetingGroup(_Collectives):
     def __init__(self, ranks: Ranks | None = None) -> None:
         super().__init__(dist.distributed_c10d._get_default_group() if ranks is None else ranks.meeting)
         self.store = dist.distributed_c10d._get_default_store() if ranks is None else ranks.store
+        self.number = next(_NUMBERS if ranks is None else ranks.meetings)
 
     @staticmethod
     def has_gloo() -> bool:
@@ -258,7 +269,7 @@ def taking_part(job: str, ranks: Ranks | None = None) -> Iterator[None]:
 class _Rendezvous:
     def __init__(self, job: str, group: MeetingGroup) -> None:
         self._job = job
-        self._number = next(_NUMBERS)
+        self._number = group.number
         self._group = group
         self._store = group.store
         self._began = time.monotonic()

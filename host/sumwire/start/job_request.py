@@ -42,7 +42,7 @@ _PUBLIC: Final = frozenset(
 class JobRequest:
     """The job that a user asks for. ``gbit``: the rate of a worker's link in Gbit/s. ``rtt_ms``: the round trip to the
     aggregator; in a tree it includes the one from leaf to root. ``bits``: those of THC's indices, None for the default.
-    ``port``: the workers' first UDP port."""
+    ``port``: the workers' first UDP port. ``workers_min``: the fewest workers of a run; None for all."""
 
     name: str = DEFAULT_NAME
     number: int = DEFAULT_NUMBER
@@ -50,6 +50,7 @@ class JobRequest:
     gbit: float = DEFAULT_GBIT
     rtt_ms: float = DEFAULT_RTT_MS
     port: int = p4.SUMWIRE_PORT
+    workers_min: int | None = None
 
 
 def job_file_for(hosts: Sequence[str], aggregator: str, request: JobRequest) -> dict[str, Any]:
@@ -71,9 +72,10 @@ def tree_job_file(leaves: Mapping[str, Sequence[str]], root: str, request: JobRe
 def _job_file(placed: Mapping[str, list[dict[str, Any]]], slots: int, request: JobRequest) -> dict[str, Any]:
     workers = len(placed["addresses"])
     thc = {} if request.bits is None else {"thc": {"bits": request.bits}}
+    least = {} if request.workers_min is None else {"workers_min": request.workers_min}
     made = {
         "format": 3, "name": request.name, "job": request.number, "ops": list(DEFAULT_OPS), "workers": workers,
-        "quorum": workers, "slots": slots, **thc, **placed,
+        "quorum": workers, "slots": slots, **thc, **least, **placed,
     }  # fmt: skip
     try:
         return complete_job_file(made)

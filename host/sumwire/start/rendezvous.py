@@ -119,8 +119,11 @@ def fresh(store: Store, rank: int, ranks: int, timeout: timedelta) -> Store:
     finds in the store, also dead ones of earlier attempts, and goes on once all ranks have confirmed the name. Raises
     PlaceError for a rank that does not come.
     """
-    if os.environ.get(_KEPT_STORE[0]) != _KEPT_STORE[1]:
-        return store
+    return named_anew(store, rank, ranks, timeout) if os.environ.get(_KEPT_STORE[0]) == _KEPT_STORE[1] else store
+
+
+def named_anew(store: Store, rank: int, ranks: int, timeout: timedelta) -> Store:
+    """Return a view of the store that hides what earlier calls have left there, as :func:`fresh` says."""
     with _reaching_store():
         name = _named(store, ranks, timeout) if rank == 0 else _taken(store, rank, timeout)
     return PrefixStore(f"sumwire/{name}", store)

@@ -14,7 +14,7 @@ import atexit
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
@@ -90,14 +90,15 @@ def init(
     return made
 
 
-def check_options(options: Iterable[str]) -> None:
-    """Raise UsageError for an option that neither :func:`init` nor a Job has, before ranks wait for each other."""
-    known = (signature(init).parameters.keys() | signature(Job).parameters.keys()) - {"options", "config", "ranks"}
+def check_options(options: Iterable[str], call: Callable[..., object] = init) -> None:
+    """Raise UsageError for an option that neither :func:`init`, or another ``call``, nor a Job has, before ranks wait
+    for each other."""
+    known = (signature(call).parameters.keys() | signature(Job).parameters.keys()) - {"options", "config", "ranks"}
     for name in options:
         if name not in known:
             near = get_close_matches(name, known, 1)
             which = near[0] if near else f"one of {', '.join(sorted(known))}"
-            raise UsageError(f"sumwire.init has no option {shown(name)}: give {which}, or leave it out")
+            raise UsageError(f"sumwire.{call.__name__} has no option {shown(name)}: give {which}, or leave it out")
 
 
 def _enter_group() -> None:

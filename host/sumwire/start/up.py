@@ -61,6 +61,12 @@ def add_options(start: argparse.ArgumentParser) -> None:
         metavar="[LEAF=]HOST,HOST",
         help="the hosts of one leaf, and its server (default: one of them); once for each leaf, in place of --hosts",
     )
+    start.add_argument(
+        "--elastic",
+        type=int,
+        metavar="MIN",
+        help="ranks may come and go: serve runs of MIN and more of the hosts, and start torchft's lighthouse",
+    )
     start.add_argument("--bits", type=int, choices=_BITS, metavar="N", help="of THC's indices, 1 to 4 (default: 4)")
     start.add_argument("--name", default=job_request.DEFAULT_NAME, help="of the job (default: %(default)s)")
     start.add_argument("--number", type=int, default=job_request.DEFAULT_NUMBER, help="of the job (default: 1)")
@@ -116,7 +122,7 @@ def chosen(options: argparse.Namespace) -> UpOptions:
     """Return the options of `up` from parsed arguments. In a Slurm allocation its hosts are the default. Raises
     PlaceError where these cannot be read."""
     request = job_request.JobRequest(
-        options.name, options.number, options.bits, options.gbit, options.rtt_ms, options.worker_port
+        options.name, options.number, options.bits, options.gbit, options.rtt_ms, options.worker_port, options.elastic
     )
     # Another version, on another machine, may not know the option.
     logging = ("--log-format", "json") if options.log_format is Form.JSON else ()
@@ -157,13 +163,24 @@ def up(options: UpOptions, say: Say) -> None:
         address = _own_address(job) if address == _EVERY_ADDRESS else address
         for line in summary(job):
             say(line)
-        say(f"the job is at http://{address}:{port}; in each script: job = sumwire.init()")
+        least = options.request.workers_min
+        call = "job = sumwire.init()" if least is None else "training = sumwire.elastic(model, optimizer)"
+        say(f"the job is at http://{address}:{port}; in each script: {call}")
         say(_hint(address, port))
+        if least is not None:
+            say(f"torchft's lighthouse: {stack.enter_context(_lighthouse(address, least))}, for {least} ranks and more")
         if options.switches is None:
             keep(programs, job, say, ready)
         else:
             _keep_watch([_controller_here(), *options.logging, "watch", str(options.switches)])
     say("stopped")
+
+
+def _lighthouse(address: str, least: int) -> contextlib.AbstractContextManager[str]:
+    # It needs torch, and no other job does here.
+    from sumwire.start.quorum import lighthouse
+
+    return lighthouse(address, least)
 
 
 def _line_by_line(say: Say) -> Say:

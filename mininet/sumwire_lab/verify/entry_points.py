@@ -5,6 +5,7 @@ outer steps over slow links, and packages (extras, compiled kernels, the systemd
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -101,6 +102,38 @@ def _tree(v: Verification) -> list[Check]:
     return tree_checks(measured_by("aggregator_tree", *TREE, QUICK_TURNS if v.quick else TURNS))
 
 
+RESUME_MOST_S: Final = 5.0
+# Of sums of float32, against the largest value; and THC's own error, which is 0.02 in the mean.
+LOST_MOST: Final = 1e-4
+ERROR_MOST: Final = 0.2
+# Of 360 digits: three standard deviations of what chance does to 95 %.
+NOISE_MOST: Final = 3.5
+KILLS, QUICK_KILLS = 50, 2
+
+
+def elastic_checks(record: Mapping[str, Any]) -> list[Check]:
+    """Check a training whose ranks come and go. `record`: what `experiments.elastic` measures."""
+    label = f"elastic: {record['kills']} times 1 of 4 ranks killed at a random moment, and one added"
+    slowest = max(record["resumed_s"])
+    resumed = {"slowest": round(slowest, 2), "median": round(median(record["resumed_s"]), 2)}
+    away = 100 * (record["accuracy"] - record["uninterrupted"])
+    sums = {name: record[name] for name in ("lost", "error", "checked", "discarded", "steps")}
+    right = record["checked"] > 0 and record["lost"] <= LOST_MOST and record["error"] <= ERROR_MOST
+    accuracies = {name: round(100 * record[name], 2) for name in ("accuracy", "uninterrupted")}
+    return [
+        holds(f"{label}: seconds until the others go on", resumed, f"<= {RESUME_MOST_S:g}", slowest <= RESUME_MOST_S),
+        equal(f"{label}: all end with the same parameters, and none hangs", record["equal"], True),
+        holds(f"{label}: what ranks owed is what was applied and is left", sums, "within rounding, and THC's", right),
+        holds(f"{label}: accuracy", accuracies, f"within {NOISE_MOST} points", abs(away) <= NOISE_MOST),
+    ]
+
+
+def _elastic(v: Verification) -> list[Check]:
+    if importlib.util.find_spec("torchft") is None:
+        return [absent("elastic: ranks that come and go", "the others go on", "torchft is not installed")]
+    return elastic_checks(measured_by("elastic", QUICK_KILLS if v.quick else KILLS))
+
+
 START: Final[Experiments] = {
     "wheel": shown_by(
         "the wheel in an environment with its dependencies: commands, a switch, four ranks",
@@ -121,6 +154,7 @@ START: Final[Experiments] = {
     "lines": _lines,
     "nodes": _nodes,
     "tree": _tree,
+    "elastic": _elastic,
 }
 
 

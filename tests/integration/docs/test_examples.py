@@ -37,6 +37,8 @@ ENDS_WITH = {
     "trainer_ddp.py": r"parameters are equal on all ranks",
 }
 FRAMEWORKS = ("accelerate_ddp.py", "lightning_ddp.py", "trainer_ddp.py")
+# Runs beside `sumwire up`, with torchft: tests/system/test_elastic.py.
+WITH_A_SERVICE = "elastic.py"
 ARGUMENTS = {"train_digits.py": ["--epochs", "1", "--hidden", "64"]}
 
 
@@ -52,7 +54,7 @@ def _run(script: Path, log: Path) -> None:
 
 def test_every_example_has_an_entry() -> None:
     scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"loopback.py"}
-    assert scripts == ENDS_WITH.keys()
+    assert scripts == {*ENDS_WITH, WITH_A_SERVICE}
     table = (EXAMPLES / "README.md").read_text()
     assert [name for name in scripts if f"[{name}]({name})" not in table] == []
 

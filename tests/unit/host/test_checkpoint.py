@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
-import copy
 import pickle
 from collections.abc import Mapping
 from typing import Any

@@ -92,3 +92,15 @@ def test_bytes_of_the_ring() -> None:
     assert torch.equal(
         outer_steps.unpacked(outer_steps.packed(torch.zeros(1, outer_steps.BLOCK))), torch.zeros(1, 4096)
     )
+
+
+def test_rows_of_ranks_that_come_and_go() -> None:
+    good = {
+        "kills": 2, "resumed_s": [2.5, 4.9], "steps": 90, "discarded": 2, "checked": 300, "lost": 1e-6, "error": 0.02,
+        "equal": True, "accuracy": 0.95, "uninterrupted": 0.96,
+    }  # fmt: skip
+    assert [check.holds for check in entry_points.elastic_checks(good)] == [True] * 4
+    bad = {"resumed_s": [2.5, 5.1], "equal": False, "checked": 0, "accuracy": 0.9}
+    assert [check.holds for check in entry_points.elastic_checks(good | bad)] == [False] * 4
+    for name in ("lost", "error"):
+        assert not entry_points.elastic_checks(good | {name: 0.3})[2].holds
