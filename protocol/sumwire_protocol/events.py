@@ -42,6 +42,7 @@ class Event(LogEvent):
     STEP_REVERTED = ("step_reverted", (HOST,), "step", "an outer step had NaN or infinity, and all went back")
     PATH_CHOSEN = ("path_chosen", (HOST,), "name ranks", "whether the backend sumwire goes by the job")
     JOB_FOUND = ("job_found", (HOST,), "name found workers aggregator", "`sumwire.init()` has found the job")
+    SYSTEM_CHOSEN = ("system_chosen", (HOST,), "system reason", "`sumwire.init(system=\"auto\")` has chosen a system")
     SERVICE_AWAITED = ("service_awaited", (HOST,), "wait_s reason", "`sumwire.init()` waits for `sumwire up`")
     NOTHING_TO_DO = ("nothing_to_do", (HOST,), "reason", "a framework's callback leaves the model as it is")
 

@@ -13,7 +13,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -134,16 +134,29 @@ def question(
     if rate is None:
         cure = "write --rate 1G, or have torchrun, srun or mpirun start the command on each machine, and it is measured"
         raise ConfigError("--rate", rate, "must be given where one machine is asked", where=_WHERE, cure=cure)
-    plan = make_plan(_tensors_of(params, shapes, model), rank)
-    return Question(
-        plan,
+    return question_of(
+        _tensors_of(params, shapes, model),
         workers,
         _quantity("--rate", rate, _COUNTS, "1G"),
         _quantity("--rtt", rtt, _TIMES, "0.2ms"),
-        None if aggregator is None else _quantity("--aggregator", aggregator, _COUNTS, "10G"),
-        buckets=math.ceil(plan.dense_bytes / THRESHOLD_BYTES),
+        None if aggregator is None else bit_rate("--aggregator", aggregator),
         rank=rank,
     )
+
+
+def question_of(
+    tensors: Sequence[tuple[int, ...]], workers: int, link_bps: float, rtt_s: float,
+    aggregator_bps: float | None = None, *, cores: int | None = None, rank: int = 4,
+) -> Question:  # fmt: skip
+    """Return the question about a model with tensors of these shapes, in DDP's buckets. See :class:`Question`."""
+    plan = make_plan(tensors, rank)
+    buckets = math.ceil(plan.dense_bytes / THRESHOLD_BYTES)
+    return Question(plan, workers, link_bps, rtt_s, aggregator_bps, buckets, cores, rank)
+
+
+def bit_rate(option: str, text: str) -> float:
+    """Return the bit/s of a text such as 10G. Raises ConfigError, which names the option."""
+    return _quantity(option, text, _COUNTS, "10G")
 
 
 def _tensors_of(params: str | None, shapes: str | None, model: str | None) -> list[tuple[int, ...]]:
@@ -186,8 +199,9 @@ def _tensors(values: int, shapes: str | None) -> list[tuple[int, ...]]:
     return [*found, (rest,)] if rest else found
 
 
-def measured(asked: Question) -> tuple[dict[str, HostCost], dict[str, str]]:
-    """Measure the hosts' costs by system. Also returns why others are left out. Takes seconds."""
+def measured(asked: Question, wanted: Container[str] | None = None) -> tuple[dict[str, HostCost], dict[str, str]]:
+    """Measure the hosts' costs by system: of all, or of gloo, torch's hooks and those ``wanted``. Also returns why
+    others are left out. Takes seconds."""
     import torch
 
     from sumwire.codec.errors import CodecError
@@ -203,6 +217,8 @@ def measured(asked: Question) -> tuple[dict[str, HostCost], dict[str, str]]:
         found = {GLOO: HostCost(gloo_s), "fp16": HostCost(half_s), POWER_SGD: HostCost(power_s)}
         left_out: dict[str, str] = {}
         for name, route in _switched():
+            if wanted is not None and name not in wanted:
+                continue
             most = BY_NAME[route.ops[0]].workers_max
             if asked.workers > most:
                 left_out[name] = f"a switch takes {most} workers at most"
@@ -375,24 +391,31 @@ def recommendation(found: Sequence[Answer]) -> str:
     Also names what is faster but needs a trial: the fastest of all, and the fastest of torch's own hooks.
     """
     by_name = {one.system: one for one in found}
-    gloo = by_name[GLOO]
-    best = min((by_name[name] for name in STAND_INS if name in by_name), key=lambda one: one.seconds)
-    gain = gloo.seconds / best.seconds
-    if gain < GAIN_LEAST:
-        best, text = gloo, f"stay with gloo: nothing that stands in for it is faster by {GAIN_LEAST - 1:.0%} or more"
+    gloo, best = by_name[GLOO], stand_in(found)
+    if best is gloo:
+        text = f"stay with gloo: nothing that stands in for it is faster by {GAIN_LEAST - 1:.0%} or more"
     else:
         took = f"{best.seconds:.3g} s a step for gloo's {gloo.seconds:.3g}"
-        text = f"take {_label(best)}: {took}, {gain:.1f} times faster"
+        text = f"take {label(best)}: {took}, {gloo.seconds / best.seconds:.1f} times faster"
     of_torch = [by_name[name] for name in LABELS if name in by_name]
     fastest = dict.fromkeys(min(group, key=lambda one: one.seconds) for group in (found, of_torch))
     trials = [one for one in fastest if best.seconds >= GAIN_LEAST * one.seconds]
     if not trials:
         return text
-    named = ", ".join(f"{_label(one)} ({one.seconds:.3g} s)" for one in trials)
+    named = ", ".join(f"{label(one)} ({one.seconds:.3g} s)" for one in trials)
     return f"{text}\nfaster, but try your model's accuracy first: {named}"
 
 
-def _label(one: Answer) -> str:
+def stand_in(found: Sequence[Answer]) -> Answer:
+    """Return the fastest of :data:`STAND_INS` if it gains enough over gloo, and gloo otherwise."""
+    by_name = {one.system: one for one in found}
+    gloo = by_name[GLOO]
+    best = min((by_name[name] for name in STAND_INS if name in by_name), key=lambda one: one.seconds)
+    return best if gloo.seconds >= GAIN_LEAST * best.seconds else gloo
+
+
+def label(one: Answer) -> str:
+    """Return a system's name, as people know it."""
     return LABELS.get(one.system, one.system)
 
 
@@ -415,7 +438,7 @@ def as_text(
     paths were measured. ``assumed``: whether the shapes are not the user's."""
     lines = [f"{'system':15}{'s a step':>10}{'MB up':>10}{'MB down':>10}{'CPU, ms/M':>11}  limit"]
     lines += [
-        f"{_label(one):15}{one.seconds:10.4f}{one.up_bytes / 1e6:10.2f}{one.down_bytes / 1e6:10.2f}{one.host_ms:11.2f}"
+        f"{label(one):15}{one.seconds:10.4f}{one.up_bytes / 1e6:10.2f}{one.down_bytes / 1e6:10.2f}{one.host_ms:11.2f}"
         f"  {one.limit}"
         for one in found
     ]

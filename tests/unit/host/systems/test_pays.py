@@ -193,9 +193,10 @@ def test_ranks_that_no_launcher_has_started(
 
 @pytest.mark.parametrize("error", [TimeoutError("timed out"), ConnectionResetError("reset")])
 def test_a_rank_that_ends_meanwhile_is_a_typed_error(error: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended(meeting: object) -> None:
+    def ended(meeting: object, own: str) -> None:
         raise error
 
+    monkeypatch.setattr(paths, "_own_address", lambda meeting: "10.0.0.1")
     monkeypatch.setattr(paths, "_by_rank", ended)
     ranks: Any = SimpleNamespace(ranks=2, gather=lambda own: ["a", "b"], telling=lambda make: make())
     with pytest.raises(PlaceError, match="a rank has ended while paths were measured: see its output"):
