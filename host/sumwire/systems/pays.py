@@ -123,11 +123,10 @@ class Answer:
 
 
 def question(
-    params: str | None, rate: str | None, rtt: str, workers: int, *, shapes: str | None = None,
-    model: str | None = None, rank: int = 4, aggregator: str | None = None,
+    tensors: Sequence[tuple[int, ...]], rate: str | None, rtt: str, workers: int, *, rank: int = 4,
+    aggregator: str | None = None,
 ) -> Question:  # fmt: skip
-    """Return the question that these options ask. Without ``params``, ``model`` gives the sizes, in a form that
-    :func:`sumwire.dlcp.layers.shapes_of` takes. Raises ConfigError."""
+    """Return the question that these options ask. Raises ConfigError."""
     for option, number, least, usual in (("--workers", workers, 2, 8), ("--rank", rank, 1, 4)):
         if number < least:
             raise ConfigError(option, number, f"must be {least} or more", where=_WHERE, cure=f"write {option} {usual}")
@@ -135,7 +134,7 @@ def question(
         cure = "write --rate 1G, or have torchrun, srun or mpirun start the command on each machine, and it is measured"
         raise ConfigError("--rate", rate, "must be given where one machine is asked", where=_WHERE, cure=cure)
     return question_of(
-        _tensors_of(params, shapes, model),
+        tensors,
         workers,
         _quantity("--rate", rate, _COUNTS, "1G"),
         _quantity("--rtt", rtt, _TIMES, "0.2ms"),
@@ -159,7 +158,9 @@ def bit_rate(option: str, text: str) -> float:
     return _quantity(option, text, _COUNTS, "10G")
 
 
-def _tensors_of(params: str | None, shapes: str | None, model: str | None) -> list[tuple[int, ...]]:
+def tensors_of(params: str | None, shapes: str | None, model: str | None) -> list[tuple[int, ...]]:
+    """Return the shapes that these options tell. Without ``params``, ``model`` gives them, in a form that
+    :func:`sumwire.dlcp.layers.shapes_of` takes. Raises ConfigError and UsageError."""
     if params is not None:
         return _tensors(max(round(_quantity("--params", params, _COUNTS, "110M")), 1), shapes)
     if model is None or shapes is not None:
@@ -432,10 +433,11 @@ def as_dict(found: Sequence[Answer], left_out: Mapping[str, str], asked: Questio
 
 
 def as_text(
-    found: Sequence[Answer], left_out: Mapping[str, str], asked: Question, *, machines: int = 1, assumed: bool
-) -> str:
+    found: Sequence[Answer], left_out: Mapping[str, str], asked: Question, *, machines: int = 1, assumed: bool,
+    script: str | None = None,
+) -> str:  # fmt: skip
     """Return the table, what was left out, and the recommendation. ``machines``: number of machines between which
-    paths were measured. ``assumed``: whether the shapes are not the user's."""
+    paths were measured. ``assumed``: whether the shapes are not the user's. ``script``: from which they are."""
     lines = [f"{'system':15}{'s a step':>10}{'MB up':>10}{'MB down':>10}{'CPU, ms/M':>11}  limit"]
     lines += [
         f"{label(one):15}{one.seconds:10.4f}{one.up_bytes / 1e6:10.2f}{one.down_bytes / 1e6:10.2f}{one.host_ms:11.2f}"
@@ -447,5 +449,9 @@ def as_text(
         between = f"{asked.link_bps / 1e6:.4g} Mbit/s and {asked.rtt_s * 1e3:.3g} ms there and back"
         lines.append(f"between {machines} machines: {between}, the slowest path; CPU times are the slowest machine's")
     lines.append("measured here: the CPU time of codecs and gloo; all else is computed")
-    lines += [f"assumed: matrices of {_SIDE}x{_SIDE}; --shapes or --model tells the model's"] if assumed else []
+    if script is not None:
+        lines.append(f"shapes: {asked.values:,} values in {len(asked.plan.items)} tensors, of {script}")
+    lines += (
+        [f"assumed: matrices of {_SIDE}x{_SIDE}; a script, --shapes or --model tells the model's"] if assumed else []
+    )
     return "\n".join([*lines, recommendation(found)])

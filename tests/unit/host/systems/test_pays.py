@@ -31,7 +31,7 @@ def asked(
     rank: int = 4,
     aggregator: str | None = None,
 ) -> Question:
-    return pays.question(params, rate, rtt, workers, shapes=shapes, rank=rank, aggregator=aggregator)
+    return pays.question(pays.tensors_of(params, shapes, None), rate, rtt, workers, rank=rank, aggregator=aggregator)
 
 
 def answers(question: Question) -> dict[str, Answer]:
@@ -137,11 +137,12 @@ def test_the_table_says_what_was_left_out_and_what_is_assumed() -> None:
 
 
 def test_the_shapes_of_a_model() -> None:
-    of_model = pays.question(None, "1G", "0.2ms", 8, model="bert-base")
-    assert of_model.values == sum(math.prod(shape) for _, shape in shapes_of("bert-base"))
-    assert of_model.plan != asked(str(of_model.values)).plan, "square matrices are assumed without it"
+    of_model = pays.tensors_of(None, None, "bert-base")
+    assert of_model == [shape for _, shape in shapes_of("bert-base")]
+    values = sum(map(math.prod, of_model))
+    assert of_model != pays.tensors_of(str(values), None, None), "square matrices are assumed without it"
     with pytest.raises(ConfigError, match="--model = 'bert-base': must be given without --shapes; leave --shapes out"):
-        pays.question(None, "1G", "0.2ms", 8, model="bert-base", shapes="2x2")
+        pays.tensors_of(None, "2x2", "bert-base")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
