@@ -6,17 +6,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Final
 
 from sumwire.errors import ConfigError
-from sumwire.start import model_shapes
+from sumwire.start import measuring, model_shapes
+from sumwire.start.programs import host_names
 
 DESCRIPTION: Final = (
     "Measures codecs and gloo on this machine for seconds, and computes the rest. Where torchrun, srun or mpirun "
-    "starts it on each of several machines, it measures the paths between them too. It needs PyTorch."
+    "starts it on each of several machines, or itself by ssh with --hosts, it measures the paths between them too. It "
+    "needs PyTorch."
 )
 
 
@@ -35,6 +39,16 @@ def add_options(pays: argparse.ArgumentParser) -> None:
     size.add_argument("--params", metavar="NUMBER", help="parameters that are trained, as 110M")
     text = "resnet50, resnet152, bert-base, bert-large, or FILE.py:CALLABLE: its parameters, and their shapes"
     size.add_argument("--model", metavar="MODEL", help=text)
+    pays.add_argument(
+        "--hosts", type=host_names, default=(), metavar="HOST,HOST", help="measure between these, started there by ssh"
+    )
+    pays.add_argument(
+        "--remote-command",
+        default=measuring.REMOTE_COMMAND,
+        metavar="COMMAND",
+        help="on the hosts (default: %(default)s)",
+    )
+    pays.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     pays.add_argument("--rate", metavar="RATE", help="bit/s of a worker's link, as 1G (default: what is measured)")
     pays.add_argument("--rtt", metavar="TIME", help="round trip of two hosts (default: the measured one, or 0.2ms)")
     pays.add_argument("--workers", type=int, metavar="NUMBER", help="default: as many as are started, or 8")
@@ -55,6 +69,12 @@ def answer(options: argparse.Namespace, arguments: Sequence[str]) -> str:
     from sumwire.systems import pays
 
     tensors = _tensors(options, arguments)
+    if options.hosts:
+        return measuring.told_by(options.hosts, options.remote_command, _words(options, tensors))
+    if options.with_parent:
+        from sumwire.aggregator.processes import ParentProcess
+
+        ParentProcess().end_with_it()
     ranks = paths.meeting()
     between = None if ranks is None else paths.measured(ranks)
     asked = pays.question(
@@ -77,6 +97,17 @@ def answer(options: argparse.Namespace, arguments: Sequence[str]) -> str:
     script = None if options.script is None else str(options.script)
     machines, assumed = between.ranks if between else 1, options.params is not None and options.shapes is None
     return pays.as_text(found, left_out, asked, machines=machines, assumed=assumed, script=script)
+
+
+def _words(options: argparse.Namespace, tensors: Sequence[tuple[int, ...]]) -> list[str]:
+    """The options of a rank. Of a model it needs the shapes alone, so neither its file nor a script is there."""
+    counts = Counter("x".join(map(str, shape)) for shape in tensors)
+    words = ["--params", str(sum(map(math.prod, tensors)))]
+    if options.params is None or options.shapes is not None:
+        words += ["--shapes", ",".join(f"{shape}*{count}" for shape, count in counts.items())]
+    named = {name: getattr(options, name) for name in ("rate", "rtt", "workers", "rank", "aggregator")}
+    words += [word for name, value in named.items() if value is not None for word in (f"--{name}", str(value))]
+    return [*words, *(["--json"] if options.json else [])]
 
 
 def _tensors(options: argparse.Namespace, arguments: Sequence[str]) -> list[tuple[int, ...]]:

@@ -130,8 +130,6 @@ def _watch(told_at: int) -> None:
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
-    import sumwire
-
     def tell(parameters: Iterable[Any]) -> NoReturn:
         trained = [tuple(p.shape) or (1,) for p in parameters if p.requires_grad and p.numel()]
         content = (json.dumps(trained) + "\n").encode()
@@ -154,7 +152,7 @@ def _watch(told_at: int) -> None:
     patched.__init__ = wrapped
     patched = torch.optim.Optimizer
     patched.__init__ = optimizing
-    patched = sumwire
+    patched = sys.modules["sumwire"]
     patched.init = started
 
 
