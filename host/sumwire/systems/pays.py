@@ -68,6 +68,7 @@ PACKET_S: Final = 0.4e-6
 # A worker keeps half of a job's slots under way.
 _UNDER_WAY_BYTES: Final = p4.SLOTS_TOTAL // 2 * (LOWER_HEADER_BYTES + HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
 _SIDE: Final = 1024
+_SMALL_SIDE: Final = 32
 _VALUES: Final = _SIDE * _SIDE
 _ROUNDS: Final = 7
 _VALUE_BYTES: Final = 4
@@ -212,8 +213,11 @@ def measured(asked: Question, wanted: Container[str] | None = None) -> tuple[dic
     try:
         gloo_s, gradient = _gloo_s(torch.float32, asked), _drawn(_VALUES)
         half_s = _gloo_s(torch.float16, asked) + _least_s(lambda _: gradient.copy_(gradient.half())) / _VALUES
-        share = sum(item.values for item in asked.plan.items if item.rank) / asked.values
-        both_s = share * _low_rank_s(asked.rank)
+        matrices = [item for item in asked.plan.items if item.rank]
+        value_s = _low_rank_s(asked.rank, _SIDE) / _VALUES
+        # Of a small one nearly all is what any matrix costs.
+        each_s = max(0.0, _low_rank_s(asked.rank, _SMALL_SIDE) - value_s * _SMALL_SIDE**2)
+        both_s = (value_s * sum(item.values for item in matrices) + each_s * len(matrices)) / asked.values
         power_s = both_s + _sent(BOTH_FACTORS, asked) / asked.values * gloo_s
         found = {GLOO: HostCost(gloo_s), "fp16": HostCost(half_s), POWER_SGD: HostCost(power_s)}
         left_out: dict[str, str] = {}
@@ -320,14 +324,14 @@ def _drawn(*shape: int) -> torch.Tensor:
     return torch.randn(shape, dtype=torch.float32, device="cpu")
 
 
-def _low_rank_s(rank: int) -> float:
-    """Of a P step and a Q step of ACP-SGD on a square matrix. Power-SGD's hook does nearly both in one step."""
+def _low_rank_s(rank: int, side: int) -> float:
+    """Seconds of a P step and a Q step of ACP-SGD on a square matrix. Power-SGD's hook does nearly both in one step."""
     import torch
 
     from sumwire.lowrank.matrices import MatrixState
 
-    gradient = _drawn(_SIDE, _SIDE)
-    state = MatrixState(Item((_SIDE, _SIDE), rank, _VALUE_BYTES), gradient, seed=1, number=0)
+    gradient = _drawn(side, side)
+    state = MatrixState(Item((side, side), min(rank, side), _VALUE_BYTES), gradient, seed=1, number=0)
 
     def work(_: int) -> None:
         for phase in Phase:
@@ -335,7 +339,7 @@ def _low_rank_s(rank: int) -> float:
             state.restore(sent, torch.zeros_like(sent), torch.empty_like(gradient))
             state.commit()
 
-    return _least_s(work) / _VALUES
+    return _least_s(work)
 
 
 def answers(asked: Question, hosts: Mapping[str, HostCost]) -> list[Answer]:
@@ -366,8 +370,9 @@ def _answer(name: str, asked: Question, host: HostCost) -> Answer:
     numbers = _sent(cost.carried, asked) / asked.buckets
     up, down = cost.both_ways(numbers, asked.workers)
     links, packet_s, way_s, aggregator_s = {"link": asked.link_bps}, 0.0, 0.5, 0.0
-    # Power-SGD's hook sums whole tensors, P and Q one after the other.
-    steps = ring_steps(asked.workers) * (3 if name == POWER_SGD else 1)
+    # Power-SGD's hook sums whole tensors, P and Q one after the other, and computes nothing meanwhile.
+    operations, apart = (3, 1.0) if name == POWER_SGD else (1, APART)
+    steps = operations * ring_steps(asked.workers)
     if isinstance(cost, InPackets):
         packets = up / (LOWER_HEADER_BYTES + HEADER_BYTES + cost.op.up.words * WORD_BYTES)
         steps, way_s, packet_s = round_trips(packets, asks=host.asks), 1.0, PACKET_S * packets / values
@@ -377,7 +382,7 @@ def _answer(name: str, asked: Question, host: HostCost) -> Answer:
             aggregator_s = AGGREGATOR_PACKET_S * packets / values
     slowest = min(links, key=links.__getitem__)
     step_s = STEP_S + way_s * asked.rtt_s
-    costs = Costs(host.value_s + packet_s, aggregator_s, OPERATION_S, step_s, busy=BUSY, apart=APART)
+    costs = Costs(host.value_s + packet_s, aggregator_s, operations * OPERATION_S, step_s, busy=BUSY, apart=apart)
     setting = OneAllReduce(values, links[slowest] / 1e6, asked.workers, asked.cores or asked.workers + 1)
     sent = WireTraffic(max(up, down), steps)
     parts = {"processor": processors_s(costs, setting), "round trips": steps * step_s}

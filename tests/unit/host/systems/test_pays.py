@@ -111,6 +111,14 @@ def test_what_limits() -> None:
     assert slow.seconds == pytest.approx(102.4 / pays.BUSY, rel=0.01)
 
 
+def test_power_sgd_sums_three_times_and_hides_nothing() -> None:
+    """In each of 16 buckets: whole tensors, P and Q, one after the other, and computation between them."""
+    (found,) = pays.answers(asked(shapes="1024x1000*100", rtt="1us"), {pays.POWER_SGD: HostCost(1e-8)})
+    computing = (3 * 16 * pays.OPERATION_S + 102.4e6 * 1e-8) / pays.BUSY
+    steps = 16 * 3 * 14 * (pays.STEP_S + 0.5e-6)
+    assert found.seconds == pytest.approx(computing + steps + 8 * found.up_bytes / 1e8, rel=1e-3)
+
+
 def answer(system: str, seconds: float) -> Answer:
     return Answer(system, seconds, 1e6, 1e6, 1.0, "link")
 
