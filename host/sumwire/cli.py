@@ -15,7 +15,7 @@ import os
 import select
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -28,6 +28,7 @@ from sumwire.errors import CaptureError, SumwireError, UsageError
 from sumwire.see import captures, show, timeline
 from sumwire.see.captures import CaptureReader, Frame
 from sumwire.see.timeline import PacketEvent, PacketFilter
+from sumwire.start import estimate
 from sumwire.start import up as start
 
 if TYPE_CHECKING:
@@ -42,13 +43,15 @@ _LIGHT: Final = ("decode", "doctor", "pays", "top", "up")
 _STANDARD_INPUT: Final = "-"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(given: Sequence[str] | None = None) -> int:
     """Run a command. Returns 0 on success, 1 for an error, 130 for Ctrl-C."""
-    if arguments is None:
+    if given is None:
         programs.close_environment()
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    words = sys.argv[1:] if given is None else list(given)
+    words, own = estimate.divided(words) if words[:1] == ["pays"] else (words, [])
     try:
         options = _parser(light=words[:1] in ([name] for name in _LIGHT)).parse_args(words)
+        options.script_arguments = own
         return int(options.run(options))
     except SumwireError as error:
         print(logs.printable_lines(f"sumwire: {error}"), file=sys.stderr)
@@ -83,7 +86,13 @@ def _parser(*, light: bool) -> argparse.ArgumentParser:
     _add_doctor(commands)
     _add_decode(commands)
     _add_top(commands)
-    _add_pays(commands)
+    pays = commands.add_parser(
+        "pays",
+        help="say what a step's communication takes by gloo, torch's hooks and each system, before anything is set up",
+        description=estimate.DESCRIPTION,
+    )
+    estimate.add_options(pays)
+    pays.set_defaults(run=_pays, name="pays")
     if not light:
         try:
             _add_others(commands)
@@ -181,59 +190,11 @@ def _add_top(commands: Commands) -> None:
     top.set_defaults(run=_top)
 
 
-def _add_pays(commands: Commands) -> None:
-    pays = commands.add_parser(
-        "pays",
-        help="say what a step's communication takes by gloo, torch's hooks and each system, before anything is set up",
-        description="Measures codecs and gloo on this machine for seconds, and computes the rest. Where torchrun, srun "
-        "or mpirun starts it on each of several machines, it measures the paths between them too. It needs PyTorch.",
-    )
-    size = pays.add_mutually_exclusive_group(required=True)
-    size.add_argument("--params", metavar="NUMBER", help="parameters that are trained, as 110M")
-    text = "resnet50, resnet152, bert-base, bert-large, or FILE.py:CALLABLE: its parameters, and their shapes"
-    size.add_argument("--model", metavar="MODEL", help=text)
-    pays.add_argument("--rate", metavar="RATE", help="bit/s of a worker's link, as 1G (default: what is measured)")
-    pays.add_argument("--rtt", metavar="TIME", help="round trip of two hosts (default: the measured one, or 0.2ms)")
-    pays.add_argument("--workers", type=int, metavar="NUMBER", help="default: as many as are started, or 8")
-    text = "of matrices, as 768x3072*24,30522x768; the rest counts as vectors (default: 1024x1024, as many as fit)"
-    pays.add_argument("--shapes", metavar="SHAPES", help=text)
-    pays.add_argument("--rank", type=int, default=4, metavar="NUMBER", help="of low-rank systems (default: 4)")
-    text = "bit/s of the link of a software aggregator (default: a switch that is as fast as its ports)"
-    pays.add_argument("--aggregator", metavar="RATE", help=text)
-    pays.add_argument("--json", action="store_true", help="print one JSON object")
-    pays.set_defaults(run=_pays, name="pays")
-
-
 def _pays(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("torch") is None:
         return _without_torch(options)
-    from sumwire.start import paths
-    from sumwire.systems import pays
-
-    ranks = paths.meeting()
-    between = None if ranks is None else paths.measured(ranks)
-    asked = pays.question(
-        options.params,
-        f"{between.link_bps:.0f}" if between and options.rate is None else options.rate,
-        options.rtt or (f"{between.rtt_s:.9f}s" if between else "0.2ms"),
-        (between.ranks if between else 8) if options.workers is None else options.workers,
-        shapes=options.shapes,
-        model=options.model,
-        rank=options.rank,
-        aggregator=options.aggregator,
-    )
-    hosts, left_out = pays.measured(asked)
-    if ranks is not None:
-        hosts = pays.slowest(ranks.gather({name: astuple(cost) for name, cost in hosts.items()}))
-        ranks.leave()
-        if ranks.rank:
-            return 0
-    found = pays.answers(asked, hosts)
-    if options.json:
-        print(json.dumps(pays.as_dict(found, left_out, asked)))
-        return 0
-    assumed = options.shapes is None and options.model is None
-    print(pays.as_text(found, left_out, asked, machines=between.ranks if between else 1, assumed=assumed))
+    if told := estimate.answer(options, options.script_arguments):
+        print(told)
     return 0
 
 

@@ -42,6 +42,7 @@ class Event(LogEvent):
     STEP_REVERTED = ("step_reverted", (HOST,), "step", "an outer step had NaN or infinity, and all went back")
     PATH_CHOSEN = ("path_chosen", (HOST,), "name ranks", "whether the backend sumwire goes by the job")
     JOB_FOUND = ("job_found", (HOST,), "name found workers aggregator", "`sumwire.init()` has found the job")
+    SYSTEM_CHOSEN = ("system_chosen", (HOST,), "system reason", "`sumwire.init(system=\"auto\")` has chosen a system")
     SERVICE_AWAITED = ("service_awaited", (HOST,), "wait_s reason", "`sumwire.init()` waits for `sumwire up`")
     QUORUM_MADE = ("quorum_made", (HOST,), "name quorum members", "ranks have come or gone: a new job")
     STEP_DISCARDED = ("step_discarded", (HOST,), "step reason", "an elastic training makes a step again")

@@ -12,12 +12,14 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import torch.distributed as dist
+from commonlib.untrusted import shown
 from sumwire_protocol.events import Event
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from sumwire.errors import UsageError
 from sumwire.job.gloo import available
 from sumwire.start.script import check_options, init
 from sumwire.training.ddp import DdpState, check_ranks, ddp_hook
@@ -48,6 +50,11 @@ class Attachment:
 
     def __init__(self, **options: Any) -> None:
         check_options(options)
+        if options.get("system") is not None:
+            raise UsageError(
+                f"system = {shown(options['system'])}: a framework's callback sums by a job: leave it out, or register "
+                "the hook of sumwire.init(system=...).hook_for(model) in place of the callback"
+            )
         self._options = options
         self._hooked: weakref.ref[nn.Module] | None = None
         self._now = _HookState()

@@ -21,7 +21,7 @@ from sumwire.start.errors import PlaceError
 RENDEZVOUS: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torch makes a process group of."""
 # Below Linux's ephemeral ports, and above those of services. Each job has its own, so that two may share a machine.
-_PORTS: Final = range(15_000, 25_000)
+PORTS: Final = range(15_000, 25_000)
 # Of srun alone. `sbatch` and `salloc` set SLURM_PROCID and SLURM_NTASKS as well, for scripts that are no rank.
 _SRUN: Final = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_STEP_NUM_TASKS", "LOCAL_RANK": "SLURM_LOCALID"}
 # Open MPI's variables, and those of Hydra, which MPICH and Intel MPI start ranks with.
@@ -94,7 +94,7 @@ def _master(environment: Mapping[str, str], names: Mapping[str, str]) -> str:
 
 def _port(job: Sequence[str]) -> str:
     """A port that all ranks of a launcher's job draw, and those of another one most often not."""
-    return str(_PORTS[zlib.crc32("/".join(job).encode()) % len(_PORTS)])
+    return str(PORTS[zlib.crc32("/".join(job).encode()) % len(PORTS)])
 
 
 def _words(text: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the paths between machines, with a TCP stream from each rank to the next. Called by `sumwire pays`.
+"""Measures the paths between ranks, with a TCP stream from each to the next. Called by `sumwire pays` and `auto`.
 
 All ranks send at once, as in an all-reduce, so links that several of them share count as they will in a training.
 """
@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from typing import Any, Final
 
 import torch.distributed as dist
@@ -27,10 +28,14 @@ from sumwire.start.rendezvous import Rendezvous
 
 _QUESTIONS: Final = 200
 _QUESTION: Final = bytes(64)
+_LAST_QUESTION: Final = b"\1".ljust(64, b"\0")
+# On a long path fewer questions are asked.
+_QUESTIONS_S: Final = 0.5
 # The first part of a stream is left out: TCP finds the rate meanwhile, and queues fill.
 _WARM_S: Final = 0.5
 _STREAM_S: Final = 1.5
 _PART_BYTES: Final = 1 << 18
+_LOOPBACK: Final = "127.0.0.1"
 _PATIENCE_S: Final = 20.0
 _ENDED: Final = "a rank has ended while paths were measured: see its output, then start all ranks again"
 # Bytes on the cable for each of the stream: 1448 of 1538 in a packet of TCP over Ethernet.
@@ -65,23 +70,48 @@ def meeting() -> Rendezvous | None:
     return Rendezvous(store, rank, ranks, timeout)
 
 
-def measured(meeting: Rendezvous) -> Paths:
-    """Measure for some seconds: a collective call of all ranks. Raises PlaceError."""
-    machines = meeting.gather(machine_id())
-    meeting.telling(lambda: _check_places(machines))
+def are_on_one_machine(meeting: Rendezvous) -> bool:
+    """Return whether all ranks are on one machine: a collective call of all ranks."""
+    return len({*meeting.gather(machine_id())}) == 1
+
+
+def measured(meeting: Rendezvous, *, within: bool = False) -> Paths:
+    """Measure for two seconds: a collective call of all ranks. ``within``: of one machine, by loopback. Raises
+    PlaceError."""
+    if not within:
+        machines = meeting.gather(machine_id())
+        meeting.telling(lambda: _check_places(machines))
+    own = _LOOPBACK if within else _own_address(meeting)
     try:
-        found = _by_rank(meeting)
+        found = _by_rank(meeting, own)
     except OSError as error:
         raise PlaceError(_ENDED) from error
     return Paths(meeting.ranks, min(rate for rate, _ in found), max(rtt for _, rtt in found))
 
 
-def _by_rank(meeting: Rendezvous) -> list[Any]:
+def _own_address(meeting: Rendezvous) -> str:
+    """The address by which this machine and that of rank 0 reach each other. On Debian rank 0's machine knows itself
+    by 127.0.1.1, and only the others know better."""
+    known = meeting.gather(meeting.telling(_master))
+    outside = next((one for one in known if one and not IPv4Address(one).is_loopback), None)
+    return meeting.telling(lambda: source_towards(outside or known[meeting.rank]))
+
+
+def _master() -> str:
+    if "MASTER_ADDR" not in os.environ:
+        raise PlaceError(
+            "no MASTER_ADDR in the environment, by which ranks on several machines find each other to measure paths: "
+            "set it to an address of rank 0's machine on all ranks"
+        )
+    return address_of(os.environ["MASTER_ADDR"])
+
+
+def _by_rank(meeting: Rendezvous, own: str) -> list[Any]:
     """Return what each rank has measured: bit/s of the stream that came to it, and seconds of a question.
 
     Raises OSError where a rank ends meanwhile.
     """
-    with _next_and_previous(meeting) as (following, previous), ThreadPoolExecutor(1) as beside:
+    with _next_and_previous(meeting, own) as (following, previous), ThreadPoolExecutor(1) as beside:
         answering = beside.submit(_answer, previous)
         rtt_s = meeting.telling(lambda: _asked(following))
         meeting.telling(answering.result)
@@ -97,15 +127,16 @@ def _check_places(machines: list[str]) -> None:
         if machines.index(one) != number:
             raise PlaceError(
                 f"ranks {machines.index(one)} and {number} are on one machine, so no link is between them: start one "
-                "rank on each machine, or give --rate and --rtt and start the command once"
+                "rank on each machine; or give --rate and --rtt to a single `sumwire pays`, or leave system= out of "
+                "sumwire.init()"
             )
 
 
 @contextlib.contextmanager
-def _next_and_previous(meeting: Rendezvous) -> Iterator[tuple[socket.socket, socket.socket]]:
+def _next_and_previous(meeting: Rendezvous, own: str) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Streams to the next rank and from the previous one."""
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(meeting.telling(_listening))
+        listener = stack.enter_context(meeting.telling(lambda: _listening(own)))
         at = meeting.gather(listener.getsockname())
         number = (meeting.rank + 1) % meeting.ranks
         following = stack.enter_context(meeting.telling(lambda: _connected(at[number], number)))
@@ -116,8 +147,7 @@ def _next_and_previous(meeting: Rendezvous) -> Iterator[tuple[socket.socket, soc
         yield following, previous
 
 
-def _listening() -> socket.socket:
-    own = source_towards(address_of(os.environ["MASTER_ADDR"]))
+def _listening(own: str) -> socket.socket:
     listener = socket.create_server((own, 0), backlog=1)
     listener.settimeout(_PATIENCE_S)
     return listener
@@ -133,8 +163,10 @@ def _connected(at: Sequence[Any], rank: int) -> socket.socket:
 
 
 def _answer(peer: socket.socket) -> None:
-    for _ in range(_QUESTIONS):
-        peer.sendall(_read(peer))
+    question = b""
+    while question != _LAST_QUESTION:
+        question = _read(peer)
+        peer.sendall(question)
 
 
 def _read(peer: socket.socket) -> bytes:
@@ -148,10 +180,12 @@ def _read(peer: socket.socket) -> bytes:
 
 
 def _asked(peer: socket.socket) -> float:
-    took = []
-    for _ in range(_QUESTIONS):
+    took: list[float] = []
+    end, is_last = time.perf_counter() + _QUESTIONS_S, False
+    while not is_last:
         began = time.perf_counter()
-        peer.sendall(_QUESTION)
+        is_last = len(took) + 1 == _QUESTIONS or began >= end
+        peer.sendall(_LAST_QUESTION if is_last else _QUESTION)
         _read(peer)
         took.append(time.perf_counter() - began)
     return statistics.median(took)

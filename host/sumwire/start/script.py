@@ -18,26 +18,65 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import torch
 import torch.distributed as dist
 from commonlib.untrusted import shown
 from sumwire_protocol.events import Event
+from torch import nn
 from torch.distributed.rendezvous import rendezvous
 
 from sumwire import logs
 from sumwire.errors import UsageError
 from sumwire.job.gloo import available, default_timeout
 from sumwire.job.job import Job
+from sumwire.start import auto
 from sumwire.start.errors import PlaceError
 from sumwire.start.job_request import JobRequest
 from sumwire.start.launchers import RENDEZVOUS, check_numbers, torchrun_variables
-from sumwire.start.rank_placement import WAIT_S, JobSource, RankPlacement, job_for
-from sumwire.start.rendezvous import fresh
+from sumwire.start.rank_placement import RANK_0, WAIT_S, JobSource, RankPlacement, job_for
+from sumwire.start.rendezvous import Rendezvous, fresh
+from sumwire.systems.factory import make
+from sumwire.systems.pays import STAND_INS
+from sumwire.systems.spec import SWITCH
+from sumwire.systems.system import System
+from sumwire.systems.table import TABLE
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 
 _LOG: Final = logging.getLogger("sumwire")
+
+
+@overload
+def init(
+    service: str | None = None,
+    *,
+    job: str | Path | None = None,
+    aggregator: str | None = None,
+    address: str | None = None,
+    bits: int | None = None,
+    wait_s: float = WAIT_S,
+    quiet: bool = False,
+    system: None = None,
+    **options: Any,
+) -> AnyJob: ...
+
+
+@overload
+def init(
+    service: str | None = None,
+    *,
+    job: str | Path | None = None,
+    aggregator: str | None = None,
+    address: str | None = None,
+    bits: int | None = None,
+    wait_s: float = WAIT_S,
+    quiet: bool = False,
+    system: str,
+    model: nn.Module | None = None,
+    aggregator_rate: str | None = None,
+    **options: Any,
+) -> System: ...
 
 
 def init(
@@ -49,8 +88,11 @@ def init(
     bits: int | None = None,
     wait_s: float = WAIT_S,
     quiet: bool = False,
+    system: str | None = None,
+    model: nn.Module | None = None,
+    aggregator_rate: str | None = None,
     **options: Any,
-) -> AnyJob:
+) -> AnyJob | System:
     """Return the job of this rank: a collective call of all ranks. `init_process_group` may have been called before or
     not.
 
@@ -67,13 +109,43 @@ def init(
     With "rank0", ranks that are all on one machine are a worker each. ``wait_s``: seconds to wait for a service that is
     not running yet, and for its aggregator to become ready. ``options`` are those of :class:`sumwire.Job`.
 
+    ``system``: return a :class:`sumwire.systems.System` in place of a job: "ssgd" (gloo), "fp16", "sum32", "thc" or
+    "thc-wide", or "auto" for the one that `sumwire pays` would recommend: see :mod:`sumwire.start.auto`, also for
+    ``model`` and ``aggregator_rate``. "ssgd" and "fp16" use no job, so none is looked for. The job of another system is
+    closed with it. A system needs a rank for each worker.
+
     Rank 0 prints its choice in one line on stderr, unless ``quiet``. The job is closed when the process ends, if it was
     not closed before. Raises ServiceError, PlaceError, ReachError and StartError of :mod:`sumwire.start.errors`, the
-    errors of a Job, and UsageError for an unknown option.
+    errors of a Job, and UsageError for an unknown option or system.
     """
     check_options(options)
+    _check_system(system, model, aggregator_rate)
     _enter_group()
     source = JobSource(service, job, aggregator, address, JobRequest(bits=bits), wait_s)
+    if system == auto.AUTO:
+        asked = auto.Asked(model, aggregator_rate, beside_rank_0=aggregator == RANK_0)
+        system = _chosen(asked, quiet=quiet)
+    if system is None:
+        return _started(source, options, quiet=quiet)
+    nonfinite = options.get("nonfinite", "propagate")
+    if SWITCH not in TABLE[system].routes:
+        return make(system, nonfinite=nonfinite)
+    return _over_job(system, _started(source, options, quiet=quiet))
+
+
+def _check_system(system: str | None, model: nn.Module | None, aggregator_rate: str | None) -> None:
+    if system is None:
+        given = [name for name, value in (("model", model), ("aggregator_rate", aggregator_rate)) if value is not None]
+        if given:
+            raise UsageError(f'{" and ".join(given)}: of no use without system="auto": give that, or leave it out')
+    elif system not in (auto.AUTO, *STAND_INS):
+        raise UsageError(
+            f'system = {shown(system)}: must be "auto" or one of {", ".join(STAND_INS)}; other systems need options or '
+            "a trial: sumwire.systems.make(NAME, sumwire.init())"
+        )
+
+
+def _started(source: JobSource, options: dict[str, Any], *, quiet: bool) -> AnyJob:
     store = dist.distributed_c10d._get_default_store()
     check = options.get("fallback") != "always"
     place = job_for(store, dist.get_rank(), dist.get_world_size(), source, check=check, timeout=default_timeout())
@@ -88,6 +160,25 @@ def init(
     _close_at_exit(made)
     _say(place, made, quiet=quiet)
     return made
+
+
+def _chosen(asked: auto.Asked, *, quiet: bool) -> str:
+    store = dist.distributed_c10d._get_default_store()
+    meeting = Rendezvous(store, dist.get_rank(), dist.get_world_size(), default_timeout())
+    choice = auto.choose(meeting, asked)
+    _tell(choice.line, Event.SYSTEM_CHOSEN(system=choice.system, reason=choice.line), meeting.rank, quiet=quiet)
+    return choice.system
+
+
+def _over_job(name: str, job: AnyJob) -> System:
+    try:
+        # A NodeJob is refused there, with what can be done.
+        system = make(name, job)  # type: ignore[arg-type]
+    except BaseException:
+        job.close(agree=False)
+        raise
+    system.on_close(job.close)
+    return system
 
 
 def check_options(options: Iterable[str], call: Callable[..., object] = init) -> None:
@@ -165,8 +256,12 @@ def _say(place: RankPlacement, job: AnyJob, *, quiet: bool) -> None:
         job=config.job, worker=config.worker, name=config.name, found=place.found, workers=config.workers,
         aggregator=str(config.aggregator),
     )  # fmt: skip
+    _tell(line, told, place.rendezvous.rank, quiet=quiet)
+
+
+def _tell(line: str, told: dict[str, Any], rank: int, *, quiet: bool) -> None:
     _LOG.info(line, extra=told)
     # A log that is shown has the line by now.
-    if place.rendezvous.rank == 0 and not quiet and not logs.shown():
+    if rank == 0 and not quiet and not logs.shown():
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

@@ -55,13 +55,17 @@ def here(*options: str) -> list[str]:
 
 
 def by_ssh(host: str, command: str, *options: str) -> list[str]:
-    """Return the command that runs an aggregator on another machine. Raises StartError.
+    """Return the command that runs an aggregator on another machine. Raises StartError."""
+    return over_ssh(host, [*shlex.split(command), "-", "--with-parent", *options])
+
+
+def over_ssh(host: str, words: Sequence[str]) -> list[str]:
+    """Return the command that runs these words on another machine. Raises StartError.
 
     ssh passes the words after the host to a shell there, so each is quoted.
     """
     if not host or host.startswith("-") or not host.isprintable():
         raise StartError(f"ssh = {shown(host)}: must be HOST or USER@HOST")
-    words = [*shlex.split(command), "-", "--with-parent", *options]
     watchful = (f"-oConnectTimeout={_CONNECT_S}", f"-oServerAliveInterval={_ALIVE_S}", "-oServerAliveCountMax=3")
     return ["ssh", "-T", *watchful, "-o", "BatchMode=yes", "--", host, shlex.join(words)]
 

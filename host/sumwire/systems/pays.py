@@ -13,7 +13,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -68,6 +68,7 @@ PACKET_S: Final = 0.4e-6
 # A worker keeps half of a job's slots under way.
 _UNDER_WAY_BYTES: Final = p4.SLOTS_TOTAL // 2 * (LOWER_HEADER_BYTES + HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
 _SIDE: Final = 1024
+_SMALL_SIDE: Final = 32
 _VALUES: Final = _SIDE * _SIDE
 _ROUNDS: Final = 7
 _VALUE_BYTES: Final = 4
@@ -123,30 +124,44 @@ class Answer:
 
 
 def question(
-    params: str | None, rate: str | None, rtt: str, workers: int, *, shapes: str | None = None,
-    model: str | None = None, rank: int = 4, aggregator: str | None = None,
+    tensors: Sequence[tuple[int, ...]], rate: str | None, rtt: str, workers: int, *, rank: int = 4,
+    aggregator: str | None = None,
 ) -> Question:  # fmt: skip
-    """Return the question that these options ask. Without ``params``, ``model`` gives the sizes, in a form that
-    :func:`sumwire.dlcp.layers.shapes_of` takes. Raises ConfigError."""
+    """Return the question that these options ask. Raises ConfigError."""
     for option, number, least, usual in (("--workers", workers, 2, 8), ("--rank", rank, 1, 4)):
         if number < least:
             raise ConfigError(option, number, f"must be {least} or more", where=_WHERE, cure=f"write {option} {usual}")
     if rate is None:
         cure = "write --rate 1G, or have torchrun, srun or mpirun start the command on each machine, and it is measured"
         raise ConfigError("--rate", rate, "must be given where one machine is asked", where=_WHERE, cure=cure)
-    plan = make_plan(_tensors_of(params, shapes, model), rank)
-    return Question(
-        plan,
+    return question_of(
+        tensors,
         workers,
         _quantity("--rate", rate, _COUNTS, "1G"),
         _quantity("--rtt", rtt, _TIMES, "0.2ms"),
-        None if aggregator is None else _quantity("--aggregator", aggregator, _COUNTS, "10G"),
-        buckets=math.ceil(plan.dense_bytes / THRESHOLD_BYTES),
+        None if aggregator is None else bit_rate("--aggregator", aggregator),
         rank=rank,
     )
 
 
-def _tensors_of(params: str | None, shapes: str | None, model: str | None) -> list[tuple[int, ...]]:
+def question_of(
+    tensors: Sequence[tuple[int, ...]], workers: int, link_bps: float, rtt_s: float,
+    aggregator_bps: float | None = None, *, cores: int | None = None, rank: int = 4,
+) -> Question:  # fmt: skip
+    """Return the question about a model with tensors of these shapes, in DDP's buckets. See :class:`Question`."""
+    plan = make_plan(tensors, rank)
+    buckets = math.ceil(plan.dense_bytes / THRESHOLD_BYTES)
+    return Question(plan, workers, link_bps, rtt_s, aggregator_bps, buckets, cores, rank)
+
+
+def bit_rate(option: str, text: str) -> float:
+    """Return the bit/s of a text such as 10G. Raises ConfigError, which names the option."""
+    return _quantity(option, text, _COUNTS, "10G")
+
+
+def tensors_of(params: str | None, shapes: str | None, model: str | None) -> list[tuple[int, ...]]:
+    """Return the shapes that these options tell. Without ``params``, ``model`` gives them, in a form that
+    :func:`sumwire.dlcp.layers.shapes_of` takes. Raises ConfigError and UsageError."""
     if params is not None:
         return _tensors(max(round(_quantity("--params", params, _COUNTS, "110M")), 1), shapes)
     if model is None or shapes is not None:
@@ -186,8 +201,9 @@ def _tensors(values: int, shapes: str | None) -> list[tuple[int, ...]]:
     return [*found, (rest,)] if rest else found
 
 
-def measured(asked: Question) -> tuple[dict[str, HostCost], dict[str, str]]:
-    """Measure the hosts' costs by system. Also returns why others are left out. Takes seconds."""
+def measured(asked: Question, wanted: Container[str] | None = None) -> tuple[dict[str, HostCost], dict[str, str]]:
+    """Measure the hosts' costs by system: of all, or of gloo, torch's hooks and those ``wanted``. Also returns why
+    others are left out. Takes seconds."""
     import torch
 
     from sumwire.codec.errors import CodecError
@@ -197,12 +213,17 @@ def measured(asked: Question) -> tuple[dict[str, HostCost], dict[str, str]]:
     try:
         gloo_s, gradient = _gloo_s(torch.float32, asked), _drawn(_VALUES)
         half_s = _gloo_s(torch.float16, asked) + _least_s(lambda _: gradient.copy_(gradient.half())) / _VALUES
-        share = sum(item.values for item in asked.plan.items if item.rank) / asked.values
-        both_s = share * _low_rank_s(asked.rank)
+        matrices = [item for item in asked.plan.items if item.rank]
+        value_s = _low_rank_s(asked.rank, _SIDE) / _VALUES
+        # Of a small one nearly all is what any matrix costs.
+        each_s = max(0.0, _low_rank_s(asked.rank, _SMALL_SIDE) - value_s * _SMALL_SIDE**2)
+        both_s = (value_s * sum(item.values for item in matrices) + each_s * len(matrices)) / asked.values
         power_s = both_s + _sent(BOTH_FACTORS, asked) / asked.values * gloo_s
         found = {GLOO: HostCost(gloo_s), "fp16": HostCost(half_s), POWER_SGD: HostCost(power_s)}
         left_out: dict[str, str] = {}
         for name, route in _switched():
+            if wanted is not None and name not in wanted:
+                continue
             most = BY_NAME[route.ops[0]].workers_max
             if asked.workers > most:
                 left_out[name] = f"a switch takes {most} workers at most"
@@ -303,14 +324,14 @@ def _drawn(*shape: int) -> torch.Tensor:
     return torch.randn(shape, dtype=torch.float32, device="cpu")
 
 
-def _low_rank_s(rank: int) -> float:
-    """Of a P step and a Q step of ACP-SGD on a square matrix. Power-SGD's hook does nearly both in one step."""
+def _low_rank_s(rank: int, side: int) -> float:
+    """Seconds of a P step and a Q step of ACP-SGD on a square matrix. Power-SGD's hook does nearly both in one step."""
     import torch
 
     from sumwire.lowrank.matrices import MatrixState
 
-    gradient = _drawn(_SIDE, _SIDE)
-    state = MatrixState(Item((_SIDE, _SIDE), rank, _VALUE_BYTES), gradient, seed=1, number=0)
+    gradient = _drawn(side, side)
+    state = MatrixState(Item((side, side), min(rank, side), _VALUE_BYTES), gradient, seed=1, number=0)
 
     def work(_: int) -> None:
         for phase in Phase:
@@ -318,7 +339,7 @@ def _low_rank_s(rank: int) -> float:
             state.restore(sent, torch.zeros_like(sent), torch.empty_like(gradient))
             state.commit()
 
-    return _least_s(work) / _VALUES
+    return _least_s(work)
 
 
 def answers(asked: Question, hosts: Mapping[str, HostCost]) -> list[Answer]:
@@ -349,8 +370,9 @@ def _answer(name: str, asked: Question, host: HostCost) -> Answer:
     numbers = _sent(cost.carried, asked) / asked.buckets
     up, down = cost.both_ways(numbers, asked.workers)
     links, packet_s, way_s, aggregator_s = {"link": asked.link_bps}, 0.0, 0.5, 0.0
-    # Power-SGD's hook sums whole tensors, P and Q one after the other.
-    steps = ring_steps(asked.workers) * (3 if name == POWER_SGD else 1)
+    # Power-SGD's hook sums whole tensors, P and Q one after the other, and computes nothing meanwhile.
+    operations, apart = (3, 1.0) if name == POWER_SGD else (1, APART)
+    steps = operations * ring_steps(asked.workers)
     if isinstance(cost, InPackets):
         packets = up / (LOWER_HEADER_BYTES + HEADER_BYTES + cost.op.up.words * WORD_BYTES)
         steps, way_s, packet_s = round_trips(packets, asks=host.asks), 1.0, PACKET_S * packets / values
@@ -360,7 +382,7 @@ def _answer(name: str, asked: Question, host: HostCost) -> Answer:
             aggregator_s = AGGREGATOR_PACKET_S * packets / values
     slowest = min(links, key=links.__getitem__)
     step_s = STEP_S + way_s * asked.rtt_s
-    costs = Costs(host.value_s + packet_s, aggregator_s, OPERATION_S, step_s, busy=BUSY, apart=APART)
+    costs = Costs(host.value_s + packet_s, aggregator_s, operations * OPERATION_S, step_s, busy=BUSY, apart=apart)
     setting = OneAllReduce(values, links[slowest] / 1e6, asked.workers, asked.cores or asked.workers + 1)
     sent = WireTraffic(max(up, down), steps)
     parts = {"processor": processors_s(costs, setting), "round trips": steps * step_s}
@@ -375,24 +397,31 @@ def recommendation(found: Sequence[Answer]) -> str:
     Also names what is faster but needs a trial: the fastest of all, and the fastest of torch's own hooks.
     """
     by_name = {one.system: one for one in found}
-    gloo = by_name[GLOO]
-    best = min((by_name[name] for name in STAND_INS if name in by_name), key=lambda one: one.seconds)
-    gain = gloo.seconds / best.seconds
-    if gain < GAIN_LEAST:
-        best, text = gloo, f"stay with gloo: nothing that stands in for it is faster by {GAIN_LEAST - 1:.0%} or more"
+    gloo, best = by_name[GLOO], stand_in(found)
+    if best is gloo:
+        text = f"stay with gloo: nothing that stands in for it is faster by {GAIN_LEAST - 1:.0%} or more"
     else:
         took = f"{best.seconds:.3g} s a step for gloo's {gloo.seconds:.3g}"
-        text = f"take {_label(best)}: {took}, {gain:.1f} times faster"
+        text = f"take {label(best)}: {took}, {gloo.seconds / best.seconds:.1f} times faster"
     of_torch = [by_name[name] for name in LABELS if name in by_name]
     fastest = dict.fromkeys(min(group, key=lambda one: one.seconds) for group in (found, of_torch))
     trials = [one for one in fastest if best.seconds >= GAIN_LEAST * one.seconds]
     if not trials:
         return text
-    named = ", ".join(f"{_label(one)} ({one.seconds:.3g} s)" for one in trials)
+    named = ", ".join(f"{label(one)} ({one.seconds:.3g} s)" for one in trials)
     return f"{text}\nfaster, but try your model's accuracy first: {named}"
 
 
-def _label(one: Answer) -> str:
+def stand_in(found: Sequence[Answer]) -> Answer:
+    """Return the fastest of :data:`STAND_INS` if it gains enough over gloo, and gloo otherwise."""
+    by_name = {one.system: one for one in found}
+    gloo = by_name[GLOO]
+    best = min((by_name[name] for name in STAND_INS if name in by_name), key=lambda one: one.seconds)
+    return best if gloo.seconds >= GAIN_LEAST * best.seconds else gloo
+
+
+def label(one: Answer) -> str:
+    """Return a system's name, as people know it."""
     return LABELS.get(one.system, one.system)
 
 
@@ -409,13 +438,14 @@ def as_dict(found: Sequence[Answer], left_out: Mapping[str, str], asked: Questio
 
 
 def as_text(
-    found: Sequence[Answer], left_out: Mapping[str, str], asked: Question, *, machines: int = 1, assumed: bool
-) -> str:
+    found: Sequence[Answer], left_out: Mapping[str, str], asked: Question, *, machines: int = 1, assumed: bool,
+    script: str | None = None,
+) -> str:  # fmt: skip
     """Return the table, what was left out, and the recommendation. ``machines``: number of machines between which
-    paths were measured. ``assumed``: whether the shapes are not the user's."""
+    paths were measured. ``assumed``: whether the shapes are not the user's. ``script``: from which they are."""
     lines = [f"{'system':15}{'s a step':>10}{'MB up':>10}{'MB down':>10}{'CPU, ms/M':>11}  limit"]
     lines += [
-        f"{_label(one):15}{one.seconds:10.4f}{one.up_bytes / 1e6:10.2f}{one.down_bytes / 1e6:10.2f}{one.host_ms:11.2f}"
+        f"{label(one):15}{one.seconds:10.4f}{one.up_bytes / 1e6:10.2f}{one.down_bytes / 1e6:10.2f}{one.host_ms:11.2f}"
         f"  {one.limit}"
         for one in found
     ]
@@ -424,5 +454,9 @@ def as_text(
         between = f"{asked.link_bps / 1e6:.4g} Mbit/s and {asked.rtt_s * 1e3:.3g} ms there and back"
         lines.append(f"between {machines} machines: {between}, the slowest path; CPU times are the slowest machine's")
     lines.append("measured here: the CPU time of codecs and gloo; all else is computed")
-    lines += [f"assumed: matrices of {_SIDE}x{_SIDE}; --shapes or --model tells the model's"] if assumed else []
+    if script is not None:
+        lines.append(f"shapes: {asked.values:,} values in {len(asked.plan.items)} tensors, of {script}")
+    lines += (
+        [f"assumed: matrices of {_SIDE}x{_SIDE}; a script, --shapes or --model tells the model's"] if assumed else []
+    )
     return "\n".join([*lines, recommendation(found)])

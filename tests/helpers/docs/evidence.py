@@ -190,6 +190,9 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("start.md: Three lines in the script", ""): Shown(
         "the first line of that training, which test_eight_servers wants"
     ),
+    ("start.md: The system that pays", "text"): Shown(
+        "of eight servers; tests/integration/host/start/test_auto.py wants such a line of what it measures"
+    ),
     ("start.md: Under a framework", "text"): Shown(
         "imports of frameworks that few machines have; test_examples.py runs them"
     ),

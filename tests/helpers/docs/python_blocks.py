@@ -309,6 +309,14 @@ def trained_through_service(names: Names) -> Tensor:
     return parameters
 
 
+def trained_by_the_choice(names: Names) -> Tensor:
+    os.environ.pop("SUMWIRE_SERVICE", None)
+    names["services"].close()
+    parameters = trained_by_a_step(names)
+    assert names["system"].stats["operations"] > 0
+    return parameters
+
+
 def without_service(rank: int) -> Names:
     os.environ["SUMWIRE_ADDRESS"] = json.loads(Path("digits.json").read_text())["addresses"][0]["aggregator"]
     return {"sumwire": sumwire}
@@ -359,6 +367,9 @@ SETTINGS: dict[str, Setting] = {
     ),
     "start.md: Three lines in the script": Setting(
         beside_a_service, trained_through_service, _THC, closes=("job",)
+    ),
+    "start.md: The system that pays": Setting(
+        beside_a_service, trained_by_the_choice, (*_THC, "sum32"), closes=("system",)
     ),
     "start.md: Without any service": Setting(without_service, lambda names: names["job"].mean(true_mean()),
                                              closes=("job",)),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
@@ -14,8 +15,11 @@ import torch
 import torch.distributed as dist
 from helpers.gloo.ddp_cases import Net, flat_grads
 from helpers.transport.udp_bridge import SILENCE_S
-from sumwire.errors import SumwireError
-from sumwire.start import rank_placement
+from sumwire.errors import ClosedError, SumwireError
+from sumwire.job.job import Job
+from sumwire.start import auto, paths, rank_placement
+from sumwire.start.paths import Paths
+from sumwire.start.rendezvous import Rendezvous
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 from torch.nn.parallel import DistributedDataParallel
 
@@ -73,6 +77,51 @@ def trained(rank: int, options: dict[str, Any], steps: int) -> dict[str, Any]:
         fallbacks, residuals = job.stats.fallbacks, 0 if state.feedback is None else len(state.feedback)
     error = float((sums - exact).square().sum() / exact.square().sum())
     return {"error": error, "grads": got.tolist(), "fallbacks": fallbacks, "residuals": residuals}
+
+
+def by_system(rank: int, options: dict[str, Any], between: list[float] | None, steps: int) -> dict[str, Any]:
+    """DDP steps by a system of `init`, beside DDP's own. ``between``: bit/s and seconds in place of measured ones."""
+    torch.manual_seed(1)
+    ours = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
+    torch.manual_seed(1)
+    theirs = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
+    measured = mock.Mock(return_value=Paths(dist.get_world_size(), *between)) if between else paths.measured
+    with mock.patch.object(paths, "measured", measured):
+        system = sumwire.init(quiet=True, silence_s=SILENCE_S, **{"model": theirs, **options})
+    sums, exact = torch.zeros(0), torch.zeros(0)
+    try:
+        system.attach(ours, torch.optim.SGD(ours.parameters(), lr=0.1))
+        generator = torch.Generator().manual_seed(100 + rank)
+        for step in range(steps):
+            batch = torch.randn(8, 20, generator=generator)
+            for model in (ours, theirs):
+                model.zero_grad()
+                model(batch, True).square().mean().backward()
+            got, want = flat_grads(ours), flat_grads(theirs)
+            sums, exact = (got, want) if step == 0 else (sums + got, exact + want)
+        operations, job = system.stats["operations"], system.job
+    finally:
+        system.close()
+    error = float((sums - exact).square().sum() / exact.square().sum())
+    closed = job is None or _is_closed(job)
+    return {"name": system.name, "grads": got.tolist(), "error": error, "operations": operations, "closed": closed}
+
+
+def _is_closed(job: Job) -> bool:
+    try:
+        job.reduce(torch.ones(8))
+    except ClosedError:
+        return True
+    return False
+
+
+def line_of_auto(rank: int, values: int, aggregator_rate: str | None) -> tuple[str, str]:
+    """What is chosen by what is really measured here, and why."""
+    store = dist.distributed_c10d._get_default_store()
+    meeting = Rendezvous(store, rank, dist.get_world_size(), timedelta(minutes=1))
+    model = torch.nn.Linear(values, 1, bias=False) if values else None
+    choice = auto.choose(meeting, auto.Asked(model, aggregator_rate))
+    return choice.system, choice.line
 
 
 def raised(rank: int, options: dict[str, Any]) -> str:

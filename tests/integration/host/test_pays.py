@@ -44,6 +44,15 @@ def test_every_system_has_a_cost_or_a_reason(capsys: pytest.CaptureFixture[str])
     assert all(one["seconds"] > 0 and one["host_ms"] > 0 for one in told["systems"])
 
 
+def test_many_small_matrices_cost_more_than_a_few_large_ones() -> None:
+    """Of as many values."""
+    small, large = (
+        pays.measured(pays.question_of([(side, side)] * (1 << 20 >> 2 * bits), 8, 1e9, 1e-3, rank=1), ())[0]
+        for bits, side in ((6, 64), (10, 1024))
+    )
+    assert small["powersgd"].value_s > 3 * large["powersgd"].value_s
+
+
 RANKS = 3
 RATE_MBIT = 40
 MEASURED = """

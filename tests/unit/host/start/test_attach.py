@@ -59,6 +59,11 @@ def test_a_misspelt_option_is_named_before_any_rank_waits(option: str, words: st
             call(**{option: 4})  # type: ignore[operator]
 
 
+def test_a_callback_takes_no_system() -> None:
+    with pytest.raises(UsageError, match="system = 'auto': a framework's callback sums by a job: leave it out, or"):
+        Attachment(system="auto")
+
+
 def test_a_job_is_no_state_of_the_hook() -> None:
     job: Any = object()
     with pytest.raises(

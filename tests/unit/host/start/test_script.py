@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import sumwire
+from sumwire.errors import UsageError
 from sumwire.start.errors import PlaceError
 
 ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
@@ -33,3 +36,16 @@ def test_numbers_that_no_torchrun_sets_are_refused_by_name(
         f"{name} = {value!r} in the environment: must be a whole number in {span}: start the script by torchrun, which "
         "sets it, or correct it"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"system": "acp"}, r"system = 'acp': must be \"auto\" or one of ssgd, fp16, sum32, thc, thc-wide; other"),
+        ({"aggregator_rate": "1G"}, 'aggregator_rate: of no use without system="auto"'),
+    ],
+)
+def test_systems_that_init_does_not_choose_are_refused(options: dict[str, Any], message: str) -> None:
+    """Before any rank waits."""
+    with pytest.raises(UsageError, match=message):
+        sumwire.init(**options)

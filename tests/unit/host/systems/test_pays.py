@@ -31,7 +31,7 @@ def asked(
     rank: int = 4,
     aggregator: str | None = None,
 ) -> Question:
-    return pays.question(params, rate, rtt, workers, shapes=shapes, rank=rank, aggregator=aggregator)
+    return pays.question(pays.tensors_of(params, shapes, None), rate, rtt, workers, rank=rank, aggregator=aggregator)
 
 
 def answers(question: Question) -> dict[str, Answer]:
@@ -111,6 +111,14 @@ def test_what_limits() -> None:
     assert slow.seconds == pytest.approx(102.4 / pays.BUSY, rel=0.01)
 
 
+def test_power_sgd_sums_three_times_and_hides_nothing() -> None:
+    """In each of 16 buckets: whole tensors, P and Q, one after the other, and computation between them."""
+    (found,) = pays.answers(asked(shapes="1024x1000*100", rtt="1us"), {pays.POWER_SGD: HostCost(1e-8)})
+    computing = (3 * 16 * pays.OPERATION_S + 102.4e6 * 1e-8) / pays.BUSY
+    steps = 16 * 3 * 14 * (pays.STEP_S + 0.5e-6)
+    assert found.seconds == pytest.approx(computing + steps + 8 * found.up_bytes / 1e8, rel=1e-3)
+
+
 def answer(system: str, seconds: float) -> Answer:
     return Answer(system, seconds, 1e6, 1e6, 1.0, "link")
 
@@ -137,11 +145,12 @@ def test_the_table_says_what_was_left_out_and_what_is_assumed() -> None:
 
 
 def test_the_shapes_of_a_model() -> None:
-    of_model = pays.question(None, "1G", "0.2ms", 8, model="bert-base")
-    assert of_model.values == sum(math.prod(shape) for _, shape in shapes_of("bert-base"))
-    assert of_model.plan != asked(str(of_model.values)).plan, "square matrices are assumed without it"
+    of_model = pays.tensors_of(None, None, "bert-base")
+    assert of_model == [shape for _, shape in shapes_of("bert-base")]
+    values = sum(map(math.prod, of_model))
+    assert of_model != pays.tensors_of(str(values), None, None), "square matrices are assumed without it"
     with pytest.raises(ConfigError, match="--model = 'bert-base': must be given without --shapes; leave --shapes out"):
-        pays.question(None, "1G", "0.2ms", 8, model="bert-base", shapes="2x2")
+        pays.tensors_of(None, "2x2", "bert-base")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -193,9 +202,10 @@ def test_ranks_that_no_launcher_has_started(
 
 @pytest.mark.parametrize("error", [TimeoutError("timed out"), ConnectionResetError("reset")])
 def test_a_rank_that_ends_meanwhile_is_a_typed_error(error: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended(meeting: object) -> None:
+    def ended(meeting: object, own: str) -> None:
         raise error
 
+    monkeypatch.setattr(paths, "_own_address", lambda meeting: "10.0.0.1")
     monkeypatch.setattr(paths, "_by_rank", ended)
     ranks: Any = SimpleNamespace(ranks=2, gather=lambda own: ["a", "b"], telling=lambda make: make())
     with pytest.raises(PlaceError, match="a rank has ended while paths were measured: see its output"):
