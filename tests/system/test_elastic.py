@@ -49,6 +49,44 @@ def test_ranks_are_killed_and_come(commands: Path, tmp_path: Path) -> None:
     assert abs(found["accuracy"] - found["uninterrupted"]) < 0.03, found
 
 
+_STATES = """
+import os, sys, threading
+from datetime import timedelta
+import torch
+from sumwire.start.quorum import transport_at
+
+class Code:
+    def __reduce__(self):
+        return os.mkdir, (sys.argv[1],)
+
+torch.manual_seed(1)
+model = torch.nn.Linear(3, 2)
+optimizer = torch.optim.AdamW(model.parameters())
+model(torch.ones(3)).sum().backward()
+optimizer.step()
+schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [3])
+within = timedelta(seconds=60)
+sender, receiver = transport_at("127.0.0.1", within), transport_at("127.0.0.1", within)
+good = {"optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(), "model": model.state_dict(), "at": 3}
+sender.send_checkpoint([1], 7, good, within)
+found = receiver.recv_checkpoint(0, sender.metadata(), 7, within)
+print(torch.equal(found["model"]["weight"], model.weight), found["at"], len(found["optimizer"]["state"]))
+sender.disallow_checkpoint()
+sender.send_checkpoint([1], 8, {"model": Code()}, within)
+try:
+    receiver.recv_checkpoint(0, sender.metadata(), 8, within)
+except Exception as error:
+    print(type(error).__name__)
+print(os.path.exists(sys.argv[1]))
+os._exit(0)
+"""
+
+
+def test_states_bring_no_code(commands: Path, tmp_path: Path) -> None:
+    said = run([str(commands / "python"), "-u", "-P", "-c", _STATES, str(tmp_path / "planted")], tmp_path)
+    assert said.split() == ["True", "3", "2", "UnpicklingError", "False"]
+
+
 @pytest.fixture
 def service(commands: Path, tmp_path: Path) -> Iterator[str]:
     """The address of `sumwire up`."""

@@ -8,6 +8,7 @@ Used by `elastic`, and `up`, which starts the lighthouse. torchft is loaded on f
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import torch
 from commonlib.version import __version__
@@ -114,13 +116,24 @@ def claimed(description: Mapping[str, Any]) -> tuple[JobConfig, socket.socket]:
 
 def transport_at(address: str, timeout: timedelta) -> Any:
     """torchft's transport of states, at an address that the others know: this machine's own name may mean nothing to
-    them."""
+    them. It takes tensors, numbers, texts and containers of them alone: torchft's own runs what a pickle says."""
     with needing_torchft():
         from torchft.checkpointing import HTTPTransport
+        from torchft.checkpointing._serialization import _streaming_load
 
     class Transport(HTTPTransport):  # type: ignore[misc]
         def metadata(self) -> str:
             return f"http://{address}:{self._server.socket.getsockname()[1]}/checkpoint/"
+
+        def recv_checkpoint(self, src_rank: int, metadata: str, step: int, timeout: timedelta) -> Any:
+            # Neither redirected nor asked of a proxy of the environment.
+            connection = http.client.HTTPConnection(urlsplit(metadata).netloc, timeout=timeout.total_seconds())
+            with contextlib.closing(connection):
+                connection.request("GET", f"/checkpoint/{step}/full")
+                answer = connection.getresponse()
+                if answer.status != http.HTTPStatus.OK:
+                    raise RuntimeError(f"{metadata}{step}/full: {answer.status} {answer.reason}")
+                return _streaming_load(answer, weights_only=True)
 
     return Transport(timeout=timeout, num_chunks=0)
 
