@@ -290,7 +290,7 @@ class Elastic:
         """Tell the others that this rank has made the step, and learn whether all have. Returns whether it has told."""
         assert self._group.job is not None
         try:
-            all_reduce(torch.ones(1, dtype=torch.int32), self._group.job, op="sum")
+            all_reduce(torch.ones(1, dtype=torch.int32, device="cpu"), self._group.job, op="sum")
         except RecreateError as error:
             self._error = error
         return True

@@ -14,6 +14,7 @@ import sumwire
 import torch
 import torch.distributed as dist
 from helpers.gloo.ddp_cases import Net, flat_grads
+from helpers.logs import logged, of
 from helpers.transport.udp_bridge import SILENCE_S
 from sumwire.errors import ClosedError, SumwireError
 from sumwire.job.job import Job
@@ -21,6 +22,7 @@ from sumwire.start import auto, paths, rank_placement
 from sumwire.start.paths import Paths
 from sumwire.start.rendezvous import Rendezvous
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
+from sumwire_protocol.events import Event
 from torch.nn.parallel import DistributedDataParallel
 
 LENGTH = 5000
@@ -86,7 +88,7 @@ def by_system(rank: int, options: dict[str, Any], between: list[float] | None, s
     torch.manual_seed(1)
     theirs = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
     measured = mock.Mock(return_value=Paths(dist.get_world_size(), *between)) if between else paths.measured
-    with mock.patch.object(paths, "measured", measured):
+    with mock.patch.object(paths, "measured", measured), logged() as lines:
         system = sumwire.init(quiet=True, silence_s=SILENCE_S, **{"model": theirs, **options})
     sums, exact = torch.zeros(0), torch.zeros(0)
     try:
@@ -104,7 +106,11 @@ def by_system(rank: int, options: dict[str, Any], between: list[float] | None, s
         system.close()
     error = float((sums - exact).square().sum() / exact.square().sum())
     closed = job is None or _is_closed(job)
-    return {"name": system.name, "grads": got.tolist(), "error": error, "operations": operations, "closed": closed}
+    chosen = [line["system"] for line in of(lines, Event.SYSTEM_CHOSEN)]
+    return {
+        "name": system.name, "grads": got.tolist(), "error": error, "operations": operations, "closed": closed,
+        "chosen": chosen,
+    }  # fmt: skip
 
 
 def _is_closed(job: Job) -> bool:

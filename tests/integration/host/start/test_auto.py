@@ -45,6 +45,7 @@ def test_the_best_one_trains(ranks: Ranks, between: list[float], rate: str, syst
     assert all(outcome["grads"] == outcomes[0]["grads"] for outcome in outcomes)
     assert all(outcome["error"] <= error_most and outcome["closed"] for outcome in outcomes)
     assert all(outcome["operations"] >= STEPS for outcome in outcomes), "gradients go by the system"
+    assert [outcome["chosen"] for outcome in outcomes] == [[system]] * RANKS, "each rank logs it"
 
 
 def test_a_system_by_its_name(ranks: Ranks) -> None:

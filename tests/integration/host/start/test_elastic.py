@@ -20,6 +20,7 @@ import sumwire
 import torch
 import torch.distributed as dist
 from helpers.aggregator.served import every_op_mapping, serving
+from helpers.logs import logged, of
 from helpers.transport.udp_bridge import run_workers
 from sumwire.config import parse_job
 from sumwire.errors import PeerLostError, RecreateError
@@ -28,6 +29,7 @@ from sumwire.start.elastic import Elastic
 from sumwire.start.errors import PlaceError
 from sumwire.start.job_request import JobRequest, job_file_for
 from sumwire.start.quorum import ElasticGroup
+from sumwire_protocol.events import Event
 from torch import Tensor, nn
 
 VALUES = 3000
@@ -268,10 +270,13 @@ def test_a_vote_whose_result_one_rank_does_not_learn(monkeypatch: pytest.MonkeyP
         deaf.now = worker == 1
         return made(training, worker)
 
-    with training_of({0, 1}) as (_, parts):
+    with training_of({0, 1}) as (_, parts), logged() as lines:
         each(parts, made, 0, 1)
         was = weight(parts[0])
         done = each(parts, some, 0, 1)
+        assert [line["members"] for line in of(lines, Event.QUORUM_MADE)] == [[0, 1]] * 2
+        (discarded,) = of(lines, Event.STEP_DISCARDED)
+        assert (discarded["step"], discarded["reason"]) == (1, "the others have gone")
         assert [counts for counts, _, _ in done] == [True, False]
         assert torch.equal(done[1][1], done[1][2]) and parts[1].step == 1
         each(parts, lambda training, _: training.begin(), 0, 1)

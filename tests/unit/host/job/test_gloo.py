@@ -44,7 +44,7 @@ def test_only_ranks_that_have_not_come_are_named(
     """If all have come, the collective takes long, and nobody is absent."""
     monkeypatch.setattr(gloo, "_WARN_AFTER_S", 0.0)
     monkeypatch.setattr(gloo, "_WARN_EVERY_S", 0.0)
-    group: Any = SimpleNamespace(rank=0, ranks=2, store=HashStore())
+    group: Any = SimpleNamespace(rank=0, ranks=2, number=0, store=HashStore())
     waiting = gloo._Rendezvous("digits", group)
     waiting._write("")
     with caplog.at_level(logging.WARNING, "sumwire"):
