@@ -18,6 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import IO, Final
 
+from commonlib.logs import printable_lines
 from nativelib import UntrustedError, programs
 
 from sumwire.start import supervisor
@@ -69,7 +70,7 @@ def told_by(hosts: Sequence[str], command: str, words: Sequence[str]) -> str:
             ranks.append(_Rank(host, _started(*given, output, said), output, said))
         _await([(rank, pool.submit(rank.process.wait)) for rank in ranks], command, together)
         ranks[0].output.seek(0)
-        return ranks[0].output.read().decode(errors="replace").rstrip("\n")
+        return printable_lines(ranks[0].output.read().decode(errors="replace").rstrip("\n"))
 
 
 def _here(variables: Mapping[str, str], words: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -63,19 +63,31 @@ def measured(seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, Any]:
 
 
 def _accuracy(script: Path, seed: int, epochs: int) -> float:
-    network = f"127.{3 + os.getpid() // 254 % 252}.{1 + os.getpid() % 254}.1"
+    found, status, said = by_torchrun(script, RANKS, (str(seed), str(epochs)), _SECONDS)
+    if status or len(found) != 1:
+        raise LabError(f"{script.name} ended with {status}: {said[-800:]}")
+    return float(found[0]["accuracy"])
+
+
+def by_torchrun(
+    script: Path, ranks: int, words: Sequence[str], seconds: float
+) -> tuple[list[dict[str, Any]], int, str]:
+    """Run a script as ranks on loopback. Return the lines of JSON that it prints, the exit status, and stderr. Raises
+    subprocess.TimeoutExpired after so many seconds."""
     path = os.pathsep.join([str(Path(__file__).resolve().parents[2]), *sys.path])
     environment = {**os.environ, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    words = ["--standalone", f"--nproc-per-node={RANKS}", str(script), str(seed)]
     done = subprocess.run(
-        programs.starter("torch.distributed.run", *words, str(epochs)),
-        env={**environment, "SUMWIRE_ADDRESS": network},
+        programs.starter("torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(script), *words),
+        env={**environment, "SUMWIRE_ADDRESS": own_address()},
         capture_output=True,
         text=True,
         check=False,
-        timeout=_SECONDS,
+        timeout=seconds,
     )
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or len(found) != 1:
-        raise LabError(f"{script.name} ended with {done.returncode}: {done.stderr[-800:]}")
-    return float(found[0]["accuracy"])
+    return found, done.returncode, done.stderr
+
+
+def own_address() -> str:
+    """Return a loopback address that no other process of this machine has by this rule."""
+    return f"127.{3 + os.getpid() // 254 % 252}.{1 + os.getpid() % 254}.1"

@@ -31,6 +31,7 @@ from nativelib import programs
 from torch import Tensor, nn
 
 from sumwire_lab.errors import LabError
+from sumwire_lab.experiments.added_lines import own_address
 
 RANKS: Final = 4
 BATCH: Final = 256
@@ -148,7 +149,7 @@ class Programs:
     """The programs of a training. ``folder``: for the file that names the last step, and logs."""
 
     def __init__(self, folder: Path) -> None:
-        self.address = f"127.{3 + os.getpid() // 254 % 252}.{1 + os.getpid() % 254}.1"
+        self.address = own_address()
         self.end = folder / "end"
         self.said: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
         self.ranks: dict[int, subprocess.Popen[str]] = {}

@@ -12,10 +12,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import json
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +21,15 @@ from typing import Any, Final
 import sumwire
 import torch
 import torch.distributed as dist
-from nativelib import programs
 from torch import Tensor, nn
 from torch.distributed.algorithms.join import Join
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.lr_scheduler import OneCycleLR
+from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from sumwire_lab.experiments.added_lines import by_torchrun
 from sumwire_lab.experiments.scenario_networks import (
     HIDDEN,
     Branches,
@@ -92,27 +89,33 @@ class Run:
             self.state = sumwire.sharded.attach(whole, self.job)
         return whole
 
-    def batch(self, step: int, size: int = BATCH) -> tuple[Tensor, Tensor]:
-        """Return this rank's images and labels of a step."""
-        chosen = batch_indices(
-            len(self.data.train_x), 1, step, rank=dist.get_rank(), workers=dist.get_world_size(), batch=size
-        )
-        return self.data.train_x[chosen], self.data.train_y[chosen]
-
     def loss(self, model: nn.Module, step: int) -> Tensor:
-        x, y = self.batch(step)
-        return nn.functional.cross_entropy(model(x), y)
+        """Return the loss on this rank's images of a step."""
+        chosen = batch_indices(
+            len(self.data.train_x), 1, step, rank=dist.get_rank(), workers=dist.get_world_size(), batch=BATCH
+        )
+        return nn.functional.cross_entropy(model(self.data.train_x[chosen]), self.data.train_y[chosen])
 
-    def train(self, model: nn.Module, optimizer: Any, steps: range = range(STEPS), **more: Any) -> nn.Module:
-        """Take plain steps. ``clip``: the most that the gradient's norm may be; ``schedule``: of the learning rate."""
+    def train(
+        self,
+        model: nn.Module,
+        optimizer: Any,
+        steps: range = range(STEPS),
+        *,
+        to_none: bool = True,
+        clip: float | None = None,
+        schedule: LRScheduler | None = None,
+    ) -> nn.Module:
+        """Take plain steps. ``to_none``: how gradients are cleared; ``clip``: the most that the gradient's norm may
+        be."""
         for step in steps:
-            optimizer.zero_grad(set_to_none=more.get("to_none", True))
+            optimizer.zero_grad(set_to_none=to_none)
             self.loss(model, step).backward()  # type: ignore[no-untyped-call]
-            if "clip" in more:
-                nn.utils.clip_grad_norm_(model.parameters(), more["clip"])
+            if clip is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
             optimizer.step()
-            if "schedule" in more:
-                more["schedule"].step()
+            if schedule is not None:
+                schedule.step()
         return model
 
 
@@ -414,34 +417,14 @@ def main(way: str, names: Sequence[str]) -> None:
 
 def measured(way: str, ranks: int, names: Sequence[str]) -> list[Outcome]:
     """Return what `play` found, scenario by scenario; ``error`` in place of it for one that hung or failed, after which
-    the others have a new start. Raises LabError if ranks cannot start."""
+    the others have a new start."""
     found: list[Outcome] = []
     while len(found) < len(names):
-        played, said = _launched(way, ranks, names[len(found) :])
+        played, _, said = by_torchrun(Path(__file__), ranks, [way, *names[len(found) :]], _ALL_SECONDS)
         found += played
         if len(found) < len(names):
-            found.append({"scenario": names[len(found)], "error": said})
+            found.append({"scenario": names[len(found)], "error": said[-2000:]})
     return found
-
-
-def _launched(way: str, ranks: int, names: Sequence[str]) -> tuple[list[Outcome], str]:
-    network = f"127.{3 + os.getpid() // 254 % 252}.{1 + os.getpid() % 254}.1"
-    path = os.pathsep.join([str(Path(__file__).resolve().parents[2]), *sys.path])
-    environment = {**os.environ, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    words = ["--standalone", f"--nproc-per-node={ranks}", __file__, way, *names]
-    with tempfile.TemporaryFile("w+") as told:
-        done = subprocess.run(
-            programs.starter("torch.distributed.run", *words),
-            env={**environment, "SUMWIRE_ADDRESS": network},
-            stdout=subprocess.PIPE,
-            stderr=told,
-            text=True,
-            check=False,
-            timeout=_ALL_SECONDS,
-        )
-        told.seek(0)
-        said = told.read()[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], said
 
 
 if __name__ == "__main__":

@@ -180,7 +180,7 @@ def scenario_checks(way: str, ranks: int, found: Sequence[Outcome], baseline: Se
     """Check what became of training loops. ``found`` and ``baseline``: what `training_scenarios.measured` returns."""
     passed = scenarios_passed(found, baseline, REFUSED_AT_ONCE.get(way, ()))
     failed = {one["scenario"]: one for one in found if one["scenario"] not in passed}
-    label = f"training loops by the {way}, {ranks} ranks: parameters equal, loss falls as by gloo, or refused at once"
+    label = f"training loops, {way}, {ranks} ranks: parameters equal, loss falls as by gloo, or refused at once"
     return [holds(label, failed or f"{len(passed)} of {len(found)}", f"all {len(found)}", not failed)]
 
 
@@ -205,7 +205,7 @@ def _scenarios(way: str) -> Experiment:
         names = _FEW if v.quick else _WAYS[way]
         checks = []
         for ranks in (2,) if v.quick else (2, 4):
-            v.say(f"{len(names)} training loops by the {way}, {ranks} ranks")
+            v.say(f"{len(names)} training loops, {way}, {ranks} ranks")
             baseline = scenarios.measured(scenarios.BASELINES[way], ranks, names)
             checks += scenario_checks(way, ranks, scenarios.measured(way, ranks, names), baseline)
         return checks

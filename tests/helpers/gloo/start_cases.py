@@ -60,57 +60,53 @@ def with_feedback(rank: int, options: dict[str, Any], rounds: int) -> dict[str, 
 
 def trained(rank: int, options: dict[str, Any], steps: int) -> dict[str, Any]:
     """DDP steps over the job, beside DDP's own."""
-    torch.manual_seed(1)
-    ours = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
-    torch.manual_seed(1)
-    theirs = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
-    sums, exact = torch.zeros(0), torch.zeros(0)
-    generator = torch.Generator().manual_seed(100 + rank)
+    ours, theirs = _two_models()
     with opened(options) as job:
         state = sumwire.DdpState(job)
         ours.register_comm_hook(state, sumwire.ddp_hook)
-        for step in range(steps):
-            batch = torch.randn(8, 20, generator=generator)
-            for model in (ours, theirs):
-                model.zero_grad()
-                model(batch, True).square().mean().backward()
-            got, want = flat_grads(ours), flat_grads(theirs)
-            sums, exact = (got, want) if step == 0 else (sums + got, exact + want)
+        outcome = _stepped(rank, ours, theirs, steps)
         fallbacks, residuals = job.stats.fallbacks, 0 if state.feedback is None else len(state.feedback)
-    error = float((sums - exact).square().sum() / exact.square().sum())
-    return {"error": error, "grads": got.tolist(), "fallbacks": fallbacks, "residuals": residuals}
+    return {**outcome, "fallbacks": fallbacks, "residuals": residuals}
 
 
 def by_system(rank: int, options: dict[str, Any], between: list[float] | None, steps: int) -> dict[str, Any]:
     """DDP steps by a system of `init`, beside DDP's own. ``between``: bit/s and seconds in place of measured ones."""
-    torch.manual_seed(1)
-    ours = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
-    torch.manual_seed(1)
-    theirs = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
+    ours, theirs = _two_models()
     measured = mock.Mock(return_value=Paths(dist.get_world_size(), *between)) if between else paths.measured
     with mock.patch.object(paths, "measured", measured), logged() as lines:
         system = sumwire.init(quiet=True, silence_s=SILENCE_S, **{"model": theirs, **options})
-    sums, exact = torch.zeros(0), torch.zeros(0)
     try:
         system.attach(ours, torch.optim.SGD(ours.parameters(), lr=0.1))
-        generator = torch.Generator().manual_seed(100 + rank)
-        for step in range(steps):
-            batch = torch.randn(8, 20, generator=generator)
-            for model in (ours, theirs):
-                model.zero_grad()
-                model(batch, True).square().mean().backward()
-            got, want = flat_grads(ours), flat_grads(theirs)
-            sums, exact = (got, want) if step == 0 else (sums + got, exact + want)
+        outcome = _stepped(rank, ours, theirs, steps)
         operations, job = system.stats["operations"], system.job
     finally:
         system.close()
-    error = float((sums - exact).square().sum() / exact.square().sum())
     closed = job is None or _is_closed(job)
     chosen = [line["system"] for line in of(lines, Event.SYSTEM_CHOSEN)]
-    return {
-        "name": system.name, "grads": got.tolist(), "error": error, "operations": operations, "closed": closed,
-        "chosen": chosen,
-    }  # fmt: skip
+    return {**outcome, "name": system.name, "operations": operations, "closed": closed, "chosen": chosen}
+
+
+def _two_models() -> list[DistributedDataParallel]:
+    """Equal ones."""
+    models = []
+    for _ in range(2):
+        torch.manual_seed(1)
+        models.append(DistributedDataParallel(Net(), bucket_cap_mb=0.02))
+    return models
+
+
+def _stepped(rank: int, ours: DistributedDataParallel, theirs: DistributedDataParallel, steps: int) -> dict[str, Any]:
+    """Our last gradients, and the squared error of their sum over the steps."""
+    sums, exact = torch.zeros(0), torch.zeros(0)
+    generator = torch.Generator().manual_seed(100 + rank)
+    for step in range(steps):
+        batch = torch.randn(8, 20, generator=generator)
+        for model in (ours, theirs):
+            model.zero_grad()
+            model(batch, True).square().mean().backward()
+        got, want = flat_grads(ours), flat_grads(theirs)
+        sums, exact = (got, want) if step == 0 else (sums + got, exact + want)
+    return {"grads": got.tolist(), "error": float((sums - exact).square().sum() / exact.square().sum())}
 
 
 def _is_closed(job: Job) -> bool:

@@ -104,3 +104,17 @@ def test_rows_of_ranks_that_come_and_go() -> None:
     assert [check.holds for check in entry_points.elastic_checks(good | bad)] == [False] * 4
     for name in ("lost", "error"):
         assert not entry_points.elastic_checks(good | {name: 0.3})[2].holds
+
+
+def test_rows_of_training_loops() -> None:
+    """An untrained network has a loss of 2.303; gloo's falls to 0.303."""
+    baseline = [{"scenario": name, "loss": 0.303, "equal": True} for name in ("good", "sparse embedding")]
+    good = {"scenario": "good", "loss": 0.4, "equal": True}
+    refused = {"scenario": "sparse embedding", "refused": "UsageError: sparse gradient"}
+    [check] = entry_points.scenario_checks("hook", 2, [good, refused], baseline)
+    assert (check.holds, check.value) == (True, "2 of 2")
+    for bad in ({"loss": 0.6}, {"equal": False}, {"scenario": "unknown"}):
+        assert not entry_points.scenario_checks("hook", 2, [{**good, **bad}], baseline)[0].holds
+    for failed in (refused, {"scenario": "good", "error": "hung"}):
+        [check] = entry_points.scenario_checks("backend", 2, [failed], baseline)
+        assert (check.holds, check.value) == (False, {failed["scenario"]: failed})
