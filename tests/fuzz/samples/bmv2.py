@@ -118,8 +118,8 @@ def received(link: socket.socket) -> bytes:
 
 
 @contextmanager
-def running(program: Path, wired: Wires, folder: Path) -> Iterator[None]:
-    """bmv2 with a program's JSON. Raises NoBmv2Error if it ends before it listens."""
+def running(program: Path, wired: Wires, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """bmv2 with a program's JSON, and its process. Raises NoBmv2Error if it ends before it listens."""
     ports = [word for port in PORTS for word in ("-i", f"{port}@{wired.prefix}s{port}")]
     address = folder / "p4rt.sock"
     address.unlink(missing_ok=True)
@@ -131,7 +131,7 @@ def running(program: Path, wired: Wires, folder: Path) -> Iterator[None]:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise NoBmv2Error(f"{COMMAND} ended with {process.poll()} before it listened")
             wired.drain()
-            yield
+            yield process
         finally:
             process.terminate()
             process.wait()
