@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import os
 import signal
 from pathlib import Path
@@ -68,10 +69,42 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whole runs of the lab first: with several processes, none of them then is what all others wait for at the end."""
     if not config.getoption("--long"):
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        left_out = {item for item in items if item.get_closest_marker("long")} | _further_cases(items)
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: not item.nodeid.startswith(("tests/system/test_lab_", "tests/system/test_life")))
+
+
+def _further_cases(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Of each test that is marked ``few(n)``, all cases but n: those that show most values of its parameters which no
+    case before them shows, and else any, but always the same.
+    """
+    families: dict[tuple[Path, str], list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("few"):
+            families.setdefault((item.path, item.originalname), []).append(item)
+    further: set[pytest.Item] = set()
+    for family in families.values():
+        left = sorted(family, key=lambda item: hashlib.sha256(item.name.encode()).digest())
+        shown: set[tuple[str, int]] = set()
+        for _ in range(_few(family[0])):
+            if left:
+                best = max(left, key=lambda item: len(_shown_by(item) - shown))
+                shown |= _shown_by(best)
+                left.remove(best)
+        further.update(left)
+    return further
+
+
+def _few(item: pytest.Function) -> int:
+    marker = item.get_closest_marker("few")
+    assert marker is not None
+    return int(marker.args[0])
+
+
+def _shown_by(item: pytest.Function) -> set[tuple[str, int]]:
+    """The parameters of a case, and which of their values it has."""
+    return set(item.callspec.indices.items())
 
 
 def pytest_collection_finish() -> None:

@@ -71,11 +71,13 @@ def _explain(number: int, program: ir.Program, sequence: list[Event], engines: S
 
 
 @pytest.mark.cc
+@pytest.mark.few(6)
 def test_both_engines(number: int) -> None:
     compare(number, ["python", "native"])
 
 
 @pytest.mark.parametrize("block", [0, 1, 2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.few(1)
 def test_python_engine(block: int, pytestconfig: pytest.Config) -> None:
     """More programs, without the native engine: they need no compilation."""
     count = pytestconfig.getoption("--differential-programs")

@@ -132,6 +132,7 @@ def test_nothing_is_found_in_trains() -> None:
     ],
     ids=["checksum", "lengths", "identification", "odd tail", "headers", "sequence"],
 )
+@pytest.mark.few(4)
 def test_what_is_broken_in_trains_is_found(
     file: str, right: str, wrong: str, report: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,7 @@ def test_nothing_is_found(name: str, tmp_path: Path) -> None:
         ("host", "fast_path.c", "path->in_flight -= count;", ""),
     ],
 )  # fmt: skip
+@pytest.mark.few(2)
 def test_a_check_that_is_taken_out_is_found(name: str, file: str, right: str, wrong: str, tmp_path: Path) -> None:
     target = TARGETS[name].within(tmp_path / "sources")
     target.folders[0].mkdir()

@@ -27,5 +27,6 @@ def test_none_is_found() -> None:
     assert (result.passed, result.failed, result.races) == (1, "", [])
 
 
+@pytest.mark.long
 def test_one_that_was_planted_is_found() -> None:
     assert race([PLANT.tests], PLANT).races[0].startswith("data race")

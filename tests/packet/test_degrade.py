@@ -23,6 +23,7 @@ def test_the_hash_is_murmurs(x: int, hashed: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
 @pytest.mark.parametrize("mode", [model.TRIM_CONTRIBUTIONS, model.DROP_CONTRIBUTIONS, model.CUT_RESULTS])
+@pytest.mark.few(15)
 def test_half_of_the_packets(game: Game, mode: int, seed: int) -> None:
     """Every packet of 12 rounds in two slots of four workers, all answers and counts as the model says."""
     game.degrade(EVERY, Degrade(seed, HALF, mode))

@@ -88,6 +88,7 @@ def test_no_round_but_the_next_is_taken(game: Game, ahead: int) -> None:
 
 @OPS
 @pytest.mark.parametrize("ahead", [2, 40, 2**31 - 1])
+@pytest.mark.few(30)
 def test_a_root_takes_over_slots_in_any_round(game: Game, op: int, ahead: int) -> None:
     """Another root had them and failed: one that this one has never seen, and one that it had before. Not of another
     run, and nothing older."""
@@ -296,6 +297,7 @@ def test_a_late_result_of_another_run_fills_no_slot_of_a_lower_switch(game: Game
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.few(10)
 def test_random_runs_one_over_another(game: Game, seed: int) -> None:
     rng = random.Random(seed)
     opened(game, QUORUM)

@@ -282,6 +282,7 @@ def test_a_schedule(game: Game, name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.few(15)
 def test_random_schedules(rig: Rig, seed: int) -> None:
     """Loss, duplication, reordering, stale packets, flushes, cut ones, questions, results and notices from above: 200
     packets each, all answers and counts compared."""

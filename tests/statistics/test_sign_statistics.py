@@ -64,11 +64,13 @@ def check(source: Source, workers: int, rounds: int = ROUNDS) -> None:
 
 
 @pytest.mark.parametrize("workers", EACH)
+@pytest.mark.few(4)
 def test_ring(workers: int) -> None:
     check(simulated(workers), workers)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.few(3)
 def test_torus(shape: tuple[int, int]) -> None:
     rows, cols = shape
     check(simulated(rows * cols, rows), rows * cols)
@@ -97,11 +99,13 @@ def leaf_spines() -> Iterator[Network]:
 
 
 @pytest.mark.parametrize("workers", EACH)
+@pytest.mark.few(4)
 def test_one_switch(stars: Network, workers: int) -> None:
     check(lambda signs, rounds: stars.rounds(WORKERS.index(workers), signs, rounds), workers)
 
 
 @pytest.mark.parametrize("workers", EACH)
+@pytest.mark.few(4)
 def test_leaf_spine(leaf_spines: Network, workers: int) -> None:
     check(lambda signs, rounds: leaf_spines.rounds(WORKERS.index(workers), signs, rounds), workers)
 

@@ -76,6 +76,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("rig", "job", "seed"), CASES, indirect=["rig"])
+@pytest.mark.few(4)
 def test_every_op_under_any_schedule(rig: TreeRig, job: str, seed: int) -> None:
     """All ops in a random order, on the same slots; tensors of lengths around the window's. Odd seeds are very bad."""
     rng = random.Random(f"{job} {seed}")
@@ -151,6 +152,7 @@ def test_overflow_is_told_to_all_and_the_job_goes_on(rig: TreeRig) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.few(3)
 def test_all_ways_in_give_equal_bits_on_all_workers(rig: TreeRig, seed: int) -> None:
     workers, length = rig.shape.workers, 9000
     tensors = [torch.randn(length, generator=torch.Generator().manual_seed(w)) for w in range(workers)]

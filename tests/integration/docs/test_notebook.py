@@ -27,6 +27,7 @@ def notebook() -> Path:
     return ROOT / path
 
 
+@pytest.mark.long
 def test_the_notebook_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(ROOT / package) for package in PACKAGES))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

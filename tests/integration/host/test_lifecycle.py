@@ -28,6 +28,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
 
 @pytest.mark.parametrize("situation", cases.SITUATIONS)
 @pytest.mark.parametrize("kind", cases.GROUPED)
+@pytest.mark.few(10)
 def test_with_a_process_group(kind: str, situation: str, grouped: Ranks, tmp_path: Path) -> None:
     check(grouped, cases.grouped, kind, situation, tmp_path)
 

@@ -61,6 +61,7 @@ def test_libraries_can_be_among_the_flags(cache: Path, real: str) -> None:
 
 
 @pytest.mark.parametrize("change", ["source", "own header", "included header", "generated", "flags", "link"])
+@pytest.mark.few(3)
 def test_whatever_goes_in_changes_the_result(cache: Path, tmp_path: Path, real: str, change: str) -> None:
     main, headers = source(tmp_path), tmp_path / "include"
     headers.mkdir()

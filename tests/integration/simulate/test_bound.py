@@ -37,6 +37,7 @@ def test_small_tensors_need_one_round_trip_with_a_bound_too() -> None:
     assert {one.one_trip_operations for one in played.stats} == {FIRST_STEPS - 1}
 
 
+@pytest.mark.long
 def test_both_sides_lose_the_same_packets_and_the_same_seed_plays_the_same() -> None:
     cell = Cell(0.01, 0.03, 5)
     assert measured(cell, 2, 1) == measured(cell, 2, 1)

@@ -370,6 +370,7 @@ def test_worlds_are_different() -> None:
         ("blind-believes-overflows", range(4), False),
     ],
 )
+@pytest.mark.few(2)
 def test_a_broken_rule_of_blind_jobs_shows(name: str, seeds: range, byzantine: bool) -> None:
     with mutations.mutated(name):
         found, tally = in_two_worlds(seeds, byzantine=byzantine)

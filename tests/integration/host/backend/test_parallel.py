@@ -35,6 +35,7 @@ OTHERS = [("ddp own hook", 0), ("tensor parallel", 0), ("pipeline", 0)]
 
 
 @pytest.mark.parametrize("name", parallel_cases.TRAININGS)
+@pytest.mark.few(6)
 def test_exact_trainings_have_gloo_s_bits(ranks: Ranks, name: str) -> None:
     for outcome in ranks.run(parallel_cases.trained, name, "exact"):
         assert outcome["equal"]
@@ -51,6 +52,7 @@ def test_exact_trainings_have_gloo_s_bits(ranks: Ranks, name: str) -> None:
         ("pipeline", 0, "4bit"),
     ],
 )
+@pytest.mark.few(5)
 def test_trainings_at_4_bits_are_near(ranks: Ranks, name: str, operations: int, precision: str | None) -> None:
     for outcome in ranks.run(parallel_cases.trained, name, precision):
         assert outcome["used"] == operations

@@ -69,6 +69,7 @@ def test_what_the_kernels_read(dtype: torch.dtype) -> None:
 @needs_kernels
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the options are those of x86-64")
 @pytest.mark.parametrize("without", [pytest.param("", marks=pytest.mark.long), "-mno-avx512f", "-mno-avx2"])
+@pytest.mark.few(1)
 def test_vectors_of_all_widths_give_equal_bits(tmp_path: Path, without: str) -> None:
     compiler = f"{find_compiler().command[0]} {without}"
     form, made = in_child(digest, NATIVELIB_CACHE=str(tmp_path), SUMWIRE_NATIVE="1", CC=compiler)

@@ -123,6 +123,7 @@ def test_a_report_that_cannot_be_written_is_told_before_the_trainings(
     assert told == f"sumwire: {out}: No such file or directory: name a file that can be written: --json FILE\n"
 
 
+@pytest.mark.long
 def test_the_example_trains(tmp_path: Path) -> None:
     """One short training of the digits, with every tenth packet lost."""
     example = ROOT / "examples" / "train_digits.py"

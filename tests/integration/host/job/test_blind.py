@@ -208,6 +208,7 @@ NOT_THOSE = "the sums are not those of what the workers sent"
 )
 @pytest.mark.parametrize("codec", ["thc", "sum32"])
 @pytest.mark.parametrize("port", [None, 2], ids=["all", "one"])
+@pytest.mark.few(6)
 def test_a_switch_that_changes_something_is_noticed(
     tmp_path: Path, codec: str, port: int | None, chunk: int, said: str
 ) -> None:

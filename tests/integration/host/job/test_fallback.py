@@ -126,6 +126,7 @@ def test_a_greeting_waits_for_the_last_worker_whatever_the_quorum(ranks: Ranks) 
     [(False, False, False, 11), (True, False, False, 18), (False, True, False, 11), (False, False, True, 11)],
     ids=["rebuilt buckets", "unused parameters", "no_sync", "bfloat16"],
 )
+@pytest.mark.few(2)
 def test_ddp_gradients(ranks: Ranks, unused: bool, accumulate: bool, half: bool, operations: int) -> None:
     """Against DDP's own all-reduce on the same batches: near in each step, nearer in sum (error feedback).
 

@@ -20,6 +20,7 @@ FIRST = ("forgotten", "one_leaves", "destroyed_then_closed", "cannot_make_anothe
 
 
 @pytest.mark.parametrize("way", [way if way in FIRST else pytest.param(way, marks=pytest.mark.long) for way in WAYS])
+@pytest.mark.few(2)
 def test_every_process_ends(way: str, tmp_path: Path) -> None:
     check(way, tmp_path, silent=False)
 

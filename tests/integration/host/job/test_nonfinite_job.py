@@ -52,6 +52,7 @@ def spoiled(values: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", CODECS)
+@pytest.mark.few(5)
 def test_where_one_worker_is_bad_all_have_nan_and_the_next_is_good(rig: TreeRig, name: str) -> None:
     make, values = CODECS[name]
     mapping = rig.fresh_job("train")

@@ -31,6 +31,7 @@ SHELL = '#!/bin/sh\necho "$@" >> "$0.log"\nwhile [ "$1" != -- ]; do shift; done\
 
 
 @pytest.mark.root
+@pytest.mark.long
 def test_paths_between_hosts(stand_in: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The second one's link is slow. One of the hosts is given with a user."""
     with servers(2) as names:

@@ -72,6 +72,7 @@ def test_the_command_takes_the_shapes(
         ("nn.parallel.DistributedDataParallel(nn.ReLU())", "its model has no parameters of known sizes"),
     ],
 )
+@pytest.mark.few(1)
 def test_a_script_without_a_model(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(StartError, match=message):
         shapes_of_script(script(tmp_path, text), [], 120.0)

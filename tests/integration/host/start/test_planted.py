@@ -285,6 +285,7 @@ def needed(name: str, place: Place, shared: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "victim"), [(name, victim) for name, place in PLACES.items() for victim in place.victims]
 )
+@pytest.mark.few(5)
 def test_what_is_planted_never_runs(name: str, victim: str, shared: Path, tmp_path: Path) -> None:
     place = PLACES[name]
     needed(name, place, shared)
@@ -299,6 +300,7 @@ def test_what_is_planted_never_runs(name: str, victim: str, shared: Path, tmp_pa
 
 
 @pytest.mark.parametrize("name", PLACES)
+@pytest.mark.few(4)
 def test_it_would_run(name: str, shared: Path) -> None:
     """By a program that does not look: what is planted is whole."""
     needed(name, PLACES[name], shared)

@@ -39,6 +39,7 @@ def train(ranks: Ranks, name: str, transport: str, inside: bool, bad: dict[int, 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["plain", "ddp"])
 @pytest.mark.parametrize(("name", "transport"), CASES)
+@pytest.mark.few(12)
 def test_overflows_are_skipped_by_all_and_forgotten(ranks: Ranks, name: str, transport: str, inside: bool) -> None:
     outcomes = train(ranks, name, transport, inside, BAD)
     halved = [cases.SCALE / 2 ** sum(step <= now for step in BAD) for now in range(STEPS)]
@@ -65,6 +66,7 @@ def test_training_gets_as_far_as_without_overflows(ranks: Ranks, name: str, tran
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("name", [name for name in OVER_GROUP if name not in ("acp", "acp-thc")])
+@pytest.mark.few(12)
 def test_without_a_scaler_it_passes_through_and_the_next_step_is_good(ranks: Ranks, name: str, value: float) -> None:
     outcomes = ranks.run(cases.without_scaler, name, OVER_GROUP[name], value)
     for poisoned, good in outcomes:
@@ -76,6 +78,7 @@ def test_without_a_scaler_it_passes_through_and_the_next_step_is_good(ranks: Ran
 
 @pytest.mark.parametrize("inside", [False, True], ids=["plain", "ddp"])
 @pytest.mark.parametrize(("name", "transport"), [*CASES, ("powersgd", "group")])
+@pytest.mark.few(12)
 def test_a_system_that_is_told_to_raise_does_so_on_all_ranks(
     ranks: Ranks, name: str, transport: str, inside: bool
 ) -> None:

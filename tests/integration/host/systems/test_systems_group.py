@@ -43,6 +43,7 @@ def test_all_systems_over_a_group_are_tried() -> None:
 
 @pytest.mark.parametrize("name", cases.SYSTEMS)
 @pytest.mark.parametrize("kind", ["plain", "ddp"])
+@pytest.mark.few(12)
 def test_replicas_stay_equal(trained: list[dict[str, dict[str, Any]]], name: str, kind: str) -> None:
     outcomes = [of_rank[f"{name} {kind}"] for of_rank in trained]
     assert all(outcome["parameters"] == outcomes[0]["parameters"] for outcome in outcomes)
@@ -55,6 +56,7 @@ def test_replicas_stay_equal(trained: list[dict[str, dict[str, Any]]], name: str
 
 
 @pytest.mark.parametrize("name", cases.SYSTEMS)
+@pytest.mark.few(6)
 def test_closing_ends_its_threads(ranks: Ranks, name: str) -> None:
     for begun, left in ranks.run(cases.threads_around, name):
         # Threads of PowerSGD's group stay: torch's hook goes on in one of them, which must not end its own group.

@@ -71,6 +71,7 @@ def phases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ranks
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+@pytest.mark.few(12)
 def test_training_goes_on_with_the_same_bits(phases: dict[str, Ranks], tmp_path: Path, case: Case) -> None:
     """Which two runs without a cut do as well, or this one could not."""
     trained = {

@@ -39,6 +39,7 @@ def state_of(served: Aggregator) -> tuple[bytes, ...]:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.few(6)
 def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     stream = bad_network(rng)
@@ -90,6 +91,7 @@ def test_numpy_and_native_are_equal_to_the_bit_in_a_tree(seed: int) -> None:
 
 
 @pytest.mark.parametrize("most", [2, 7, 64])
+@pytest.mark.few(4)
 def test_any_cut_into_batches_gives_the_same(native: bool, most: int) -> None:
     rng = np.random.default_rng(most)
     stream = bad_network(rng)

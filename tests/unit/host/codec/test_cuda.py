@@ -63,6 +63,7 @@ def _bits(x: Tensor) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("dtype", [torch.float32, *_HALF], ids=str)
+@pytest.mark.few(20)
 def test_a_gpu_has_the_bits_of_a_processor(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(7)
     for length in (0, 1, 1000, 5000, 300_001):

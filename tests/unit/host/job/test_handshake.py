@@ -306,6 +306,7 @@ def play(
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("slots", [2, 3, 5, 8, 64])
+@pytest.mark.few(8)
 def test_one_switch(slots: int, seed: int) -> None:
     mapping = mapping_of(random.Random(seed).randint(1, 4), slots)
     world = play(seed, mapping, BAD, apart_s=2.0, kills=6, kill_s=8.0)

@@ -141,6 +141,7 @@ def random_bits(*shape: int) -> Bits:
 
 
 @pytest.mark.parametrize(("ranks", "rows"), SHAPES)
+@pytest.mark.few(22)
 def test_where_all_agree_the_result_is_theirs_and_elsewhere_one_of_them(ranks: int, rows: int | None) -> None:
     for length in LENGTHS:
         bits = random_bits(ranks, length)

@@ -78,6 +78,7 @@ def test_any_schedule(
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("slots", [2, 3, 5, 9, 33])
+@pytest.mark.few(30)
 def test_odd_slots_and_tensors_in_a_row(slots: int, seed: int) -> None:
     play(World(seed, workers=3, slots=slots, lengths=[slots - 1, 2 * slots + 1, 1], weather=BAD))
 
@@ -90,6 +91,7 @@ def test_tensor_smaller_than_the_window_with_loss() -> None:
 @pytest.mark.parametrize("weather", [IID, BURSTY, ONE_WORKER], ids=["iid", "bursty", "per-worker"])
 @pytest.mark.parametrize("bound", [0.0, 0.01, 0.03, 0.1, 0.5])
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.few(15)
 def test_missing_share_is_never_above_the_bound(weather: Weather, bound: float, seed: int) -> None:
     terms = Terms(adaptive=True, loss_bound=bound)
     world = play(World(seed, workers=4, slots=32, lengths=[100, 1, 0, 37, 3], weather=weather, terms=terms))

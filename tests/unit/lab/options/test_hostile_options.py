@@ -45,6 +45,7 @@ FLAGS = {command: flags_of(command) for command in COMMANDS}
 @pytest.mark.parametrize("command", COMMANDS)
 @settings(max_examples=100)
 @given(st.data())
+@pytest.mark.few(8)
 def test_only_typed_errors_come_out(command: str, data: st.DataObject) -> None:
     given_ = data.draw(st.lists(st.tuples(st.sampled_from(FLAGS[command]), WORDS), max_size=3))
     words = [*command.split(), *(f"{flag}={word}" for flag, word in given_)]

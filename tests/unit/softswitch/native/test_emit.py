@@ -196,6 +196,7 @@ def operands_of(widths: tuple[int, int], rng: random.Random) -> tuple[int, int]:
 @pytest.mark.cc
 @pytest.mark.parametrize("is_signed", [False, True])
 @pytest.mark.parametrize("widths", [(8, 8), (64, 63), (65, 130), (512, 12), (1024, 1024), (2048, 520)])
+@pytest.mark.few(4)
 def test_operators(widths: tuple[int, int], is_signed: bool) -> None:
     known = all_expressions(widths, is_signed=is_signed)
     result = min(2048, max(sum(widths) + 3, 80))
