@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the test programs with p4c: ``python tests/helpers/softswitch/compile_programs.py``."""
+"""Compiles the test programs and examples/p4 with p4c: ``python tests/helpers/softswitch/compile_programs.py``."""
 
 from __future__ import annotations
 
@@ -12,27 +12,41 @@ from pathlib import Path
 from helpers.paths import ROOT
 
 PROGRAMS = Path(__file__).parent / "programs"
+EXAMPLES = ROOT / "examples" / "p4"
 MANIFEST = PROGRAMS / "sources.json"
+# What the examples share; no program by itself.
+_INCLUDED = EXAMPLES / "around.p4"
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in PROGRAMS.glob("*.p4"))
+    return sorted(_sources())
+
+
+def _sources() -> dict[str, Path]:
+    return {path.stem: path for folder in (PROGRAMS, EXAMPLES) for path in folder.glob("*.p4") if path != _INCLUDED}
+
+
+def folder_of(name: str) -> Path:
+    """Where a program's compiled files are: beside its source."""
+    return _sources()[name].parent
 
 
 def source_hash(name: str) -> str:
-    return hashlib.sha256((PROGRAMS / f"{name}.p4").read_bytes()).hexdigest()
+    source = _sources()[name]
+    included = _INCLUDED.read_bytes() if source.parent == EXAMPLES else b""
+    return hashlib.sha256(source.read_bytes() + included).hexdigest()
 
 
 def compile_program(name: str, into: Path) -> None:
     """Writes NAME.json and NAME.p4info.txtpb. Paths are relative to the root, so the JSON is reproducible."""
-    source = (PROGRAMS / f"{name}.p4").relative_to(ROOT)
+    source = _sources()[name].relative_to(ROOT)
     outputs = ["-o", str(into / f"{name}.json"), "--p4runtime-files", str(into / f"{name}.p4info.txtpb")]
     subprocess.run(["p4c-bm2-ss", "--std", "p4-16", *outputs, str(source)], cwd=ROOT, check=True, capture_output=True)
 
 
 def main() -> None:
     for name in names():
-        compile_program(name, PROGRAMS)
+        compile_program(name, folder_of(name))
     MANIFEST.write_text(json.dumps({name: source_hash(name) for name in names()}, indent=2) + "\n")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fuzz.samples import __main__ as samples
 from fuzz.samples.programs import COMPILER
-from helpers.softswitch.compile_programs import MANIFEST, PROGRAMS, compile_program, names, source_hash
+from helpers.softswitch.compile_programs import MANIFEST, PROGRAMS, compile_program, folder_of, names, source_hash
 
 PASSES = """
 packet 5 0100 0021 00 ee 00
@@ -58,4 +58,4 @@ def test_the_hash_is_of_the_source() -> None:
 def test_recompilation_is_byte_equal(name: str, tmp_path: Path) -> None:
     compile_program(name, tmp_path)
     for suffix in (".json", ".p4info.txtpb"):
-        assert (tmp_path / f"{name}{suffix}").read_bytes() == (PROGRAMS / f"{name}{suffix}").read_bytes()
+        assert (tmp_path / f"{name}{suffix}").read_bytes() == (folder_of(name) / f"{name}{suffix}").read_bytes()
