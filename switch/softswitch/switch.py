@@ -22,7 +22,16 @@ from softswitch.program.limits import SESSIONS
 from softswitch.program.load.program import load_program
 from softswitch.program.standard import DROP_PORT, STANDARD_WIDTHS
 from softswitch.python.engine import PythonEngine
-from softswitch.runtime.engine import CounterCell, CounterCells, Engine, Machine, PortRunner, PortsSpec, Transmit
+from softswitch.runtime.engine import (
+    CounterCell,
+    CounterCells,
+    Engine,
+    Machine,
+    PortRunner,
+    PortsSpec,
+    Tracer,
+    Transmit,
+)
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, MeterRates, Replica
 from softswitch.runtime.impair import ImpairmentSpec, SplitMix
 from softswitch.runtime.interface import DEFAULT_TRAINS, TrainSpec
@@ -36,6 +45,7 @@ MAX_PORT = (1 << STANDARD_WIDTHS["ingress_port"]) - 1
 #: Entries that are inserted while packets wait.
 _AT_ONCE = 64
 
+NOT_NATIVE = "the native engine does not trace packets; take the engine python or auto, or do not trace"
 ENGINES = ("auto", "python", "native")
 EngineChoice = Literal["auto", "python", "native"]
 
@@ -63,6 +73,8 @@ class SoftSwitch:
     the program given here cannot be compiled.
 
     With ``coverage`` the native engine counts the points of a program that packets reach (``loaded.reached()``).
+    ``trace`` is called with what happened to each packet (docs/trace.md), after it has run. Only the Python engine
+    traces: ``auto`` is ``python`` then, and ``native`` is refused with a DeviceError.
 
     The engine is chosen once: a program loaded later runs in it or is refused. Raises UnsupportedProgramError, and
     nativelib.NativeError if the native engine was asked for and cannot be compiled.
@@ -78,6 +90,7 @@ class SoftSwitch:
         clock: Callable[[], int] | None = None,
         engine: EngineChoice = "auto",
         coverage: bool = False,
+        trace: Tracer | None = None,
     ) -> None:
         if cpu_port is not None:
             _check_port(cpu_port)
@@ -93,17 +106,25 @@ class SoftSwitch:
         self.loads = 0
         if program is not None:
             program = self._own(program)
-        self._engine = self._start_engine(engine, program, start_ns, coverage=coverage)
+        self._engine = self._start_engine(engine, program, start_ns, coverage=coverage, trace=trace)
         self._lock = self._engine.lock
         if program is not None and self._machine is None:
             self.load(program)
 
     def _start_engine(
-        self, wanted: EngineChoice, program: ir.Program | None, start_ns: int, *, coverage: bool
+        self,
+        wanted: EngineChoice,
+        program: ir.Program | None,
+        start_ns: int,
+        *,
+        coverage: bool,
+        trace: Tracer | None,
     ) -> Engine[Any]:
         """The engine that runs from now on. With the native one ``program`` is loaded already."""
-        if wanted == "python":
-            return PythonEngine()
+        if trace is not None and wanted == "native":
+            raise DeviceError(NOT_NATIVE)
+        if wanted == "python" or trace is not None:
+            return PythonEngine(trace)
         try:
             native = NativeEngine(start_ns, coverage=coverage)
             if program is not None:

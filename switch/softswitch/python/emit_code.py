@@ -21,7 +21,7 @@ from enum import Enum
 from softswitch.errors import ProgramTooLargeError
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
-from softswitch.program.emitted_text import comment_text, identifier
+from softswitch.program.emitted_text import comment_text, identifier, literal
 from softswitch.program.limits import CodeBudget
 from softswitch.program.traverse import FieldKey
 
@@ -168,10 +168,12 @@ MAX_DEPTH = 90  # blocks inside each other; Python takes a hundred
 
 
 class Writer:
-    """Collects source lines. ``budget``: the limit of the whole program's code."""
+    """Collects source lines. ``budget``: the limit of the whole program's code. ``traces``: whether the code tells what
+    happens to a packet."""
 
-    def __init__(self, budget: CodeBudget) -> None:
+    def __init__(self, budget: CodeBudget, *, traces: bool = False) -> None:
         self.lines: list[str] = []
+        self.traces = traces
         self._budget = budget
         self._depth = 0
 
@@ -187,6 +189,19 @@ class Writer:
     def comment(self, text: str) -> None:
         """Write a comment of one line, whatever ``text`` holds."""
         self.line(f"# {comment_text(text)}")
+
+    def traced(self, call: str) -> list[str]:
+        """The line that calls a method of the recorder; none without ``traces``."""
+        return [f"trace.{call}"] if self.traces else []
+
+    def trace(self, call: str) -> None:
+        self.extend(self.traced(call))
+
+    def watched(self, condition: str, name: str, source: ir.Source) -> str:
+        """``condition``, told to the recorder where it is evaluated."""
+        if not self.traces:
+            return condition
+        return f"trace.condition({literal(name)}, {literal(str(source))}, {literal(source.fragment)}, {condition})"
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:

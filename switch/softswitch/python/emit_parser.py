@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from softswitch.errors import ProgramTooLargeError, placed
 from softswitch.program import ir
+from softswitch.program.emitted_text import literal
 from softswitch.program.limits import PARSER_STEPS, full
 from softswitch.program.standard import STANDARD, STANDARD_WIDTHS
 from softswitch.program.traverse import FieldKey, has_loop, lookaheads
@@ -88,7 +89,7 @@ class ParserEmitter:
                 self._leave(Position(0, "base"), str(self._context.program.errors["ParserTimeout"]))
             for number, state in enumerate(parser.states.values()):
                 with self._out.block(f"{'elif' if number else 'if'} state == {number}:"), placed(_place(state)):
-                    self._out.comment(f"state {state.name}")
+                    self._enter(state)
                     at = Position(0, "base")
                     for op in state.ops:
                         at = self._op(op, at)
@@ -109,13 +110,18 @@ class ParserEmitter:
                 f"more than {MAX_STATES} paths through the parser; use the native engine", f"parser state {name!r}"
             )
         state = self._context.program.parser.states[name]
-        self._out.comment(f"state {name}")
+        self._enter(state)
         with placed(_place(state)):
             for op in state.ops:
                 at = self._op(op, at)
             self._transition(state, at)
 
+    def _enter(self, state: ir.ParserState) -> None:
+        self._out.comment(f"state {state.name}")
+        self._out.trace(f"state({literal(state.name)})")
+
     def _leave(self, at: Position, error: str | None = None) -> None:
+        self._out.trace(f"parsed({at.text()}, {error})")
         local = self._context.storage.fields.get((STANDARD, "parser_error"))
         if error is not None and local is not None:
             self._out.line(f"{local} = {error}")
@@ -170,6 +176,7 @@ class ParserEmitter:
         self._out.line(f"{layout.valid} = 1")
         if self._context.keeps_position(header):
             self._out.line(f"{layout.position} = {at.text()}")
+        self._out.trace(f"extract({literal(header)}, frame, {at.text()})")
         return at.plus(layout.header.size_bytes)
 
     def _extract_varbit(self, op: ir.ExtractVarbit, at: Position) -> Position:
@@ -189,6 +196,7 @@ class ParserEmitter:
         value = PyValue(f"from_bytes(frame[{behind.text()}:{end}])", 0, full(op.value.width))
         self._statements.store(op.value, value, set())
         self._statements.store(op.length, PyValue("step", 0, op.value.width), set())
+        self._out.trace(f"extract_varbit({literal(op.header)}, frame[{behind.text()}:{end}])")
         self._out.line(f"base = {end}")
         at = Position(0, "base")
         return self._extract(op.rest, at) if op.rest else at
@@ -251,6 +259,8 @@ class ParserEmitter:
                 self._out.line(f"key{index} = {text}")
                 text = f"key{index}"
             names.append(text)
+        if names:
+            self._out.trace(f"select({literal(state.name)}, ({', '.join(names)},))")
         for case in state.cases:
             condition = self._condition(case, names, state.key)
             if not condition:
@@ -325,6 +335,15 @@ class DeparserEmitter:
     def per_replica(self) -> str:
         """Return Python text of the frame that leaves."""
         return self._pieces[0] if len(self._pieces) == 1 else f"join_bytes(({', '.join(self._pieces)}))"
+
+    def traced(self, data: str) -> str:
+        """The recorder's call for a frame that leaves: headers, whether they are in it, bits of their varbit field."""
+        storage, parts = self._context.storage, []
+        for header in self._order:
+            varbit = self._context.program.varbits.get(header)
+            bits = "0" if varbit is None else storage.fields[_key(varbit.length)]
+            parts.append(f"({literal(header)}, {storage.valid(header)}, {bits}), ")
+        return f"deparse(({''.join(parts)}), {data})"
 
     def _bytes(self, header: str) -> str:
         layout = self._context.storage.layouts[header]

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from softswitch.errors import ProgramTooLargeError, placed
 from softswitch.program import ir
+from softswitch.program.emitted_text import literal
 from softswitch.program.limits import full
 from softswitch.program.traverse import flatten, joins, successors
 from softswitch.python.emit_code import MAX_DEPTH, PyContext, Writer, bare
@@ -39,6 +40,7 @@ class PipelineEmitter:
 
     def emit(self) -> None:
         """Write the pipeline. If it uses ``exit``, it is a loop that runs once, and ``exit`` is ``break``."""
+        self._out.trace(f"pipeline({literal(self._pipeline.name)})")
         indices = {i for node in self._pipeline.nodes.values() if isinstance(node, ir.Table) for i in node.actions}
         exits = any(isinstance(s, ir.Exit) for index in indices for s in flatten(self._actions[index].body))
         if not exits:
@@ -77,9 +79,11 @@ class PipelineEmitter:
         self._nesting -= 1
 
     def _conditional(self, node: ir.Conditional, join: str | None) -> None:
+        condition = self._condition(node)
         if node.on_true == node.on_false:
+            if self._out.traces:
+                self._out.line(condition)
             return
-        condition = self._expressions.boolean(node.condition)
         if node.on_true == join:
             with self._out.block(f"if not {condition}:"):
                 self._block(node.on_false, join)
@@ -90,6 +94,11 @@ class PipelineEmitter:
         if node.on_false != join:
             with self._out.block("else:"):
                 self._block(node.on_false, join)
+
+    def _condition(self, node: ir.Conditional) -> str:
+        if node.on_true == node.on_false and not self._out.traces:
+            return ""
+        return self._out.watched(self._expressions.boolean(node.condition), node.name, node.source)
 
     def _else_if(self, node: ir.Conditional, join: str | None) -> ir.Conditional:
         """Write a chain of conditions in the false branch as ``elif``; return the last condition of the chain.
@@ -102,7 +111,7 @@ class PipelineEmitter:
             if not isinstance(following, ir.Conditional) or not chained or following.on_true == join:
                 break
             self._written += 1
-            with self._out.block(f"elif {bare(self._expressions.boolean(following.condition))}:"):
+            with self._out.block(f"elif {bare(self._condition(following))}:"):
                 self._block(following.on_true, join)
             node = following
         return node
@@ -116,6 +125,7 @@ class PipelineEmitter:
         name = self._context.names.tables[table.name]
         self._out.comment(f"table {table.name}")
         self._look_up(table, name)
+        self._trace_look_up(table, f"entry, entry is not default_{name}")
         if table.meter_target is not None:
             with self._out.block(f"if entry is not default_{name}:"):
                 self._out.line("meter = entry[1][2]")
@@ -128,6 +138,7 @@ class PipelineEmitter:
                 self._out.line("cell[1] += size")
         if table.selector is not None:
             self._choose(table.selector)
+        self._out.trace(f"call({literal(table.name)}, entry)")
         branches = table.by_hit and table.on_hit != table.on_miss
         if branches:
             self._out.line(f"hit_{name} = entry is not default_{name}")
@@ -154,6 +165,8 @@ class PipelineEmitter:
         """A table without keys and with a constant default action: how p4c writes a call of one action."""
         action = self._actions[table.default_action]
         args = [constant(value) for value in table.default_args]
+        self._trace_look_up(table, "None, False")
+        self._out.trace(f"call({literal(table.name)}, None)")
         if action.body:
             self._out.comment(f"action {action.name}")
         self._statements.action(action, args)
@@ -163,16 +176,25 @@ class PipelineEmitter:
         if not table.keys:
             self._out.line(f"entry = default_{name}")
             return
-        parts = []
-        for key in table.keys:
-            text = self._expressions.data(key.target).text
-            parts.append(text if key.mask in (None, full(key.width)) else f"{text} & {key.mask:#x}")
+        parts = self._key_parts(table)
         key_text = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
         if table.kind is ir.MatchKind.EXACT:
             self._out.line(f"entry = get_{name}({key_text}, default_{name})")
             return
         self._out.line(f"key = {key_text}")
         self._out.line(f"entry = get_{name}(key) or find_{name}(key)")
+
+    def _key_parts(self, table: ir.Table) -> list[str]:
+        parts = []
+        for key in table.keys:
+            text = self._expressions.data(key.target).text
+            parts.append(text if key.mask in (None, full(key.width)) else f"{text} & {key.mask:#x}")
+        return parts
+
+    def _trace_look_up(self, table: ir.Table, found: str) -> None:
+        if self._out.traces:
+            key = "".join(f"{part}, " for part in self._key_parts(table))
+            self._out.trace(f"table({literal(table.name)}, ({key}), {found})")
 
     def _has_common_successor(self, follow: dict[int, str | None], join: str | None) -> bool:
         """Return True if two actions continue with the same node before the join. It is then written only once."""
@@ -203,7 +225,7 @@ class PipelineEmitter:
         action = self._actions[table.actions[position]]
         if action.body:
             self._out.comment(f"action {action.name}")
-            if is_specialised(action):
+            if is_specialised(action) and not self._out.traces:
                 call_specialised(self._context, action, self._out)
             else:
                 self._statements.action(action, self._arguments(action))

@@ -16,7 +16,7 @@ from softswitch.program import ir
 from softswitch.program.analysis import HASH_WIDTHS, is_word_aligned, runs_of
 from softswitch.program.emitted_text import literal
 from softswitch.program.limits import LOOP_BLOCKS, CodeBudget
-from softswitch.program.standard import PACKET_LENGTH, STANDARD
+from softswitch.program.standard import HIDDEN, PACKET_LENGTH, STANDARD
 from softswitch.program.traverse import FieldKey, expr_fields, flatten, operands, valid_headers, written_field
 from softswitch.python.emit_code import HeaderLayout, PyContext, PyStorage, UnitKind, Writer, bare
 from softswitch.python.emit_expr import PyExprEmitter
@@ -120,7 +120,10 @@ class PyStatementEmitter:
             last = tail and number == len(statements) - 1
             match statement:
                 case ir.If(condition, then, otherwise):
-                    with self._out.block(f"if {bare(self._expressions.boolean(condition))}:"):
+                    test = self._expressions.boolean(condition)
+                    if statement.source is not ir.UNKNOWN_SOURCE:
+                        test = self._out.watched(test, "", statement.source)
+                    with self._out.block(f"if {bare(test)}:"):
                         self.body(then, set(changed), source, tail=last)
                     if otherwise:
                         with self._out.block("else:"):
@@ -133,6 +136,7 @@ class PyStatementEmitter:
                         raise UnsupportedProgramError(
                             "statements after exit are not supported by the Python engine", str(source)
                         )
+                    self._out.trace("exit()")
                     self._out.line("break")
                 case _:
                     self._simple(statement, changed)
@@ -146,7 +150,8 @@ class PyStatementEmitter:
                     if block.condition is None or block.then == block.otherwise:
                         self._out.line("break" if block.then is None else f"block = {block.then}")
                         continue
-                    with self._out.block(f"if {bare(self._expressions.boolean(block.condition))}:"):
+                    test = self._out.watched(self._expressions.boolean(block.condition), "", source)
+                    with self._out.block(f"if {bare(test)}:"):
                         self._out.line("break" if block.then is None else f"block = {block.then}")
                     with self._out.block("else:"):
                         self._out.line("break" if block.otherwise is None else f"block = {block.otherwise}")
@@ -172,9 +177,11 @@ class PyStatementEmitter:
             case ir.ExecuteMeter(target, meter, index):
                 self._meter(target, meter, index, changed)
             case ir.MarkToDrop():
+                self._out.trace(f"mark_to_drop({literal(str(statement.source))})")
                 self._mark_to_drop()
             case ir.Truncate(length):
                 self._out.line(f"limit = min(limit, {bare(self._expressions.data(length).text)})")
+                self._out.trace("truncate(limit)")
             case ir.Random(target, low, high):
                 self._random(target, low, high, changed)
             case ir.Hash(target, base, calculation, modulus):
@@ -182,16 +189,23 @@ class PyStatementEmitter:
             case ir.LogMessage(text, values):
                 texts = "".join(self._expressions.data(value).text + ", " for value in values)
                 self._out.line(f"log_message({literal(text)}, ({texts}))")
+                self._out.trace(f"message({literal(text)}, ({texts}))")
 
     def store(self, target: ir.FieldRef, value: PyValue, changed: set[str]) -> None:
         """Write ``target = value``, wrapped. Writes nothing for a field that the program never reads."""
         local = self._context.storage.fields.get((target.header, target.field))
+        text = wrap(value, target.width, signed=target.signed)
+        self._told(target, bare(text))
         if local is None:
             return
-        text = wrap(value, target.width, signed=target.signed)
         if text != local:
             self._out.line(f"{local} = {bare(text)}")
         self._mark(target.header, changed)
+
+    def _told(self, target: ir.FieldRef, value: str) -> None:
+        """Tell an assignment, unless the field is the loader's own."""
+        if target.header != HIDDEN:
+            self._out.trace(f"assign({_named(target)}, {value})")
 
     def _mark(self, header: str, changed: set[str]) -> None:
         if header in changed or not self._context.keeps_position(header):
@@ -204,6 +218,7 @@ class PyStatementEmitter:
 
     def _copy_header(self, target: str, source: str, changed: set[str]) -> None:
         destination, origin = self._layout(target), self._layout(source)
+        self._out.trace(f"copy_header({literal(target)}, {literal(source)}, {origin.valid})")
         with self._out.block(f"if {origin.valid}:"):
             self._out.line(f"{destination.valid} = 1")
             for member in self._context.program.headers[target].fields:
@@ -217,6 +232,7 @@ class PyStatementEmitter:
 
     def _set_valid(self, header: str, changed: set[str]) -> None:
         layout = self._layout(header)
+        self._out.trace(f"validity({literal(header)}, True)")
         with self._out.block(f"if not {layout.valid}:"):
             self._out.line(f"{layout.valid} = 1")
             clear_fields(self._out, layout)
@@ -226,6 +242,7 @@ class PyStatementEmitter:
 
     def _set_invalid(self, header: str, *, counted: bool) -> None:
         layout = self._layout(header)
+        self._out.trace(f"validity({literal(header)}, False)")
         if self._context.track_length and counted:
             with self._out.block(f"if {layout.valid}:"):
                 self._out.line(f"{PACKET_LENGTH} -= {layout.header.size_bytes}")
@@ -249,10 +266,13 @@ class PyStatementEmitter:
 
     def _register_read(self, target: ir.FieldRef, register: str, index: ir.Expr, changed: set[str]) -> None:
         local = self._context.storage.fields.get((target.header, target.field))
-        if local is None:
+        if local is None and not self._out.traces:
             return
         declared = self._context.program.registers[register]
         where, guard = self._index(self._expressions.data(index), declared.size)
+        self._out.trace(f"register('read', {literal(register)}, {self._context.names.registers[register]}, {where})")
+        if local is None:
+            return
         cell = f"{self._context.names.registers[register]}[{bare(where)}]"
         low = -(1 << (declared.width - 1)) if declared.signed else 0
         value = PyValue(cell, low, (1 << declared.width) - 1)
@@ -263,11 +283,14 @@ class PyStatementEmitter:
         declared = self._context.program.registers[register]
         where, guard = self._index(self._expressions.data(index), declared.size)
         text = wrap(self._expressions.data(value), declared.width, signed=declared.signed)
-        self._guarded(guard, [f"{self._context.names.registers[register]}[{bare(where)}] = {bare(text)}"])
+        cells = self._context.names.registers[register]
+        self._guarded(guard, [f"{cells}[{bare(where)}] = {bare(text)}"])
+        self._out.trace(f"register('write', {literal(register)}, {cells}, {where})")
 
     def _count(self, counter: str, index: ir.Expr) -> None:
         declared = self._context.program.counters[counter]
         where, guard = self._index(self._expressions.data(index), declared.size)
+        self._out.trace(f"count({literal(counter)}, {where})")
         lines = ["cell[0] += 1", "cell[1] += size"]
         self._guarded(guard, [f"cell = {self._context.names.counters[counter]}[{bare(where)}]", *lines])
 
@@ -276,7 +299,8 @@ class PyStatementEmitter:
         local = self._context.storage.fields.get((target.header, target.field), "unused")
         colour = PyValue(f"{self._context.names.meters[meter]}({bare(where)}, size, now())", 0, 2)
         # Executed even if the target is never read: it takes tokens.
-        self._guarded(guard, [f"{local} = {bare(wrap(colour, target.width, signed=target.signed))}"])
+        told = self._out.traced(f"meter({literal(meter)}, {where}, {_named(target)}, {local})")
+        self._guarded(guard, [f"{local} = {bare(wrap(colour, target.width, signed=target.signed))}", *told])
         self._mark(target.header, changed)
 
     def _mark_to_drop(self) -> None:
@@ -295,11 +319,13 @@ class PyStatementEmitter:
             local = self._context.storage.fields.get((target.header, target.field))
             # Drawn even if the target is never read: the sequence must not depend on what is read.
             self._out.line(f"{local or 'unused'} = {bare(wrap(drawn, target.width, signed=target.signed))}")
+            self._out.trace(f"random({_named(target)}, {local or 'unused'})")
             self._mark(target.header, set(changed))
 
     def _hash(self, target: ir.FieldRef, base: ir.Expr, calculation: str, modulus: ir.Expr, changed: set[str]) -> None:
         described = self._context.program.calculations[calculation]
         digest = hash_value(described, self._context.storage, self._context.program, self._out)
+        self._out.trace(f"hash({literal(calculation)}, {literal(described.algorithm)}, {digest.text})")
         divisor, start = self._expressions.data(modulus), self._expressions.data(base)
         text = digest.text
         if divisor.constant is None:
@@ -310,6 +336,11 @@ class PyStatementEmitter:
             digest = PyValue(text, 0, max(divisor.constant, 1) - 1)
         total = PyValue(f"({text} + {start.text})", start.low, digest.high + start.high)
         self.store(target, digest if start.constant == 0 else total, changed)
+
+
+def _named(target: ir.FieldRef) -> str:
+    """The first two arguments of the recorder's calls that tell a field's new value."""
+    return f"{literal(target.header)}, {literal(target.field)}"
 
 
 def clear_fields(out: Writer, layout: HeaderLayout) -> None:

@@ -20,7 +20,8 @@ from softswitch.python.emit import Emitted, emit_program
 from softswitch.python.emit_stmt import is_specialised, specialised_source
 from softswitch.python.lookup import RUNTIME, Cell, Compiled, Meters, PythonRow, PythonTable, ValueSetLookup
 from softswitch.python.ports import PythonPortRunner
-from softswitch.runtime.engine import TIMESTAMP_MASK, Machine, PacketSwitch, PortsSpec, log_message
+from softswitch.python.recorder import Recorder
+from softswitch.runtime.engine import TIMESTAMP_MASK, Machine, PacketSwitch, PortsSpec, Tracer, log_message
 from softswitch.runtime.entries import MeterRates
 from softswitch.runtime.impair import SplitMix
 from softswitch.runtime.tables import Pattern, RuntimeTable
@@ -31,11 +32,17 @@ _numbers = count(1)
 class PythonMachine(Machine):
     """A machine whose code is one Python function.
 
-    ``registers`` are lists of numbers, ``counters`` lists of cells ``[packets, bytes]``. Raises
-    UnsupportedProgramError.
+    ``registers`` are lists of numbers, ``counters`` lists of cells ``[packets, bytes]``. ``trace`` is called with what
+    happened to each packet. Raises UnsupportedProgramError.
     """
 
-    def __init__(self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        program: str | ir.Program,
+        generator: SplitMix,
+        clock: Callable[[], int],
+        trace: Tracer | None = None,
+    ) -> None:
         super().__init__(program, clock)
         self._lost_passes = [0]
         self._value_sets = {name: ValueSetLookup(declared.widths) for name, declared in self.program.value_sets.items()}
@@ -46,7 +53,8 @@ class PythonMachine(Machine):
             for name, array in self.program.counters.items()
             if array.table is None
         }
-        emitted = emit_program(self.program)
+        self._traces = trace is not None
+        emitted = emit_program(self.program, traces=self._traces)
         self.source = emitted.source
         self._context = emitted.context
         self._actions = {action.index: action for action in self.program.actions}
@@ -54,6 +62,10 @@ class PythonMachine(Machine):
         self.tables = {name: self._build_table(table) for name, table in self.program.tables.items()}
         exec(_program_code(emitted.source), self._namespace)
         self.process = self._namespace["process"]
+        if trace is not None:
+            recorder = Recorder(self.program, self.tables, trace)
+            self._namespace["trace"] = recorder
+            self.process = partial(recorder.run, self.process)
 
     # -- assembly --------------------------------------------------------
 
@@ -103,7 +115,7 @@ class PythonMachine(Machine):
         return RuntimeTable(table, self._actions, rows)
 
     def _compile_entry(self, action: ir.Action, position: int, args: tuple[int, ...], cell: Cell | None) -> Compiled:
-        if not is_specialised(action):
+        if self._traces or not is_specialised(action):
             return (position, cell, *args)
         space: dict[str, Any] = {}
         source = specialised_source(self._context, action, args)
@@ -144,17 +156,18 @@ class PythonEngine:
 
     name: Literal["python"] = "python"
 
-    def __init__(self) -> None:
+    def __init__(self, trace: Tracer | None = None) -> None:
         self.lock = threading.RLock()
+        self._trace = trace
 
     def machine(self, program: ir.Program, generator: SplitMix, clock: Callable[[], int]) -> PythonMachine:
-        return PythonMachine(program, generator, clock)
+        return PythonMachine(program, generator, clock, self._trace)
 
     def run(self, machine: PythonMachine) -> None:
         """Do nothing: the switch calls the machine's ``process`` itself."""
 
     def check(self, program: ir.Program) -> None:
-        emit_program(program)
+        emit_program(program, traces=self._trace is not None)
 
     def port_runner(self, switch: PacketSwitch, ports: PortsSpec) -> PythonPortRunner:
         return PythonPortRunner(switch, ports)

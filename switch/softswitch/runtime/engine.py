@@ -131,6 +131,9 @@ def log_message(text: str, values: tuple[int, ...]) -> None:
     _log.info("%s", text, extra=SwitchEvent.PROGRAM_SAID())
 
 
+Packet = dict[str, Any]  # what happened to one packet: see docs/trace.md
+Tracer = Callable[[Packet], None]
+
 M = TypeVar("M", bound=Machine)
 
 Transmit = Callable[[int, bytes], None]

@@ -143,6 +143,11 @@ class RuntimeTable(Generic[R]):
     def entries(self) -> list[Entry]:
         return [self._read(row) for row in self._rows.values()]
 
+    def met_by_packets(self) -> Iterator[StoredRow[R]]:
+        """Every row that a packet may meet now: also those that are held back, and what they replace."""
+        yield from self._rows.values()
+        yield from (row for row in self._waiting.values() if row is not None)
+
     def insert(self, entry: Entry) -> None:
         self._checks.check_writable()
         checked = self._checks.checked(entry)

@@ -5,16 +5,18 @@ use."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file and a line; line 0 if the compiler did not record it, and then ``json`` is the place in bmv2's JSON."""
+    """A file and a line; line 0 if the compiler did not record it, and then ``json`` is the place in bmv2's JSON.
+    ``fragment``: the text there, if it is recorded."""
 
     file: str = ""
     line: int = 0
     json: str = ""
+    fragment: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else (self.json or self.file or "no source line known")
@@ -164,6 +166,8 @@ class ExecuteMeter:
 class MarkToDrop:
     """Marks the packet for dropping: egress_spec = 511 and mcast_grp = 0."""
 
+    source: Source = field(default=UNKNOWN_SOURCE, compare=False, repr=False)
+
 
 @dataclass(frozen=True)
 class Truncate:
@@ -204,9 +208,12 @@ class Exit:
 
 @dataclass(frozen=True)
 class If:
+    """``source`` is UNKNOWN_SOURCE for an if that is not in the P4 program, but comes from the loader."""
+
     condition: Expr
     then: tuple[Statement, ...]
     otherwise: tuple[Statement, ...] = ()
+    source: Source = field(default=UNKNOWN_SOURCE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

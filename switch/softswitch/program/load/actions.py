@@ -193,8 +193,8 @@ class ActionLoader:
             "pop": lambda p, s: lowering.pop(expressions.any_stack(p[0], s.source), self._shifts(p, s), s.source),
             "add_header": lambda p, s: lowering.each(expressions.choices(p[0], s), lowering.set_valid, s.source),
             "remove_header": lambda p, s: lowering.each(expressions.choices(p[0], s), lowering.set_invalid, s.source),
-            "mark_to_drop": lambda _p, _s: (ir.MarkToDrop(),),
-            "drop": lambda _p, _s: (ir.MarkToDrop(),),
+            "mark_to_drop": lambda _p, s: (ir.MarkToDrop(s.source),),
+            "drop": lambda _p, s: (ir.MarkToDrop(s.source),),
             "truncate": self._truncate,
             "exit": lambda _p, _s: (ir.Exit(),),
             "clone_ingress_pkt_to_egress": passes.clone,
@@ -292,7 +292,8 @@ class ActionLoader:
                     then, otherwise = following(index)
                     meet = join[index]
                     below = depth + 1
-                    statements.append(ir.If(condition, block(then, meet, below), block(otherwise, meet, below)))
+                    branches = block(then, meet, below), block(otherwise, meet, below)
+                    statements.append(ir.If(condition, *branches, own.source))
                     index = meet
                     continue
                 if op != "_jump":

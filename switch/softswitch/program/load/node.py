@@ -28,6 +28,7 @@ _HEXADECIMAL = re.compile(rf"-?(0[xX])?[0-9a-fA-F]{{1,{CONSTANT_BITS // 4}}}")
 _CURE = "compile the P4 program again with p4c"
 _SHOWN = 60
 _LINES = 2**31 - 1
+_FRAGMENT = 200  # characters that are shown of a line of P4
 
 
 def shown(value: Json) -> str:
@@ -165,7 +166,9 @@ def source_of(node: JsonNode, outer: ir.Source | None = None) -> ir.Source:
     if info is not None and info.value:
         file, line = info.get("filename"), info.get("line")
         if file is not None and line is not None:
-            return ir.Source(file.text(), line.integer(0, _LINES), "" if line.value else node.place)
+            text = info.value.get("source_fragment")
+            fragment = text[:_FRAGMENT] if isinstance(text, str) and text.isprintable() else ""
+            return ir.Source(file.text(), line.integer(0, _LINES), "" if line.value else node.place, fragment)
     if outer is not None:
         return outer
     return ir.Source(json=node.place)
