@@ -21,7 +21,8 @@ from commonlib.privileges import PrivilegeError
 from commonlib.shutdown import ShutdownSignal
 from nativelib import NativeError, programs
 
-from softswitch import options
+from softswitch import options, trace
+from softswitch.capture import Capture
 from softswitch.errors import DeviceError, MalformedProgramError, UnsupportedProgramError
 from softswitch.events import SwitchEvent
 from softswitch.metrics import SwitchMetrics, installed
@@ -30,7 +31,7 @@ from softswitch.program import ir
 from softswitch.program.load.node import read_program
 from softswitch.program.load.program import load_program
 from softswitch.python.emit import emit_program
-from softswitch.runtime.engine import PortRunner
+from softswitch.runtime.engine import Packet, PortRunner, Tracer
 from softswitch.runtime.interface import PortCounters, PortError, TrainSpec
 from softswitch.switch import SoftSwitch
 
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         become = _becoming(arguments.user)
         switch = SoftSwitch(
             program, seed=arguments.seed, cpu_port=arguments.cpu_port, drop_port=arguments.drop_port,
-            engine=arguments.engine,
+            engine=arguments.engine, trace=_tracer(arguments),
         )  # fmt: skip
         return _run(switch, arguments, become)
     except (DeviceError, NativeError, PortError, PrivilegeError, MetricsError, OSError) as error:
@@ -81,6 +82,19 @@ def _program(path: Path) -> ir.Program:
         return load_program(text)
     except UnsupportedProgramError as error:
         raise type(error)(str(error), str(path)) from error
+
+
+def _tracer(arguments: argparse.Namespace) -> Tracer | None:
+    """Where traces of packets go."""
+    to: list[Tracer] = [] if arguments.trace is None else [arguments.trace]
+    if arguments.log_level == "trace" and arguments.engine != "native":
+        to.append(trace.to_log)
+
+    def tell(packet: Packet) -> None:
+        for each in to:
+            each(packet)
+
+    return tell if to else None
 
 
 def _becoming(user: str | None) -> Callable[[], object]:
@@ -110,6 +124,8 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
             failures.append(error)
             ending.set()
 
+        if arguments.pcap is not None:
+            stack.enter_context(Capture(arguments.pcap, dict(arguments.interfaces)))
         trains = TrainSpec(arguments.link_mbit, not arguments.no_trains)
         runner = switch.port_runner(dict(arguments.interfaces), arguments.impair, failed, trains=trains)
         stack.enter_context(runner)

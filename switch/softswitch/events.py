@@ -25,6 +25,8 @@ class SwitchEvent(LogEvent):
     ROWS_WRITTEN = ("rows_written", (SOFT,), "updates", "a P4Runtime client has written table rows or other state")
     MESSAGE_DROPPED = ("message_dropped", (SOFT,), "kind", "a message to a P4Runtime client was dropped")
     FRAMES_DROPPED = ("frames_dropped", (SOFT,), "port reason", "a port drops frames of a kind; told once")
+    PACKET_TRACED = ("packet_traced", (SOFT,), "", "a line of what happened to a packet (`--log-level trace`)")
+    FILE_ENDED = ("file_ended", (SOFT,), "file reason", "a trace or a capture could not be written, and has ended")
     PROGRAM_SAID = ("program_said", (SOFT,), "", "what the P4 program logs (`log_msg`)")
     # fmt: on
 

@@ -23,7 +23,8 @@ from commonlib.version import __version__
 
 from softswitch.program.standard import DROP_PORT
 from softswitch.runtime.impair import ImpairmentError, ImpairmentSpec, parse_impairment
-from softswitch.switch import ENGINES, MAX_PORT
+from softswitch.switch import ENGINES, MAX_PORT, NOT_NATIVE
+from softswitch.trace import TraceFile
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:9559"
 LOG_LEVELS: Final = {
@@ -134,6 +135,22 @@ def _log_file(text: str) -> logging.Handler:
         raise argparse.ArgumentTypeError(f"{text!r}: {error.strerror}; name a file that can be written") from error
 
 
+def _folder(text: str) -> Path:
+    try:
+        Path(text).mkdir(exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error.strerror}; name a folder that can be written") from error
+    return Path(text)
+
+
+def _trace(text: str) -> TraceFile:
+    """Opened here, as a log file is."""
+    try:
+        return TraceFile(text)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error.strerror}; name a file that can be written") from error
+
+
 _FLAG: Final = {"action": "store_true"}
 _FILE: Final = {"type": Path}
 # fmt: off
@@ -163,11 +180,16 @@ OPTIONS: Final = (
     Option(("--link-mbit",), "MBIT", "rate of the links, where it is lower than that of the interfaces: bounds trains",
            {"type": _rate}),
     Option(("--no-trains",), "", "packets come and go one by one, and finished", _FLAG),
-    Option(("-L", "--log-level"), "LEVEL", "debug, info, warn, error or off, info if not given; trace is debug",
+    Option(("-L", "--log-level"), "LEVEL", "debug, info, warn, error or off, info if not given; trace is "
+           "debug, and the text of --trace",
            {"choices": sorted(LOG_LEVELS), "default": "info"}),
     Option(("--log-console",), "", "nothing more: logs go to stderr in any case (bmv2: stdout)", _FLAG),
     Option(("--log-file",), "FILE", "logs go to the end of this file, too", {"type": _log_file}),
     Option(("--log-flush",), "", "nothing more: each line goes to the file at once", _FLAG),
+    Option(("--pcap",), "[FOLDER]", "capture each interface in INTERFACE_in.pcap and INTERFACE_out.pcap there, in the "
+           "current folder if none is given", {"nargs": "?", "const": Path(), "type": _folder, "metavar": "FOLDER"}),
+    Option(("--trace",), "FILE", "tell what happens to each packet: as text, as JSON lines in FILE.jsonl, or on stderr "
+           "for -; with the Python engine", {"type": _trace}),
     Option(("--metrics",), "[ADDRESS:]PORT", "serve metrics there", {"type": _place}),
     Option(("--engine",), "ENGINE", "native compiles the program to machine code, python to Python; auto (if not given)"
            " is native where there is a compiler", {"choices": ENGINES, "default": "auto"}),
@@ -181,7 +203,6 @@ OPTIONS: Final = (
 _NO_PACKETS: Final = "packets come from and leave by interfaces only; give -i PORT@INTERFACE"
 _NO_LIMIT: Final = "groups are not limited by it"
 IGNORED: Final = (
-    Option(("--pcap",), "[FOLDER]", "packets are not written to files; capture them with tcpdump -i INTERFACE"),
     Option(("--use-files",), "SECONDS", _NO_PACKETS),
     Option(("--packet-in",), "ADDRESS", _NO_PACKETS),
     Option(("--dp-grpc-server-addr",), "ADDRESS", _NO_PACKETS),
@@ -227,7 +248,7 @@ def _parser() -> argparse.ArgumentParser:
     for option in OPTIONS:
         named: dict[str, Any] = {"metavar": option.value} if option.value else {}
         group = dumps if option.names[0] in _ONE_OF else parser
-        group.add_argument(*option.names, help=option.text, **named, **option.settings)
+        group.add_argument(*option.names, help=option.text, **{**named, **option.settings})
     ignored = parser.add_argument_group("options of bmv2 that are taken and ignored")
     for option in IGNORED:
         nargs: str | int = 0 if not option.value else "?" if option.value.startswith("[") else 1
@@ -251,6 +272,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         parser.error(f"port {arguments.drop_port} is the drop port: give another to -i, --cpu-port or --drop-port")
     if (arguments.dump_python or arguments.dump_c) and arguments.program is None:
         parser.error("--dump-python and --dump-c need a program")
+    if arguments.trace is not None and arguments.engine == "native":
+        parser.error(f"--trace: {NOT_NATIVE}")
     _check_doors(parser, arguments)
     return arguments
 
@@ -276,8 +299,10 @@ def _check_doors(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
 
 def ignored(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """Yield the given options that are ignored, each once, with what is not done."""
+    if arguments.log_level == "trace" and arguments.engine == "native":
+        yield "--log-level trace", NOT_NATIVE
     texts = {option.names[-1]: option.text for option in IGNORED}
-    return ((name, texts[name]) for name in dict.fromkeys(arguments.ignored))
+    yield from ((name, texts[name]) for name in dict.fromkeys(arguments.ignored))
 
 
 def as_markdown(options: Iterable[Option], heading: str) -> Iterator[str]:

@@ -14,8 +14,6 @@ import logging
 import os
 import selectors
 import socket
-import struct
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -25,36 +23,31 @@ from commonlib.events import ProgramEvent, Told
 from softswitch.events import SwitchEvent
 from softswitch.runtime.engine import PacketSwitch, PortRunner, PortsSpec
 from softswitch.runtime.impair import Impairment
-from softswitch.runtime.interface import FINISH, SOL_PACKET, PortCounters, PortError, mtu_of, open_interface
+from softswitch.runtime.interface import (
+    AUXDATA_SPACE,
+    FINISH,
+    PACKET_AUXDATA,
+    PACKET_OUTGOING,
+    SOL_PACKET,
+    STATUS_BYTE,
+    TP_STATUS_VLAN_VALID,
+    PortCounters,
+    PortError,
+    kernel_drops,
+    mtu_of,
+    open_interface,
+    with_tag,
+)
 
 _log = logging.getLogger("softswitch.ports")
 
-PACKET_STATISTICS = 6
-PACKET_AUXDATA = 8
 TP_STATUS_CSUMNOTREADY = 1 << 3
-TP_STATUS_VLAN_VALID = 1 << 4
-TP_STATUS_VLAN_TPID_VALID = 1 << 6
-ETH_P_8021Q = 0x8100
-PACKET_OUTGOING = 4
 
 MAX_FRAME_BYTES = 65536
 LINK_BYTES = 18  # in front of what the MTU counts: Ethernet header and a VLAN tag
 
-_AUXDATA = struct.Struct("IIIHHHH")  # struct tpacket_auxdata: status, len, snaplen, mac, net, vlan_tci, vlan_tpid
-_STATISTICS = struct.Struct("II")  # struct tpacket_stats: packets, drops
-AUXDATA_SPACE = socket.CMSG_SPACE(_AUXDATA.size)
-_STATUS_BYTE = 0 if sys.byteorder == "little" else 3  # of the status word, the byte with these bits
-
 _FULL = frozenset([errno.ENOBUFS, errno.EAGAIN])
 _GONE = frozenset([errno.ENETDOWN, errno.ENXIO, errno.ENODEV])
-
-
-def _with_tag(frame: bytes, auxdata: bytes) -> bytes:
-    """Put back the outer VLAN tag, which Linux passes apart from the frame."""
-    status, _, _, _, _, tag, kind = _AUXDATA.unpack(auxdata)
-    if not status & TP_STATUS_VLAN_TPID_VALID:
-        kind = ETH_P_8021Q
-    return b"".join((frame[:12], struct.pack(">HH", kind, tag), frame[12:]))
 
 
 class Port:
@@ -87,9 +80,9 @@ class Port:
             if error.errno not in _GONE:
                 raise
             return None
-        status = extra[0][2][_STATUS_BYTE] if extra else 0
+        status = extra[0][2][STATUS_BYTE] if extra else 0
         if status & TP_STATUS_VLAN_VALID:
-            frame = _with_tag(frame, extra[0][2])
+            frame = with_tag(frame, extra[0][2])
         if status & TP_STATUS_CSUMNOTREADY and not self._told_unfinished:
             self._told_unfinished = True
             what = "frames come without their checksums, and short trains as one packet"
@@ -124,9 +117,7 @@ class Port:
 
     def counters_now(self) -> PortCounters:
         if self.socket.fileno() >= 0:
-            # Reading the kernel's counter resets it.
-            _, drops = _STATISTICS.unpack(self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, _STATISTICS.size))
-            self.counters.rx_dropped += drops
+            self.counters.rx_dropped += kernel_drops(self.socket)
         return self.counters
 
     def close(self) -> None:

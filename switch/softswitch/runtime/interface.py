@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,10 +20,16 @@ ETH_P_ALL = 0x0003
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP = 1
 PACKET_MR_PROMISC = 1
+PACKET_OUTGOING = 4
+PACKET_STATISTICS = 6
+PACKET_AUXDATA = 8
 PACKET_IGNORE_OUTGOING = 23  # Linux 4.20
 SO_SNDBUFFORCE = 32
 SO_RCVBUFFORCE = 33
 SIOCGIFMTU = 0x8921
+TP_STATUS_VLAN_VALID = 1 << 4
+TP_STATUS_VLAN_TPID_VALID = 1 << 6
+ETH_P_8021Q = 0x8100
 
 BUFFER_BYTES = 16 << 20
 
@@ -30,6 +37,10 @@ BUFFER_BYTES = 16 << 20
 CURE = "see `ip link`, and give interfaces that are there and up: -i PORT@INTERFACE"
 # What mends frames that their sender left for its network card to finish.
 FINISH = "turn offloads off on the hosts behind the ports: ethtool -K IFACE tx off gso off tso off"
+_AUXDATA = struct.Struct("IIIHHHH")  # struct tpacket_auxdata: status, len, snaplen, mac, net, vlan_tci, vlan_tpid
+_STATISTICS = struct.Struct("II")  # struct tpacket_stats: packets, drops
+AUXDATA_SPACE = socket.CMSG_SPACE(_AUXDATA.size)
+STATUS_BYTE = 0 if sys.byteorder == "little" else 3  # of the status word, the byte with the bits that are used here
 _NAMED_NUMBER = struct.Struct("16si20x")  # struct ifreq
 
 
@@ -100,6 +111,21 @@ def mtu_of(opened: socket.socket, interface: str) -> int:
     answer = fcntl.ioctl(opened, SIOCGIFMTU, _NAMED_NUMBER.pack(interface.encode(), 0))
     mtu: int = _NAMED_NUMBER.unpack(answer)[1]
     return mtu
+
+
+def with_tag(frame: bytes, auxdata: bytes) -> bytes:
+    """Put back the outer VLAN tag, which Linux passes apart from the frame."""
+    status, _, _, _, _, tag, kind = _AUXDATA.unpack(auxdata)
+    if not status & TP_STATUS_VLAN_TPID_VALID:
+        kind = ETH_P_8021Q
+    return b"".join((frame[:12], struct.pack(">HH", kind, tag), frame[12:]))
+
+
+def kernel_drops(opened: socket.socket) -> int:
+    """Return how many frames a packet socket has lost since the last call."""
+    _, drops = _STATISTICS.unpack(opened.getsockopt(SOL_PACKET, PACKET_STATISTICS, _STATISTICS.size))
+    lost: int = drops
+    return lost
 
 
 MOST_BYTES = 65535

@@ -21,7 +21,6 @@ from helpers.softswitch.veths import SOL_PACKET, TIMEOUT_S, Host, ip, veth_pairs
 from helpers.waiting import until
 from softswitch.native import ports as native_ports
 from softswitch.native.ports import NativePortRunner, ProgramLock
-from softswitch.python.ports import AUXDATA_SPACE, PACKET_AUXDATA
 from softswitch.runtime.engine import PortsSpec
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
 from softswitch.runtime.interface import DEFAULT_TRAINS, PortError, TrainSpec
