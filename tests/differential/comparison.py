@@ -14,6 +14,7 @@ from differential.events import Event
 from differential.reference import Frames, Reference
 from softswitch.errors import DeviceError
 from softswitch.program import ir
+from softswitch.runtime.engine import Tracer
 from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch
 from softswitch.switch import EngineChoice, SoftSwitch
 
@@ -72,9 +73,9 @@ def _log_messages() -> Iterator[list[str]]:
 
 
 class EngineRunner:
-    def __init__(self, program: ir.Program | str, engine: EngineChoice) -> None:
+    def __init__(self, program: ir.Program | str, engine: EngineChoice, trace: Tracer | None = None) -> None:
         self.name: str = engine
-        self._switch = SoftSwitch(program, seed=SEED, engine=engine, clock=lambda: NOW_US)
+        self._switch = SoftSwitch(program, seed=SEED, engine=engine, clock=lambda: NOW_US, trace=trace)
         self._program = self._switch.loaded.program
 
     def apply(self, event: Event) -> Outcome:
@@ -113,8 +114,8 @@ class ReferenceRunner:
 
     name = "reference"
 
-    def __init__(self, program: ir.Program) -> None:
-        self._reference = Reference(program, SEED, NOW_US)
+    def __init__(self, program: ir.Program, reference: Reference | None = None) -> None:
+        self._reference = reference or Reference(program, SEED, NOW_US)
 
     def apply(self, event: Event) -> Outcome:
         self._reference.messages = []
