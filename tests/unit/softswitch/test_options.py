@@ -34,7 +34,7 @@ ENDING = {"--help", "-h", "--version", "-v", "--json-version"}
 CERTIFICATES = ["--grpc-server-cert", "c.pem", "--grpc-server-key", "c.key", "--grpc-server-cacert", "ca.pem"]
 TLS = ["--grpc-server-ssl", *CERTIFICATES]
 # Taken and ignored, in a harness's way to write values.
-TAKEN = ["--pcap", "pcaps", "--debugger", "--thrift-port", "9090", "--priority-queues", "4", "--debugger"]
+TAKEN = ["--use-files", "0", "--debugger", "--thrift-port", "9090", "--priority-queues", "4", "--debugger"]
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def test_a_line_for_each_option_that_is_ignored(caplog: pytest.LogCaptureFixture
     assert main(["--insecure", *TAKEN, "missing.json", "--log-console", "--enable-swap"]) == 2
     told = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert [record.getMessage().partition(":")[0] for record in told] == [
-        f"{name} is ignored" for name in ("--pcap", "--debugger", "--thrift-port", "--priority-queues")
+        f"{name} is ignored" for name in ("--use-files", "--debugger", "--thrift-port", "--priority-queues")
     ]
     assert "simple_switch_CLI cannot connect" in told[2].getMessage()
     assert events_of(told) == [SwitchEvent.OPTION_IGNORED] * 4

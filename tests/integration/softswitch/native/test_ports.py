@@ -23,7 +23,7 @@ from softswitch.native import ports as native_ports
 from softswitch.native.ports import NativePortRunner, ProgramLock
 from softswitch.runtime.engine import PortsSpec
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
-from softswitch.runtime.interface import DEFAULT_TRAINS, PortError, TrainSpec
+from softswitch.runtime.interface import AUXDATA_SPACE, DEFAULT_TRAINS, PACKET_AUXDATA, PortError, TrainSpec
 
 pytestmark = [pytest.mark.root, pytest.mark.cc]
 
