@@ -53,12 +53,10 @@ def _condition(event: Event) -> str:
     return f'{event["place"]} Condition "{event["condition"]}"{name} is {str(event["value"]).lower()}'
 
 
-def _register(verb: str) -> Callable[[Event], str]:
-    def text(event: Event) -> str:
-        value = "nothing, past its end" if event["value"] is None else f"value {_number(event['value'])}"
-        return f"{verb} register '{event['register']}' at index {event['index']}: {value}"
-
-    return text
+def _register(event: Event) -> str:
+    verb, how = ("Read", "read") if event["event"] == "register_read" else ("Wrote", "with")
+    value = "nothing, past its end" if event["value"] is None else f"{how} value {_number(event['value'])}"
+    return f"{verb} register '{event['register']}' at index {event['index']} {value}"
 
 
 def _set(event: Event) -> str:
@@ -74,21 +72,21 @@ _TEXTS: Final[Mapping[str, Callable[[Event], str]]] = {
     "select": lambda e: f"Parser state '{e['state']}': key is {_numbers(e['key'])}",
     "parser_error": lambda e: f"Exception while parsing: {e['error']}",
     "parser_end": lambda e: f"Parser '{e['parser']}': end, {e['bytes']} bytes parsed",
-    "checksum": lambda e: f"Verifying checksum '{e['checksum']}': {str(e['right']).lower()}",
+    "checksum": lambda e: f"Verified checksum '{e['checksum']}': {str(e['right']).lower()}",
     "checksum_update": lambda e: f"Updating checksum '{e['checksum']}'",
     "pipeline": lambda e: f"Pipeline '{e['pipeline']}': start",
     "condition": _condition,
     "table": _table,
     "action": lambda e: f"Action entry is {e['action']}({_fields(e['parameters'])})",
-    "exit": lambda _: "exit",
+    "exit": lambda _: "Packet is marked for exit, interrupting pipeline",
     "assign": _set,
     "random": lambda e: f"{_set(e)}, drawn",
     "meter": lambda e: f"{_set(e)}, the colour of meter '{e['meter']}' at index {e['index']}",
     "hash": lambda e: f"Hash '{e['calculation']}' ({e['algorithm']}) is {e['value']}",
     "copy_header": lambda e: f"{e['target']} = {e['source']}, which is {'valid' if e['valid'] else 'invalid'}",
     "validity": lambda e: f"{e['header']} is now {'valid' if e['valid'] else 'invalid'}",
-    "register_read": _register("Read"),
-    "register_write": _register("Wrote"),
+    "register_read": _register,
+    "register_write": _register,
     "count": lambda e: f"Updated counter '{e['counter']}' at index {e['index']}",
     "mark_to_drop": lambda e: f"{e['place']} Primitive mark_to_drop",
     "truncate": lambda e: f"Truncated to {e['length']} bytes",
@@ -99,7 +97,9 @@ _TEXTS: Final[Mapping[str, Callable[[Event], str]]] = {
         f"Cloning packet at {e['at']}, session {e['session']}{'' if e['known'] else ', which does not exist'}"
     ),
     "clone": lambda e: (
-        f"Clone to port {e['port']}, instance {e['instance']}" if "port" in e else "The clone, parsed anew"
+        f"Cloning packet to egress port {e['port']}, instance {e['instance']}"
+        if "port" in e
+        else "The clone, parsed anew"
     ),
     "multicast": lambda e: f"Multicast requested for packet: group {e['group']}, {e['replicas']} replicas",
     "replica": lambda e: f"Replicating packet on port {e['port']}, instance {e['instance']}",

@@ -34,6 +34,8 @@ _BLOCKS: Final = "tests/integration/docs/test_python_blocks.py"
 _PAYS: Final = "tests/integration/host/test_pays.py"
 _WHERE: Final = "tests/unit/lab/bench/where/test_page.py"
 
+_TRACES: Final = "tests/unit/docs/test_traces.py"
+
 _DIAGRAM: Final = Shown("a drawing in letters, nothing to run")
 _FORMULA: Final = Shown("a formula in words; tests/unit/lab/bench/where/test_model.py computes it by hand")
 _TREE: Final = Shown("needs two servers; test_cli.py of the aggregator starts such a tree")
@@ -174,6 +176,10 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
         "tests/integration/softswitch/test_drop_in.py::test_the_script_that_a_harness_calls"
     ),
     ("softswitch.md: Rights", ""): _SYSTEM,
+    ("trace.md: Trace", ""): Shown("needs a lab's interfaces; tests/unit/softswitch/test_trace.py has its options"),
+    ("trace.md: Trace", "python"): f"{_TRACES}::test_the_page_s_block_prints_what_the_page_says",
+    ("trace.md: Trace", "text"): f"{_TRACES}::test_the_page_s_block_prints_what_the_page_says",
+    ("trace.md: Trace (2)", "text"): f"{_TRACES}::test_the_frame_that_sumwire_drops",
     ("softswitch.md: How it works", ""): _DIAGRAM,
     ("elastic.md: Start", ""): _INSTALL,
     ("elastic.md: Start (2)", ""): Shown("needs four servers; tests/system/test_elastic.py has it on loopback"),
