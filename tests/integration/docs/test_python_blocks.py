@@ -34,10 +34,11 @@ BLOCKS = {block.name: block for block in pages.blocks("python")}
 SCAPY = "see.md: scapy"
 SOFT_SWITCH = "softswitch.md: Command line"
 CONTROLLER = "controller.md: From Python"
+TRACE = "trace.md: Trace"  # run by tests/unit/docs/test_traces.py
 
 
 def test_every_block_has_a_setting() -> None:
-    assert BLOCKS.keys() == SETTINGS.keys() | {SOFT_SWITCH, CONTROLLER, SCAPY}
+    assert BLOCKS.keys() == SETTINGS.keys() | {SOFT_SWITCH, CONTROLLER, SCAPY, TRACE}
 
 
 @pytest.fixture(scope="module")
