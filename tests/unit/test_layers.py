@@ -53,7 +53,8 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "softswitch": (
         "switch",
         {"commonlib", "nativelib"},
-        "errors events | program | runtime | python native | switch | device metrics options | p4runtime | cli",
+        "errors events | program | runtime | python native | switch | device metrics options | p4runtime | cli_door
+        " | cli",
     ),
     "sumwire_lab": (
         "mininet",
