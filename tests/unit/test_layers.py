@@ -53,7 +53,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "softswitch": (
         "switch",
         {"commonlib", "nativelib"},
-        "errors events | program | runtime | python native | switch | device metrics options | p4runtime | cli_door
+        "errors events | program | runtime | python native | switch | device metrics options | p4runtime | cli_door"
         " | cli",
     ),
     "sumwire_lab": (

@@ -173,6 +173,9 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("softswitch.md: In place of simple_switch_grpc", "sh"): (
         "tests/integration/softswitch/test_drop_in.py::test_the_script_that_a_harness_calls"
     ),
+    ("softswitch.md: Look into a running switch", ""): (
+        "tests/integration/softswitch/test_command_door.py::test_the_session_of_the_page"
+    ),
     ("softswitch.md: Rights", ""): _SYSTEM,
     ("softswitch.md: How it works", ""): _DIAGRAM,
     ("elastic.md: Start", ""): _INSTALL,
