@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from helpers.docs import pages
-from helpers.p4runtime.client import DEVICE_ID, PROGRAMS, TIMEOUT_SECONDS, Controller, Program, insert, modify
+from helpers.p4runtime.client import DEVICE_ID, PROGRAMS, TIMEOUT_SECONDS, Controller, Program, delete, insert, modify
 from helpers.paths import ROOT
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.cli_door import server
@@ -262,6 +262,16 @@ def test_hostile_lines_end_their_connection_only(switch: SoftSwitch, path: Path,
         assert other("table_num_entries exact_t") == ["1"]
 
 
+def test_a_line_that_is_one_byte_too_long(switch: SoftSwitch, path: Path) -> None:
+    with door_of(switch, path):
+        for size, said in ((LINE_MOST, "Error: Invalid table name"), (LINE_MOST + 1, "Error: the line is longer")):
+            caller = Caller(str(path))
+            before, after = b'{"command": "table_dump ', b'"}\n'
+            caller.send(before + b"x" * (size - len(before) - len(after)) + after)
+            assert json.loads(caller.line())["out"][0].startswith(said)
+            caller.close()
+
+
 @pytest.mark.parametrize("command", ["table_dump \x1b[2J", "nonsense \x07", "table_dump \u202etca", "\ud800 x"])
 def test_what_cannot_be_printed_comes_back_escaped(switch: SoftSwitch, path: Path, command: str) -> None:
     with door_of(switch, path):
@@ -290,7 +300,10 @@ def test_silent_callers_keep_nobody_out(switch: SoftSwitch, path: Path) -> None:
                 each.close()
 
 
-def test_a_caller_of_a_closed_door_is_sent_away(switch: SoftSwitch, path: Path) -> None:
+def test_a_caller_of_a_closed_door_is_sent_away(
+    switch: SoftSwitch, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server._Handler, "timeout", None)
     with door_of(switch, path):
         caller = Caller(str(path))
         caller("show_tables")
@@ -341,6 +354,11 @@ def test_entries_are_the_controllers_too(engine: EngineChoice, path: Path) -> No
         cli("table_delete exact_t 1")
         assert cli("table_add exact_t forward 2 => 5")[-1] == "Entry has been added with handle 2"
         assert [each.metadata for each in controller.read_entries(program.entry("exact_t"))] == [b"", b""]
+        # One that the controller has deleted is no entry of the command line's.
+        controller.write(delete(program.entry("exact_t", dst=("exact", b"\1"))))
+        dumped = cli("table_dump exact_t")
+        assert [line for line in dumped if "Dumping entry" in line] == ["Dumping entry 0x2"]
+        assert cli("table_delete exact_t 0")[-1] == "Invalid table operation (INVALID_HANDLE)"
 
 
 def test_priorities_are_bmv2s(engine: EngineChoice, path: Path) -> None:
