@@ -21,16 +21,5 @@ def _load() -> Callable[[], int]:
     return main
 
 
-def command() -> int:
-    """Run the client ``softswitch-cli``, which is ``simple_switch_CLI`` too, and return its exit status."""
-    return entry.run(_load_client)
-
-
-def _load_client() -> Callable[[], int]:
-    from softswitch.cli_door.cli import main
-
-    return main
-
-
 if __name__ == "__main__":
     sys.exit(main())
