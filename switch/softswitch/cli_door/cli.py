@@ -120,7 +120,3 @@ def _session(switch: _Switch) -> int:
         sys.stdout.flush()
         for noted in answer["err"]:
             print(_shown(noted), file=sys.stderr)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

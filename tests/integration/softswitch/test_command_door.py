@@ -131,13 +131,7 @@ def path(tmp_path: Path) -> Path:
 def run_client(text: str, *words: str) -> subprocess.CompletedProcess[str]:
     """The client as a process, with ``text`` as its input."""
     return subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-c",
-            "import sys; from softswitch.__main__ import command; sys.exit(command())",
-            *words,
-        ],
+        [sys.executable, "-P", "-m", "softswitch.cli_door", *words],
         input=text,
         capture_output=True,
         text=True,
@@ -180,7 +174,7 @@ def test_the_client_bears_a_switch_that_hangs_up(
     """A connection that was idle is made anew; of a switch that has ended it says so."""
     monkeypatch.setattr(server._Handler, "timeout", 0.05)
     with door_of(switch, path):
-        words = [sys.executable, "-P", "-m", "softswitch.cli_door.cli", "--cli-socket", str(path)]
+        words = [sys.executable, "-P", "-m", "softswitch.cli_door", "--cli-socket", str(path)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
