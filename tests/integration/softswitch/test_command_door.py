@@ -27,6 +27,7 @@ from softswitch.cli_door import server
 from softswitch.cli_door.commands import Commander
 from softswitch.cli_door.server import CLIENTS_MOST, CommandDoor
 from softswitch.cli_door.values import LINE_MOST
+from softswitch.events import SwitchEvent
 from softswitch.p4runtime.server import BindError, serve
 from softswitch.p4runtime.service import P4RuntimeService
 from softswitch.switch import EngineChoice, SoftSwitch
@@ -459,10 +460,7 @@ def running(tmp_path: Path, *words: str) -> Iterator[str]:
 
 
 def test_the_options_of_the_switch(tmp_path: Path) -> None:
-    program = str(PROGRAMS / "tables.json")
-    with running(
-        tmp_path,
-        program,
+    words = [
         "--cli-socket",
         "c.sock",
         "--thrift-port",
@@ -470,10 +468,14 @@ def test_the_options_of_the_switch(tmp_path: Path) -> None:
         "--insecure",
         "--grpc-server-addr",
         "unix:p.sock",
-    ) as said:
-        assert "softswitch-cli: unix:c.sock" in said
-        (port,) = re.findall(r"softswitch-cli: 127\.0\.0\.1:(\d+)", said)
-        for words in (("--cli-socket", str(tmp_path / "c.sock")), ("--thrift-port", port)):
+        "--log-format",
+        "json",
+    ]
+    with running(tmp_path, str(PROGRAMS / "tables.json"), *words) as said:
+        told = [line for line in map(json.loads, said.splitlines()) if line["event"] == SwitchEvent.COMMANDS_TAKEN.word]
+        places = [line["at"] for line in told]
+        assert places[0] == "unix:c.sock" and places[1].startswith("127.0.0.1:")
+        for words in (["--cli-socket", str(tmp_path / "c.sock")], ["--thrift-port", places[1].partition(":")[2]]):
             assert run_client("table_num_entries exact_t\n", *words).stdout == f"{INTRO}{PROMPT}0\n{PROMPT}\n"
 
 

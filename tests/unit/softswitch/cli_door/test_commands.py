@@ -54,7 +54,8 @@ def probe(which: int, small: int = 0, medium: int = 0, address: int = 0) -> byte
 
 def trace_of(switch: SoftSwitch, packet: bytes) -> int:
     ((_, frame),) = switch.process(1, packet)
-    return struct.unpack(">BBHIQ", frame)[4]
+    trace: int = struct.unpack(">BBHIQ", frame)[4]
+    return trace
 
 
 def test_forwarding_as_labs_write_it(engine_rig: Make) -> None:
