@@ -108,6 +108,8 @@ def _becoming(user: str | None) -> Callable[[], object]:
 
 def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[], object]) -> int:
     try:
+        from softswitch.cli_door.commands import Commander
+        from softswitch.cli_door.server import CommandDoor
         from softswitch.p4runtime.server import ServerTls, allow_connections, serve
     except ImportError as error:
         told = ProgramEvent.FAILED(reason=str(error))
@@ -140,8 +142,12 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
         device_id, cpu_port = arguments.device_id, arguments.cpu_port
         _serve_metrics(stack, switch, runner, arguments)
         allow_connections()
+        door = stack.enter_context(CommandDoor(arguments.cli_socket, arguments.thrift_port))
         server = serve(switch, address, device_id, cpu_port, verify=switch.verify, tls=tls, on_bound=become)
         stack.callback(server.stop)
+        door.open(Commander(switch, server.service, dict(arguments.interfaces)))
+        for place in door.places:
+            _log.info("softswitch-cli: %s", place, extra=SwitchEvent.COMMANDS_TAKEN(at=place))
         ports = " ".join(f"{number}@{name}" for number, name in arguments.interfaces) or "none"
         _log.info("%s engine", switch.engine, extra=SwitchEvent.ENGINE_CHOSEN(engine=switch.engine))
         if arguments.impair is not None:

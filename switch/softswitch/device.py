@@ -23,6 +23,10 @@ class Device(Protocol):
     def loads(self) -> int:
         """How many programs have been loaded so far."""
 
+    @property
+    def program(self) -> ir.Program:
+        """The program that runs. Raises NotFoundError without one."""
+
     def load(self, program: ir.Program) -> None:
         """Replace program, entries, counters, registers and groups.
 
@@ -86,8 +90,14 @@ class Device(Protocol):
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         """Configure one meter of an array. With None, all its packets are green."""
 
+    def meter_rates(self, name: str, index: int) -> MeterRates | None:
+        """Return the rates of one meter of an array; None where it is not configured."""
+
     def set_direct_meter(self, table: str, key: tuple[KeyMatch, ...], priority: int, rates: MeterRates | None) -> None:
         """Configure the direct meter of an entry. With None, all its packets are green."""
+
+    def direct_meter_rates(self, table: str, key: tuple[KeyMatch, ...], priority: int) -> MeterRates | None:
+        """Return the rates of an entry's direct meter; None where there are none, or no such entry."""
 
     def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
         """Call ``callback(name, values)`` for every digest of the running program, while its packet is processed."""

@@ -21,6 +21,7 @@ class SwitchEvent(LogEvent):
     )
     CONTROLLER_LEFT = ("controller_left", (SOFT,), "", "a P4Runtime client's stream has ended")
     CALL_REFUSED = ("call_refused", (SOFT,), "code reason sender", "a P4Runtime call was refused")
+    COMMANDS_TAKEN = ("commands_taken", (SOFT,), "at", "commands of `softswitch-cli` are taken there from now on")
     PROGRAM_LOADED = ("program_loaded", (SOFT,), "", "a P4Runtime client has loaded a program")
     ROWS_WRITTEN = ("rows_written", (SOFT,), "updates", "a P4Runtime client has written table rows or other state")
     MESSAGE_DROPPED = ("message_dropped", (SOFT,), "kind", "a message to a P4Runtime client was dropped")

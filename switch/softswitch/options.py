@@ -37,6 +37,7 @@ LOG_LEVELS: Final = {
 }
 #: That of the JSON that p4c writes. Each construct is checked for itself, whatever version the program names.
 _JSON_VERSION: Final = "2.23"
+_TCP_PORT_MAX: Final = 65535
 _DEVICE_ID_MAX: Final = (1 << 64) - 1  # P4Runtime's device_id is a uint64
 
 
@@ -72,6 +73,13 @@ def _port(text: str) -> int:
     number = _number(text, MAX_PORT)
     if number is None:
         raise argparse.ArgumentTypeError(f"{text!r}: must be a port in 0..{MAX_PORT}")
+    return number
+
+
+def _tcp_port(text: str) -> int:
+    number = _number(text, _TCP_PORT_MAX)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a port in 0..{_TCP_PORT_MAX}")
     return number
 
 
@@ -169,6 +177,9 @@ OPTIONS: Final = (
     Option(("--grpc-server-cacert",), "FILE", "the authority that signs clients' certificates (PEM)", _FILE),
     Option(("--insecure",), "", "let in whoever reaches the address, who may replace the program; bmv2 has no such "
            "option and always does", _FLAG),
+    Option(("--cli-socket",), "PATH", "take the commands of softswitch-cli at a socket of mode 0600", {"type": Path}),
+    Option(("--thrift-port",), "PORT", "take them at a port of 127.0.0.1, where 0 takes a free one; it is not Thrift, "
+           "so bmv2's own simple_switch_CLI cannot connect", {"type": _tcp_port}),
     Option(("--user",), "NAME", "become this user once ports and P4Runtime are open; needs root"),
     Option(("--cpu-port",), "N", "the port of packet-in and packet-out", {"type": _port}),
     Option(("--drop-port",), "N", f"the port at which packets end, {DROP_PORT} if not given; mark_to_drop assigns it",
@@ -206,7 +217,6 @@ IGNORED: Final = (
     Option(("--use-files",), "SECONDS", _NO_PACKETS),
     Option(("--packet-in",), "ADDRESS", _NO_PACKETS),
     Option(("--dp-grpc-server-addr",), "ADDRESS", _NO_PACKETS),
-    Option(("--thrift-port",), "PORT", "there is no Thrift server, so simple_switch_CLI cannot connect; use P4Runtime"),
     Option(("--nanolog",), "ADDRESS", "events of packets are not published"),
     Option(("--notifications-addr",), "ADDRESS", "nothing is published there; digests and idle timeouts come over "
            "P4Runtime"),
@@ -288,8 +298,14 @@ def _check_doors(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
             parser.error("--grpc-server-with-client-auth needs --grpc-server-cacert FILE")
     elif arguments.grpc_server_with_client_auth or any((*files, arguments.grpc_server_cacert)):
         parser.error("certificates are used only with --grpc-server-ssl: give it too")
+    dumps = arguments.dump_python or arguments.dump_c
+    if arguments.thrift_port is not None and not arguments.insecure and not dumps:
+        parser.error(
+            f"whoever reaches port {arguments.thrift_port} could change tables: give --cli-socket PATH in the place of "
+            "--thrift-port, or --insecure"
+        )
     secured = arguments.grpc_server_with_client_auth or arguments.grpc_server_addr.startswith("unix:")
-    if not secured and not arguments.insecure and not (arguments.dump_python or arguments.dump_c):
+    if not secured and not arguments.insecure and not dumps:
         parser.error(
             f"whoever reaches {arguments.grpc_server_addr} could replace the program: give a Unix socket "
             "(--grpc-server-addr unix:PATH), mutual TLS (--grpc-server-ssl, --grpc-server-with-client-auth and their "

@@ -29,6 +29,7 @@ from softswitch.runtime.engine import (
     Machine,
     PortRunner,
     PortsSpec,
+    RegisterCells,
     Tracer,
     Transmit,
 )
@@ -44,6 +45,8 @@ MAX_PORT = (1 << STANDARD_WIDTHS["ingress_port"]) - 1
 
 #: Entries that are inserted while packets wait.
 _AT_ONCE = 64
+#: Cells of a register that are reset while packets wait.
+_CELLS_AT_ONCE = 4096
 
 NOT_NATIVE = "the native engine does not trace packets; take the engine python or auto, or do not trace"
 ENGINES = ("auto", "python", "native")
@@ -230,17 +233,41 @@ class SoftSwitch:
             raise NotFoundError("no program is loaded")
         return self._machine
 
+    @property
+    def program(self) -> ir.Program:
+        with self._lock:
+            return self.loaded.program
+
+    def _register_cells(self, name: str) -> RegisterCells:
+        cells = self.loaded.registers.get(name)
+        if cells is None:
+            raise NotFoundError(f"there is no register {name}")
+        return cells
+
     def registers(self, name: str) -> list[int]:
         """Return a copy of a register array."""
         with self._lock:
-            cells = self.loaded.registers.get(name)
-            if cells is None:
-                raise NotFoundError(f"there is no register {name}")
-            return list(cells)
+            return list(self._register_cells(name))
+
+    def read_register(self, name: str, index: int) -> int:
+        with self._lock:
+            cells = self._register_cells(name)
+            if not 0 <= index < len(cells):
+                raise NotFoundError(f"register {name} has no index {index}: its size is {len(cells)}")
+            return cells[index]
+
+    def reset_register(self, name: str) -> None:
+        """Set all cells of a register array to 0. Packets wait once for every some thousand cells."""
+        with self._lock:
+            cells = self._register_cells(name)
+        for first in range(0, len(cells), _CELLS_AT_ONCE):
+            with self._lock:
+                for index in range(first, min(first + _CELLS_AT_ONCE, len(cells))):
+                    cells[index] = 0
 
     def write_register(self, name: str, index: int, value: int) -> None:
         with self._lock:
-            self.registers(name)
+            self._register_cells(name)
             declared = self.loaded.program.registers[name]
             if not 0 <= index < declared.size or not 0 <= value < 1 << declared.width:
                 raise InvalidEntryError(
@@ -387,12 +414,25 @@ class SoftSwitch:
                 raise NotFoundError(f"there is no meter {name}[{index}]")
             _check_rates(f"meter {name}[{index}]", rates)
             self.loaded.set_meter(name, index, rates)
+            self.loaded.rates.pop((name, index), None)
+            if rates is not None:
+                self.loaded.rates[name, index] = rates
+
+    def meter_rates(self, name: str, index: int) -> MeterRates | None:
+        """Return the rates of one meter of an array; None where it is not configured."""
+        with self._lock:
+            return self.loaded.rates.get((name, index))
 
     def set_direct_meter(self, table: str, key: tuple[KeyMatch, ...], priority: int, rates: MeterRates | None) -> None:
         """Configure the direct meter of an entry. With None all its packets are green."""
         with self._lock:
             _check_rates(f"direct meter of table {table}", rates)
             self._table(table).set_meter(key, priority, rates)
+
+    def direct_meter_rates(self, table: str, key: tuple[KeyMatch, ...], priority: int) -> MeterRates | None:
+        """Return the rates of an entry's direct meter; None where there are none, or no such entry."""
+        with self._lock:
+            return self._table(table).rates(key, priority)
 
     def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
         """Call ``callback(name, values)`` for every digest, while its packet is processed. It must not block."""

@@ -54,7 +54,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
         "switch",
         {"commonlib", "nativelib"},
         "errors events | program | runtime | python native | records | switch trace capture | device metrics options"
-        " | p4runtime | cli",
+        " | p4runtime | cli_door | cli",
     ),
     "sumwire_lab": (
         "mininet",

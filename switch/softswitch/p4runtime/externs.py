@@ -83,20 +83,13 @@ def counter_cells(device: Device, counter: Counter, indices: range) -> Iterator[
         yield entity
 
 
-#: Configurations by meter and index; where there is none, all packets are green.
-MeterConfigs = dict[tuple[int, int], Any]
-
-
-def write_meter(device: Device, info: P4Info, configs: MeterConfigs, entry: Any) -> None:
+def write_meter(device: Device, info: P4Info, entry: Any) -> None:
     """Configure one meter, or the whole array if ``index`` is unset. Without ``config`` packets are green."""
     meter = info.meter(entry.meter_id)
     indices = _indices(f"meter {meter.name!r}", meter.size, entry)
     rates = _rates(f"meter {meter.name!r}", entry)
     for index in indices:
         device.set_meter(meter.name, index, rates)
-        configs.pop((meter.id, index), None)
-        if rates is not None:
-            configs[meter.id, index] = p4runtime_pb2.MeterConfig.FromString(entry.config.SerializeToString())
 
 
 def wanted_meters(info: P4Info, entry: Any) -> list[tuple[Counter, range]]:
@@ -109,14 +102,14 @@ def wanted_meters(info: P4Info, entry: Any) -> list[tuple[Counter, range]]:
     return [(meter, _indices(f"meter {meter.name!r}", meter.size, entry))]
 
 
-def meter_entities(meter: Counter, indices: range, configs: Mapping[tuple[int, int], Any]) -> Iterator[Any]:
+def meter_entities(device: Device, meter: Counter, indices: range) -> Iterator[Any]:
     for index in indices:
         entity = p4runtime_pb2.Entity()
         entity.meter_entry.meter_id = meter.id
         entity.meter_entry.index.index = index
-        config = configs.get((meter.id, index))
-        if config is not None:
-            entity.meter_entry.config.CopyFrom(config)
+        rates = device.meter_rates(meter.name, index)
+        if rates is not None:
+            entity.meter_entry.config.CopyFrom(encode_meter(rates))
         yield entity
 
 
@@ -134,6 +127,13 @@ def decode_meter(what: str, config: Any) -> MeterRates:
     if config.eburst:
         raise InvalidArgumentError(f"{what}: eburst is set, but the meter has two rates")
     return MeterRates(config.cir, config.cburst, config.pir, config.pburst)
+
+
+def encode_meter(rates: MeterRates) -> Any:
+    """Return the ``MeterConfig``, whose rates are whole numbers."""
+    return p4runtime_pb2.MeterConfig(
+        cir=int(rates.committed), cburst=rates.committed_burst, pir=int(rates.peak), pburst=rates.peak_burst
+    )
 
 
 #: ValueSetMembers as they were written, by value set.

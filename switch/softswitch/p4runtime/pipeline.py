@@ -19,7 +19,7 @@ from softswitch.p4runtime import p4info
 from softswitch.p4runtime.device_config import bmv2_json_of
 from softswitch.p4runtime.digests import Digests, encoder_of, numbers_of
 from softswitch.p4runtime.errors import InvalidArgumentError, ResourceExhaustedError, UnimplementedError
-from softswitch.p4runtime.externs import MeterConfigs, ValueSetMembers
+from softswitch.p4runtime.externs import ValueSetMembers
 from softswitch.p4runtime.idle import IdleTimeouts
 from softswitch.p4runtime.p4info import ActionScope, MatchType, P4Info, TableInfo, ValueInfo
 from softswitch.p4runtime.profiles import EntryKey, Profiles
@@ -175,8 +175,6 @@ class Notes:
     defaults: dict[str, EntryNote] = field(default_factory=dict)
     groups: dict[int, GroupNote] = field(default_factory=dict)
     sessions: dict[int, SessionNote] = field(default_factory=dict)
-    meters: MeterConfigs = field(default_factory=dict)
-    direct_meters: dict[EntryKey, Any] = field(default_factory=dict)
     value_sets: ValueSetMembers = field(default_factory=dict)
     profiles: Profiles = field(default_factory=Profiles)
 

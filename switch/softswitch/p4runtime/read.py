@@ -201,13 +201,13 @@ def _parts(snapshot: Snapshot, pipeline: ForwardingPipeline, request: Any) -> li
         case None:
             raise InvalidArgumentError("the request has no entity; a read names the kind it wants")
         case _:
-            return _extern_parts(pipeline, kind, getattr(request, kind))
+            return _extern_parts(snapshot.device, pipeline, kind, getattr(request, kind))
 
 
-def _extern_parts(pipeline: ForwardingPipeline, kind: str, asked: Any) -> list[ReadPart]:
+def _extern_parts(device: Device, pipeline: ForwardingPipeline, kind: str, asked: Any) -> list[ReadPart]:
     if kind == "meter_entry":
         return [
-            ReadPart(len(indices), partial(externs.meter_entities, meter, indices, pipeline.notes.meters))
+            ReadPart(len(indices), partial(externs.meter_entities, device, meter, indices))
             for meter, indices in externs.wanted_meters(pipeline.info, asked)
         ]
     found: Iterable[Any]
@@ -280,10 +280,14 @@ def _entries(snapshot: Snapshot, pipeline: ForwardingPipeline, table: TableInfo,
     rows = snapshot.rows(table.name)
     if request.match:
         rows = snapshot.rows_of(table.name, decode_key(table, request.match))
-    return ReadPart(len(rows), lambda: (_entry(pipeline, table, row, request) for row in rows))
+    device = snapshot.device
+    return ReadPart(len(rows), lambda: (entry_entity(device, pipeline, table, row, request) for row in rows))
 
 
-def _entry(pipeline: ForwardingPipeline, table: TableInfo, entry: Entry, request: Any) -> Any | None:
+def entry_entity(
+    device: Device, pipeline: ForwardingPipeline, table: TableInfo, entry: Entry, request: Any
+) -> Any | None:
+    """Return the ``Entity`` of a row; None if a filter of ``request``, a ``TableEntry``, leaves it out."""
     where = (table.name, entry.key, entry.priority)
     message = _key_message(table, entry.key, entry.priority)
     reference = pipeline.notes.profiles.references.get(where)
@@ -296,7 +300,7 @@ def _entry(pipeline: ForwardingPipeline, table: TableInfo, entry: Entry, request
     if request.HasField("counter_data") and table.has_direct_counter:
         message.counter_data.CopyFrom(externs.encode_data(entry.counter or CounterValue()))
     if request.HasField("meter_config") and table.has_direct_meter:
-        _add_rates(message.meter_config, pipeline, table, entry)
+        _add_rates(message.meter_config, device, where)
     if table.has_idle_timeout and pipeline.idle is not None:
         message.idle_timeout_ns = pipeline.idle.timeout_ns(where)
         if request.HasField("time_since_last_hit"):
@@ -353,11 +357,11 @@ def _direct(snapshot: Snapshot, pipeline: ForwardingPipeline, name: str, asked: 
     parts = []
     for table in wanted:
         rows = [snapshot.row(tables.decode_row(table, entry))] if entry.match else snapshot.rows(table.name)
-        parts.append(ReadPart(len(rows), partial(_direct_entities, pipeline, name, table, rows)))
+        parts.append(ReadPart(len(rows), partial(_direct_entities, snapshot.device, name, table, rows)))
     return parts
 
 
-def _direct_entities(pipeline: ForwardingPipeline, name: str, table: TableInfo, rows: Iterable[Entry]) -> Iterator[Any]:
+def _direct_entities(device: Device, name: str, table: TableInfo, rows: Iterable[Entry]) -> Iterator[Any]:
     for row in rows:
         entity = p4runtime_pb2.Entity()
         message = getattr(entity, name)
@@ -365,12 +369,12 @@ def _direct_entities(pipeline: ForwardingPipeline, name: str, table: TableInfo, 
         if name == "direct_counter_entry":
             message.data.CopyFrom(externs.encode_data(row.counter or CounterValue()))
         else:
-            _add_rates(message.config, pipeline, table, row)
+            _add_rates(message.config, device, (table.name, row.key, row.priority))
         yield entity
 
 
-def _add_rates(config: Any, pipeline: ForwardingPipeline, table: TableInfo, entry: Entry) -> None:
+def _add_rates(config: Any, device: Device, where: EntryKey) -> None:
     """Nothing where the meter is not configured."""
-    found = pipeline.notes.direct_meters.get((table.name, entry.key, entry.priority))
-    if found is not None:
-        config.CopyFrom(found)
+    rates = device.direct_meter_rates(*where)
+    if rates is not None:
+        config.CopyFrom(externs.encode_meter(rates))

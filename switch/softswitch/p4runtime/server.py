@@ -70,7 +70,7 @@ def bind(server: Any, address: str, tls: ServerTls | None) -> int:
     _check(address)
     path = Path(address.removeprefix(_UNIX)) if address.startswith(_UNIX) else None
     if path is not None:
-        _require_free(path)
+        require_free(path, "--grpc-server-addr ADDRESS")
     mask = os.umask(0o177) if path is not None else None  # the socket gets the mode 0600 when it is made
     try:
         if credentials is None:
@@ -97,8 +97,11 @@ def _check(address: str) -> None:
         raise BindError(f"cannot listen on {address}: {rule}; choose another: --grpc-server-addr ADDRESS")
 
 
-def _require_free(path: Path) -> None:
-    """gRPC would take the path away from a server that listens there. A socket that nobody listens at may go."""
+def require_free(path: Path, option: str) -> None:
+    """Raise BindError if a server listens at the path of a Unix socket: another would take it away.
+
+    A socket that nobody listens at may go. ``option``: that with which another path is chosen.
+    """
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             if not path.is_socket():
@@ -107,12 +110,8 @@ def _require_free(path: Path) -> None:
         except ConnectionRefusedError:
             return
         except OSError as error:
-            raise BindError(
-                f"cannot listen on {path}: {error.strerror}; choose another: --grpc-server-addr ADDRESS"
-            ) from error
-    raise BindError(
-        f"cannot listen on {path}: a server listens there; end it, or choose another: --grpc-server-addr ADDRESS"
-    )
+            raise BindError(f"cannot listen on {path}: {error.strerror}; choose another: {option}") from error
+    raise BindError(f"cannot listen on {path}: a server listens there; end it, or choose another: {option}")
 
 
 #: How long stop() lets running RPCs finish. Streams are ended at once, so only a long Write or Read uses it.
@@ -144,7 +143,7 @@ class P4RuntimeServer:
         on_bound: Callable[[], object],
     ) -> None:
         self._device = device
-        self._service = service
+        self.service = service
         self._bound: Future[int] = Future()
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
@@ -159,7 +158,7 @@ class P4RuntimeServer:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
-        self._service.end()
+        self.service.end()
 
     def _run(self, service: P4RuntimeService, address: str, tls: ServerTls | None) -> None:
         asyncio.set_event_loop(self._loop)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +34,7 @@ from softswitch.p4runtime.errors import (
     UnimplementedError,
     from_device,
 )
+from softswitch.p4runtime.from_program import info_of
 from softswitch.p4runtime.idle import IdleTimeouts
 from softswitch.p4runtime.p4info import ValueInfo
 from softswitch.p4runtime.pipeline import ForwardingPipeline
@@ -123,6 +125,8 @@ class P4RuntimeService:
         self._verify = verify
         self._write_lock = threading.Lock()
         self._pipeline: ForwardingPipeline | None = None
+        # That of a program that no controller has brought.
+        self._own: ForwardingPipeline | None = None
         self.roles = Roles(device_id, self._write_lock)
 
     def set_pipeline(self, request: Any) -> None:
@@ -135,7 +139,7 @@ class P4RuntimeService:
                 case _ACTIONS.VERIFY:
                     self._verify_config(request)
                 case _ACTIONS.VERIFY_AND_COMMIT:
-                    self._commit_config(request)
+                    self._commit_config(request.config)
                 case action if action in _ACTIONS.Action.values() and action != _ACTIONS.UNSPECIFIED:
                     raise UnimplementedError(f"{_ACTIONS.Action.Name(action)} is not offered; VERIFY_AND_COMMIT is")
                 case action:
@@ -150,8 +154,8 @@ class P4RuntimeService:
         except DeviceError as error:
             raise InvalidArgumentError(str(error)) from error
 
-    def _commit_config(self, request: Any) -> None:
-        parsed, program = pipeline.parse_pipeline(request.config)
+    def _commit_config(self, config: Any) -> None:
+        parsed, program = pipeline.parse_pipeline(config)
         try:
             self._device.load(program)
         except DeviceError as error:
@@ -161,6 +165,29 @@ class P4RuntimeService:
         idle = IdleTimeouts(self._device, self._send_idle)
         self._pipeline = replace(parsed, loads=self._device.loads, digests=digests, idle=idle)
         _LOG.info("a controller has loaded a program", extra=SwitchEvent.PROGRAM_LOADED())
+
+    @contextmanager
+    def lent(self) -> Iterator[ForwardingPipeline]:
+        """The running program's pipeline, for another door of the switch. No controller writes meanwhile.
+
+        What is written with it, controllers read. Without a controller's P4Info it has one made from the program.
+        Raises NotFoundError without a program.
+        """
+        with self._write_lock:
+            current = self._pipeline
+            if current is None:
+                if self._own is None or self._own.loads != self._device.loads:
+                    self._own = ForwardingPipeline(info_of(self._device.program), None, loads=self._device.loads)
+                current = self._own
+            yield current
+
+    def reset(self) -> None:
+        """Load the running program anew: everything is as if it had just come. Raises NotFoundError without one."""
+        with self._write_lock:
+            if self._pipeline is None:
+                self._device.load(self._device.program)
+            else:
+                self._commit_config(self._pipeline.config)
 
     def end(self) -> None:
         """End the threads that work for the pipeline."""

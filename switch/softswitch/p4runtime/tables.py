@@ -82,7 +82,6 @@ def write(device: Device, pipeline: ForwardingPipeline, update_type: int, messag
             pipeline.notes.profiles.refer(table, row.where, None)
         if pipeline.idle is not None and table.has_idle_timeout:
             pipeline.idle.delete(row.where)
-        pipeline.notes.direct_meters.pop(row.where, None)
         _note_entry(pipeline, row, _NO_NOTE)
         return
     if message.HasField("action") or update_type == INSERT:
@@ -108,7 +107,7 @@ def write_direct_meter(device: Device, pipeline: ForwardingPipeline, message: An
         raise UnimplementedError(f"table {table.name!r}: counter_data of direct meters is not offered")
     rates = _decode_rates(table, message, "config")
     row.find(device)
-    _configure(device, pipeline, row, rates, message.config)
+    _configure(device, row, rates)
 
 
 def direct_table(pipeline: ForwardingPipeline, entry: Any, kind: str) -> TableInfo:
@@ -135,14 +134,9 @@ def _decode_rates(table: TableInfo, message: Any, name: str) -> MeterRates | Non
     return externs.decode_meter(f"direct meter of table {table.name!r}", getattr(message, name))
 
 
-def _configure(
-    device: Device, pipeline: ForwardingPipeline, row: TableRow, rates: MeterRates | None, config: Any
-) -> None:
-    if rates is not None:
+def _configure(device: Device, row: TableRow, rates: MeterRates | None) -> None:
+    if rates is not None or device.direct_meter_rates(*row.where) is not None:
         device.set_direct_meter(row.table.name, row.key, row.priority, rates)
-        pipeline.notes.direct_meters[row.where] = p4runtime_pb2.MeterConfig.FromString(config.SerializeToString())
-    elif pipeline.notes.direct_meters.pop(row.where, None) is not None:
-        device.set_direct_meter(row.table.name, row.key, row.priority, None)
 
 
 def _write_default(
@@ -190,7 +184,7 @@ def _put(device: Device, pipeline: ForwardingPipeline, row: TableRow, update_typ
     if counter is not None:
         device.write_direct_counter(table.name, row.key, row.priority, counter)
     if table.has_direct_meter:
-        _configure(device, pipeline, row, rates, message.meter_config if rates is not None else None)
+        _configure(device, row, rates)
     _note_entry(pipeline, row, _note_of(message))
     if pipeline.idle is not None and table.has_idle_timeout:
         pipeline.idle.write(row.where, message.idle_timeout_ns)

@@ -189,7 +189,7 @@ def _apply_extern(device: Device, pipeline: ForwardingPipeline, kind: str, updat
     match kind:
         case "meter_entry":
             _require_modify(update, "meter entries")
-            externs.write_meter(device, pipeline.info, pipeline.notes.meters, update.entity.meter_entry)
+            externs.write_meter(device, pipeline.info, update.entity.meter_entry)
         case "action_profile_member":
             member = update.entity.action_profile_member
             pipeline.notes.profiles.write_member(device, pipeline.info, update.type, member)

@@ -58,8 +58,8 @@ class Machine(ABC):
 
     ``source`` is the generated code. ``registers`` and ``counters`` (the indirect ones) are the live cells by name.
     ``groups`` maps a multicast group to ``(port, instance)`` pairs. ``sessions``: by the number of a clone session.
-    ``process`` runs one frame that arrived at a port, and returns the outgoing frames with their ports. ``clock``
-    returns microseconds.
+    ``rates``: of the meters that are configured, by array and index. ``process`` runs one frame that arrived at a port,
+    and returns the outgoing frames with their ports. ``clock`` returns microseconds.
     """
 
     source: str
@@ -72,6 +72,7 @@ class Machine(ABC):
         self.program = load_program(program) if isinstance(program, str) else program
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
         self.sessions: dict[int, Session] = {}
+        self.rates: dict[tuple[str, int], MeterRates] = {}
         self._clock = clock
         self._digest: Callable[[str, tuple[int, ...]], None] | None = None
 

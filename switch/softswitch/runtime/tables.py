@@ -238,6 +238,11 @@ class RuntimeTable(Generic[R]):
         row.rates = rates
         self._backend.set_meter(row.made, rates)
 
+    def rates(self, key: tuple[KeyMatch, ...], priority: int) -> MeterRates | None:
+        """Return the rates of an entry's direct meter; None where there are none, or no such entry."""
+        row = self._rows.get((key, priority))
+        return None if row is None else row.rates
+
     def _row(self, identity: Identity) -> StoredRow[R]:
         row = self._rows.get(identity)
         if row is None:

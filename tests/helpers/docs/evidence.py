@@ -175,6 +175,9 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("softswitch.md: In place of simple_switch_grpc", "sh"): (
         "tests/integration/softswitch/test_drop_in.py::test_the_script_that_a_harness_calls"
     ),
+    ("softswitch.md: Look into a running switch", ""): (
+        "tests/integration/softswitch/test_command_door.py::test_the_session_of_the_page"
+    ),
     ("softswitch.md: Rights", ""): _SYSTEM,
     ("trace.md: Trace", ""): Shown("needs a lab's interfaces; tests/unit/softswitch/test_trace.py has its options"),
     ("trace.md: Trace", "python"): f"{_TRACES}::test_the_page_s_block_prints_what_the_page_says",

@@ -39,7 +39,7 @@ HIDDEN: Final = {
     "SpoiledError", "UnlikeError", "_StuckError", "DeadlinePassedError", "HaltedError", "_StoppedError", "CycleError",
     "DeviceError", "P4RuntimeError", "FindingError", "TargetError", "UntrustedInputError", "StfError",
     "PacketTestError",
-    "NoBmv2Error", "_NotPlainError", "TreeError",
+    "NoBmv2Error", "_NotPlainError", "TreeError", "CliCommandError", "_BadValueError",
 }  # fmt: skip
 # Their texts name the value and the rule that it breaks, so one entry for all of a class is enough.
 WHOLE_CLASSES: Final = {

@@ -34,7 +34,7 @@ ENDING = {"--help", "-h", "--version", "-v", "--json-version"}
 CERTIFICATES = ["--grpc-server-cert", "c.pem", "--grpc-server-key", "c.key", "--grpc-server-cacert", "ca.pem"]
 TLS = ["--grpc-server-ssl", *CERTIFICATES]
 # Taken and ignored, in a harness's way to write values.
-TAKEN = ["--use-files", "0", "--debugger", "--thrift-port", "9090", "--priority-queues", "4", "--debugger"]
+TAKEN = ["--use-files", "0", "--debugger", "--nanolog", "x", "--priority-queues", "4", "--debugger"]
 
 
 @pytest.fixture(autouse=True)
@@ -84,9 +84,9 @@ def test_a_line_for_each_option_that_is_ignored(caplog: pytest.LogCaptureFixture
     assert main(["--insecure", *TAKEN, "missing.json", "--log-console", "--enable-swap"]) == 2
     told = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert [record.getMessage().partition(":")[0] for record in told] == [
-        f"{name} is ignored" for name in ("--use-files", "--debugger", "--thrift-port", "--priority-queues")
+        f"{name} is ignored" for name in ("--use-files", "--debugger", "--nanolog", "--priority-queues")
     ]
-    assert "simple_switch_CLI cannot connect" in told[2].getMessage()
+    assert "events of packets are not published" in told[2].getMessage()
     assert events_of(told) == [SwitchEvent.OPTION_IGNORED] * 4
 
 
@@ -94,6 +94,16 @@ def test_the_page_has_the_tables() -> None:
     page = (ROOT / "docs" / "softswitch.md").read_text()
     for heading, rows in options.HEADINGS.items():
         assert "\n".join(options.as_markdown(rows, heading)) + "\n\n" in page
+
+
+def test_a_port_for_commands_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    secured = ["--no-p4", "--grpc-server-addr", "unix:s1.sock"]
+    with pytest.raises(SystemExit) as ended:
+        options.parse([*secured, "--thrift-port", "9090"])
+    assert ended.value.code == 2
+    assert "whoever reaches port 9090 could change tables: give --cli-socket PATH" in capsys.readouterr().err
+    assert options.parse([*secured, "--thrift-port", "9090", "--insecure"]).thrift_port == 9090
+    assert options.parse([*secured, "--cli-socket", "c.sock"]).cli_socket == Path("c.sock")
 
 
 def test_the_log_goes_to_a_file_too(caplog: pytest.LogCaptureFixture) -> None:
@@ -126,6 +136,7 @@ def test_a_full_disk_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
         ("--drop-port={}", "must be a port in 0..511"),
         ("--interface={}@veth1", "write PORT@INTERFACE with a port in 0..511"),
         ("--device-id={}", "must be a whole number in 0..18446744073709551615"),
+        ("--thrift-port={}", "must be a port in 0..65535"),
     ],
 )
 def test_what_is_no_number(option: str, rule: str, number: str, capsys: pytest.CaptureFixture[str]) -> None:

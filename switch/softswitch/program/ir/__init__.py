@@ -277,7 +277,8 @@ class Table:
     ``kind``: the strongest match kind of its keys. ``next``: the next node by action index; None ends the pipeline. If
     the program asks for hit or miss, ``by_hit`` is set, and ``on_hit`` and ``on_miss`` are the next nodes. A hit writes
     the colour of the table's direct meter to ``meter_target``. ``selector``: the calculation whose hash chooses among
-    the actions of an entry that has several; None where entries have one.
+    the actions of an entry that has several; None where entries have one. ``profile``: the name of its action profile,
+    if it has one.
     """
 
     name: str
@@ -298,6 +299,7 @@ class Table:
     source: Source = UNKNOWN_SOURCE
     meter_target: FieldRef | None = None
     selector: str | None = None
+    profile: str | None = None
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ class _TableLoader:
         base = _next(node.get("base_default_next"), self._declared)
         entries = node.get("entries")
         default_action = self._action(default["action_id"], ids)
+        profile = self._profile()
         return ir.Table(
             name=self._name,
             kind=kind,
@@ -137,12 +138,13 @@ class _TableLoader:
             has_counter=flag_of(node, "with_counters", default=False),
             source=self._source,
             meter_target=self._externs.targets.get(self._name) if self._metered() else None,
-            selector=self._selector(),
+            selector=None if profile is None else self._externs.selectors[profile],
+            profile=profile,
         )
 
-    def _selector(self) -> str | None:
-        profile, selectors = self._node.get("action_profile"), self._externs.selectors
-        return None if profile is None else selectors[profile.choice(selectors, "action profile")]
+    def _profile(self) -> str | None:
+        profile = self._node.get("action_profile")
+        return None if profile is None else profile.choice(self._externs.selectors, "action profile")
 
     def _metered(self) -> bool:
         name = self._node.get("direct_meters")
