@@ -17,6 +17,7 @@ from pathlib import Path
 from commonlib import log_context, logs, privileges
 from commonlib.events import ProgramEvent
 from commonlib.metrics import MetricsError
+from commonlib.p4runtime import load_messages
 from commonlib.privileges import PrivilegeError
 from commonlib.shutdown import ShutdownSignal
 from nativelib import NativeError, programs
@@ -108,6 +109,8 @@ def _becoming(user: str | None) -> Callable[[], object]:
 
 def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[], object]) -> int:
     try:
+        # Before the door, whose modules import the messages that this makes for protobuf 4 and later.
+        load_messages()
         from softswitch.cli_door.commands import Commander
         from softswitch.cli_door.server import CommandDoor
         from softswitch.p4runtime.server import ServerTls, allow_connections, serve

@@ -54,3 +54,26 @@ def test_the_script_that_a_harness_calls(tmp_path: Path) -> None:
             process.kill()
     ignored = [line.partition("softswitch: ")[2].split()[0] for line in said if "is ignored" in line]
     assert ignored == ["--nanolog", "--debugger"]
+
+
+REFUSING = """
+import sys, commonlib.p4runtime
+
+class Refusing:
+    def find_spec(self, name, path, target=None):
+        if name == commonlib.p4runtime.MODULES[0]:
+            raise TypeError("Descriptors cannot be created directly")
+
+sys.meta_path.insert(0, hook := Refusing())
+commonlib.p4runtime.load_messages = lambda: hook in sys.meta_path and sys.meta_path.remove(hook)
+from softswitch.cli import main
+sys.exit(main(["--no-p4", "--grpc-server-addr", "unix:" + "n" * 200]))
+"""
+
+
+def test_messages_are_made_before_they_are_imported() -> None:
+    """Protobuf 4 and later refuse to import p4runtime's own; here a hook does."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-P", "-c", REFUSING]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    assert ended.returncode == 1 and "cannot listen" in ended.stderr, ended.stderr
