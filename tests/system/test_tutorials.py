@@ -24,6 +24,11 @@ from helpers.start.servers import servers
 from sumwire_lab.options.run_options import RunOptions
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+SHOW = """import Path
+from softswitch.trace import lines
+def show(packet: dict) -> None:
+    print("\\n".join(lines(packet)))
+"""
 COPIED = ("protocol", "host", "native", "p4src", "controller", "switch", "mininet", "tests", "examples")
 
 
@@ -231,3 +236,119 @@ def test_a_session_with_the_switch(switch: str, tmp_path: Path, commands: Path) 
         finally:
             process.terminate()
             process.wait(60)
+
+
+class Terminal:
+    """A shell with a network of its own, and its own names of namespaces: the machine may have another `h1`."""
+
+    END = "end of what was typed"
+
+    def __init__(self, folder: Path, commands: Path) -> None:
+        own = ("PYTHONPATH", "PYTHONUNBUFFERED")
+        self._environment = {name: value for name, value in os.environ.items() if name not in own}
+        self._environment["PATH"] = f"{commands}:{self._environment['PATH']}"
+        self._folder = folder
+        self._bash = self._start(["unshare", "--net", "--mount", "--propagation", "private", "bash", "-e"])
+        self.type("mkdir -p /run/netns; mount -t tmpfs names /run/netns; ip link set lo up")
+
+    def _start(self, words: list[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            words, cwd=self._folder, env=self._environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def second(self, line: str) -> subprocess.Popen[str]:
+        """What runs in a second terminal beside this one."""
+        there = f"cd {shlex.quote(str(self._folder))}; exec {line}"
+        return self._start(["nsenter", "--target", str(self._bash.pid), "--net", "--mount", "bash", "-c", there])
+
+    def type(self, text: str) -> str:
+        """What is printed meanwhile; AssertionError with it if a command fails."""
+        assert self._bash.stdin is not None and self._bash.stdout is not None
+        self._bash.stdin.write(f"{text}\necho {self.END}\n")
+        self._bash.stdin.flush()
+        printed = ""
+        while (line := self._bash.stdout.readline()) != f"{self.END}\n":
+            assert line, printed
+            printed += line
+        return printed
+
+    def close(self) -> None:
+        self._bash.kill()
+        self._bash.communicate()
+
+
+@pytest.fixture
+def program(tmp_path: Path, commands: Path) -> Path:
+    """The folder `my-program` with all files of the page."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    shell(lines("p4.md")[0], tmp_path, commands)
+    for name, text in files_of("p4.md").items():
+        (tmp_path / "my-program" / name).write_text(text)
+    return tmp_path / "my-program"
+
+
+@pytest.mark.root
+def test_a_p4_program(program: Path, commands: Path) -> None:
+    page = "p4.md"
+    _, compiled, check, why, cables, switch, fill, all_send, two_wait, others_send, *_, away = lines(page)
+    checked, traced, _, entry, sums, session = lines(page, "text")
+    if missing("p4c") is None:
+        shell(compiled, program, commands)
+    assert shell(check, program, commands) == checked
+    assert shell(why, program, commands).replace("examples/p4/", "") == traced
+    (program / "traced.py").write_text(
+        files_of(page)["check.py"].replace("read_text())", "read_text(), trace=show)").replace("import Path\n", SHOW)
+    )
+    (second,) = re.findall("^packet 3:.*?^packet 4:", shell("python traced.py", program, commands), re.DOTALL | re.M)
+    (told,) = re.findall(r"`(sum\.p4:\d+ Condition [^`]+)`", (tutorials.FOLDER / page).read_text())
+    assert told in second
+
+    terminal = Terminal(program, commands)
+    try:
+        terminal.type(cables)
+        running = terminal.second(switch)
+        try:
+            assert running.stdout is not None
+            assert any("ready" in line for line in iter(running.stdout.readline, ""))
+            assert entry in terminal.type(fill)
+            assert terminal.type(all_send) == sums
+            two_send, look = two_wait.splitlines()
+            terminal.type(f'{two_send}\nuntil echo register_read totals 7 | {look} | grep "= 40"; do :; done')
+            asked = re.findall("^RuntimeCmd: (.*)", session, re.MULTILINE)
+            answered = re.sub("^(RuntimeCmd: ).*\n", r"\1", session, flags=re.MULTILINE)
+            assert answered in terminal.type("\n".join([f"{look} << EOF", *asked, "EOF"]))
+            assert terminal.type(others_send) == sums
+            running.terminate()
+            assert running.wait(60) == 0
+        finally:
+            running.kill()
+            running.communicate()
+        terminal.type(away)
+        assert terminal.type("ip netns; ls /sys/class/net | grep s1- || true") == ""
+    finally:
+        terminal.close()
+
+
+@pytest.mark.root
+@pytest.mark.bmv2
+def test_the_p4_program_on_bmv2(program: Path, commands: Path) -> None:
+    cables, _, _, all_send, *_, switch, fill, _ = lines("p4.md")[4:]
+    # Its packages are those of the system's Python.
+    (commands / "python3").symlink_to("/usr/bin/python3")
+    client = fill.split()[0]
+    if subprocess.run([commands / "python3", client, "--help"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{client} or its Thrift is not there")
+    terminal = Terminal(program, commands)
+    try:
+        terminal.type(cables)
+        running = terminal.second(f"{switch.strip()} > bmv2.log")
+        try:
+            terminal.type("until ss -lnt | grep -q :9090; do sleep 0.1; done")
+            terminal.type(fill)
+            assert terminal.type(all_send) == lines("p4.md", "text")[4]
+        finally:
+            running.kill()
+            running.communicate()
+    finally:
+        terminal.close()

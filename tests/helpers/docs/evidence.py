@@ -56,6 +56,7 @@ _TUTORIALS: Final = {
     "study.md": "test_a_study",
     "codec.md": "test_a_codec",
     "op.md": "test_an_op",
+    "p4.md": "test_a_p4_program",
 }
 _NOTEBOOK: Final = "tests/integration/docs/test_notebook.py::test_the_notebook_is_executed"
 _LINES: Final = "tests/integration/docs/test_outputs.py::test_code_of_explanations"
@@ -175,6 +176,12 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("softswitch.md: In place of simple_switch_grpc", "sh"): (
         "tests/integration/softswitch/test_drop_in.py::test_the_script_that_a_harness_calls"
     ),
+    **{
+        (f"softswitch.md: In a course{number}", language): Shown(
+            "needs a copy of p4lang/tutorials, the package index and Mininet; test_drop_in.py has the harness's words"
+        )
+        for number, language in (("", ""), ("", "text"), (" (2)", ""), (" (3)", ""))
+    },
     ("softswitch.md: Look into a running switch", ""): (
         "tests/integration/softswitch/test_command_door.py::test_the_session_of_the_page"
     ),

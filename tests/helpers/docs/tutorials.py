@@ -21,6 +21,7 @@ COMMANDS = {
     "sumwire-controller": "sumwire_controller.cli",
     "sumwire-lab": "sumwire_lab.cli",
     "softswitch": "softswitch.cli",
+    "softswitch-cli": "softswitch.cli_door",
     "torchrun": "torch.distributed.run",
 }
 

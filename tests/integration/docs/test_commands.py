@@ -41,10 +41,11 @@ PROGRAMS = {
     "sumwire-controller": "sumwire_controller.cli",
     "sumwire-lab": "sumwire_lab.cli",
     "softswitch": "softswitch.cli",
+    "softswitch-cli": "softswitch.cli_door.cli",
 }
 WITH_COMMANDS = ("sumwire", "sumwire-controller", "sumwire-lab")
 # By the readers of tutorials.
-WRITTEN = ("examples/my_codec.py", "examples/or32.py")
+WRITTEN = ("examples/my_codec.py", "examples/or32.py", "check.py", "why.py")
 OTHERS = ("make", "python", "pytest")
 _VARIABLE = re.compile(r"^([A-Z_]+) \?=", re.MULTILINE)
 EXAMPLES = ROOT / "controller" / "examples"

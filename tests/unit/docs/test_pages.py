@@ -35,7 +35,16 @@ FOLDERS = (
     "scripts",
 )
 # Names that a reader is to replace, and files that a recipe makes as its example.
-PLACEHOLDERS = ("NAME", "control/paused.p4", "control/or32.p4", "examples/or32.py", "train.py", "rounding.py")
+PLACEHOLDERS = (
+    "NAME",
+    "control/paused.p4",
+    "control/or32.p4",
+    "examples/or32.py",
+    "train.py",
+    "rounding.py",
+    "why.py",
+    "send.py",
+)
 SENTENCE_WORDS_MAX = 40
 PARTS = {1: "all", 2: "half", 3: "a third", 4: "a quarter"}
 _FILE = re.compile(r"[\w./-]+\.(?:py|p4|c|h)")

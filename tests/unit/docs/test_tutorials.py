@@ -51,6 +51,17 @@ def test_the_codec_is_the_examples() -> None:
     assert sum(len(piece.split()) for piece in pieces) == len(code.split())
 
 
+def test_excerpts_of_a_program_are_the_examples() -> None:
+    excerpts = [block.text for block in tutorials.blocks_of("p4.md") if block.language == "p4"]
+    program = (ROOT / "examples" / "p4" / "sum.p4").read_text()
+    assert len(excerpts) > 1 and [excerpt for excerpt in excerpts if excerpt not in program] == []
+
+
+def test_every_program_is_on_the_page() -> None:
+    named = set(re.findall(r"`(\w+\.p4)`", (tutorials.FOLDER / "p4.md").read_text()))
+    assert named == {path.name for path in (ROOT / "examples" / "p4").glob("*.p4")}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_of_a_tutorial_is_python(page: Path) -> None:
     files = tutorials.files_of(page.name)
