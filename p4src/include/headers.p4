@@ -86,6 +86,25 @@ header pair_h {
 #define WORD6 hdr.pair6.first
 #define WORD7 hdr.pair6.second
 
+// The payload of OP_JUMBO (control/jumbo.p4): four groups a to d of planes, indices of a host or sums. Indices are
+// followed by padding, in which sums are computed.
+header jumbo_up_h {
+    wide_t a0; wide_t a1; wide_t a2; wide_t a3;
+    wide_t b0; wide_t b1; wide_t b2; wide_t b3;
+    wide_t c0; wide_t c1; wide_t c2; wide_t c3;
+    wide_t d0; wide_t d1; wide_t d2; wide_t d3;
+    wide_t t0; wide_t t1; wide_t t2; wide_t t3; wide_t t4; wide_t t5; wide_t t6; wide_t t7;
+    wide_t carry;
+    wide_t unused0; wide_t unused1; wide_t unused2; wide_t unused3; wide_t unused4;
+}
+
+header jumbo_h {
+    wide_t a0; wide_t a1; wide_t a2; wide_t a3; wide_t a4; wide_t a5; wide_t a6; wide_t a7;
+    wide_t b0; wide_t b1; wide_t b2; wide_t b3; wide_t b4; wide_t b5; wide_t b6; wide_t b7;
+    wide_t c0; wide_t c1; wide_t c2; wide_t c3; wide_t c4; wide_t c5; wide_t c6; wide_t c7;
+    wide_t d0; wide_t d1; wide_t d2; wide_t d3; wide_t d4; wide_t d5; wide_t d6; wide_t d7;
+}
+
 // The authentication tag, behind the payload (control/authenticate.p4). Packets of jobs without a key have none.
 header auth_h {
     tag_t tag;
@@ -134,6 +153,8 @@ struct headers_t {
     pair_h pair2;
     pair_h pair4;
     pair_h pair6;
+    jumbo_up_h jumbo_up;
+    jumbo_h jumbo;
     auth_h auth;
     above_h above;
     key_h key;

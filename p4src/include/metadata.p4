@@ -72,9 +72,9 @@ struct metadata_t {
     // join, verdict, guard -> reply, accounting. What the slot makes of the packet, VERDICT_*, an index of a counter.
     bit<32> verdict;
     // parser, degrade, opening, verdict, loss -> admission, uplink, authenticate, degrade, opening, slot, join, verdict,
-    // loss, aggregate, vote. See TRAIT_*.
+    // loss, aggregate, jumbo, vote. See TRAIT_*.
     bit<16> traits;
-    // join, verdict, loss, sum32 -> answer, slot, join, verdict, loss, aggregate, sum32, reply. See EFFECT_*.
+    // join, verdict, loss, sum32 -> answer, slot, join, verdict, loss, aggregate, jumbo, sum32, reply. See EFFECT_*.
     bit<8> effects;
     // reply, refusal -> reply, authenticate, checksum, virtual_queue. See REPLY_*. The switch made the packet, and fills
     // in addresses and checksum.

@@ -22,6 +22,8 @@ const bit<16> UDP_BYTES_OF_2 = UDP_BYTES_OF_0 + 2 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_4 = UDP_BYTES_OF_0 + 4 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_6 = UDP_BYTES_OF_0 + 6 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_8 = UDP_BYTES_OF_0 + 8 * WORD_BYTES;
+const bit<16> UDP_BYTES_OF_60 = UDP_BYTES_OF_0 + 60 * WORD_BYTES;
+const bit<16> UDP_BYTES_OF_64 = UDP_BYTES_OF_0 + 64 * WORD_BYTES;
 const bit<32> FRAME_BYTES_OF_1 = BARE_BYTES + 1 * WORD_BYTES;
 const bit<32> FRAME_BYTES_OF_4 = BARE_BYTES + 4 * WORD_BYTES;
 
@@ -88,6 +90,7 @@ parser SumwireParser(packet_in packet,
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_SUM32, SUM32_WORDS, UDP_BYTES_OF_8): parse_eight_words;
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_SIGN, SIGN_WORDS, UDP_BYTES_OF_8): parse_eight_words;
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_VOTE, VOTE_WORDS_UP, UDP_BYTES_OF_2): parse_two_words;
+            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_JUMBO, JUMBO_WORDS_UP, UDP_BYTES_OF_60): parse_jumbo_indices;
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_MIN32, MIN32_WORDS, UDP_BYTES_OF_1): parse_one_word;
             default: check_version;
         }
@@ -121,6 +124,8 @@ parser SumwireParser(packet_in packet,
             (OP_SIGN, SIGN_WORDS): check_payload;
             (OP_VOTE, VOTE_WORDS_UP): check_payload;
             (OP_VOTE, VOTE_WORDS_PARTIAL): partial_payload;
+            (OP_JUMBO, JUMBO_WORDS_UP): check_jumbo_indices;
+            (OP_JUMBO, JUMBO_WORDS_PARTIAL): partial_jumbo_sums;
             (OP_MIN32, MIN32_WORDS): check_payload;
             default: wrong_op_or_words;
         }
@@ -135,6 +140,7 @@ parser SumwireParser(packet_in packet,
             (OP_SUM32, SUM32_WORDS): check_payload;
             (OP_SIGN, SIGN_WORDS): check_payload;
             (OP_VOTE, VOTE_WORDS_DOWN): check_payload;
+            (OP_JUMBO, JUMBO_WORDS_DOWN): check_jumbo_sums;
             (OP_MIN32, MIN32_WORDS): check_payload;
             default: wrong_op_or_words;
         }
@@ -160,6 +166,7 @@ parser SumwireParser(packet_in packet,
             (OP_SUM32, 0): check_payload;
             (OP_SIGN, 0): check_payload;
             (OP_VOTE, 0): check_payload;
+            (OP_JUMBO, 0): check_payload;
             (OP_MIN32, 0): check_payload;
             default: wrong_op_or_words;
         }
@@ -202,6 +209,7 @@ parser SumwireParser(packet_in packet,
             OP_SUM32: reject_words;
             OP_SIGN: reject_words;
             OP_VOTE: reject_words;
+            OP_JUMBO: reject_words;
             OP_MIN32: reject_words;
             default: reject_op;
         }
@@ -262,6 +270,36 @@ parser SumwireParser(packet_in packet,
         packet.extract(hdr.pair2);
         packet.extract(hdr.pair4);
         packet.extract(hdr.pair6);
+        transition accept;
+    }
+
+    // So long packets have no tag.
+    state check_jumbo_indices {
+        transition select(hdr.udp.len) {
+            UDP_BYTES_OF_60: parse_jumbo_indices;
+            default: reject_length;
+        }
+    }
+
+    state partial_jumbo_sums {
+        meta.traits = TRAIT_PARTIAL;
+        transition check_jumbo_sums;
+    }
+
+    state check_jumbo_sums {
+        transition select(hdr.udp.len) {
+            UDP_BYTES_OF_64: parse_jumbo_sums;
+            default: reject_length;
+        }
+    }
+
+    state parse_jumbo_indices {
+        packet.extract(hdr.jumbo_up);
+        transition accept;
+    }
+
+    state parse_jumbo_sums {
+        packet.extract(hdr.jumbo);
         transition accept;
     }
 

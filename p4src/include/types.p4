@@ -10,6 +10,7 @@
 #include "sizes.p4"
 
 typedef bit<1024> word_t;
+typedef bit<2048> wide_t;
 typedef bit<48> mac_t;
 typedef bit<32> ipv4_t;
 typedef bit<9> port_t;
@@ -36,7 +37,7 @@ const port_t DROP_PORT = 511;
 const bit<16> SUMWIRE_PORT = 21335;
 const bit<4> SUMWIRE_VERSION = 2;
 // Of this program, in the answer to a HELLO. Counted up with every change of what hosts meet.
-const bit<8> PROGRAM_REVISION = 4;
+const bit<8> PROGRAM_REVISION = 5;
 
 // kind
 const bit<4> KIND_CONTRIBUTE = 1;
@@ -54,6 +55,7 @@ const bit<8> OP_SUM32 = 3;
 const bit<8> OP_SIGN = 4;
 const bit<8> OP_VOTE = 5;
 const bit<8> OP_MIN32 = 6;
+const bit<8> OP_JUMBO = 7;  // THC with 8192 values in a packet
 
 // Words a packet has by op: up from a host, up from a lower switch (a partial result), down.
 const bit<8> THC_WORDS_UP = 4;
@@ -68,6 +70,10 @@ const bit<8> SIGN_WORDS = 8;
 const bit<8> VOTE_WORDS_UP = 2;
 const bit<8> VOTE_WORDS_PARTIAL = 6;
 const bit<8> VOTE_WORDS_DOWN = 2;
+// Of a host's contribution the first 32 are indices, the others padding.
+const bit<8> JUMBO_WORDS_UP = 60;
+const bit<8> JUMBO_WORDS_PARTIAL = 64;
+const bit<8> JUMBO_WORDS_DOWN = 64;
 const bit<8> MIN32_WORDS = 1;
 
 // token: of packets that belong to no run. Those of a run's greeting have it.

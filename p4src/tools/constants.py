@@ -29,7 +29,7 @@ _CODES = ("KIND_", "FLAG_", "REJECT_")
 _HEADERS_TYPE = "HEADERS: Final[tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = ("
 # A header whose comment begins so is the program's alone.
 _NOT_ON_WIRE = "// Not on the wire"
-_FIELD = re.compile(r"^\s*(bit<\d+>|\w+)\s+(\w+)\s*;", re.MULTILINE)
+_FIELD = re.compile(r"(?:^|;)\s*(bit<\d+>|\w+)\s+(\w+)\s*(?=;)", re.MULTILINE)
 _BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
 
 

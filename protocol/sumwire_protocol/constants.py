@@ -6,16 +6,19 @@ from typing import Final
 
 WORD_BITS: Final = 1024
 WORD_BYTES: Final = 128
+WIDE_BITS: Final = 2048
 SLOT_WORDS: Final = 8
 ELEMENT_BITS: Final = 32
 SIGN_WORKERS_MAX: Final = 16
 VOTE_WORKERS_MAX: Final = 15
 VOTE_WORKERS_BELOW_MAX: Final = 7
 THC_INDEX_PLANES: Final = 4
+JUMBO_PADDING_BYTES: Final = 3584
 CHUNKS_MAX: Final = 16777216
 PRIORITIES: Final = 8
 DROP_CLASSES: Final = 4
 SLOTS_TOTAL: Final = 4096
+JUMBO_SLOTS: Final = 512
 JOBS_MAX: Final = 64
 WORKERS_MAX: Final = 1024
 JOB_WORKERS_MAX: Final = 32
@@ -41,7 +44,7 @@ RESULT_TTL: Final = 64
 DROP_PORT: Final = 511
 SUMWIRE_PORT: Final = 21335
 SUMWIRE_VERSION: Final = 2
-PROGRAM_REVISION: Final = 4
+PROGRAM_REVISION: Final = 5
 KIND_CONTRIBUTE: Final = 1
 KIND_RESULT: Final = 2
 KIND_STALE: Final = 3
@@ -55,6 +58,7 @@ OP_SUM32: Final = 3
 OP_SIGN: Final = 4
 OP_VOTE: Final = 5
 OP_MIN32: Final = 6
+OP_JUMBO: Final = 7
 THC_WORDS_UP: Final = 4
 THC_WORDS_PARTIAL: Final = 8
 THC_WORDS_DOWN: Final = 8
@@ -66,6 +70,9 @@ SIGN_WORDS: Final = 8
 VOTE_WORDS_UP: Final = 2
 VOTE_WORDS_PARTIAL: Final = 6
 VOTE_WORDS_DOWN: Final = 2
+JUMBO_WORDS_UP: Final = 60
+JUMBO_WORDS_PARTIAL: Final = 64
+JUMBO_WORDS_DOWN: Final = 64
 MIN32_WORDS: Final = 1
 TOKEN_NONE: Final = 0
 TOKENS_OF_RUNS: Final = 4294967296
@@ -178,6 +185,20 @@ HEADERS: Final[tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = (
     )),
     ("pair6", (
         ("first", 1024), ("second", 1024),
+    )),
+    ("jumbo_up", (
+        ("a0", 2048), ("a1", 2048), ("a2", 2048), ("a3", 2048), ("b0", 2048), ("b1", 2048), ("b2", 2048),
+        ("b3", 2048), ("c0", 2048), ("c1", 2048), ("c2", 2048), ("c3", 2048), ("d0", 2048), ("d1", 2048),
+        ("d2", 2048), ("d3", 2048), ("t0", 2048), ("t1", 2048), ("t2", 2048), ("t3", 2048), ("t4", 2048),
+        ("t5", 2048), ("t6", 2048), ("t7", 2048), ("carry", 2048), ("unused0", 2048), ("unused1", 2048),
+        ("unused2", 2048), ("unused3", 2048), ("unused4", 2048),
+    )),
+    ("jumbo", (
+        ("a0", 2048), ("a1", 2048), ("a2", 2048), ("a3", 2048), ("a4", 2048), ("a5", 2048), ("a6", 2048),
+        ("a7", 2048), ("b0", 2048), ("b1", 2048), ("b2", 2048), ("b3", 2048), ("b4", 2048), ("b5", 2048),
+        ("b6", 2048), ("b7", 2048), ("c0", 2048), ("c1", 2048), ("c2", 2048), ("c3", 2048), ("c4", 2048),
+        ("c5", 2048), ("c6", 2048), ("c7", 2048), ("d0", 2048), ("d1", 2048), ("d2", 2048), ("d3", 2048),
+        ("d4", 2048), ("d5", 2048), ("d6", 2048), ("d7", 2048),
     )),
     ("auth", (
         ("tag", 64),

@@ -67,7 +67,7 @@ def extra_headers(
     """Return the optional headers in wire order. There are none unless the P4 sources define one."""
     words_seen, found = False, []
     for name, fields in headers:
-        if all(width == p4.WORD_BITS for _, width in fields):
+        if all(width % p4.WORD_BITS == 0 for _, width in fields):
             words_seen = True
         elif name not in (*_FRAME, _OWN):
             found.append(ExtraHeader(name, fields, before_words=not words_seen))
@@ -154,19 +154,21 @@ def values(op: int, payload: bytes) -> list[int]:
 
 
 def groups_of(op: Op) -> int:
-    """Return the number of groups of 1024 values in a packet of an op with planes."""
-    return op.values // p4.WORD_BITS
+    """Return the number of groups in a packet of an op with planes. The planes of a group follow one another."""
+    return op.values // op.plane_bits
 
 
 def _from_planes(op: Op, payload: bytes) -> Iterator[int]:
-    groups = groups_of(op)
-    planes, rest = divmod(len(payload) // p4.WORD_BYTES, groups)
+    groups, plane_bytes = groups_of(op), op.plane_bits // 8
+    if len(payload) == op.up.words * p4.WORD_BYTES:
+        payload = payload[: len(payload) - op.up.padding * p4.WORD_BYTES]
+    planes, rest = divmod(len(payload) // plane_bytes, groups)
     if rest:
         return
     for group in range(groups):
         at = group * planes
-        words = [int.from_bytes(payload[p4.WORD_BYTES * k :][: p4.WORD_BYTES]) for k in range(at, at + planes)]
-        for bit in reversed(range(p4.WORD_BITS)):
+        words = [int.from_bytes(payload[plane_bytes * k :][:plane_bytes]) for k in range(at, at + planes)]
+        for bit in reversed(range(op.plane_bits)):
             value = 0
             for word in words:
                 value = value << 1 | word >> bit & 1

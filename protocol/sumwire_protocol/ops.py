@@ -29,11 +29,12 @@ class Payload:
     """The payload of packets in one direction.
 
     ``words``: how many, of 128 bytes each. ``holds``: its description; "" for a partial result with the form of a
-    contribution.
+    contribution. ``padding``: how many of the words, the last ones, mean nothing.
     """
 
     words: int
     holds: str = ""
+    padding: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Op:
     ``up`` is a host's contribution, ``partial`` a lower switch's partial result, ``down`` a result. ``value_bits`` is
     the size of one value in a host's contribution. A result has room for the contributions of ``workers_max`` hosts,
     a partial result for those of ``workers_below_max``. ``limit``, for the docs, is a lower limit that depends on the
-    job's options. ``signed``: its elements are int32, not uint32.
+    job's options. ``signed``: its elements are int32, not uint32. ``plane_bits``: how many values a group has. A
+    group's planes follow one another.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Op:
     workers_below_max: int = COUNT_MAX
     limit: str = ""
     signed: bool = False
+    plane_bits: int = p4.WORD_BITS
 
     @property
     def title(self) -> str:
@@ -65,7 +68,7 @@ class Op:
     @property
     def values(self) -> int:
         """Number of values in a host's contribution."""
-        return self.up.words * p4.WORD_BITS // self.value_bits
+        return (self.up.words - self.up.padding) * p4.WORD_BITS // self.value_bits
 
 
 THC: Final = Op(
@@ -122,7 +125,19 @@ MIN32: Final = Op(
     down=Payload(p4.MIN32_WORDS, "the minimum of each element"),
     value_bits=p4.ELEMENT_BITS,
 )
-OPS: Final = (THC, MAX32, SUM32, SIGN, VOTE, MIN32)
+JUMBO: Final = Op(
+    "jumbo",
+    p4.OP_JUMBO,
+    up=Payload(p4.JUMBO_WORDS_UP, "THC's indices, in groups of 2048", padding=p4.JUMBO_PADDING_BYTES // p4.WORD_BYTES),
+    partial=Payload(p4.JUMBO_WORDS_PARTIAL, "THC's sums, in groups of 2048"),
+    down=Payload(p4.JUMBO_WORDS_DOWN, "THC's sums, in groups of 2048"),
+    value_bits=p4.THC_INDEX_PLANES,
+    limit="255 / granularity",
+    plane_bits=p4.WIDE_BITS,
+)
+OPS: Final = (THC, MAX32, SUM32, SIGN, VOTE, MIN32, JUMBO)
+SHORT_OPS: Final = tuple(op for op in OPS if op.down.words <= p4.SLOT_WORDS)
+"""Those that a software aggregator sums: their packets fit a slot of 8 words."""
 
 BY_NAME: Final[Mapping[str, Op]] = {op.name: op for op in OPS}
 BY_CODE: Final[Mapping[int, Op]] = {op.code: op for op in OPS}

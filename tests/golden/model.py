@@ -251,7 +251,7 @@ class GoldenSwitch:
             (not from_above and port != worker.port, "PORT"),
             (not from_above and (frame[6:12], frame[26:30]) != (worker.mac, worker.ip), "ADDRESS"),
             (not from_above and int.from_bytes(frame[34:36]) != worker.udp_port, "UDP_PORT"),
-            (packet.slot >= job.slots, "SLOT"),
+            (packet.slot >= job.slots or is_beyond(job.slot_base + packet.slot, packet), "SLOT"),
             (packet.op not in job.ops and not is_hello(packet), "JOB_OP"),
             (not from_above and not 1 <= packet.count <= worker.weight, "COUNT"),
             (not from_above and not asks and two_forms and as_switch != worker.is_switch, "WORDS"),

@@ -8,13 +8,13 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from golden.ops import THC, WORD, WORDS_CUT, WORDS_DOWN, WORDS_PARTIAL, WORDS_TRIMMED, WORDS_UP
+from golden.ops import JUMBO, JUMBO_SLOTS, THC, WORD, WORDS_CUT, WORDS_DOWN, WORDS_PARTIAL, WORDS_TRIMMED, WORDS_UP
 
 UDP_PORT = 21335
 VERSION = 2
 CONTRIBUTE, RESULT, STALE, PROBE, INFORM, REFUSED = 1, 2, 3, 4, 5, 6
 # The op of a HELLO, and what a switch says of its program.
-NO_OP, REVISION = 0, 4
+NO_OP, REVISION = 0, 5
 # The bucket of packets that open a run, and the token of those that belong to none. Tokens below the first one of runs
 # are generations.
 OPENS_RUN, NO_TOKEN, TOKENS_OF_RUNS = 0xFE00, 0, 1 << 32
@@ -118,6 +118,11 @@ def words_of(packet: Packet) -> tuple[int, ...]:
     return (WORDS_UP[packet.op], WORDS_PARTIAL[packet.op], *((WORDS_TRIMMED,) if cut else ()))
 
 
+def is_beyond(slot: int, packet: Packet) -> bool:
+    """Whether the switch's slot has no room for so long packets."""
+    return packet.op == JUMBO and slot >= JUMBO_SLOTS
+
+
 def is_hello(packet: Packet) -> bool:
     return (packet.kind, packet.op, packet.words) == (PROBE, NO_OP, 0)
 
@@ -143,4 +148,6 @@ def malformed(frame: bytes) -> str | None:
         return "OP"
     if packet.words not in words_of(packet):
         return "WORDS"
-    return "LENGTH" if len(packet.payload) != packet.words * WORD else None
+    # So long packets have no tag.
+    tagged = packet.op == JUMBO and packet.words and packet.tag
+    return "LENGTH" if tagged or len(packet.payload) != packet.words * WORD else None

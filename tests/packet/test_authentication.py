@@ -13,7 +13,7 @@ from helpers.packet.layers import encoded
 from helpers.packet.play import Game, Rig, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, EVERY, FULL, KEYED, KEYED_LEAF, KEYED_ROOT, LEAF
 
-OPS = pytest.mark.parametrize("op", model.OPS)
+OPS = pytest.mark.parametrize("op", model.SHORT_OPS)
 TOKEN = 0x0123_4567_89AB_CDEF
 
 

@@ -10,6 +10,7 @@ from itertools import cycle
 from typing import Final
 
 from sumwire_protocol import constants as p4
+from sumwire_protocol import ops
 from sumwire_protocol.authentication import tag_keys
 from sumwire_protocol.digest import NO_DIGEST, job_digest
 
@@ -19,6 +20,7 @@ from sumwire_controller.derive.entries import (
     DEGRADE,
     FORWARD,
     JOB,
+    JUMBO,
     REPLICA,
     SOURCE,
     THC_HIGH,
@@ -65,6 +67,7 @@ def levels_of(configs: Sequence[Config]) -> dict[IPv4Address, int]:
 
 
 ALL_ONES: Final = (1 << p4.WORD_BITS) - 1
+WIDE_ONES: Final = (1 << p4.WIDE_BITS) - 1
 """A coefficient that is set: a mask over a whole plane."""
 ADDRESS_BITS: Final = 32
 UPLINK_PRIORITY: Final = 1
@@ -105,18 +108,18 @@ def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
         yield from _seat(job, k, worker)
     yield from uplinks(job)
     if job.thc is not None:
-        yield from _thc(job.id, job.thc.table)
+        yield from _thc(job.id, job.thc.table, long_packets=ops.JUMBO.name in job.ops)
     if job.degrade is not None:
         yield TableEntry(DEGRADE.name, (job.id,), degrade_args(job.degrade, job.lane))
 
 
 def _admission(config: Config, job: Job, generation: int) -> TableEntry:
-    ops = sum(1 << OP_CODES[op] for op in job.ops)
+    allowed = sum(1 << OP_CODES[op] for op in job.ops)
     slots = (job.slots.base, job.slots.count)
     last = (_spray(config, job), job.quorum_least, digest_of(config, job))
     keys = None if job.key is None else tag_keys(job.key, job.id)
     derived = () if keys is None else (*keys.words, *keys.sip)
-    return TableEntry(JOB.name, (job.id,), (generation, *slots, job.quorum, group_of(job), ops, *last, *derived))
+    return TableEntry(JOB.name, (job.id,), (generation, *slots, job.quorum, group_of(job), allowed, *last, *derived))
 
 
 def _spray(config: Config, job: Job) -> int:
@@ -165,8 +168,14 @@ def uplinks(job: Job, gone: Collection[IPv4Address] = ()) -> Iterator[TableEntry
         yield TableEntry(UPLINK.name, (job.id, low_bits, mask, UPLINK_PRIORITY), args)
 
 
-def _thc(job_id: int, table: tuple[int, ...]) -> Iterator[Entry]:
-    masks = [tuple(ALL_ONES if c else 0 for c in plane) for plane in coefficients(table)]
-    yield TableEntry(THC_LOW.name, (job_id,), sum(masks[:WORD_PLANES_LOW], ()))
+def _thc(job_id: int, table: tuple[int, ...], *, long_packets: bool) -> Iterator[Entry]:
+    planes = coefficients(table)
+    yield TableEntry(THC_LOW.name, (job_id,), _masks(planes[:WORD_PLANES_LOW], ALL_ONES))
     if max(table) >> WORD_PLANES_LOW:
-        yield TableEntry(THC_HIGH.name, (job_id,), sum(masks[WORD_PLANES_LOW:], ()))
+        yield TableEntry(THC_HIGH.name, (job_id,), _masks(planes[WORD_PLANES_LOW:], ALL_ONES))
+    if long_packets:
+        yield TableEntry(JUMBO.name, (job_id,), _masks(planes, WIDE_ONES))
+
+
+def _masks(planes: Sequence[Sequence[int]], ones: int) -> tuple[int, ...]:
+    return tuple(ones if c else 0 for plane in planes for c in plane)

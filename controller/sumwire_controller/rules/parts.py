@@ -14,8 +14,8 @@ from ipaddress import IPv4Address
 from itertools import combinations, pairwise
 from typing import Final, TypeVar
 
-from sumwire_protocol.constants import DROP_CLASSES, DROP_PORT, SLOT_WORDS, SLOTS_TOTAL, THC_INDEX_PLANES
-from sumwire_protocol.ops import COUNT_MAX, OPS
+from sumwire_protocol.constants import DROP_CLASSES, DROP_PORT, JUMBO_SLOTS, SLOT_WORDS, SLOTS_TOTAL, THC_INDEX_PLANES
+from sumwire_protocol.ops import COUNT_MAX, JUMBO, OPS
 from sumwire_protocol.tables import P_LEAST, SUM_MAX, can_clip
 
 from sumwire_controller.derive.entries import RATE_PER_MBIT, SEED_BITS
@@ -262,8 +262,22 @@ def op_rules(path: str, job: Job) -> Iterator[Problem]:
         yield Problem(path, "thc", None, "is required with op thc: add it")
     if "thc" not in job.ops and job.thc is not None:
         yield Problem(path, "thc", "{...}", "is only for op thc, which this job does not have: leave it out")
+    if JUMBO.name in job.ops:
+        yield from _jumbo_rules(path, job)
     if job.blind and "sum32" not in job.ops:
         yield Problem(path, "ops", list(job.ops), "must have sum32, which sums what a blind job masks: add it")
+
+
+def _jumbo_rules(path: str, job: Job) -> Iterator[Problem]:
+    """Rules of packets of 8192 values."""
+    if "thc" not in job.ops:
+        yield Problem(path, "ops", list(job.ops), "must have thc beside jumbo, which sums by the same table: add it")
+    if job.key is not None or job.blind:
+        rule = f"must not have {JUMBO.name} in a blind job or one with a key, whose packets are short: leave it out"
+        yield Problem(path, "ops", list(job.ops), rule)
+    if job.slots.end > JUMBO_SLOTS:
+        rule = f"slots {job.slots.base}..{job.slots.end - 1}: with op {JUMBO.name} must be below {JUMBO_SLOTS}"
+        yield Problem(path, "slots", f"{job.slots.base}..{job.slots.end - 1}", rule)
 
 
 def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import OPS, Op, Payload
+from sumwire_protocol.ops import SHORT_OPS, Op, Payload
 
 from sumwire.aggregator.batches import Batch
 from sumwire.aggregator.state import State
@@ -29,7 +29,7 @@ FROM_ABOVE: Final = (p4.KIND_RESULT, p4.KIND_STALE, p4.KIND_REFUSED)
 def _words(payload: Callable[[Op], Payload]) -> NDArray[np.uint8]:
     """Words by op code, (256,). Of a code without an op 0: no packet with a payload has 0 words."""
     table = np.zeros(1 << dict(p4.SUMWIRE_FIELDS)["op"], np.uint8)
-    for op in OPS:
+    for op in SHORT_OPS:
         table[op.code] = payload(op).words
     return table
 

@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 
 from commonlib.untrusted import UntrustedInputError, json_of
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import JUMBO
 
 from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.config.job_config import workers_below
@@ -150,13 +151,16 @@ def lanes_of(jobs: Sequence[JobConfig], at: str | None = None) -> tuple[Part, ..
 
 
 def check_together(jobs: Sequence[JobConfig], names: Sequence[str], at: str | None = None) -> None:
-    """Raise ConfigError if one aggregator cannot serve all jobs, because two share a number or they name different
-    aggregators.
+    """Raise ConfigError if one aggregator cannot serve all jobs, because two share a number, they name different
+    aggregators, or one has packets of 8192 values.
 
     ``names``: the file of each job, for the message. ``at``: this aggregator's address, where jobs have several.
     """
     owners: dict[int, str] = {}
     for job, name in zip(jobs, names, strict=True):
+        if JUMBO.name in job.ops:
+            rule = f"must not have {JUMBO.name}, which only P4 switches sum"
+            raise ConfigError("ops", job.ops, rule, where=name, cure="leave it out, in the job file of all its workers")
         for lane in job.lanes:
             if lane.job in owners:
                 rule = f"is the number of the job in {owners[lane.job]} already"

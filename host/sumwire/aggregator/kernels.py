@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import OPS
+from sumwire_protocol.ops import SHORT_OPS
 
 from sumwire.aggregator import batches, folds
 from sumwire.native import NativeFolder
@@ -26,7 +26,7 @@ def _constants() -> dict[str, int | str]:
     """The constants of the P4 program, the offsets of the header's fields, and those of the modules here."""
     fields: Mapping[str, Any] = headers(np.zeros((1, HEADER_BYTES), np.uint8)).dtype.fields or {}
     # A struct op_words for every op, by its code.
-    words = (f"[{op.code}] = {{{op.up.words}, {op.partial.words}, {op.down.words}}}" for op in OPS)
+    words = (f"[{op.code}] = {{{op.up.words}, {op.partial.words}, {op.down.words}}}" for op in SHORT_OPS)
     return {
         **{name: value for name, value in vars(p4).items() if isinstance(value, int)},
         **{f"AT_{name.upper()}": offset for name, (_, offset, *_) in fields.items()},

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import OPS, SUM32, Op
+from sumwire_protocol.ops import SHORT_OPS, SUM32, Op
 
 from sumwire.aggregator import batches, folds
 from sumwire.aggregator.admission import (
@@ -396,7 +396,7 @@ class _SlotTurn:
         slots["flags"] |= np.where(marked, p4.FLAG_CE, 0).astype(np.uint8)
         slots["cut"] += np.where(self._trimmed[folding], _LOST_PLANES, 0).astype(np.uint8)
         self.slots[folding] = slots
-        for op in OPS:
+        for op in SHORT_OPS:
             of_op = folding & (self._packets["op"] == op.code)
             for form in (of_op & ~self._partial, of_op & self._partial):
                 self._start(op, np.flatnonzero(form & self._fresh))

@@ -13,7 +13,7 @@ from typing import Final
 
 from sumwire_protocol import constants as p4
 from sumwire_protocol.digest import job_digest
-from sumwire_protocol.ops import CODES, COUNT_MAX, OPS
+from sumwire_protocol.ops import BY_NAME, CODES, COUNT_MAX, OPS
 
 from sumwire.errors import ConfigError
 
@@ -118,6 +118,12 @@ class JobConfig:
         if not self.job_workers:
             object.__setattr__(self, "job_workers", self.workers)
             object.__setattr__(self, "job_quorum", self.quorum)
+
+    @cached_property
+    def longest_bytes(self) -> int:
+        """The bytes of the longest payload that a packet of the job's ops has, without an authentication tag."""
+        ops = [BY_NAME[name] for name in self.ops]
+        return p4.WORD_BYTES * max(p4.SLOT_WORDS, *(op.down.words for op in ops))
 
     def for_lane(self, lane: int) -> JobConfig:
         """Return one lane as a job with a number, slots and UDP ports of its own. Raises ConfigError if there is

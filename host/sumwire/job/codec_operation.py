@@ -8,6 +8,7 @@ encodes its tensor, part by part, while packets of earlier parts travel.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,13 +36,13 @@ from sumwire.job.operations import (
     ALL,
     CachedResult,
     HandedOut,
-    MaskedPayload,
     Operation,
+    Payload,
     Step,
     carry,
     from_words,
-    masked_payload,
     part_chunks,
+    payload_of,
     tag_in_one_trip,
     to_words,
     told_by_all,
@@ -55,7 +56,7 @@ from sumwire.transport.udp import Transport
 
 # Ops that a loss bound applies to: sums are divided by their contributors, and error feedback keeps what is missing.
 _AGAIN: Final = "start all workers again"
-_BOUNDED_OPS: Final = frozenset({p4.OP_THC})
+_BOUNDED_OPS: Final = frozenset({p4.OP_THC, p4.OP_JUMBO})
 
 # Maps magnitudes of chunks, float32 (chunks,), to TOS bytes, uint8 (chunks,).
 Tagging = Callable[[NDArray[np.float32]], NDArray[np.uint8]]
@@ -117,6 +118,7 @@ class CodecOperation(Operation):
         self._contributors = ALL
         # Known once the network is asked.
         self._config: JobConfig | None = None
+        self._payload = Payload(codec.info.op)
         # The result was handed out, and this worker had no part in it.
         self._left_out = False
 
@@ -140,7 +142,7 @@ class CodecOperation(Operation):
     def _summed(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         self._config = config
         round_, info, options = self._round, self._codec.info, self._options
-        masked = masked_payload(info.op, config) if config.blind else None
+        payload = self._payload = payload_of(info.op, round_.chunks, config)
         own = round_.preliminary()
         tos = None if options.tag is None else _checked_tos(options.tag(round_.magnitudes()), round_.chunks)
         carried = None
@@ -160,13 +162,14 @@ class CodecOperation(Operation):
             return round_.result
         bounded = ExchangeOptions(
             bounded_from=0 if info.op in _BOUNDED_OPS else None,
-            tos=tos,
+            tos=None if tos is None else _most_urgent(tos, payload),
             contribute=options.contribute,
-            checked="signed" if masked is None else masked.checked,
+            checked=payload.checked,
         )
-        with transport.open(info.op if masked is None else p4.OP_SUM32, round_.chunks, self.tag, bounded) as exchange:
-            step = part_chunks(round_.chunks, info.chunk_values, round_.grain)
-            encode, decode = self._steps(exchange, masked, agreed, config)
+        with transport.open(payload.op, payload.packets(round_.chunks), self.tag, bounded) as exchange:
+            grain = math.lcm(round_.grain, payload.chunks)
+            step = part_chunks(round_.chunks, info.chunk_values, grain) // payload.chunks
+            encode, decode = self._steps(exchange, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats, at_end=options.into is not None)
             self._note_missing(exchange.results, config)
         if options.into is not None:
@@ -177,7 +180,7 @@ class CodecOperation(Operation):
     def _note_missing(self, results: Results, config: JobConfig) -> None:
         """Note who is not in some of the tensor's results."""
         if (results.counts != config.workers).any():
-            contributors = _contributors(results, config)
+            contributors = self._payload.by_chunk(_contributors(results, config), self._round.chunks)
             self._included = _included(contributors, config)
             if (contributors != config.all_seats).any():
                 self._contributors = torch.from_numpy(contributors.astype(np.int64))
@@ -188,8 +191,11 @@ class CodecOperation(Operation):
         results, into = self._results, result is self._options.into
         if into and results is not None:
             # Kept until the next operation: the caller's tensor must not live as long.
-            words, counts, round_ = results.words, results.counts, self._round.without_tensor()
-            return CachedResult(words.nbytes, lambda: round_.decode(words, counts), self._contributors)
+            words, payload, round_ = results.words, self._payload, self._round.without_tensor()
+            counts = payload.by_chunk(results.counts, round_.chunks)
+            return CachedResult(
+                words.nbytes, lambda: round_.decode(payload.take(words)[: round_.chunks], counts), self._contributors
+            )
         own = result.clone() if into else result
         return CachedResult(own.nbytes, lambda: own, self._contributors)
 
@@ -228,36 +234,33 @@ class CodecOperation(Operation):
             self._note_missing(results, trip.config)
         return agreed
 
-    def _steps(
-        self, exchange: Exchange, masked: MaskedPayload | None, agreed: NDArray[np.uint32], config: JobConfig
-    ) -> tuple[Step, Step]:
-        """The functions that encode and decode a part. They raise RecreateError if the agreed values or the results are
-        impossible."""
-        round_ = self._round
+    def _steps(self, exchange: Exchange, agreed: NDArray[np.uint32], config: JobConfig) -> tuple[Step, Step]:
+        """The functions that encode and decode the packets of a part. They raise RecreateError if the agreed values or
+        the results are impossible."""
+        round_, form = self._round, self._payload
+
+        def chunks_of(first: int, last: int) -> tuple[int, int]:
+            return first * form.chunks, min(last * form.chunks, round_.chunks)
 
         def encode(first: int, last: int) -> None:
+            begin, end = chunks_of(first, last)
             try:
-                payload = exchange.payload[first:last]
-                if masked is None:
-                    round_.encode_into(agreed, first, last, payload)
-                else:
-                    masked.put(partial(round_.encode_into, agreed, first, last), payload)
+                form.put(partial(round_.encode_into, agreed, begin, end), exchange.payload[first:last], end - begin)
             except CodecError as error:
                 raise RecreateError(
                     f"job {config.job}: agreed on what no worker can mean: {error}; {_AGAIN}"
                 ) from error
             outside = round_.outside
             if outside is not None:
-                exchange.mark(first, outside[first:last] * np.uint8(p4.FLAG_OVERFLOW))
+                exchange.mark(first, outside[begin:end] * np.uint8(p4.FLAG_OVERFLOW))
 
         def decode(first: int, last: int) -> None:
-            results = exchange.results
-            overflows = results.flags[first:last] & p4.FLAG_OVERFLOW != 0
+            results, (begin, end) = exchange.results, chunks_of(first, last)
+            counts = form.by_chunk(results.counts[first:last], end - begin)
+            overflows = form.by_chunk(results.flags[first:last] & p4.FLAG_OVERFLOW != 0, end - begin)
             try:
-                words = results.words[first:last]
-                if masked is not None:
-                    words = masked.take(words)
-                round_.decode_into(first, last, words, results.counts[first:last], overflows)
+                words = form.take(results.words[first:last])[: end - begin]
+                round_.decode_into(begin, end, words, counts, overflows)
             except CodecError as error:
                 raise RecreateError(f"job {config.job}: result that no sum can be: {error}; {_AGAIN}") from error
 
@@ -313,6 +316,19 @@ def _checked_tos(tos: NDArray[np.uint8], chunks: int) -> NDArray[np.uint8]:
     if tos.dtype != np.uint8 or tos.shape != (chunks,):
         raise UsageError(f"tags: {tos.dtype} of shape {tos.shape}: need TOS bytes, uint8 ({chunks},)")
     return tos
+
+
+# The priority's bits in a TOS byte.
+_PRIORITY: Final = np.uint8(p4.DSCP_PRIORITY << 2)
+
+
+def _most_urgent(tos: NDArray[np.uint8], form: Payload) -> NDArray[np.uint8]:
+    """The TOS bytes of packets: of their chunks' the highest priority, and the drop class that is lost last."""
+    if form.chunks == 1:
+        return tos
+    starts = np.arange(0, len(tos), form.chunks)
+    urgent: NDArray[np.uint8] = np.maximum.reduceat(tos & _PRIORITY, starts)
+    return urgent | np.minimum.reduceat(tos & ~_PRIORITY, starts)
 
 
 def _contributors(results: Results, config: JobConfig) -> NDArray[np.uint32]:

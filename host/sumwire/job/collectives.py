@@ -32,8 +32,8 @@ from sumwire.job.operations import (
     Operation,
     carry,
     from_words,
-    masked_payload,
     part_chunks,
+    payload_of,
     to_words,
     told_by_all,
 )
@@ -163,23 +163,18 @@ class _Signs(Operation):
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         plus, result = self._plus.numpy(), np.empty(self.values, np.bool_)
         words, per_chunk = self._op.up.words, self._op.values
-        masked = masked_payload(self._op.code, config) if config.blind else None
-        options = ExchangeOptions(checked="signed" if masked is None else masked.checked)
-        op = self._op.code if masked is None else p4.OP_SUM32
-        with transport.open(op, -(-self.values // per_chunk), self.tag, options) as exchange:
+        chunks = -(-self.values // per_chunk)
+        form = payload_of(self._op.code, chunks, config)
+        options = ExchangeOptions(checked=form.checked)
+        with transport.open(form.op, chunks, self.tag, options) as exchange:
 
             def encode(first: int, last: int) -> None:
                 packed = pack_signs(plus[first * per_chunk : last * per_chunk], words)
-                payload = exchange.payload[first:last]
-                if masked is None:
-                    payload[:] = packed
-                else:
-                    masked.put(partial(np.copyto, src=packed), payload)
+                form.put(partial(np.copyto, src=packed), exchange.payload[first:last], last - first)
 
             def decode(first: int, last: int) -> None:
                 part = result[first * per_chunk : last * per_chunk]
-                words = exchange.results.words[first:last]
-                part[:] = unpack_signs(words if masked is None else masked.take(words), len(part))
+                part[:] = unpack_signs(form.take(exchange.results.words[first:last]), len(part))
 
             carry(exchange, encode, decode, step=part_chunks(exchange.chunks, per_chunk, 1), stats=stats)
         return torch.from_numpy(result.view(np.uint8))

@@ -50,18 +50,20 @@ import json
 import logging
 import secrets
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol.events import Event
+from sumwire_protocol.ops import JUMBO
 
 from sumwire.codec.layout import VALUES, pack_index_planes, unpack_sum_planes
 from sumwire.config import JobConfig
 from sumwire.errors import DeadlineError, MismatchError, OrderError, StaleRunError, SwitchLostError
-from sumwire.job.operations import ELEMENT, ELEMENTS
+from sumwire.job.operations import ELEMENT, ELEMENTS, JumboPayload
 from sumwire.transport.buffers import Results
 from sumwire.transport.options import DeadlinePassedError, ExchangeOptions, TimeoutPolicy
 from sumwire.transport.switch_answers import (
@@ -392,7 +394,17 @@ class _Joining:
             greeting.check_digests(self._exchange(p4.OP_MAX32, greeting.digests(), group).words)
         if self._config.thc is not None:
             greeting.check_table(self._exchange(p4.OP_THC, greeting.indices(), everyone))
+            if JUMBO.name in self._config.ops:
+                self._check_long_packets(everyone)
         self._open_run()
+
+    def _check_long_packets(self, everyone: list[int]) -> None:
+        """The switch has the table a second time, for packets of JUMBO."""
+        form, words = JumboPayload(), np.empty((1, JUMBO.up.words, WORD_BYTES), np.uint8)
+        form.put(partial(np.copyto, src=self._greeting.indices()), words, form.chunks)
+        results = self._exchange(p4.OP_JUMBO, words, everyone)
+        for chunk in form.take(results.words):
+            self._greeting.check_table(replace(results, words=chunk[None]))
 
     def _open_run(self) -> None:
         """Bring the run's token to the switch."""
@@ -455,7 +467,8 @@ def _rounds_of(greeting: Greeting, config: JobConfig) -> int:
     others may be anywhere in the run: there only the rounds of later runs tell that one has begun."""
     if greeting.announces:
         return ROUNDS_APART
-    steps = len(greeting.groups) * (len(greeting.blocks) + 1) + 1
+    tables = 1 + (JUMBO.name in config.ops)
+    steps = len(greeting.groups) * (len(greeting.blocks) + 1) + tables
     return min(-(-(steps + _OPENING_CHUNKS) // config.slots) + 1, ROUNDS_APART)
 
 

@@ -29,13 +29,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import MAX32
+from sumwire_protocol.ops import JUMBO, MAX32, THC
 from torch import Tensor
 
 from sumwire import trace
@@ -72,25 +72,87 @@ def from_words(words: NDArray[np.uint8], count: int) -> NDArray[np.uint32]:
 Fill = Callable[[NDArray[np.uint8]], None]
 
 
-class MaskedPayload:
-    """Packs the payload of an op into SUM32 packets, where masks cancel. ``checked``: the check of its elements, if
-    sums are checked."""
+class Payload:
+    """How the chunks of an op travel: in packets of their own. ``op``: the packets'. ``chunks``: how many a packet has.
+    ``checked``: the check of elements, if sums are checked."""
 
-    checked: ClassVar[Literal["unsigned"]] = "unsigned"
+    chunks: ClassVar[int] = 1
+    checked: ClassVar[Literal["signed", "unsigned"]] = "signed"
+
+    def __init__(self, op: int) -> None:
+        self.op = op
+
+    def put(self, fill: Fill, out: NDArray[np.uint8], chunks: int) -> None:
+        """Let ``fill`` write the words of so many chunks, uint8 (chunks, up words of the op, 128), into ``out``, a part
+        of the packets' payload."""
+        fill(out)
+
+    def take(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the chunks' words down (from the switch) out of a part of the results."""
+        return words
+
+    def by_chunk(self, of_packets: NDArray[Any], chunks: int) -> NDArray[Any]:
+        """Return what packets have, shape (packets,), for each of the first ``chunks`` chunks."""
+        return of_packets if self.chunks == 1 else of_packets.repeat(self.chunks)[:chunks]
+
+    def packets(self, chunks: int) -> int:
+        """Return the number of packets of so many chunks."""
+        return -(-chunks // self.chunks)
+
+
+class MaskedPayload(Payload):
+    """Packs the payload of an op into SUM32 packets, where masks cancel."""
+
+    checked = "unsigned"
 
     def __init__(self, packets: MaskedPackets, workers: int) -> None:
+        super().__init__(p4.OP_SUM32)
         self._packets = packets
         self._workers = workers
 
-    def put(self, fill: Fill, out: NDArray[np.uint8]) -> None:
-        """Call ``fill`` to write the op's words, then convert them into ``out``, a part of the packets' payload."""
+    def put(self, fill: Fill, out: NDArray[np.uint8], chunks: int) -> None:
         words = np.empty((len(out), self._packets.op.up.words, p4.WORD_BYTES), np.uint8)
         fill(words)
         self._packets.up(words, out)
 
-    def take(self, sums: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Take the op's words down (from the switch) out of a part of the results."""
-        return self._packets.down(sums, self._workers)
+    def take(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        return self._packets.down(words, self._workers)
+
+
+# Of a packet of JUMBO: its groups of 2048 values, and the chunks of THC in each.
+_GROUPS: Final = JUMBO.values // p4.WIDE_BITS
+_HALVES: Final = p4.WIDE_BITS // p4.WORD_BITS
+
+
+class JumboPayload(Payload):
+    """Packs eight chunks of THC into a packet of JUMBO. The first plane of two chunks is followed by their second."""
+
+    chunks = _GROUPS * _HALVES
+
+    def __init__(self) -> None:
+        super().__init__(p4.OP_JUMBO)
+
+    def put(self, fill: Fill, out: NDArray[np.uint8], chunks: int) -> None:
+        planes, indices = THC.up.words, JUMBO.up.words - JUMBO.up.padding
+        words = np.zeros((len(out), _GROUPS, _HALVES, planes, p4.WORD_BYTES), np.uint8)
+        fill(words.reshape(-1, planes, p4.WORD_BYTES)[:chunks])
+        out[:, :indices] = words.swapaxes(2, 3).reshape(len(out), indices, p4.WORD_BYTES)
+        # The memory may hold other packets' bytes.
+        out[:, indices:] = 0
+
+    def take(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        planes = words.reshape(len(words), _GROUPS, THC.down.words, _HALVES, p4.WORD_BYTES)
+        return planes.swapaxes(2, 3).reshape(-1, THC.down.words, p4.WORD_BYTES)
+
+
+def payload_of(op: int, chunks: int, config: JobConfig) -> Payload:
+    """Return how ``chunks`` chunks of an op travel in a job. Raises ConfigError if a blind job cannot mask them."""
+    if config.blind:
+        return masked_payload(op, config) or Payload(op)
+    # A shorter tensor would be mostly padding.
+    if op == p4.OP_THC and JUMBO.name in config.ops and chunks >= JumboPayload.chunks:
+        return JumboPayload()
+    return Payload(op)
 
 
 def masked_payload(op: int, config: JobConfig) -> MaskedPayload | None:

@@ -25,8 +25,8 @@ from sumwire.wire.packets import HEADER_BYTES, OP_WORDS, ROUNDS, WORD_BYTES, fir
 
 # The least number of results kept: 17 MiB if all of them are large. A worker that falls behind by more cannot catch up.
 KEPT_CHUNKS: Final = 1 << 14
-# The longest result.
-ROW_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
+# The longest payload of a job without JUMBO.
+USUAL_BYTES: Final = p4.SLOT_WORDS * WORD_BYTES
 _OP_AT: Final = 1
 _NEVER: Final = -1
 
@@ -34,11 +34,12 @@ _NEVER: Final = -1
 class KeptResults:
     """Results by sequence number K = round x ``slots`` + slot. Any thread may use it.
 
-    ``capacity``: how many results it holds, ``least`` rounded up to a power of two of rounds. The result of K replaces
-    that of K - capacity. Example: with 64 slots and ``least`` 100, it holds two rounds, 128 results.
+    ``capacity``: how many results it holds, ``least`` rounded up to a power of two of rounds. ``longest_bytes``: the
+    longest payload. The result of K replaces that of K - capacity. Example: with 64 slots and ``least`` 100, it holds
+    two rounds, 128 results.
     """
 
-    def __init__(self, slots: int, *, least: int = KEPT_CHUNKS) -> None:
+    def __init__(self, slots: int, *, longest_bytes: int = USUAL_BYTES, least: int = KEPT_CHUNKS) -> None:
         rounds = -(-max(least, slots) // slots)
         # A power of two divides 2**32, so that a round of 32 bits determines the place although rounds wrap.
         self._rounds = 1 << (rounds - 1).bit_length()
@@ -46,7 +47,7 @@ class KeptResults:
         self.capacity = slots * self._rounds
         self._sequences = np.full(self.capacity, _NEVER, np.int64)
         # Not cleared: the kernel provides pages only when they are written.
-        self._rows = np.empty((self.capacity, ROW_BYTES), np.uint8)
+        self._rows = np.empty((self.capacity, HEADER_BYTES + longest_bytes), np.uint8)
         # A switch that has forgotten its slots can lead a later run to the rounds of an earlier one.
         self._tokens: NDArray[np.uint64] = headers(self._rows)["token"]
         self._sizes = np.zeros(self.capacity, np.uint16)

@@ -29,14 +29,13 @@ from sumwire.transport.switch_answers import too_narrow, who
 from sumwire.wire.authentication import Tags, key_record, without_tags
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.messages import NO_TRAINS, NOTHING_THERE, Compiled, MessagePlaces, forbid_fragments, send_despite_icmp
-from sumwire.wire.packets import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES, first_byte, headers, heads
+from sumwire.wire.packets import HEADER_BYTES, LOWER_HEADER_BYTES, first_byte, headers, heads
 
 _LOG: Final = logging.getLogger("sumwire")
 # Messages per system call, each a packet or a train of them.
 _BATCH: Final = 256
-_LONGEST_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
-# A longer packet shows as too long.
-_ROW_BYTES: Final = _LONGEST_BYTES + 8
+# A packet that is longer than any of the job shows as too long.
+_BEYOND_BYTES: Final = 8
 _RESULT: Final = first_byte(p4.KIND_RESULT)
 _NO_ROUTE: Final = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH})
 # From linux/in.h. Older Pythons have no name for it.
@@ -79,15 +78,15 @@ class Link:
 
     def __init__(self, config: JobConfig, stats: JobStats, *, reads_marks: bool = False) -> None:
         self.udp = _open_socket(config)
-        extra = config.tag_bytes
+        longest = HEADER_BYTES + config.longest_bytes + config.tag_bytes
         key = key_record(config.key, config.job, config.aggregator)
         self._tags = None if config.key is None else Tags(key)
         self._rows = np.zeros((0, 0), np.uint8)
         self.socket = BatchSocket(
             self.udp,
-            row_bytes=_ROW_BYTES + extra,
+            row_bytes=longest + _BEYOND_BYTES,
             batch=_BATCH,
-            usual_bytes=_LONGEST_BYTES + extra,
+            usual_bytes=longest,
             tells_marks=reads_marks,
         )
         self.places: MessagePlaces | None = self.socket.places

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
-from sumwire.transport.kept_results import ROW_BYTES, EarlyResults, KeptResults, whole_results
+from sumwire.transport.kept_results import EarlyResults, KeptResults, whole_results
 from sumwire.transport.recovery_service import (
     NO_NONCE,
     NONCE_COUNT,
@@ -100,7 +100,7 @@ class Recovery:
         # What this worker's switch has said of partial results that it has passed up: who is in them.
         self._passed_up: dict[Place, int] = {}
         # One byte more than the longest answer, so that a longer datagram shows as too long.
-        self._received = np.zeros((_BATCH, ROW_BYTES + config.tag_bytes + 1), np.uint8)
+        self._received = np.zeros((_BATCH, HEADER_BYTES + config.longest_bytes + config.tag_bytes + 1), np.uint8)
         self._sizes = np.zeros(_BATCH, np.int64)
         self._udp = recovery_socket(config.own_address.ip, 0)
         try:
@@ -296,7 +296,7 @@ class CatchUp:
     """
 
     def __init__(self, config: JobConfig, kept_chunks: int) -> None:
-        self.kept = KeptResults(config.slots, least=kept_chunks)
+        self.kept = KeptResults(config.slots, longest_bytes=config.longest_bytes, least=kept_chunks)
         self.ahead = EarlyResults(config, self.kept)
         self.recovery = Recovery(config, self.kept)
 

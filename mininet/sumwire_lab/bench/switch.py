@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, Final
 
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import JUMBO
 
 from sumwire_lab.bench.benchmark import Bench, Row, Rows
 from sumwire_lab.errors import LabError, OptionError
@@ -25,11 +26,11 @@ from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.load.malformed import Endpoints
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, plan
-from sumwire_lab.network.shaping import off_command
+from sumwire_lab.network.shaping import mtu_command, off_command
 from sumwire_lab.network.switches import fitted
 from sumwire_lab.network.topology import no_ipv6_command
 from sumwire_lab.options.bench_options import PACKET_OPS, SwitchBenchOptions
-from sumwire_lab.options.run_options import LinkOptions
+from sumwire_lab.options.run_options import JUMBO_MTU, LinkOptions
 from sumwire_lab.study.study import Context, Study
 from sumwire_lab.study.workers import WorkerCall, answer_in, command_of, name_of, started
 from sumwire_lab.system.leftovers import Ledger
@@ -142,17 +143,19 @@ def ratios(rates: Mapping[str, float]) -> dict[str, float]:
 
 
 @contextmanager
-def _pairs(ledger: Ledger, contender: str) -> Iterator[tuple[Fabric, list[str]]]:
+def _pairs(ledger: Ledger, contender: str, op: str) -> Iterator[tuple[Fabric, list[str]]]:
     """Veth pairs without rate limits in this namespace. Yields the plan and the names of the far ends.
 
     The interfaces carry whole trains if the contender gets them, else single packets only.
     """
-    fabric = plan(WORKERS, LinkOptions(), ledger.token)
+    link = LinkOptions(mtu=JUMBO_MTU) if op == JUMBO.name else LinkOptions()
+    fabric = plan(WORKERS, link, ledger.token)
     for host in fabric.hosts:
         near, far = host.switch_interface, host.host_interface
         _command(["ip", "link", "add", near, "type", "veth", "peer", "name", far])
         for name in (near, far):
             _command(no_ipv6_command(name))
+            _command(mtu_command(name, link))
             if contender not in _BY_TRAINS:
                 _command(off_command(name))
             _command(["ip", "link", "set", name, "up"])
@@ -171,7 +174,7 @@ def _measure(contender: str, op: str, folder: Path) -> dict[str, Any]:
     with ExitStack() as stack:
         ledger = Ledger.create()
         stack.callback(ledger.remove)
-        fabric, ends = stack.enter_context(_pairs(ledger, contender))
+        fabric, ends = stack.enter_context(_pairs(ledger, contender, op))
         trains = contender in _BY_TRAINS
         switch = switches.P4Process(kind, folder / "switch.log", ledger, engine=engine, trains=trains)
         stack.callback(switch.stop)
@@ -195,7 +198,7 @@ def _generator_alone(contender: str, op: str, folder: Path) -> dict[str, Any]:
     with ExitStack() as stack:
         ledger = Ledger.create()
         stack.callback(ledger.remove)
-        fabric, ends = stack.enter_context(_pairs(ledger, contender))
+        fabric, ends = stack.enter_context(_pairs(ledger, contender, op))
         count = _generate(_load_spec(contender, op, fabric, ends), folder, ledger=ledger, serving={})
     rates = {"packets_per_second": count["sent"] / count["seconds"], "cpu_us": 0.0}
     return {**rates, "sent": count["sent"], "summed": 0, "results": 0, "resent": 0}

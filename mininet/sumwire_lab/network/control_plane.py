@@ -13,13 +13,14 @@ from typing import Any, Final
 import sumwire_controller
 import yaml
 from sumwire.systems.spec import SWITCH
+from sumwire_protocol.ops import JUMBO
 from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, UNIFORM
 
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.priority_lanes import SLOTS as LANED_SLOTS
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES, SYSTEM_OPS, TABLED, Recipe
-from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.options.run_options import JUMBO_MTU, TrainOptions
 
 CONFIGURATION: Final = "controller.yaml"
 # Of the job at a software aggregator.
@@ -37,11 +38,13 @@ THC: Final = RECIPES["thc"]
 TRAIN: Final = TrainOptions()
 
 
-def ops_for(fabric: Fabric) -> list[str]:
+def ops_for(fabric: Fabric, *, blind: bool = False) -> list[str]:
     """Return every op of the systems that have room for this network's workers, so that one job serves every system."""
     workers = len(fabric.hosts)
     below = max((fabric.stands_for(trunk.lower) for trunk in fabric.trunks), default=0)
-    return [op.name for op in SYSTEM_OPS if workers <= op.workers_max and below <= op.workers_below_max]
+    long_packets = fabric.link.mtu >= JUMBO_MTU and fabric.server is None and not blind
+    ops = (*SYSTEM_OPS, *((JUMBO,) if long_packets else ()))
+    return [op.name for op in ops if workers <= op.workers_max and below <= op.workers_below_max]
 
 
 def job(fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def training_job(
     fabric: Fabric, recipe: Recipe = THC, *, blind: bool = False, train: TrainOptions = TRAIN
 ) -> list[dict[str, Any]]:
     """Return the job of a training run. ``blind``: hosts mask what they send."""
-    entry = job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS)
+    entry = job(fabric, JOB, JOB_ID, ops_for(fabric, blind=blind), base=0, count=SLOTS)
     if "thc" in entry:
         entry["thc"] = thc_table(recipe, train)
     return [entry | ({"blind": True} if blind else {})]

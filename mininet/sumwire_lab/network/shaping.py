@@ -21,16 +21,11 @@ from sumwire_lab.options.run_options import AGGREGATOR, UNLIMITED, LinkOptions, 
 
 PRIORITIES: Final = 8
 """Priorities are the upper three bits of the DSCP. 7 is the most urgent; untagged packets have 0."""
-_FRAME_BYTES: Final = 1514
-# A token bucket needs room for two full frames. At high rates it gets a millisecond's worth, so that the kernel's timer
-# is not the limit.
-_BURST_MIN_BYTES: Final = 2 * _FRAME_BYTES
+_ETHERNET_BYTES: Final = 14
 _BURST_SECONDS: Final = 0.001
 # Rate that every priority is guaranteed, because HTB requires one above 0. It is a frame in 1.5 seconds, so that the
 # order is strict for all practical purposes.
 _FLOOR_BITS: Final = 8000
-# Bytes that HTB serves from one class of a priority before the next one: a full frame.
-_QUANTUM_BYTES: Final = _FRAME_BYTES
 # Minor numbers of the classes, and handles of their queues: this and the priority (tc reads both as hexadecimal).
 _CLASS_FIRST: Final = 0x10
 # The priority within the IPv4 TOS byte.
@@ -47,11 +42,14 @@ def shaping_commands(interface: str, link: LinkOptions, *, trains: bool = False)
     """
     if link.mbit == UNLIMITED:
         return []
-    queue = f"bfifo limit {link.queue_packets * _FRAME_BYTES}" if trains else f"pfifo limit {link.queue_packets}"
-    burst = str(max(_BURST_MIN_BYTES, int(link.mbit * 1e6 / 8 * _BURST_SECONDS)))
+    frame = link.mtu + _ETHERNET_BYTES
+    queue = f"bfifo limit {link.queue_packets * frame}" if trains else f"pfifo limit {link.queue_packets}"
+    # A token bucket needs room for two full frames. At high rates it gets a millisecond's worth, so that the kernel's
+    # timer is not the limit.
+    burst = str(max(2 * frame, int(link.mbit * 1e6 / 8 * _BURST_SECONDS)))
     rate = f"{round(link.mbit * 1e6)}bit"
     if link.priorities:
-        return _by_priority(interface, queue, rate, burst)
+        return _by_priority(interface, queue, rate, burst, frame)
     commands = (
         f"tc qdisc replace dev {interface} root handle 1: htb default 1",
         f"tc class add dev {interface} parent 1: classid 1:1 htb rate {rate} burst {burst} cburst {burst}",
@@ -60,8 +58,9 @@ def shaping_commands(interface: str, link: LinkOptions, *, trains: bool = False)
     return [command.split() for command in commands]
 
 
-def _by_priority(interface: str, queue: str, rate: str, burst: str) -> list[list[str]]:
-    """Every class may borrow the whole rate and owns next to none, so that HTB lends it to the most urgent one."""
+def _by_priority(interface: str, queue: str, rate: str, burst: str, frame: int) -> list[list[str]]:
+    """Every class may borrow the whole rate and owns next to none, so that HTB lends it to the most urgent one. From
+    one of a priority it serves a full frame before the next one."""
     commands = [
         f"tc qdisc replace dev {interface} root handle 1: htb default {_CLASS_FIRST:x}",
         f"tc class add dev {interface} parent 1: classid 1:1 htb rate {rate} burst {burst} cburst {burst}",
@@ -72,7 +71,7 @@ def _by_priority(interface: str, queue: str, rate: str, burst: str) -> list[list
         order = PRIORITIES - 1 - priority
         commands += [
             f"tc class add dev {interface} parent 1:1 classid 1:{minor:x} htb rate {_FLOOR_BITS}bit ceil {rate} "
-            f"burst {_BURST_MIN_BYTES} cburst {burst} prio {order} quantum {_QUANTUM_BYTES}",
+            f"burst {2 * frame} cburst {burst} prio {order} quantum {frame}",
             f"tc qdisc add dev {interface} parent 1:{minor:x} handle {minor:x}: {queue}",
         ]
     # Untagged packets, and all but IPv4, go to the default class.
@@ -271,6 +270,11 @@ def kept(kind: str | None, options: RunOptions) -> bool:
     whole_trains_lost = conditions.loss > 0 or conditions.gray is not None or options.link.priorities
     takes_trains = kind in (None, AGGREGATOR) or (kind == "soft" and choose_engine(options.engine) == "native")
     return takes_trains and not whole_trains_lost and not conditions.delay_ms
+
+
+def mtu_command(interface: str, link: LinkOptions) -> list[str]:
+    """Return the command that lets an interface carry packets of the link's size."""
+    return ["ip", "link", "set", interface, "mtu", str(link.mtu)]
 
 
 def off_command(interface: str) -> list[str]:

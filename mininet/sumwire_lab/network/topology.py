@@ -18,7 +18,7 @@ from commonlib.events import ProgramEvent
 
 from sumwire_lab.errors import LabError, MissingToolError
 from sumwire_lab.network.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
-from sumwire_lab.network.shaping import drops_by_priority, off_command, shaping_commands
+from sumwire_lab.network.shaping import drops_by_priority, mtu_command, off_command, shaping_commands
 from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.system import counters
 from sumwire_lab.system.leftovers import Ledger
@@ -223,7 +223,7 @@ class MininetNetwork:
         net.build()
         for link in ends:
             for node, interface, _ in link:
-                self._run(node, [no_ipv6_command(interface)])
+                self._run(node, [no_ipv6_command(interface), mtu_command(interface, self.fabric.link)])
         self._ends = ends
         if not self.offloads:
             self.end_offloads()

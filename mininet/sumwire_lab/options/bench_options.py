@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import CODES
+from sumwire_protocol.ops import CODES, JUMBO
 from sumwire_protocol.ops import THC as THC_OP
 from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, KINDS, P_LEAST, SUM_MAX, UNIFORM, can_clip
 
@@ -216,7 +216,7 @@ class WhereOptions(Checked):
 
 # -- packets per second --------------------------------------------------------------------------------
 
-PACKET_OPS: Final = {op.name: (op.code, op.up.words) for op in SYSTEM_OPS}
+PACKET_OPS: Final = {op.name: (op.code, op.up.words) for op in (*SYSTEM_OPS, JUMBO)}
 """Name -> op code and words of a contribution."""
 
 

@@ -12,7 +12,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_protocol.ops import BY_NAME
+from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import BY_NAME, JUMBO
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import layout as layouts
@@ -59,6 +60,10 @@ ENGINES: Final = ("auto", "native", "python")
 BUFFER_MB: Final = 25.0
 """Of DDP's and ACP-SGD's buffers. It is DDP's default, but also for the first one, whose default of 1 MB would split
 a model of 1.2 MB into a large buffer and a tail that costs only latency."""
+MTU: Final = 1500
+"""Bytes of the packets on a link, unless an option says otherwise."""
+JUMBO_MTU: Final = p4.IPV4_BYTES + p4.UDP_BYTES + p4.SUMWIRE_BYTES + JUMBO.down.words * p4.WORD_BYTES
+"""From here on links carry packets of the op jumbo."""
 UNLIMITED: Final = inf
 """Rate of a link without a limit, for the benchmarks of one all-reduce. A run of trainings needs a limit."""
 _RATE: Final = Rule(lambda mbit: mbit == UNLIMITED or 0.1 <= mbit <= 10_000, "a link has 0.1 to 10000 Mbit/s")
@@ -83,6 +88,11 @@ class LinkOptions(Checked):
     )
     trunk_mbit: float | None = option(
         None, "rate of links between switches in Mbit/s", flag="trunk-bw", rule=_RATE, shown="default: as --bw"
+    )
+    mtu: int = option(
+        MTU,
+        f"bytes of the links' packets; from {JUMBO_MTU} on, those of THC through switches have {JUMBO.values} values",
+        rule=between(MTU, 9000, "links carry packets of 1500 to 9000 bytes"),
     )
     priorities: bool = False
     """Eight queues at each end, served in strict order of the packets' priority (DSCP)."""

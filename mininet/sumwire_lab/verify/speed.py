@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from sumwire_protocol.ops import JUMBO, THC
+
 from sumwire_lab.bench import allreduce, interleaved, switch
 from sumwire_lab.bench.benchmark import Row, Rows
 from sumwire_lab.bench.switch import TRAINS
 from sumwire_lab.options.bench_options import AllReduceOptions, InterleavedOptions, SwitchBenchOptions
 from sumwire_lab.options.recipes import BASELINE
-from sumwire_lab.options.run_options import RunOptions, TrainOptions
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run.results import ratio
 from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, holds, reported
 from sumwire_lab.verify import plan
@@ -43,6 +45,12 @@ AGGREGATOR_MIN: Final = 4.0
 BMV2_BEFORE: Final = 12_000
 BMV2_RUN_MIN: Final = 2.8
 BMV2_RUN: Final = "make run SWITCH=bmv2, 100 Mbit/s: communication time per step, gloo / Sumwire"
+# Bytes of the links' packets where those of THC have 8192 values.
+LONG_MTU: Final = 9000
+LONG_RATE_MIN: Final = 4.0
+LONG_CPU_MAX: Final = 0.5
+LONG_RUN_MIN: Final = 4.0
+LONG_RUN: Final = f"{BMV2_RUN}, MTU {LONG_MTU}"
 THC_LOOPBACK_MIN: Final = 0.7
 # Of the automatic choice, which can always choose gloo.
 AUTO_MIN: Final = 0.95
@@ -102,6 +110,20 @@ def _bmv2_rate(measured: Mapping[str, float]) -> Check:
     if "bmv2" not in measured:
         return absent(label, "reported", WHY_ABSENT["bmv2"])
     return reported(label, round(measured["bmv2"]))
+
+
+def long_packet_checks(ops: Mapping[str, Any]) -> list[Check]:
+    """Check what packets of 8192 values bring a switch. ``ops``: bench-switch's entries for THC and JUMBO."""
+    short, long = ops[THC.name], ops[JUMBO.name]
+    values = JUMBO.values / THC.values
+    rows = []
+    if "bmv2" in short["packets_per_second"]:
+        rate = long["packets_per_second"]["bmv2"] / short["packets_per_second"]["bmv2"] * values
+        rows.append(at_least("bmv2, values per second, packets of 8192 / of 1024", rate, LONG_RATE_MIN))
+    if "native" in short["cpu_us"]:
+        cpu = long["cpu_us"]["native"] / short["cpu_us"]["native"] / values
+        rows.append(at_most("native engine, CPU time of a value, packets of 8192 / of 1024", cpu, LONG_CPU_MAX))
+    return rows
 
 
 def all_reduce_checks(setting: SpeedTargets, results: Rows) -> list[Check]:
@@ -246,6 +268,19 @@ def _run_bmv2(v: Verification) -> list[Check]:
     return bmv2_run_checks(v.summary(RunOptions(switch="bmv2", train=TrainOptions(max_steps=BMV2_STEPS))))
 
 
+def _long_packets(v: Verification) -> list[Check]:
+    contenders = tuple(name for name in switch.present() if name in ("native", "bmv2"))
+    bench = switch.bench(SwitchBenchOptions((THC.name, JUMBO.name), contenders))
+    return long_packet_checks(bench.record(v.rows(bench))["ops"])
+
+
+@needs_bmv2(LONG_RUN, f">= {LONG_RUN_MIN:g}")
+def _long_run_bmv2(v: Verification) -> list[Check]:
+    """Run the training of `make run SWITCH=bmv2` on links with jumbo frames. gloo has them as well."""
+    options = RunOptions(switch="bmv2", link=LinkOptions(mtu=LONG_MTU), train=TrainOptions(max_steps=BMV2_STEPS))
+    return [at_least(LONG_RUN, ratio(v.summary(options), "comm_s_per_step", "thc"), LONG_RUN_MIN)]
+
+
 EXPERIMENTS: Final[Experiments] = {
     "packets per second": _rates,
     **{f"all-reduce, {one.name}": partial(_all_reduce, one) for one in SETTINGS},
@@ -255,4 +290,6 @@ EXPERIMENTS: Final[Experiments] = {
     "codec": lambda v: [plan.codec(codec_record(v.results))],
     "make run": _run,
     "make run SWITCH=bmv2": _run_bmv2,
+    "long packets": _long_packets,
+    "make run SWITCH=bmv2, long packets": _long_run_bmv2,
 }

@@ -24,7 +24,7 @@ control Admission(inout headers_t hdr,
 
     @id(ID_ACTION_ADMIT_JOB)
     action admit_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
-                     @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops, @id(7) spray_t spray,
+                     @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<16> job_ops, @id(7) spray_t spray,
                      @id(8) bit<8> quorum_least, @id(9) @name("digest") bit<32> job_digest) {
         meta.admission.opening = ((opening_t)generation << OPENING_OWNER_AT)
             | ((opening_t)hdr.sumwire.token << OPENING_TOKEN_AT) | ((opening_t)hdr.sumwire.round << OPENING_ROUND_AT)
@@ -42,7 +42,7 @@ control Admission(inout headers_t hdr,
                 meta.admission.quorum = hdr.sumwire.contributors[7:0];
             }
         }
-        if (hdr.sumwire.slot >= job_slots) {
+        if (hdr.sumwire.slot >= job_slots || (hdr.sumwire.op == OP_JUMBO && meta.admission.slot >= JUMBO_SLOTS)) {
             meta.reject = REJECT_SLOT;
         } else if (((job_ops | (1 << OP_NONE)) >> hdr.sumwire.op) & 1 == 0) {
             meta.reject = REJECT_JOB_OP;
@@ -52,7 +52,7 @@ control Admission(inout headers_t hdr,
     // Of a job with a key. What it says beside the job's row: the key of the universal hash, and that of SipHash.
     @id(ID_ACTION_ADMIT_KEYED_JOB)
     action admit_keyed_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
-                           @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops, @id(7) spray_t spray,
+                           @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<16> job_ops, @id(7) spray_t spray,
                            @id(8) bit<8> quorum_least, @id(9) @name("digest") bit<32> job_digest,
                            @id(10) word_t hash0, @id(11) word_t hash1, @id(12) word_t hash2, @id(13) word_t hash3,
                            @id(14) word_t hash4, @id(15) word_t hash5, @id(16) word_t hash6, @id(17) word_t hash7,
@@ -95,7 +95,7 @@ control Admission(inout headers_t hdr,
             // The job's rules come first.
         } else if (hdr.sumwire.count - 1 >= worker_weight) {
             meta.reject = REJECT_COUNT;
-        } else if (meta.traits & TRAIT_BARE == 0 && (hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE) &&
+        } else if (meta.traits & TRAIT_BARE == 0 && (hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE || hdr.sumwire.op == OP_JUMBO) &&
                    (bit<1>)(meta.traits & TRAIT_PARTIAL != 0) != is_switch) {
             meta.reject = REJECT_WORDS;
         } else if (hdr.sumwire.flags & FLAGS_OF_SWITCHES != 0 && is_switch == 0) {

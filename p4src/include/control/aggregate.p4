@@ -10,6 +10,7 @@
 #include "../headers.p4"
 #include "../metadata.p4"
 #include "carry.p4"
+#include "jumbo.p4"
 #include "max32.p4"
 #include "min32.p4"
 #include "sign.p4"
@@ -38,6 +39,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     VoteCounters() vote_counters;
     VoteAdd() vote_add;
     VoteClose() vote_close;
+    Jumbo() jumbo;
 
     word_t carry;  // or SUM32's overflow, or SIGN's random bits
 
@@ -168,7 +170,9 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        if (meta.effects & EFFECT_FOLDS == 0) {
+        if (hdr.sumwire.op == OP_JUMBO) {
+            jumbo.apply(hdr, meta);
+        } else if (meta.effects & EFFECT_FOLDS == 0) {
             if (meta.effects & EFFECT_TAKES != 0) {
                 if (hdr.sumwire.words == 1) {
                     write_one();

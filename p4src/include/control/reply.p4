@@ -109,6 +109,8 @@ control Reply(inout headers_t hdr,
         hdr.pair2.setInvalid();
         hdr.pair4.setInvalid();
         hdr.pair6.setInvalid();
+        hdr.jumbo.setInvalid();
+        hdr.jumbo_up.setInvalid();
     }
 
     apply {

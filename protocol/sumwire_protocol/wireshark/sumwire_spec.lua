@@ -53,6 +53,7 @@ return {
     [4] = "SIGN",
     [5] = "VOTE",
     [6] = "MIN32",
+    [7] = "JUMBO",
   },
   flags = {
     { bit = 1, name = "FLUSH", means = "close the slot, if as many contributors are in as the header says" },
@@ -121,6 +122,7 @@ return {
     [4] = { up = 8, partial = 8, down = 8, groups = 8, signed = false },
     [5] = { up = 2, partial = 6, down = 2, groups = 2, signed = false },
     [6] = { up = 1, partial = 1, down = 1, groups = 0, signed = false },
+    [7] = { up = 60, partial = 64, down = 64, groups = 4, signed = false },
   },
   thc = 1,
   none = 0,

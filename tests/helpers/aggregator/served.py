@@ -23,9 +23,9 @@ from sumwire.aggregator.sharing import HandOverReceiver
 from sumwire.aggregator.sockets import UdpReceiver
 from sumwire.aggregator.state import Shared, State
 from sumwire.config import JobConfig
-from sumwire_protocol.ops import OPS
+from sumwire_protocol.ops import SHORT_OPS
 
-EVERY_OP = [op.name for op in OPS]
+EVERY_OP = [op.name for op in SHORT_OPS]
 
 
 def every_op_mapping(workers: int = 4, slots: int = 64) -> dict[str, Any]:

@@ -121,9 +121,10 @@ def bad_network(rng: np.random.Generator, rounds: int = 12, slots: int = 3) -> l
 
 
 def _round(rng: np.random.Generator, job: Job, slot: int, round_: int) -> Iterator[tuple[float, Datagram]]:
-    op = model.OPS[(slot + round_) % len(model.OPS)] if job is EVERY else (model.THC, model.MAX32)[round_ % 2]
+    every = model.SHORT_OPS
+    op = every[(slot + round_) % len(every)] if job is EVERY else (model.THC, model.MAX32)[round_ % 2]
     if rng.random() < 0.05:
-        op = int(rng.choice(model.OPS))
+        op = int(rng.choice(every))
     for worker, host in enumerate(job.workers):
         packet = contribution(job, worker, slot, (round_ - 3) % 2**32, random_payload(rng, op), op)
         for _ in range(1 + rng.binomial(2, 0.3)):
@@ -164,7 +165,7 @@ def tree_network(rng: np.random.Generator, rounds: int = 8, slots: int = 2) -> l
 
 def _tree_round(rng: np.random.Generator, job: Job, slot: int, round_: int) -> Iterator[tuple[float, Datagram]]:
     # With a tag behind them signs that are drawn cannot be compared.
-    ops = sorted(job.ops - ({model.SIGN} if job.key else set()))
+    ops = sorted(job.ops.intersection(model.SHORT_OPS) - ({model.SIGN} if job.key else set()))
     op = ops[(slot + round_) % len(ops)]
     for worker, host in enumerate(job.workers):
         payload = random_partial(rng, op, host.weight) if host.is_switch else random_payload(rng, op)

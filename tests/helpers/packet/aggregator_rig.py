@@ -162,6 +162,8 @@ def received(port: int, frame: bytes) -> bytes:
 
 def _check_port(port: int, frame: bytes) -> None:
     packet = model.decode(frame[42:])
+    if packet.op == model.JUMBO:
+        raise NotHereError("an aggregator has no packets of 8192 values")
     if packet.job in SHARED_JOBS:
         raise NotHereError("an aggregator has one above it: several share no slots")
     job = next((job for job in SERVED if job.number == packet.job), None)

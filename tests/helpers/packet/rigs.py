@@ -285,7 +285,7 @@ class VethRig(Controlled):
             ready, _, _ = select.select([self._sockets[port]], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise AssertionError(f"{self.name}: port {port} did not forward the frame after the test frame")
-            frame = self._sockets[port].recv(4096)
+            frame = self._sockets[port].recv(16384)
             if mark in frame:
                 return
             yield frame

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from golden.model import MAX32, OP_NAMES, OPS, SUM32, VOTE, GoldenSwitch, Host, Job, Parent, digest_of
+from golden.model import MAX32, OP_NAMES, OPS, SHORT_OPS, SUM32, VOTE, GoldenSwitch, Host, Job, Parent, digest_of
 
 # The table published with THC (granularity 30), and one that needs all eight planes.
 PUBLISHED_TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
@@ -56,9 +56,9 @@ ELASTIC = Job(33, HOSTS, 180, 8, quorum=4, table=PUBLISHED_TABLE, ops=ALL_OPS, q
 BUDGETED = Job(34, HOSTS, 190, 4, quorum=4, ops=frozenset({SUM32}), budget=1)
 # Whose packets have authentication tags.
 KEY = bytes(range(100, 132))
-KEYED = Job(40, HOSTS, 230, 8, quorum=4, table=PUBLISHED_TABLE, ops=ALL_OPS, key=KEY)
-KEYED_LEAF = Job(41, HOSTS[:2], 240, 8, 2, PUBLISHED_TABLE, ALL_OPS, parent=Parent(PARENT, 3), key=KEY)
-KEYED_ROOT = Job(42, LOWER, 250, 8, quorum=3, table=PUBLISHED_TABLE, ops=ALL_OPS, key=KEY[::-1])
+KEYED = Job(40, HOSTS, 230, 8, quorum=4, table=PUBLISHED_TABLE, ops=frozenset(SHORT_OPS), key=KEY)
+KEYED_LEAF = Job(41, HOSTS[:2], 240, 8, 2, PUBLISHED_TABLE, frozenset(SHORT_OPS), parent=Parent(PARENT, 3), key=KEY)
+KEYED_ROOT = Job(42, LOWER, 250, 8, quorum=3, table=PUBLISHED_TABLE, ops=frozenset(SHORT_OPS), key=KEY[::-1])
 JOBS = (
     FULL, QUORUM, WIDE, SINGLE, NORMS, EVERY, LEAF, ROOT, MIDDLE, FIFTEEN, SHARED, SPRAYED, ELASTIC, BUDGETED, KEYED,
     KEYED_LEAF, KEYED_ROOT, *SOLOS,

@@ -44,7 +44,7 @@ def veth_pairs(count: int) -> Iterator[dict[int, str]]:
             made.append(name)
             for end in (name, f"{name}p"):
                 Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
-                ip("link", "set", end, "up")
+                ip("link", "set", end, "up", "mtu", "9000")
         for name in made:
             for end in (name, f"{name}p"):
                 wait_for_carrier(end)

@@ -89,7 +89,7 @@ def topology_yaml(shape: Shape, grpc: Mapping[str, str], jobs: Mapping[str, int]
         lines += [
             f"  - name: {name}",
             f"    id: {number}",
-            "    ops: [thc, max32, sum32, sign, vote]",
+            "    ops: [thc, max32, sum32, sign, vote, jumbo]",
             f"    workers: [{hosts_text}]",
             f"    slots: {{base: {200 * number}, count: {slots}}}",
             f"    thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}",

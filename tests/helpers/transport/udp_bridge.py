@@ -196,7 +196,7 @@ class LoopbackServer:
                     return
                 for fd in ready:
                     name, udp = by_fd[fd]
-                    datagram, [(_, _, tos)], _, sender = udp.recvmsg(4096, socket.CMSG_SPACE(1))
+                    datagram, [(_, _, tos)], _, sender = udp.recvmsg(16384, socket.CMSG_SPACE(1))
                     self._arrived(name, datagram, sender, tos[0])
         except Exception as error:  # noqa: BLE001 - reported by __exit__ in the test's own thread
             self.error = error

@@ -200,13 +200,16 @@ def _completed(fragment: dict[str, list[dict[str, Any]]], whole: dict[str, Any],
 
 
 def test_yaml_on_pages_is_valid() -> None:
-    blind, star, network, own, study = pages.blocks("yaml")
+    blind, star, long, network, own, study = pages.blocks("yaml")
     whole = yaml.safe_load((EXAMPLES / "star4.yaml").read_text())
     _completed(yaml.safe_load(star.text), whole, {"queues": "port"})
     assert len(sumwire_controller.parse_config(yaml.safe_dump(whole)).queues) == 1
 
     whole = yaml.safe_load((EXAMPLES / "star4.yaml").read_text()) | yaml.safe_load(blind.text)
     assert sumwire_controller.parse_config(yaml.safe_dump(whole)).jobs[0].blind
+
+    whole = yaml.safe_load((EXAMPLES / "star4.yaml").read_text()) | {"jobs": yaml.safe_load(long.text)}
+    assert "jumbo" in sumwire_controller.parse_config(yaml.safe_dump(whole)).jobs[0].ops
 
     whole = yaml.safe_load((EXAMPLES / "leaf-spine8.yaml").read_text())
     _completed(yaml.safe_load(network.text), whole, {"links": "from", "queues": "port"})

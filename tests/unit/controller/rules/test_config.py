@@ -49,6 +49,10 @@ def test_defaults() -> None:
     assert [each.quorum for each in config.jobs] == [2, 3]
 
 
+# Packets of 8192 values, and one slot too many.
+LONG = {"ops": ["thc", "max32", "jumbo"], "slots": {"base": 257, "count": 256}}
+
+
 def _add_job(**fields: Any) -> Change:
     return lambda data: data["jobs"].append({**job("second", 2, 2, 256, 16), **fields})
 
@@ -129,6 +133,9 @@ ACCEPTED: dict[str, Change] = {
     "one threshold for all": _queue({"mark_bytes": 9, "drop_bytes": [9, 9, 9, 9], "drop_all_bytes": 9}),
     "mark at once": _queue({"mark_bytes": 0}),
     "a slow queue": _queue({"rate_mbit": 0.01}),
+    "long packets in the last slots": lambda data: data["jobs"][0].update(
+        {**LONG, "slots": {"base": 256, "count": 256}}
+    ),
     "every op": put("jobs", 0, "ops", to=list(CODES)),
     "a switch of one host": put("workers", 0, "stands_for", to=1),
     "a switch below": put("workers", 0, "stands_for", to=5),  # 30 * (5 + 3) = 240
@@ -233,6 +240,11 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
                                 "at most 3 workers"),
     "p of a solved table": (put("jobs", 0, "thc", to={"p": 1}), "jobs[0].thc.p", 1.0, "between 0 and 1"),
     "bits of a solved table": (put("jobs", 0, "thc", to={"bits": 5}), "jobs[0].thc.bits", 5, "must be 1..4"),
+    "long packets without thc": (_add_job(ops=["max32", "jumbo"]), "jobs[1].ops", ["max32", "jumbo"], "must have thc"),
+    "long packets of a blind job": (lambda data: data["jobs"][0].update(blind=True, ops=["thc", "sum32", "jumbo"]),
+                                    "jobs[0].ops", ["thc", "sum32", "jumbo"], "blind job or one with a key"),
+    "long packets beyond their slots": (lambda data: data["jobs"][0].update(LONG), "jobs[0].slots", "257..512",
+                                        "must be below 512"),
     "table without thc": (put("jobs", 0, "ops", to=["max32"]), "jobs[0].thc", "{...}", "only for op thc"),
     "unknown worker": (_add_job(workers=["h1", "h9"]), "jobs[1].workers[1]", "h9", "no worker of that name"),
     "worker twice": (_add_job(workers=["h1", "h2", "h1"]), "jobs[1].workers[2]", "h1", "that of jobs[1].workers[0]"),

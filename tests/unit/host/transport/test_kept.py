@@ -11,8 +11,8 @@ import pytest
 from golden import model
 from helpers.transport.udp_bridge import JOB, configs, job_mapping
 from numpy.typing import NDArray
-from sumwire.transport.kept_results import ROW_BYTES, EarlyResults, KeptResults
-from sumwire.wire.packets import headers
+from sumwire.transport.kept_results import USUAL_BYTES, EarlyResults, KeptResults
+from sumwire.wire.packets import HEADER_BYTES, headers
 
 ROUNDS = 1 << 32
 TOKEN = 0x1234_5678_9ABC_DEF0
@@ -28,7 +28,7 @@ def datagram(sequence: int, slots: int, op: int = model.THC) -> bytes:
 
 def rows_of(datagrams: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
     """As a socket's memory has them: what is behind a datagram's end is of an earlier one."""
-    rows = np.full((len(datagrams), ROW_BYTES + 40), 0xEE, np.uint8)
+    rows = np.full((len(datagrams), HEADER_BYTES + USUAL_BYTES + 40), 0xEE, np.uint8)
     for row, data in zip(rows, datagrams, strict=True):
         row[: len(data)] = np.frombuffer(data, np.uint8)
     return rows, np.array([len(data) for data in datagrams], np.uint32)
@@ -167,9 +167,17 @@ def test_late_and_too_early_ones_are_left() -> None:
 
 def test_all_ops_wait() -> None:
     ahead = early()
-    packets = [result(k, op) for k, op in enumerate(model.WORDS_DOWN)]
+    packets = [result(k, op) for k, op in enumerate(model.SHORT_OPS)]
     assert all(arrive(ahead, 0, [packet.encode() for packet in packets]))
     assert taken(ahead, 0, 10) == {k: packet.encode() for k, packet in enumerate(packets)}
+
+
+def test_the_results_of_long_packets_are_kept_whole() -> None:
+    words = model.WORDS_DOWN[model.JUMBO]
+    row = np.frombuffer(datagram(3, 4, model.JUMBO), np.uint8)[None]
+    kept = KeptResults(4, longest_bytes=words * model.WORD, least=16)
+    kept.put(np.array([3], np.int64), row, np.array([row.shape[1]], np.uint32))
+    assert found(kept, 3, 4, model.JUMBO) == row.tobytes()
 
 
 def test_a_result_without_its_low_planes_waits_too() -> None:

@@ -144,7 +144,7 @@ def test_the_command_line_fills_every_option() -> None:
 
 
 def test_ops_of_the_packet_benchmark() -> None:
-    assert parse_ops("all") == ("thc", "max32", "sum32", "sign", "vote")
+    assert parse_ops("all") == ("thc", "max32", "sum32", "sign", "vote", "jumbo")
     assert parse_ops("sign,thc") == ("sign", "thc")
 
 

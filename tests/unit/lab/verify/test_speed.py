@@ -23,9 +23,12 @@ from sumwire_lab.verify.speed import SETTINGS, SMALL_SIZES
 
 FAST: dict[str, Any] = {
     "packets_per_second": {"native": 400_000.0, "native-trains": 1.7e6, "python": 60_000.0, "bmv2": 20_000.0},
+    "cpu_us": {"native": 4.0, "bmv2": 120.0},
     "generator_alone": 600_000.0,
     "generator_alone_trains": 2e6,
 }
+# Eight times the values in a packet, at two thirds of the rate and three times the price.
+LONG = {"packets_per_second": {"native": 266_000.0, "bmv2": 13_000.0}, "cpu_us": {"native": 12.0, "bmv2": 200.0}}
 CLEAN = asdict(Losses(0, 0, 0, 0))
 
 
@@ -178,7 +181,7 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     summary = {"switch": "soft", "engine": "native", "link_mbit": 100.0, "systems": systems}
     monkeypatch.setattr(plan.shutil, "which", lambda name: f"/usr/bin/{name}")
     made = speed.switch.bench(speed.SwitchBenchOptions(switches=("python",)))
-    rated = replace(made, record=lambda _: {"ops": {"thc": FAST}})
+    rated = replace(made, record=lambda _: {"ops": {"thc": FAST, "jumbo": LONG}})
     monkeypatch.setattr(speed.switch, "bench", lambda _: rated)
     monkeypatch.setattr(Verification, "rows", measured)
     monkeypatch.setattr(speed, "codec_record", lambda _: {"form": "native", "cpu_median_ms": 1.9})
@@ -192,8 +195,32 @@ def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> Non
     assert rows == [check.as_dict() for check in done]
     assert {row["holds"] for row in rows} == {True}
     assert all({"check", "value", "target", "holds"} <= set(row) for row in rows)
-    assert len(rows) == 7 + 8 + 8 + 7 + 2 * 6 + 3 + 2 + 1 + 5 + 1
+    assert len(rows) == 7 + 8 + 8 + 7 + 2 * 6 + 3 + 2 + 1 + 5 + 1 + 2 + 1
     assert len({row["check"] for row in rows}) == len(rows), "no two rows of one name"
+
+
+def test_rows_of_long_packets() -> None:
+    rate, cpu = speed.long_packet_checks({"thc": FAST, "jumbo": LONG})
+    assert (rate.value, cpu.value) == (pytest.approx(8 * 0.65), pytest.approx(3 / 8)) and rate.holds and cpu.holds
+    slow = {"packets_per_second": {"bmv2": 9_999.0}, "cpu_us": {"native": 16.1}}
+    assert verdicts(speed.long_packet_checks({"thc": FAST, "jumbo": slow})) == [False, False]
+    alone = {"packets_per_second": {}, "cpu_us": {}}
+    assert speed.long_packet_checks({"thc": alone, "jumbo": alone}) == []
+
+
+def test_bmv2s_long_run_has_jumbo_frames_for_all_systems(
+    experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[RunOptions] = []
+
+    def run(options: RunOptions, results: Path, say: Any) -> tuple[dict[str, Any], Path]:
+        asked.append(options)
+        return {"systems": {}}, results
+
+    monkeypatch.setattr(plan, "run", run)
+    speed.EXPERIMENTS["make run SWITCH=bmv2, long packets"](Verification(tmp_path, print))
+    (options,) = asked
+    assert (options.switch, options.link.mbit, options.link.mtu) == ("bmv2", 100.0, 9000)
 
 
 def test_medians_are_of_many_repeats(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// THC with 8192 values in a packet, for links that carry jumbo frames (MTU 9000). bmv2 pays for a packet, and hardly for
+// what is in it. The values are four groups, a to d, of 2048, the widest word that p4c knows. A group is looked up and
+// added as the 1024 values of THC are, see thc.p4 and aggregate.p4. On the wire a group's planes follow one another, the
+// most significant first.
+// A host's contribution is padded, so that the result is no more than 512 bytes longer (bmv2's limit). Where its padding
+// was, one group after another is added: a header of its own for that would cost the packets of all jobs.
+
+#ifndef SUMWIRE_JUMBO_P4_
+#define SUMWIRE_JUMBO_P4_
+
+#include "../headers.p4"
+#include "../ids.p4"
+#include "../metadata.p4"
+#include "carry.p4"
+
+// Plane J of a table's values: see thc.p4. z3 to z0 are the planes of a group of indices.
+#define LOOKED_UP(J, z3, z2, z1, z0) \
+    ((((J##_c00 ^ (z0 & J##_c01)) ^ (z1 & (J##_c02 ^ (z0 & J##_c03)))) \
+      ^ (z2 & ((J##_c04 ^ (z0 & J##_c05)) ^ (z1 & (J##_c06 ^ (z0 & J##_c07)))))) \
+     ^ (z3 & (((J##_c08 ^ (z0 & J##_c09)) ^ (z1 & (J##_c10 ^ (z0 & J##_c11)))) \
+      ^ (z2 & ((J##_c12 ^ (z0 & J##_c13)) ^ (z1 & (J##_c14 ^ (z0 & J##_c15))))))))
+
+#define LOOK_UP(G) \
+    hdr.jumbo_up.t7 = LOOKED_UP(p0, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
+    hdr.jumbo_up.t6 = LOOKED_UP(p1, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
+    hdr.jumbo_up.t5 = LOOKED_UP(p2, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
+    hdr.jumbo_up.t4 = LOOKED_UP(p3, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
+    hdr.jumbo_up.t3 = LOOKED_UP(p4, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
+    hdr.jumbo_up.t2 = LOOKED_UP(p5, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
+    hdr.jumbo_up.t1 = LOOKED_UP(p6, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
+    hdr.jumbo_up.t0 = LOOKED_UP(p7, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3);
+
+// t0 to t7 are added to the group: see add_planes in aggregate.p4.
+#define ADD(G) \
+    hdr.jumbo_up.carry = CARRY(hdr.jumbo_up.t6, hdr.jumbo.G##6, (hdr.jumbo_up.t7 & hdr.jumbo.G##7)); \
+    hdr.jumbo.G##6 = SUM(hdr.jumbo_up.t6, hdr.jumbo.G##6, (hdr.jumbo_up.t7 & hdr.jumbo.G##7)); \
+    hdr.jumbo.G##7 = hdr.jumbo_up.t7 ^ hdr.jumbo.G##7; \
+    hdr.jumbo_up.t7 = CARRY(hdr.jumbo_up.t4, hdr.jumbo.G##4, CARRY(hdr.jumbo_up.t5, hdr.jumbo.G##5, hdr.jumbo_up.carry)); \
+    hdr.jumbo.G##4 = SUM(hdr.jumbo_up.t4, hdr.jumbo.G##4, CARRY(hdr.jumbo_up.t5, hdr.jumbo.G##5, hdr.jumbo_up.carry)); \
+    hdr.jumbo.G##5 = SUM(hdr.jumbo_up.t5, hdr.jumbo.G##5, hdr.jumbo_up.carry); \
+    hdr.jumbo_up.carry = CARRY(hdr.jumbo_up.t2, hdr.jumbo.G##2, CARRY(hdr.jumbo_up.t3, hdr.jumbo.G##3, hdr.jumbo_up.t7)); \
+    hdr.jumbo.G##2 = SUM(hdr.jumbo_up.t2, hdr.jumbo.G##2, CARRY(hdr.jumbo_up.t3, hdr.jumbo.G##3, hdr.jumbo_up.t7)); \
+    hdr.jumbo.G##3 = SUM(hdr.jumbo_up.t3, hdr.jumbo.G##3, hdr.jumbo_up.t7); \
+    hdr.jumbo.G##0 = SUM(hdr.jumbo_up.t0, hdr.jumbo.G##0, CARRY(hdr.jumbo_up.t1, hdr.jumbo.G##1, hdr.jumbo_up.carry)); \
+    hdr.jumbo.G##1 = SUM(hdr.jumbo_up.t1, hdr.jumbo.G##1, hdr.jumbo_up.carry);
+
+#define REGISTERS(G) \
+    register<wide_t>(JUMBO_SLOTS) G##0; register<wide_t>(JUMBO_SLOTS) G##1; \
+    register<wide_t>(JUMBO_SLOTS) G##2; register<wide_t>(JUMBO_SLOTS) G##3; \
+    register<wide_t>(JUMBO_SLOTS) G##4; register<wide_t>(JUMBO_SLOTS) G##5; \
+    register<wide_t>(JUMBO_SLOTS) G##6; register<wide_t>(JUMBO_SLOTS) G##7;
+
+#define READ(G) \
+    G##0.read(hdr.jumbo.G##0, meta.admission.slot); G##1.read(hdr.jumbo.G##1, meta.admission.slot); \
+    G##2.read(hdr.jumbo.G##2, meta.admission.slot); G##3.read(hdr.jumbo.G##3, meta.admission.slot); \
+    G##4.read(hdr.jumbo.G##4, meta.admission.slot); G##5.read(hdr.jumbo.G##5, meta.admission.slot); \
+    G##6.read(hdr.jumbo.G##6, meta.admission.slot); G##7.read(hdr.jumbo.G##7, meta.admission.slot);
+
+#define READ_ADDEND(G) \
+    G##0.read(hdr.jumbo_up.t0, meta.admission.slot); G##1.read(hdr.jumbo_up.t1, meta.admission.slot); \
+    G##2.read(hdr.jumbo_up.t2, meta.admission.slot); G##3.read(hdr.jumbo_up.t3, meta.admission.slot); \
+    G##4.read(hdr.jumbo_up.t4, meta.admission.slot); G##5.read(hdr.jumbo_up.t5, meta.admission.slot); \
+    G##6.read(hdr.jumbo_up.t6, meta.admission.slot); G##7.read(hdr.jumbo_up.t7, meta.admission.slot);
+
+#define WRITE(G) \
+    G##0.write(meta.admission.slot, hdr.jumbo.G##0); G##1.write(meta.admission.slot, hdr.jumbo.G##1); \
+    G##2.write(meta.admission.slot, hdr.jumbo.G##2); G##3.write(meta.admission.slot, hdr.jumbo.G##3); \
+    G##4.write(meta.admission.slot, hdr.jumbo.G##4); G##5.write(meta.admission.slot, hdr.jumbo.G##5); \
+    G##6.write(meta.admission.slot, hdr.jumbo.G##6); G##7.write(meta.admission.slot, hdr.jumbo.G##7);
+
+#define OF_PACKET(G) \
+    LOOK_UP(G) \
+    ADD(G)
+
+#define OF_SLOT(G) \
+    READ_ADDEND(G) \
+    ADD(G)
+
+// Where a packet goes out, hdr.jumbo has the slot's payload in the end.
+control Jumbo(inout headers_t hdr, in metadata_t meta) {
+    REGISTERS(a)
+    REGISTERS(b)
+    REGISTERS(c)
+    REGISTERS(d)
+
+    // The packet's indices, looked up, are added to hdr.jumbo.
+    @id(ID_ACTION_JUMBO)
+    action jumbo_planes(
+            @id(1) wide_t p0_c00, @id(2) wide_t p0_c01, @id(3) wide_t p0_c02, @id(4) wide_t p0_c03,
+            @id(5) wide_t p0_c04, @id(6) wide_t p0_c05, @id(7) wide_t p0_c06, @id(8) wide_t p0_c07,
+            @id(9) wide_t p0_c08, @id(10) wide_t p0_c09, @id(11) wide_t p0_c10, @id(12) wide_t p0_c11,
+            @id(13) wide_t p0_c12, @id(14) wide_t p0_c13, @id(15) wide_t p0_c14, @id(16) wide_t p0_c15,
+            @id(17) wide_t p1_c00, @id(18) wide_t p1_c01, @id(19) wide_t p1_c02, @id(20) wide_t p1_c03,
+            @id(21) wide_t p1_c04, @id(22) wide_t p1_c05, @id(23) wide_t p1_c06, @id(24) wide_t p1_c07,
+            @id(25) wide_t p1_c08, @id(26) wide_t p1_c09, @id(27) wide_t p1_c10, @id(28) wide_t p1_c11,
+            @id(29) wide_t p1_c12, @id(30) wide_t p1_c13, @id(31) wide_t p1_c14, @id(32) wide_t p1_c15,
+            @id(33) wide_t p2_c00, @id(34) wide_t p2_c01, @id(35) wide_t p2_c02, @id(36) wide_t p2_c03,
+            @id(37) wide_t p2_c04, @id(38) wide_t p2_c05, @id(39) wide_t p2_c06, @id(40) wide_t p2_c07,
+            @id(41) wide_t p2_c08, @id(42) wide_t p2_c09, @id(43) wide_t p2_c10, @id(44) wide_t p2_c11,
+            @id(45) wide_t p2_c12, @id(46) wide_t p2_c13, @id(47) wide_t p2_c14, @id(48) wide_t p2_c15,
+            @id(49) wide_t p3_c00, @id(50) wide_t p3_c01, @id(51) wide_t p3_c02, @id(52) wide_t p3_c03,
+            @id(53) wide_t p3_c04, @id(54) wide_t p3_c05, @id(55) wide_t p3_c06, @id(56) wide_t p3_c07,
+            @id(57) wide_t p3_c08, @id(58) wide_t p3_c09, @id(59) wide_t p3_c10, @id(60) wide_t p3_c11,
+            @id(61) wide_t p3_c12, @id(62) wide_t p3_c13, @id(63) wide_t p3_c14, @id(64) wide_t p3_c15,
+            @id(65) wide_t p4_c00, @id(66) wide_t p4_c01, @id(67) wide_t p4_c02, @id(68) wide_t p4_c03,
+            @id(69) wide_t p4_c04, @id(70) wide_t p4_c05, @id(71) wide_t p4_c06, @id(72) wide_t p4_c07,
+            @id(73) wide_t p4_c08, @id(74) wide_t p4_c09, @id(75) wide_t p4_c10, @id(76) wide_t p4_c11,
+            @id(77) wide_t p4_c12, @id(78) wide_t p4_c13, @id(79) wide_t p4_c14, @id(80) wide_t p4_c15,
+            @id(81) wide_t p5_c00, @id(82) wide_t p5_c01, @id(83) wide_t p5_c02, @id(84) wide_t p5_c03,
+            @id(85) wide_t p5_c04, @id(86) wide_t p5_c05, @id(87) wide_t p5_c06, @id(88) wide_t p5_c07,
+            @id(89) wide_t p5_c08, @id(90) wide_t p5_c09, @id(91) wide_t p5_c10, @id(92) wide_t p5_c11,
+            @id(93) wide_t p5_c12, @id(94) wide_t p5_c13, @id(95) wide_t p5_c14, @id(96) wide_t p5_c15,
+            @id(97) wide_t p6_c00, @id(98) wide_t p6_c01, @id(99) wide_t p6_c02, @id(100) wide_t p6_c03,
+            @id(101) wide_t p6_c04, @id(102) wide_t p6_c05, @id(103) wide_t p6_c06, @id(104) wide_t p6_c07,
+            @id(105) wide_t p6_c08, @id(106) wide_t p6_c09, @id(107) wide_t p6_c10, @id(108) wide_t p6_c11,
+            @id(109) wide_t p6_c12, @id(110) wide_t p6_c13, @id(111) wide_t p6_c14, @id(112) wide_t p6_c15,
+            @id(113) wide_t p7_c00, @id(114) wide_t p7_c01, @id(115) wide_t p7_c02, @id(116) wide_t p7_c03,
+            @id(117) wide_t p7_c04, @id(118) wide_t p7_c05, @id(119) wide_t p7_c06, @id(120) wide_t p7_c07,
+            @id(121) wide_t p7_c08, @id(122) wide_t p7_c09, @id(123) wide_t p7_c10, @id(124) wide_t p7_c11,
+            @id(125) wide_t p7_c12, @id(126) wide_t p7_c13, @id(127) wide_t p7_c14, @id(128) wide_t p7_c15) {
+        OF_PACKET(a)
+        OF_PACKET(b)
+        OF_PACKET(c)
+        OF_PACKET(d)
+    }
+
+    @id(ID_ACTION_JUMBO_NOTHING)
+    action jumbo_nothing() {
+    }
+
+    @id(ID_TABLE_JUMBO)
+    @name("jumbo")
+    table row {
+        key = {
+            hdr.sumwire.job : exact @id(1) @name("job");
+        }
+        actions = {
+            jumbo_planes;
+            @defaultonly jumbo_nothing;
+        }
+        const default_action = jumbo_nothing();
+        size = JOBS_MAX;
+    }
+
+    // setValid() clears the header, so a fresh slot is 0.
+    action begin() {
+        hdr.jumbo.setValid();
+    }
+
+    action read_slot() {
+        hdr.jumbo.setValid();
+        READ(a)
+        READ(b)
+        READ(c)
+        READ(d)
+    }
+
+    action write_slot() {
+        WRITE(a)
+        WRITE(b)
+        WRITE(c)
+        WRITE(d)
+    }
+
+    // A lower switch's sums are in hdr.jumbo already.
+    action add_slot() {
+        hdr.jumbo_up.setValid();
+        OF_SLOT(a)
+        OF_SLOT(b)
+        OF_SLOT(c)
+        OF_SLOT(d)
+    }
+
+    action end() {
+        hdr.jumbo_up.setInvalid();
+        hdr.sumwire.words = JUMBO_WORDS_DOWN;
+    }
+
+    apply {
+        if (meta.effects & EFFECT_FOLDS != 0) {
+            if (meta.traits & TRAIT_PARTIAL == 0) {
+                if (meta.traits & TRAIT_FRESH != 0) {
+                    begin();
+                } else {
+                    read_slot();
+                }
+                row.apply();
+            } else if (meta.traits & TRAIT_FRESH == 0) {
+                add_slot();
+            }
+            write_slot();
+        } else if (meta.effects & EFFECT_TAKES != 0) {
+            write_slot();
+        } else {
+            read_slot();
+        }
+        end();
+    }
+}
+
+#undef LOOKED_UP
+#undef LOOK_UP
+#undef ADD
+#undef REGISTERS
+#undef READ
+#undef READ_ADDEND
+#undef WRITE
+#undef OF_PACKET
+#undef OF_SLOT
+
+#endif
