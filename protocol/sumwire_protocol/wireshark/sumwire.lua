@@ -223,19 +223,21 @@ local function show_elements(tree, payload, signed)
   end
 end
 
-local function show_planes(tree, payload, groups)
-  local planes = payload:len() / spec.word_bytes / groups
+local function show_planes(tree, payload, op)
+  local groups, plane_bytes, length = op.groups, op.plane_bytes, payload:len()
+  if length == op.up * spec.word_bytes then length = length - op.padding * spec.word_bytes end
+  local planes = length / plane_bytes / groups
   if planes ~= math.floor(planes) then return end
   for group = 0, groups - 1 do
-    for byte = 0, spec.word_bytes - 1 do
+    for byte = 0, plane_bytes - 1 do
       local octets = {}
       for plane = 0, planes - 1 do
-        octets[plane] = payload((group * planes + plane) * spec.word_bytes + byte, 1):uint()
+        octets[plane] = payload((group * planes + plane) * plane_bytes + byte, 1):uint()
       end
       for bit = 7, 0, -1 do
         local value = 0
         for plane = 0, planes - 1 do value = value * 2 + math.floor(octets[plane] / 2 ^ bit) % 2 end
-        tree:add(fields.value, payload(group * planes * spec.word_bytes + byte, 1), Int64(value))
+        tree:add(fields.value, payload(group * planes * plane_bytes + byte, 1), Int64(value))
       end
     end
   end
@@ -245,7 +247,7 @@ local function show_payload(tree, packet, payload)
   local op = spec.ops[packet.op]
   local inner = tree:add(fields.payload, payload)
   if not op or not sumwire.prefs.values then return end
-  if op.groups > 0 then show_planes(inner, payload, op.groups) else show_elements(inner, payload, op.signed) end
+  if op.groups > 0 then show_planes(inner, payload, op) else show_elements(inner, payload, op.signed) end
 end
 
 -- -- dissection -----------------------------------------------------------------------------------------

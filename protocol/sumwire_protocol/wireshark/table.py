@@ -58,6 +58,8 @@ def _spec() -> dict[str, Any]:
                 "down": op.down.words,
                 # 0 for an op with elements.
                 "groups": 0 if op.value_bits == p4.ELEMENT_BITS else layout.groups_of(op),
+                "plane_bytes": op.plane_bits // 8,
+                "padding": op.up.padding,
                 "signed": op.signed,
             }
             for op in OPS
