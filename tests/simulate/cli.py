@@ -26,7 +26,10 @@ _LINE_S: Final = 1.0
 
 def main(arguments: list[str] | None = None) -> int:
     """0 if no schedule violates anything, 1 if one does, 2 if a process died, 130 after Ctrl-C."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if asked.long and (asked.keys or asked.aggregators):
+        parser.error("--long: packets with tags are short, and software aggregators have no others")
     asked.keys |= asked.mutation in OF_KEYS
     asked.flow |= asked.mutation in OF_BLIND
     asked.byzantine |= asked.mutation in OF_BYZANTINE
@@ -87,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--flow", action="store_true", help="blind jobs, in two worlds that no switch may tell apart")
     parser.add_argument("--byzantine", action="store_true", help="switches do what they like to packets")
     group.add_argument("--lanes", action="store_true", help="jobs are in lanes, whose calls overlap")
+    group.add_argument("--long", action="store_true", help="packets of THC have 8192 values")
     group.add_argument("--restarts", action="store_true", help="workers are killed and started again, one at a time")
     parser.add_argument("--fast", action="store_true", help="calls are long, and C makes most of each exchange alone")
     place = parser.add_mutually_exclusive_group()

@@ -86,9 +86,9 @@ SHAPES: Final[dict[str, Shape]] = {
 @dataclass(frozen=True)
 class Terms:
     """What the configuration says of the job. ``keyed``: its packets have authentication tags. ``blind``: workers mask
-    what they send. ``slots``: of each lane. ``branches``: the switches of its tree are software aggregators.
-    ``queue``: of :data:`QUEUES`, in front of every host and switch. ``degrade``: what the switch does to THC packets on
-    purpose."""
+    what they send. ``long_packets``: those of THC have 8192 values. ``slots``: of each lane. ``branches``: the switches
+    of its tree are software aggregators. ``queue``: of :data:`QUEUES`, in front of every host and switch. ``degrade``:
+    what the switch does to THC packets on purpose."""
 
     shape: str
     slots: int
@@ -100,6 +100,7 @@ class Terms:
     branches: bool = False
     queue: str = ""
     degrade: str = ""
+    long_packets: bool = False
 
     @property
     def cuts(self) -> bool:
@@ -148,7 +149,7 @@ def topology_of(terms: Terms) -> Topology:
         "jobs:",
         f"  - name: {JOB}",
         "    id: 7",
-        f"    ops: [{', '.join(OPS)}]",
+        f"    ops: [{', '.join((*OPS, *(('jumbo',) if terms.long_packets else ())))}]",
         f"    workers: [{names}]",
         f"    slots: {{base: 32, count: {terms.slots * terms.lanes}}}",
         f"    thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}",

@@ -171,6 +171,15 @@ def with_fast_path(schedule: Schedule) -> Schedule:
     return replace(schedule, terms=terms, steps=steps, loss_bound=None, native=True, fast=True)
 
 
+def with_long_packets(schedule: Schedule) -> Schedule:
+    """A schedule whose tensors fill packets of 8192 values, and of which some are too short for one."""
+    rng = random.Random(f"long packets {schedule.seed}")
+    steps = tuple(
+        replace(step, values=rng.randrange(6_000, 40_000)) if step.op == "reduce" else step for step in schedule.steps
+    )
+    return replace(schedule, terms=replace(schedule.terms, long_packets=True), steps=steps, aggregator=False)
+
+
 def with_lanes(schedule: Schedule) -> Schedule:
     """A schedule of a job in lanes, whose calls are under way at the same time."""
     rng = random.Random(f"lanes {schedule.seed}")
@@ -229,6 +238,7 @@ class Variant(NamedTuple):
     lanes: bool = False
     aggregators: bool = False
     queues: bool = False
+    long: bool = False
     preempt: tuple[str, ...] = ()
 
     def of(self, seed: int) -> Schedule:
@@ -242,6 +252,7 @@ class Variant(NamedTuple):
             (self.fast, with_fast_path),
             (self.lanes, with_lanes),
             (self.queues, with_queues),
+            (self.long, with_long_packets),
             (self.preempt, partial(with_preemption, modules=self.preempt)),
         )
         for wanted, change in changes:

@@ -16,6 +16,8 @@ from sumwire.job.job import Job
 from simulate.schedule import Schedule, Step
 
 _CHUNK: Final = 1024
+# Chunks of a packet of 8192 values.
+_LONG: Final = 8
 
 
 @dataclass
@@ -99,17 +101,20 @@ def _wrong_mean(schedule: Schedule, mean: NDArray[Any], inputs: list[NDArray[Any
         taken += inputs[worker].astype(np.float64) - (0.0 if one.residual is None else one.residual)
     scale = max(float(np.abs(np.stack(inputs)).max()), 1e-30)
     missing, chunks = 0, math.ceil(len(mean) / _CHUNK)
+    # What is missing is missing with its packet.
+    size = _LONG if terms.long_packets and chunks >= _LONG else 1
     least = 1 if schedule.loss_bound or terms.degrade else min(terms.quorum, workers)
     for chunk in range(chunks):
         part = slice(chunk * _CHUNK, (chunk + 1) * _CHUNK)
         for count in range(workers, least - 1, -1):
             if np.allclose(taken[part], count * mean[part].astype(np.float64), rtol=0, atol=scale * workers * 2e-5):
-                missing += workers - count
+                missing += workers - count if chunk % size == 0 else 0
                 break
         else:
             off = np.abs(taken[part] - workers * mean[part]).max()
             return f"chunk {chunk}: means and residuals do not add up to what was given: off by {off} of {scale}"
     bound = schedule.loss_bound
-    if bound and terms.quorum == workers and not terms.degrade and missing > math.floor(bound * chunks * workers):
-        return f"{missing} contributions of {chunks} chunks are missing, the bound is {bound}"
+    packets = math.ceil(chunks / size)
+    if bound and terms.quorum == workers and not terms.degrade and missing > math.floor(bound * packets * workers):
+        return f"{missing} contributions of {packets} packets are missing, the bound is {bound}"
     return ""

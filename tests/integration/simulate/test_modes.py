@@ -76,6 +76,18 @@ def test_trees_of_aggregators_with_keys_violate_nothing(seed: int) -> None:
     assert run.play().violations == []
 
 
+@pytest.mark.parametrize("seed", [2, 5])
+def test_long_packets_violate_nothing(seed: int) -> None:
+    run, ops = Play(Variant(long=True).of(seed)), Counter[int]()
+
+    def look(name: str, port: int, frame: bytes, leaving: Frames) -> None:
+        ops.update(model.decode(sent[42:]).op for _, sent in leaving)
+
+    run.network.on_frame = look
+    assert run.play().violations == []
+    assert ops[model.JUMBO] > 3
+
+
 @pytest.mark.parametrize("seed", [1, 13])
 def test_c_makes_most_of_an_exchange_alone(seed: int) -> None:
     run = Play(Variant(fast=True).of(seed))
