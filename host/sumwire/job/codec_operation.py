@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import ONE_TRIP_CHUNKS
+from sumwire_protocol.ops import JUMBO, ONE_TRIP_CHUNKS
 from torch import Tensor
 
 from sumwire import trace
@@ -34,6 +34,7 @@ from sumwire.job.gloo import Fallback
 from sumwire.job.one_trip import CarriedScales, OneTrip, carried_for
 from sumwire.job.operations import (
     ALL,
+    OWN_PACKETS,
     CachedResult,
     HandedOut,
     Operation,
@@ -118,7 +119,7 @@ class CodecOperation(Operation):
         self._contributors = ALL
         # Known once the network is asked.
         self._config: JobConfig | None = None
-        self._payload = Payload(codec.info.op)
+        self._payload: Payload
         # The result was handed out, and this worker had no part in it.
         self._left_out = False
 
@@ -142,7 +143,8 @@ class CodecOperation(Operation):
     def _summed(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         self._config = config
         round_, info, options = self._round, self._codec.info, self._options
-        payload = self._payload = payload_of(info.op, round_.chunks, config)
+        special = config.blind or JUMBO.name in config.ops
+        payload = self._payload = payload_of(info.op, round_.chunks, config) if special else OWN_PACKETS[info.op]
         own = round_.preliminary()
         tos = None if options.tag is None else _checked_tos(options.tag(round_.magnitudes()), round_.chunks)
         carried = None
@@ -166,7 +168,7 @@ class CodecOperation(Operation):
             contribute=options.contribute,
             checked=payload.checked,
         )
-        with transport.open(payload.op, payload.packets(round_.chunks), self.tag, bounded) as exchange:
+        with transport.open(payload.op, -(-round_.chunks // payload.chunks), self.tag, bounded) as exchange:
             grain = math.lcm(round_.grain, payload.chunks)
             step = part_chunks(round_.chunks, info.chunk_values, grain) // payload.chunks
             encode, decode = self._steps(exchange, agreed, config)
@@ -238,14 +240,17 @@ class CodecOperation(Operation):
         """The functions that encode and decode the packets of a part. They raise RecreateError if the agreed values or
         the results are impossible."""
         round_, form = self._round, self._payload
-
-        def chunks_of(first: int, last: int) -> tuple[int, int]:
-            return first * form.chunks, min(last * form.chunks, round_.chunks)
+        # A call for each part less, for nearly all jobs.
+        plain, size = type(form) is Payload, form.chunks
 
         def encode(first: int, last: int) -> None:
-            begin, end = chunks_of(first, last)
+            begin, end = first * size, min(last * size, round_.chunks)
+            packets = exchange.payload[first:last]
             try:
-                form.put(partial(round_.encode_into, agreed, begin, end), exchange.payload[first:last], end - begin)
+                if plain:
+                    round_.encode_into(agreed, begin, end, packets)
+                else:
+                    form.put(partial(round_.encode_into, agreed, begin, end), packets, end - begin)
             except CodecError as error:
                 raise RecreateError(
                     f"job {config.job}: agreed on what no worker can mean: {error}; {_AGAIN}"
@@ -255,12 +260,14 @@ class CodecOperation(Operation):
                 exchange.mark(first, outside[begin:end] * np.uint8(p4.FLAG_OVERFLOW))
 
         def decode(first: int, last: int) -> None:
-            results, (begin, end) = exchange.results, chunks_of(first, last)
-            counts = form.by_chunk(results.counts[first:last], end - begin)
-            overflows = form.by_chunk(results.flags[first:last] & p4.FLAG_OVERFLOW != 0, end - begin)
+            begin, end = first * size, min(last * size, round_.chunks)
+            results = exchange.results
+            words, counts, flags = results.words[first:last], results.counts[first:last], results.flags[first:last]
+            if size > 1:
+                counts, flags = (form.by_chunk(of, end - begin) for of in (counts, flags))
             try:
-                words = form.take(results.words[first:last])[: end - begin]
-                round_.decode_into(begin, end, words, counts, overflows)
+                words = words if plain else form.take(words)[: end - begin]
+                round_.decode_into(begin, end, words, counts, flags & p4.FLAG_OVERFLOW != 0)
             except CodecError as error:
                 raise RecreateError(f"job {config.job}: result that no sum can be: {error}; {_AGAIN}") from error
 

@@ -95,10 +95,6 @@ class Payload:
         """Return what packets have, shape (packets,), for each of the first ``chunks`` chunks."""
         return of_packets if self.chunks == 1 else of_packets.repeat(self.chunks)[:chunks]
 
-    def packets(self, chunks: int) -> int:
-        """Return the number of packets of so many chunks."""
-        return -(-chunks // self.chunks)
-
 
 class MaskedPayload(Payload):
     """Packs the payload of an op into SUM32 packets, where masks cancel."""
@@ -145,14 +141,18 @@ class JumboPayload(Payload):
         return planes.swapaxes(2, 3).reshape(-1, THC.down.words, p4.WORD_BYTES)
 
 
+# Of every op.
+OWN_PACKETS: Final = {op: Payload(op) for op in OP_NAMES}
+
+
 def payload_of(op: int, chunks: int, config: JobConfig) -> Payload:
     """Return how ``chunks`` chunks of an op travel in a job. Raises ConfigError if a blind job cannot mask them."""
     if config.blind:
-        return masked_payload(op, config) or Payload(op)
+        return masked_payload(op, config) or OWN_PACKETS[op]
     # A shorter tensor would be mostly padding.
     if op == p4.OP_THC and JUMBO.name in config.ops and chunks >= JumboPayload.chunks:
         return JumboPayload()
-    return Payload(op)
+    return OWN_PACKETS[op]
 
 
 def masked_payload(op: int, config: JobConfig) -> MaskedPayload | None:

@@ -23,7 +23,7 @@ from sumwire.native import SWITCH
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.packets import HEADER_BYTES, OP_WORDS, WORD_BYTES, headers, write_headers
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import CODES
+from sumwire_protocol.ops import CODES, SHORT_OPS
 
 from sumwire_lab.bench.benchmark import Bench, Row, Rows
 from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS, AggregatorOptions
@@ -49,7 +49,7 @@ def job_mapping(workers: int) -> dict[str, Any]:
         "format": 2,
         "name": "bench",
         "job": _JOB,
-        "ops": list(CODES),
+        "ops": [op.name for op in SHORT_OPS],
         "workers": workers,
         "quorum": workers,
         "slots": AGGREGATOR_SLOTS,

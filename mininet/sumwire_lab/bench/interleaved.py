@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from sumwire_protocol.ops import CODES
+from sumwire_protocol.ops import SHORT_OPS
 
 from sumwire_lab.bench.benchmark import Bench, Row
 from sumwire_lab.bench.exchange_worker import exchange, exchanges
@@ -63,7 +63,7 @@ def bench(options: InterleavedOptions) -> Bench:
 def _measured(link_mbit: float | None, folder: Path, told: dict[str, Any], workers: int) -> list[dict[str, Any]]:
     """What each worker has measured; None: on loopback."""
     if link_mbit is None:
-        return on_loopback(exchange, {"switches": [], **told}, workers, ops=list(CODES))
+        return on_loopback(exchange, {"switches": [], **told}, workers, ops=[op.name for op in SHORT_OPS])
     options = RunOptions(workers=workers, link=LinkOptions(link_mbit), switch=AGGREGATOR)
     with open_session(options, AGGREGATOR, folder) as session:
         return exchanges(session, told)

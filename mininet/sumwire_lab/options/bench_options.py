@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import CODES, JUMBO
+from sumwire_protocol.ops import JUMBO, SHORT_OPS
 from sumwire_protocol.ops import THC as THC_OP
 from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, KINDS, P_LEAST, SUM_MAX, UNIFORM, can_clip
 
@@ -258,11 +258,15 @@ class CodecBenchOptions(Checked):
     device: str = option("cpu", "where the tensor is: cpu, or cuda", rule=one_of(DEVICES))
 
 
+# Ops that an aggregator sums.
+_SUMMED: Final = tuple(op.name for op in SHORT_OPS)
+
+
 @dataclass(frozen=True)
 class AggregatorOptions(Checked):
     """Options of `bench aggregator`: a job with one op, and its load."""
 
-    op: str = option("thc", f"of {', '.join(CODES)}", rule=one_of(tuple(CODES)))
+    op: str = option("thc", f"of {', '.join(_SUMMED)}", rule=one_of(_SUMMED))
     workers: int = option(4, "of the job", rule=at_least(1))
     processes: int = option(1, "of the aggregator", rule=at_least(1))
     rate: float = option(inf, "contributions per second, at most")

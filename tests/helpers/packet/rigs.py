@@ -48,6 +48,8 @@ Answer = TypeVar("Answer")
 _FIRST_TIME = 1_700_000_000
 # Ethernet, IPv4 without options, UDP, Sumwire.
 PLAIN = model.BARE
+# Bytes of the longest packet of any op, with its IPv4 header.
+JUMBO_MTU = 8300
 READY_S = 300.0
 ANSWER_S = 30.0
 # Of a virtual queue: all it ever held is gone in a microsecond.
@@ -331,7 +333,7 @@ def bmv2_command(interfaces: list[str], address: str) -> list[str]:
 def over_veth(name: str, make_command: Callable[[list[str], str], list[str]], log: Path) -> Iterator[VethRig]:
     address = f"127.0.0.1:{free_tcp_port()}"
     with contextlib.ExitStack() as stack:
-        interfaces = list(stack.enter_context(veth_pairs(len(HOSTS))).values())
+        interfaces = list(stack.enter_context(veth_pairs(len(HOSTS), JUMBO_MTU)).values())
         output = stack.enter_context(log.open("wb"))
         process = subprocess.Popen(make_command(interfaces, address), stdout=output, stderr=output)
         stack.callback(_end, process)

@@ -33,7 +33,7 @@ def wait_for_carrier(interface: str) -> None:
 
 
 @contextmanager
-def veth_pairs(count: int) -> Iterator[dict[int, str]]:
+def veth_pairs(count: int, mtu: int = 1500) -> Iterator[dict[int, str]]:
     """Ports 1..count -> interface. The peer of interface X is Xp."""
     prefix = f"s{os.getpid() % 100000}n{next(_MADE) % 1000}"
     names = {number: f"{prefix}v{number}" for number in range(1, count + 1)}
@@ -44,7 +44,7 @@ def veth_pairs(count: int) -> Iterator[dict[int, str]]:
             made.append(name)
             for end in (name, f"{name}p"):
                 Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
-                ip("link", "set", end, "up", "mtu", "9000")
+                ip("link", "set", end, "up", "mtu", str(mtu))
         for name in made:
             for end in (name, f"{name}p"):
                 wait_for_carrier(end)

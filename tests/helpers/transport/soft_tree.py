@@ -62,8 +62,8 @@ class InProcess:
         return [(out, bytes(sent)) for out, sent in self._device.process(port, frame)]
 
 
-def topology_yaml(shape: Shape, grpc: Mapping[str, str], jobs: Mapping[str, int], queues: str = "") -> str:
-    """`jobs`: name -> slots; every job has all ops and all hosts. `queues`: virtual queues, as in the file."""
+def topology_yaml(shape: Shape, grpc: Mapping[str, str], jobs: Mapping[str, int], queues: str, ops: str) -> str:
+    """`jobs`: name -> slots; every job has these ops and all hosts. `queues`: virtual queues, as in the file."""
     _, ips = addresses(shape.workers)
     prefix = ips[0].rsplit(".", 1)[0]
     lines = ["switches:"]
@@ -89,7 +89,7 @@ def topology_yaml(shape: Shape, grpc: Mapping[str, str], jobs: Mapping[str, int]
         lines += [
             f"  - name: {name}",
             f"    id: {number}",
-            "    ops: [thc, max32, sum32, sign, vote, jumbo]",
+            f"    ops: [{ops}]",
             f"    workers: [{hosts_text}]",
             f"    slots: {{base: {200 * number}, count: {slots}}}",
             f"    thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}",
@@ -126,7 +126,9 @@ class TreeRig:
 
 
 @contextmanager
-def soft_tree(shape: Shape, jobs: Mapping[str, int], queues: str = "") -> Iterator[TreeRig]:
+def soft_tree(
+    shape: Shape, jobs: Mapping[str, int], queues: str = "", ops: str = "thc, max32, sum32, sign, vote"
+) -> Iterator[TreeRig]:
     """Running soft switches with an empty pipeline each; see :func:`topology_yaml`."""
     with ExitStack() as stack:
         devices = {name: SoftSwitch(seed=1 + number) for number, name in enumerate(shape.switches)}
@@ -135,7 +137,7 @@ def soft_tree(shape: Shape, jobs: Mapping[str, int], queues: str = "") -> Iterat
             server = serve(device, "127.0.0.1:0", number + 1)
             stack.callback(server.stop)
             grpc[name] = f"127.0.0.1:{server.port}"
-        topology = parse_any(topology_yaml(shape, grpc, jobs, queues))
+        topology = parse_any(topology_yaml(shape, grpc, jobs, queues, ops))
         assert isinstance(topology, Topology)
         controls = {}
         for node in topology.switches:

@@ -137,7 +137,7 @@ def test_what_is_lost_for_good_is_in_the_residual() -> None:
 def test_over_a_tree_of_switches() -> None:
     """Partial results of long packets go up, and the results come down, over links that lose packets."""
     length = 69_001
-    with soft_tree(LEAF_SPINE, {"train": 16}) as rig:
+    with soft_tree(LEAF_SPINE, {"train": 16}, ops=", ".join(LONG)) as rig:
         mapping = rig.fresh_job("train")
 
         def work(worker: int) -> tuple[Tensor, Tensor, int]:

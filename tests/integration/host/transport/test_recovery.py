@@ -20,9 +20,10 @@ from helpers.transport.udp_bridge import JOB, configs, job_mapping
 from helpers.waiting import until
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError
-from sumwire.transport.kept_results import ROW_BYTES, KeptResults
+from sumwire.transport.kept_results import USUAL_BYTES, KeptResults
 from sumwire.transport.recovery import FIRST_TIMEOUT_S, LONGEST_TIMEOUT_S, MOST_ASKED, Recovery
 from sumwire.transport.recovery_service import ANSWERS_AT_ONCE, ANSWERS_PER_S, NO_NONCE, NONCES_AT_ONCE, recovery_port
+from sumwire.wire.packets import HEADER_BYTES
 
 SLOTS = 8
 PROBE = 4
@@ -42,7 +43,7 @@ def result(
 def keep(kept: KeptResults, packets: dict[int, model.Packet]) -> None:
     for sequence, packet in packets.items():
         data = packet.encode()
-        row = np.zeros((1, ROW_BYTES), np.uint8)
+        row = np.zeros((1, HEADER_BYTES + USUAL_BYTES), np.uint8)
         row[0, : len(data)] = np.frombuffer(data, np.uint8)
         kept.put(np.array([sequence]), row, np.array([len(data)]))
 
@@ -126,7 +127,7 @@ def test_a_peer_does_not_tell_of_its_own_queues() -> None:
         assert collect(g.workers[0], [3, 4]) == {k: result(k, 0).encode() for k in (3, 4)}
 
 
-@pytest.mark.parametrize("op", sorted(model.WORDS_DOWN))
+@pytest.mark.parametrize("op", model.SHORT_OPS)
 def test_results_of_every_op(op: int) -> None:
     with group() as g:
         g.has(2, [9], op)
