@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
 
 import pytest
 from commonlib import log_context
@@ -33,9 +32,8 @@ def record(text: str, extra: dict[str, Told] | None = None, **more: object) -> l
 
 
 @pytest.fixture(autouse=True)
-def no_switch() -> Iterator[None]:
-    yield
-    log_context._switch.clear()
+def no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_context, "_switch", [])
 
 
 def test_a_line_has_time_level_event_place_and_fields() -> None:
