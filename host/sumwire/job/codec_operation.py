@@ -49,7 +49,7 @@ from sumwire.job.operations import (
     told_by_all,
     unmaskable,
 )
-from sumwire.transport.buffers import Results, protected
+from sumwire.transport.buffers import TOS_PRIORITY, Results, protected
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.stats import JobStats
@@ -119,6 +119,7 @@ class CodecOperation(Operation):
         self._contributors = ALL
         # Known once the network is asked.
         self._config: JobConfig | None = None
+        # How the chunks travel, once the switch is asked.
         self._payload: Payload
         # The result was handed out, and this worker had no part in it.
         self._left_out = False
@@ -143,6 +144,7 @@ class CodecOperation(Operation):
     def _summed(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         self._config = config
         round_, info, options = self._round, self._codec.info, self._options
+        # Nearly all jobs take each op's own packets.
         special = config.blind or JUMBO.name in config.ops
         payload = self._payload = payload_of(info.op, round_.chunks, config) if special else OWN_PACKETS[info.op]
         own = round_.preliminary()
@@ -173,16 +175,16 @@ class CodecOperation(Operation):
             step = part_chunks(round_.chunks, info.chunk_values, grain) // payload.chunks
             encode, decode = self._steps(exchange, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats, at_end=options.into is not None)
-            self._note_missing(exchange.results, config)
+            self._note_missing(exchange.results, config, payload)
         if options.into is not None:
             transport.keep_results()
             self._results = exchange.results
         return round_.result
 
-    def _note_missing(self, results: Results, config: JobConfig) -> None:
-        """Note who is not in some of the tensor's results."""
+    def _note_missing(self, results: Results, config: JobConfig, payload: Payload) -> None:
+        """Note who is not in some of the tensor's results. ``payload``: how its chunks travelled."""
         if (results.counts != config.workers).any():
-            contributors = self._payload.by_chunk(_contributors(results, config), self._round.chunks)
+            contributors = payload.by_chunk(_contributors(results, config), self._round.chunks)
             self._included = _included(contributors, config)
             if (contributors != config.all_seats).any():
                 self._contributors = torch.from_numpy(contributors.astype(np.int64))
@@ -233,7 +235,7 @@ class CodecOperation(Operation):
             self._round.encode_again()
         else:
             stats.one_trip_operations += 1
-            self._note_missing(results, trip.config)
+            self._note_missing(results, trip.config, OWN_PACKETS[self._codec.info.op])
         return agreed
 
     def _steps(self, exchange: Exchange, agreed: NDArray[np.uint32], config: JobConfig) -> tuple[Step, Step]:
@@ -325,8 +327,7 @@ def _checked_tos(tos: NDArray[np.uint8], chunks: int) -> NDArray[np.uint8]:
     return tos
 
 
-# The priority's bits in a TOS byte.
-_PRIORITY: Final = np.uint8(p4.DSCP_PRIORITY << 2)
+_PRIORITY: Final = np.uint8(TOS_PRIORITY)
 
 
 def _most_urgent(tos: NDArray[np.uint8], form: Payload) -> NDArray[np.uint8]:

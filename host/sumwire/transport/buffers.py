@@ -48,12 +48,12 @@ _CUT_BYTES: Final = HEADER_BYTES + p4.THC_WORDS_CUT * WORD_BYTES
 # What the switch assumes for the two planes: half of the values 2, half 1.
 _CUT_FILL: Final = np.repeat(np.array([p4.CUT_FILL_BYTE, 0xFF ^ p4.CUT_FILL_BYTE], np.uint8), WORD_BYTES)
 # The priority's bits in a TOS byte. The others say drop class 0 (never dropped on purpose) and ECN capable.
-_TOS_PRIORITY: Final = p4.DSCP_PRIORITY << 2
+TOS_PRIORITY: Final = p4.DSCP_PRIORITY << 2
 
 
 def protected(tos: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return TOS bytes with the same priorities in drop class 0, for packets that must not be dropped on purpose."""
-    return tos & np.uint8(_TOS_PRIORITY) | np.uint8(p4.ECN_ECT)
+    return tos & np.uint8(TOS_PRIORITY) | np.uint8(p4.ECN_ECT)
 
 
 @dataclass(frozen=True)

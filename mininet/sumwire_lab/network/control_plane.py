@@ -208,7 +208,6 @@ def counters(folder: Path) -> dict[str, dict[str, int]]:
     }
 
 
-_FRAME_BYTES: Final = 1500
 # Thresholds of a virtual queue as shares of the link's real queue: for marks, for dropping classes 3, 2, 1 and 0, and
 # for dropping everything. The real queue, which knows no classes, must not fill before the virtual one. Marks begin
 # above one train (64 KB, of the 384 KB that 256 frames are): a train that meets an empty queue is no congestion, and a
@@ -234,7 +233,7 @@ def virtual_queues(fabric: Fabric, *, drops: bool = True, trims: bool = False) -
             "port": port,
             "rate_mbit": link.mbit,
             "trim": trims,
-            **thresholds(link.queue_packets * _FRAME_BYTES, drops=drops),
+            **thresholds(link.queue_packets * link.mtu, drops=drops),
         }
         for switch, port, link in sorted(ports, key=lambda one: one[:2])
     ]

@@ -95,7 +95,8 @@ control Admission(inout headers_t hdr,
             // The job's rules come first.
         } else if (hdr.sumwire.count - 1 >= worker_weight) {
             meta.reject = REJECT_COUNT;
-        } else if (meta.traits & TRAIT_BARE == 0 && (hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE || hdr.sumwire.op == OP_JUMBO) &&
+        } else if (meta.traits & TRAIT_BARE == 0 &&
+                   (hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE || hdr.sumwire.op == OP_JUMBO) &&
                    (bit<1>)(meta.traits & TRAIT_PARTIAL != 0) != is_switch) {
             meta.reject = REJECT_WORDS;
         } else if (hdr.sumwire.flags & FLAGS_OF_SWITCHES != 0 && is_switch == 0) {

@@ -133,6 +133,33 @@ def test_what_is_lost_for_good_is_in_the_residual() -> None:
         assert torch.equal(groups.all(1), groups.any(1))
 
 
+def test_what_is_lost_in_one_round_trip_is_in_the_residual_too() -> None:
+    """Tensors of up to 32 chunks travel with their scales, in short packets, and a bound leaves single chunks out."""
+    mapping, length = mapping_of(LONG), 24 * 1024
+
+    def work(worker: int) -> tuple[Tensor, list[tuple[Tensor, Tensor]], int]:
+        x = tensor(worker, 0, length)
+        with sumwire.Job(configs(mapping)[worker], block=1024, delivery=Delivery(loss_bound=0.2)) as job:
+            outcomes = []
+            for _ in range(6):
+                mean, residual = job.reduce_with(job._thc_for(""), x)
+                outcomes.append((mean.clone(), residual()))
+            return x, outcomes, job.stats.one_trip_operations
+
+    with Bridge(mapping, golden_switch(mapping), Impairment(5, drop=0.15)):
+        given = run_workers(work, WORKERS)
+    assert all(trips for _, _, trips in given)
+    counts = set()
+    for step in range(6):
+        mean = given[0][1][step][0].view(-1, 1024)
+        taken = sum((x - outcomes[step][1] for x, outcomes, _ in given), torch.zeros(length)).view(-1, 1024)
+        for chunk, total in zip(mean, taken, strict=True):
+            found = [n for n in range(1, WORKERS + 1) if torch.allclose(total, n * chunk, rtol=0, atol=1e-4)]
+            assert found, "means and residuals do not add up to what was given"
+            counts.update(found)
+    assert len(counts) > 1
+
+
 @pytest.mark.cc
 def test_over_a_tree_of_switches() -> None:
     """Partial results of long packets go up, and the results come down, over links that lose packets."""

@@ -208,21 +208,6 @@ def test_rows_of_long_packets() -> None:
     assert speed.long_packet_checks({"thc": alone, "jumbo": alone}) == []
 
 
-def test_bmv2s_long_run_has_jumbo_frames_for_all_systems(
-    experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[RunOptions] = []
-
-    def run(options: RunOptions, results: Path, say: Any) -> tuple[dict[str, Any], Path]:
-        asked.append(options)
-        return {"systems": {}}, results
-
-    monkeypatch.setattr(plan, "run", run)
-    speed.EXPERIMENTS["make run SWITCH=bmv2, long packets"](Verification(tmp_path, print))
-    (options,) = asked
-    assert (options.switch, options.link.mbit, options.link.mtu) == ("bmv2", 100.0, 9000)
-
-
 def test_medians_are_of_many_repeats(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, set[int]] = {}
     for name, module in (("allreduce", speed.allreduce), ("turns", speed.interleaved)):
@@ -245,8 +230,11 @@ def test_bmv2s_run_is_undecided_without_it(experiments: None, tmp_path: Path, mo
     assert (row.holds, row.target) == (None, ">= 2.8") and "simple_switch_grpc" in row.why
 
 
-def test_bmv2s_run_is_short_and_at_the_default_rate(
-    experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "mtu"), [("make run SWITCH=bmv2", 1500), ("make run SWITCH=bmv2, long packets", 9000)]
+)
+def test_bmv2s_runs_are_short_and_at_the_default_rate(
+    name: str, mtu: int, experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[RunOptions] = []
 
@@ -255,6 +243,6 @@ def test_bmv2s_run_is_short_and_at_the_default_rate(
         return {"systems": {}}, results
 
     monkeypatch.setattr(plan, "run", run)
-    speed.EXPERIMENTS["make run SWITCH=bmv2"](Verification(tmp_path, print))
+    speed.EXPERIMENTS[name](Verification(tmp_path, print))
     (options,) = asked
-    assert (options.switch, options.link.mbit, options.train.max_steps) == ("bmv2", 100.0, 30)
+    assert (options.switch, options.link.mbit, options.link.mtu, options.train.max_steps) == ("bmv2", 100.0, mtu, 30)
