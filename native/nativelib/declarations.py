@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 _NUMBERS: Final[dict[str, Any]] = {
     "void": None, "int": ctypes.c_int, "unsigned": ctypes.c_uint, "short": ctypes.c_short, "size_t": ctypes.c_size_t,
-    "float": ctypes.c_float, "double": ctypes.c_double,
+    "float": ctypes.c_float, "double": ctypes.c_double, "bool": ctypes.c_bool,
     **{f"{sign}int{bits}_t": getattr(ctypes, f"c_{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
 _IF_DEFINED: Final = re.compile(r"^#ifdef (\w+)\n(.*?)^#endif[^\n]*\n", re.DOTALL | re.MULTILINE)
 _NOTES: Final = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.DOTALL | re.MULTILINE)
 _STRUCT: Final = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.MULTILINE)
+_ALIAS: Final = re.compile(r"^typedef (\w+) (\w+);", re.MULTILINE)
 _FUNCTION: Final = re.compile(
     r"^(?!static|extern|typedef)([a-z]\w*(?: \w+)* \*?)(\w+)\(([^(){};]*)\)\s*[;{]", re.MULTILINE
 )
@@ -33,7 +34,7 @@ _FUNCTION_POINTER: Final = re.compile(r".*\(\*(\w+)\)\(.*\)", re.DOTALL)
 _DECLARATION: Final = re.compile(
     r"(?P<type>(?:struct |enum )?\w+)\s*(?P<stars>\**)\s*(?P<name>\w*)\s*(?:\[(?P<length>\w+)\])?"
 )
-_LIST: Final = re.compile(r"(\w+) (\w+(?:, \w+)+)")
+_LIST: Final = re.compile(r"((?:struct )?\w+) (\*?\w+(?:, \*?\w+)+)")
 _QUALIFIERS: Final = re.compile(r"\b(?:const|volatile|restrict)\b\s*")
 
 
@@ -70,6 +71,8 @@ def declare(
         return conditional[2] if conditional[1] in constants else ""
 
     text = "\n".join(_NOTES.sub("", _IF_DEFINED.sub(wanted, path.read_text())) for path in sources)
+    for meant, alias in _ALIAS.findall(text):
+        text = re.sub(rf"\b{alias}\b", meant, text)
     structures: dict[str, type[ctypes.Structure]] = {}
     for name, fields in _STRUCT.findall(text):
         found = _fields(fields, structures, constants) if structs is None or name in structs else None

@@ -45,9 +45,13 @@ from sumwire.transport.options import Turn, WindowOptions
 from sumwire.transport.scheduling import Chunks
 
 # RFC 6298 section 2.
-_ALPHA: Final = 1 / 8
-_BETA: Final = 1 / 4
-_K: Final = 4
+RTT_ALPHA: Final = 1 / 8
+RTT_BETA: Final = 1 / 4
+RTT_K: Final = 4
+# Of a transport's timer.
+RTT_INITIAL_S: Final = 0.2
+RTT_LEAST_S: Final = 0.03
+RTT_MOST_S: Final = 1.0
 
 
 class RttEstimator:
@@ -57,7 +61,9 @@ class RttEstimator:
     initial_s <= max_s.
     """
 
-    def __init__(self, *, initial_s: float = 0.2, min_s: float = 0.03, max_s: float = 1.0) -> None:
+    def __init__(
+        self, *, initial_s: float = RTT_INITIAL_S, min_s: float = RTT_LEAST_S, max_s: float = RTT_MOST_S
+    ) -> None:
         if not 0 < min_s <= initial_s <= max_s:
             raise ValueError(f"timeouts {min_s=}, {initial_s=}, {max_s=}: need 0 < min <= initial <= max")
         self._min_s = min_s
@@ -73,9 +79,9 @@ class RttEstimator:
             self.smoothed_s = round_trip_s
             self.variation_s = round_trip_s / 2
         else:
-            self.variation_s += _BETA * (abs(self.smoothed_s - round_trip_s) - self.variation_s)
-            self.smoothed_s += _ALPHA * (round_trip_s - self.smoothed_s)
-        self._base_s = self.timeout_s = min(max(self.smoothed_s + _K * self.variation_s, self._min_s), self.max_s)
+            self.variation_s += RTT_BETA * (abs(self.smoothed_s - round_trip_s) - self.variation_s)
+            self.smoothed_s += RTT_ALPHA * (round_trip_s - self.smoothed_s)
+        self._base_s = self.timeout_s = min(max(self.smoothed_s + RTT_K * self.variation_s, self._min_s), self.max_s)
 
     def back_off(self) -> None:
         """Double the timeout after it has expired (RFC 6298, 5.5)."""

@@ -26,7 +26,7 @@ struct packet {
   uint32_t number;  // the chunk in the job's sequence, the segment in the flow
   uint32_t more;    // what its kind needs besides
   uint32_t bytes;   // on the wire
-  uint32_t rank;    // of its urgency: the smaller, the sooner (order SMALLEST)
+  uint32_t rank;    // its urgency, the smaller the sooner (order SMALLEST); of a job's packets, the op
   uint8_t kind, level, marks, path;  // level: its queue where a link has several, 0 first
 };
 
@@ -37,7 +37,6 @@ struct ring {
 };
 
 enum link_order { FIFO, LEVELS, SMALLEST };
-#define LEVELS_MOST 8
 
 // One direction of a link, or the way through a processor. What does not fit the queue is lost, or trimmed to `trim_bytes`
 // and sent before everything else.
@@ -76,7 +75,7 @@ struct node {
   uint32_t kind;
   uint32_t inbox, outbox;  // links through its processor, or NONE; a host's outbox leads to its only link
   uint32_t routes;         // where its routes begin, or NONE
-  uint32_t tree;           // the slots of a switch that adds (slots.c), or NONE
+  uint32_t tree;           // the first of its slots for jobs (slots.c), or NONE
 };
 
 // Towards a host: one of `width` links from `link` on, chosen by the packet's path.
@@ -120,6 +119,8 @@ struct sim {
   uint32_t flow_count, task_count, worker_count, job_count, tree_count;
   uint32_t *next_tasks;  // what follows the tasks
   uint64_t tasks_open;
+  struct place *agenda;  // when WORK ends (tasks.c): a heap
+  uint32_t agenda_count, agenda_room, agenda_timer;
 };
 
 // Sends a packet over a link, from its queue on.

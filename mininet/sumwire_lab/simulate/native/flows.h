@@ -9,3 +9,5 @@
 void flow_send(struct sim *sim, uint32_t flow, uint32_t task);
 // A SEGMENT, ACK or PULL has arrived at its target.
 void flow_receive(struct sim *sim, const struct packet *packet);
+// Frees all flows.
+void flows_free(struct sim *sim);

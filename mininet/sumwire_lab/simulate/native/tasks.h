@@ -24,3 +24,5 @@ struct task {
 void task_begin(struct sim *sim, uint32_t task);
 // Ends a task, and begins those that waited for it alone.
 void task_end(struct sim *sim, uint32_t task);
+// Begins the tasks that wait for nothing, once everything is made.
+void tasks_start(struct sim *sim);
