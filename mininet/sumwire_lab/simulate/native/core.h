@@ -42,7 +42,7 @@ enum link_order { FIFO, LEVELS, SMALLEST };
 // and sent before everything else.
 struct link {
   uint64_t rate;           // bits a second, 0: no limit
-  ps delay, per_packet;    // per_packet: what a processor needs for one
+  ps delay, per_packet;    // per_packet: what a processor needs for one, besides its bytes at `rate`
   uint32_t node;           // at its end; NONE if `then` follows
   uint32_t then;           // the link that follows, or NONE
   uint32_t processor;      // that works for per_packet, or NONE

@@ -61,9 +61,9 @@ ps sim_work(struct sim *sim, uint32_t number, ps length) {
 
 // When a packet that gets its turn now has been sent.
 static ps sent_at(struct sim *sim, const struct link *link, const struct packet *packet) {
-  if (link->processor != NONE) return sim_work(sim, link->processor, link->per_packet);
-  const ps begin = link->free_at > sim->now ? link->free_at : sim->now;
-  return link->rate ? begin + (uint64_t)packet->bytes * BITS_A_BYTE * PS_A_SECOND / link->rate : begin;
+  const ps length = link->rate ? (uint64_t)packet->bytes * BITS_A_BYTE * PS_A_SECOND / link->rate : 0;
+  if (link->processor != NONE) return sim_work(sim, link->processor, link->per_packet + length);
+  return (link->free_at > sim->now ? link->free_at : sim->now) + length;
 }
 
 // ---- queues --------------------------------------------------------------------------------------------

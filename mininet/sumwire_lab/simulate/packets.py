@@ -1,0 +1,289 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps packet by packet: the tasks of all workers on the C engine's network.
+
+A step of a worker is its forward pass, its backward pass bucket by bucket, and the exchange of each bucket, which begins
+when the bucket is ready and the exchange before it has ended. Systems without a switch send the messages of their
+all-reduce over flows instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sumwire.config.jobfile import DEFAULT_SLOTS
+from sumwire.systems.cost import TCP_FRAME, TCP_PAYLOAD
+from sumwire_protocol import constants as p4
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.simulate.costs import Costs
+from sumwire_lab.simulate.fabric import Fabric
+from sumwire_lab.simulate.native import NONE
+from sumwire_lab.simulate.network import EXCHANGE, MESSAGE, PS, HostCosts, Network, Queues
+from sumwire_lab.simulate.systems import Packets, System, exchanges_of, tcp_frames
+from sumwire_lab.simulate.workloads import Bucket
+
+CONTROLS: Final = {"cubic": 0, "bbr": 1, "dctcp": 2, "pfabric": 3, "ndp": 4}
+"""Congestion controls of flows: those of native/flows.h."""
+_TCP_HEADERS: Final = TCP_FRAME - TCP_PAYLOAD
+# Long work gives way to a host's packets so often, where they share its cores.
+_SLICE_S: Final = 0.003
+
+
+@dataclass(frozen=True)
+class Passes:
+    """A worker's passes and buckets. ``slow``: by step and worker, how much longer than these seconds they take."""
+
+    forward_s: float
+    backward_s: float
+    sent: Sequence[Bucket]
+    slow: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What a simulation measures. ``step_s``: seconds of each step. ``comm_s``: from a worker's first ready bucket to
+    its last result, by step, the mean of the workers. ``wire_bytes``: on a worker's link, both directions, a step.
+    ``resent``: packets sent again. ``events``, ``packets``: of the engine, and the most under way at once."""
+
+    step_s: tuple[float, ...]
+    comm_s: tuple[float, ...]
+    wire_bytes: float
+    resent: int
+    events: int
+    packets: int
+
+
+def train(
+    fabric: Fabric,
+    system: System,
+    passes: Passes,
+    costs: Costs,
+    *,
+    steps: int = 1,
+    slots: int = DEFAULT_SLOTS,
+    seed: int = 1,
+    queues: Queues = Queues(),  # noqa: B008 - frozen
+    control: str = "cubic",
+    limited: bool = False,
+) -> Simulated:
+    """Simulate so many steps of all workers of the fabric. ``control``: of flows, see CONTROLS. ``limited``: marks and
+    round trips limit windows. Raises LabError if a step never ends."""
+    network = Network(fabric, costs, _host_costs(fabric, system, costs, passes), queues, seed=seed,
+                      server=system.way in ("server", "parameter server"))
+    try:
+        reduce = _Slots(network, system, slots, passes, limited) if system.op else _Messages(network, system, control)
+        made = _Training(network, passes, reduce, steps, late=system.late, cores=bool(costs.cores))
+        if not network.run():
+            raise LabError(f"system={system.name}: the simulated training never ends; its tasks wait for each other")
+        return made.measured()
+    finally:
+        network.close()
+
+
+def _host_costs(fabric: Fabric, system: System, costs: Costs, passes: Passes) -> HostCosts:
+    if system.op is None:
+        values = max(sum(one.values for one in passes.sent), 1)
+        share = 2 * (fabric.workers - 1) / fabric.workers if system.way != "parameter server" else 1
+        octets = tcp_frames(values * system.value_bytes * share, fabric)
+        return HostCosts(byte_s=values * costs.plain_s / octets if octets else 0.0)
+    packets = exchanges_of(system, fabric, max(one.values for one in passes.sent))[-1]
+    return HostCosts(
+        send_s=costs.send_s + packets.values * costs.encode_s, receive_s=costs.receive_s + packets.values * costs.decode_s
+    )
+
+
+# -- how a bucket is reduced -------------------------------------------------------------------------------
+
+
+class _Slots:
+    """By the slots of switches or a server."""
+
+    def __init__(self, network: Network, system: System, slots: int, passes: Passes, limited: bool) -> None:
+        self._network, self._listed = network, list[list[int]]()
+        ops: dict[tuple[int, int, int], int] = {}
+        exchanges: list[tuple[int, int, int, bool]] = []
+        late = [Bucket(sum(one.values for one in passes.sent), 0.0)] if system.late else passes.sent
+        for bucket in late:
+            numbers = []
+            for place, packets in enumerate(exchanges_of(system, network.fabric, bucket.values)):
+                op = ops.setdefault(_bytes_of(packets), len(ops))
+                numbers.append(len(exchanges))
+                # The first exchange of an operation waits for slow workers, so it tells nothing of the path.
+                exchanges.append((op, packets.count, 0, place > 0))
+            self._listed.append(numbers)
+        job = network.job(slots, list(ops), exchanges)
+        self._workers = network.workers(job, at_server=system.way == "server", limited=limited)
+
+    def add(self, bucket: int, after: Sequence[tuple[int, ...]], values: int) -> list[int]:
+        """Add the exchange of a bucket. ``after``: by worker, what it waits for. Returns each worker's last task."""
+        ends = []
+        for worker, before in zip(self._workers, after, strict=True):
+            task, waits = NONE, before
+            for number in self._listed[bucket]:
+                task = self._network.tasks.add(EXCHANGE, worker, number, waits)
+                waits = (task,)
+            ends.append(task)
+        return ends
+
+    def resent(self) -> int:
+        """Return how many packets were sent again."""
+        windows = [self._network.window(worker) for worker in self._workers]
+        return sum(one.resent_quick + one.resent_timeout for one in windows)
+
+
+def _bytes_of(packets: Packets) -> tuple[int, int, int]:
+    return packets.up, packets.partial, packets.down
+
+
+class _Messages:
+    """By messages between hosts: a ring, halving-doubling or a parameter server."""
+
+    def __init__(self, network: Network, system: System, control: str) -> None:
+        self._network, self._system, self._control = network, system, CONTROLS[control]
+        self._flows: dict[tuple[int, int], int] = {}
+
+    def add(self, bucket: int, after: Sequence[tuple[int, ...]], values: int) -> list[int]:
+        """See :meth:`_Slots.add`."""
+        octets = round(values * self._system.value_bytes)
+        ways = {"ring": self._ring, "halving-doubling": self._halving, "parameter server": self._server}
+        return ways[self._system.way](octets, after)
+
+    def _message(self, source: int, target: int, octets: int, after: tuple[int, ...]) -> int:
+        network, key = self._network, (source, target)
+        if key not in self._flows:
+            segment = network.fabric.mtu + p4.ETHERNET_BYTES - _TCP_HEADERS
+            self._flows[key] = network.flow(
+                source, target, self._control, segment, _TCP_HEADERS + network.fabric.extra_bytes
+            )
+        return network.tasks.add(MESSAGE, self._flows[key], max(octets, 1), after)
+
+    def _ring(self, octets: int, after: Sequence[tuple[int, ...]]) -> list[int]:
+        """2 (n - 1) steps; in each, a worker sends the part that it got in the step before to the next worker."""
+        count = len(after)
+        got = [after[worker] for worker in range(count)]
+        for _ in range(2 * (count - 1)):
+            # A worker begins when it is ready itself; a part is sent on when it is there.
+            sent = [
+                self._message(worker, (worker + 1) % count, octets // count, (*got[worker],)) for worker in range(count)
+            ]
+            got = [(sent[worker - 1],) for worker in range(count)]
+        return [self._joined(got[worker], after[worker]) for worker in range(count)]
+
+    def _halving(self, octets: int, after: Sequence[tuple[int, ...]]) -> list[int]:
+        """Pairs at distance 1, 2, 4, ... exchange a half, a quarter, ..., and then all of it backward. Workers beyond a
+        power of two give theirs to a partner first."""
+        count = len(after)
+        power = 1 << count.bit_length() - 1
+        got = [list(one) for one in after]
+        for extra in range(power, count):
+            got[extra - power].append(self._message(extra, extra - power, octets, after[extra]))
+        rounds = [1 << k for k in range(power.bit_length() - 1)]
+        for distance, part in [*((d, octets // (2 * d)) for d in rounds), *((d, octets // (2 * d)) for d in rounds[::-1])]:
+            sent = [self._message(w, w ^ distance, part, tuple(got[w])) for w in range(power)]
+            for w in range(power):
+                got[w] = [sent[w ^ distance], sent[w]]
+        for extra in range(power, count):
+            got[extra] = [self._message(extra - power, extra, octets, tuple(got[extra - power]))]
+        return [self._joined(tuple(got[w]), after[w]) for w in range(count)]
+
+    def _server(self, octets: int, after: Sequence[tuple[int, ...]]) -> list[int]:
+        """All send their values to a server, which sends the sums back when it has all of them."""
+        server = self._network.server
+        assert server is not None
+        there = tuple(self._message(worker, server, octets, before) for worker, before in enumerate(after))
+        summed = self._network.tasks.work(0.0, there)
+        return [self._message(server, worker, octets, (summed,)) for worker in range(len(after))]
+
+    def _joined(self, ends: tuple[int, ...], ready: tuple[int, ...]) -> int:
+        return self._network.tasks.work(0.0, (*ends, *ready))
+
+    def resent(self) -> int:
+        """Return how many segments were sent again."""
+        return sum(self._network.flow_counts(flow)[1] for flow in self._flows.values())
+
+
+# -- the steps ---------------------------------------------------------------------------------------------
+
+
+class _Training:
+    def __init__(
+        self, network: Network, passes: Passes, reduce: _Slots | _Messages, steps: int, *, late: bool, cores: bool
+    ) -> None:
+        self._network, self._passes, self._reduce, self._steps = network, passes, reduce, steps
+        self._late, count = late, network.fabric.workers
+        self._sliced = cores
+        # Passes have a thread of their own, which shares its host's cores.
+        self._threads = [network.thread() for _ in range(count)] if cores else [NONE] * count
+        self._began: list[list[int]] = []
+        self._first: list[list[int]] = []
+        self._ended: list[list[int]] = []
+        before: list[tuple[int, ...]] = [()] * count
+        for step in range(steps):
+            before = self._add_step(step, before)
+
+    def _add_step(self, step: int, before: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        network, passes = self._network, self._passes
+        slow = np.ones(len(before)) if passes.slow is None else passes.slow[step]
+        began = [network.tasks.work(0.0, waits) for waits in before]
+        done = [
+            self._work(worker, passes.forward_s * slow[worker], task) for worker, task in enumerate(began)
+        ]
+        ends: list[int] | None = None
+        first: list[int] = []
+        at = 0.0
+        sent = passes.sent
+        if self._late:
+            sent = [Bucket(sum(one.values for one in sent), passes.backward_s)]
+        for number, bucket in enumerate(sent):
+            length, at = bucket.ready_s - at, bucket.ready_s
+            done = [self._work(worker, length * slow[worker], task) for worker, task in enumerate(done)]
+            first = first or done
+            after = [(task,) if ends is None else (task, ends[worker]) for worker, task in enumerate(done)]
+            ends = self._reduce.add(number, after, bucket.values)
+        done = [self._work(worker, (passes.backward_s - at) * slow[worker], task) for worker, task in enumerate(done)]
+        assert ends is not None
+        self._began.append(began)
+        self._first.append(first)
+        self._ended.append(ends)
+        return [(task, end) for task, end in zip(done, ends, strict=True)]
+
+    def _work(self, worker: int, seconds: float, after: int) -> int:
+        tasks, thread = self._network.tasks, self._threads[worker]
+        while self._sliced and seconds > _SLICE_S:
+            after, seconds = tasks.work(_SLICE_S, (after,), thread), seconds - _SLICE_S
+        return tasks.work(max(seconds, 0.0), (after,), thread)
+
+    def measured(self) -> Simulated:
+        """Read what was measured. A step ends for a worker when the next one begins."""
+        times, network = self._network.task_times(), self._network
+        began = np.array([[int(times[task].began) for task in step] for step in self._began], np.float64) / PS
+        first = np.array([[int(times[task].ended) for task in step] for step in self._first], np.float64) / PS
+        ended = np.array([[int(times[task].ended) for task in step] for step in self._ended], np.float64) / PS
+        totals = network.totals()
+        last = np.vstack([began[1:], np.full(began.shape[1], totals.now / PS)])
+        workers = range(network.fabric.workers)
+        octets = sum(int(network.uplink(w).bytes) + int(network.downlink(w).bytes) for w in workers)
+        return Simulated(
+            step_s=tuple((last - began).mean(axis=1).tolist()),
+            comm_s=tuple((ended - first).mean(axis=1).tolist()),
+            wire_bytes=octets / len(workers) / self._steps,
+            resent=self._reduce.resent(),
+            events=totals.events,
+            packets=totals.most_in_flight,
+        )
+
+
+def rows_of(found: Simulated, warm_up: int = 0) -> dict[str, Any]:
+    """Return the columns of a study that a simulation knows; others are None."""
+    step_s, comm_s = found.step_s[warm_up:] or found.step_s, found.comm_s[warm_up:] or found.comm_s
+    return {
+        "step_s": float(np.mean(step_s)),
+        "comm_s_per_step": float(np.mean(comm_s)),
+        "wire_bytes_per_step": found.wire_bytes,
+        "retransmissions": found.resent,
+    }
