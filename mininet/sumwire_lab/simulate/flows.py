@@ -1,0 +1,345 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Seconds of a training step without single packets: by the rounds of the slot protocol and by shares of links.
+
+Chunks of an exchange pass links and processors one after another, like work on a conveyor. The slowest part decides how
+far apart they are (``gap_s``), the sum of all parts when the first one has its result (``first_s``). Chunk K is sent
+when the result of chunk K - S/2 is there (docs/protocol.md), so with S slots no more than S/2 chunks pass in
+``first_s``. With one part that is slow this is exact; where several processors share packets it is an approximation,
+which the packets' engine checks.
+
+Not modelled: queues of other traffic, which has its max-min fair share of links instead; congestion control; what is
+slow only at the beginning.
+
+Example: a star of 1 Gbit/s with links of 1 us, THC. A contribution of 586 bytes takes 4.688 us, a result of 1098 bytes
+8.784 us, so ``first_s`` is 15.472 us and ``gap_s`` 8.784 us. With 2 slots, one chunk is under way, and 1000 chunks take
+15.472 ms. With 4 slots they take 15.472 us and 999 times 8.784 us, 8.79 ms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from sumwire.config import SLOTS_MIN
+from sumwire.config.jobfile import DEFAULT_SLOTS
+from sumwire.transport.retransmission import REORDER_TOLERANCE, RttEstimator
+
+from sumwire_lab.options.fields import at_least
+from sumwire_lab.simulate.costs import Costs
+from sumwire_lab.simulate.fabric import Fabric
+from sumwire_lab.simulate.plain import Plain, plain_reduce
+from sumwire_lab.simulate.shares import Floats, Uses, capacities, fair_rates, flows_between, job_uses
+from sumwire_lab.simulate.systems import Packets, System, exchanges_of
+from sumwire_lab.simulate.workloads import Bucket, Workload, buckets
+
+WINDOW: Final = "window"
+_BYTE: Final = 8
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Other traffic: connections from one worker's host to another. ``bit_s``: the most that all of them send together;
+    infinity for as much as they get."""
+
+    source: int
+    target: int
+    connections: int = 1
+    bit_s: float = math.inf
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast chunks of an exchange pass. ``first_s``: seconds from a chunk's turn to its result where nothing is
+    under way. ``gap_s``: seconds between chunks. ``limit``: the part that decides ``gap_s``. ``crossings``: links that
+    a chunk's packets cross, each of which can lose it."""
+
+    first_s: float
+    gap_s: float
+    limit: str
+    crossings: int
+
+    def seconds(self, chunks: int, slots: int) -> float:
+        """Return the seconds of an exchange without losses, from the first chunk's turn to the last one's result."""
+        window = slots // 2
+        full, rest = divmod(chunks - 1, window)
+        if window * self.gap_s >= self.first_s:
+            return self.first_s + (chunks - 1) * self.gap_s
+        return (full + 1) * self.first_s + rest * self.gap_s
+
+    def seconds_with_losses(self, chunks: int, slots: int, loss: float, random: np.random.Generator) -> float:
+        """Return the seconds of an exchange where every link loses this share of packets.
+
+        A lost packet is sent again when later results have overtaken it, after a round trip and three chunks; where
+        there are no later ones, by the timer, whose least is that of the library.
+        """
+        window = slots // 2
+        draws = random.random(chunks)
+        # The most often that one of the crossings has lost it: 1 - loss**times for each of them.
+        lost = -np.expm1(np.log(draws) / self.crossings)
+        times = np.maximum(np.ceil(np.log(lost) / math.log(loss)), 1.0) - 1
+        overtaken = self.first_s + REORDER_TOLERANCE * self.gap_s
+        again = np.full(chunks, overtaken if window > REORDER_TOLERANCE else self._timer_s())
+        again[-REORDER_TOLERANCE:] = self._timer_s()
+        late = times * again
+        # In rounds of a window: chunk K of a round is sent when chunk K of the round before has its result.
+        turns = np.arange(window) * self.gap_s
+        sent_last, ended = -self.gap_s, np.zeros(window)
+        end = 0.0
+        for begin in range(0, chunks, window):
+            count = min(window, chunks - begin)
+            waits = ended[:count] - turns[:count]
+            waits[0] = max(waits[0], sent_last + self.gap_s)
+            sent = np.maximum.accumulate(waits) + turns[:count]
+            sent_last = float(sent[-1])
+            ended = sent + self.first_s + late[begin : begin + count]
+            end = max(end, float(ended.max()))
+        return end
+
+    def _timer_s(self) -> float:
+        timer = RttEstimator()
+        for _ in range(_SAMPLES):
+            timer.sample(self.first_s)
+        return timer.timeout_s
+
+
+# After so many equal round trips their variation is 0.
+_SAMPLES: Final = 32
+
+
+def pace_of(fabric: Fabric, system: System, packets: Packets, costs: Costs, traffic: Sequence[Traffic] = ()) -> Pace:
+    """Return the pace of an exchange that all workers of the fabric make over switches or a server."""
+    parts, first_s = (_at_server if system.way == "server" else _at_switches)(fabric, packets, costs)
+    coded = packets.values if packets.coded else 0
+    host_s = costs.send_s + costs.receive_s + coded * (costs.encode_s + costs.decode_s)
+    parts["host"] = host_s
+    first_s += host_s
+    if costs.cores:
+        adders = sum(parts.pop(part, 0.0) for part in _ADDERS)
+        parts["cores"] = (fabric.workers * host_s + adders) / costs.cores
+    else:
+        for part in _ADDERS:
+            parts.pop(part, None)
+    if traffic:
+        parts["shared link"] = 1 / _shared(fabric, system, packets, traffic)
+    limit = max(parts, key=lambda part: parts[part])
+    links = fabric.workers + sum(fabric.nodes(level) for level in range(1, len(fabric.levels)))
+    return Pace(first_s, parts[limit], limit, 2 * links)
+
+
+# Seconds of all switches together, which count where they share cores.
+_ADDERS: Final = ("all switches",)
+
+
+def _wire(octets: float, rate: float) -> float:
+    return _BYTE * octets / rate
+
+
+def _at_switches(fabric: Fabric, packets: Packets, costs: Costs) -> tuple[dict[str, float], float]:
+    """Seconds between chunks by part, and those of a single chunk without its hosts'."""
+    host = fabric.rate_bit_s
+    parts = {"uplink": _wire(packets.up, host), "downlink": _wire(packets.down, host)}
+    first_s = parts["uplink"] + parts["downlink"] + 2 * fabric.delay_s
+    top = len(fabric.levels)
+    every = 0.0
+    for level in range(1, top + 1):
+        children, shared = fabric.children(level), fabric.spines if level == top else 1
+        added, copied = children * costs.add_s, children * costs.copy_s
+        if level < top:
+            trunk, ways = fabric.trunk, fabric.ways(level)
+            there, back = _wire(packets.partial, trunk), _wire(packets.down, trunk)
+            parts[f"trunk {level}"] = max(there, back) / ways
+            # The partial result is one more copy, and the result from above one more packet.
+            added, copied = added + costs.add_s, copied + costs.copy_s
+            first_s += there + back + 2 * fabric.delay_s
+        parts[f"switch {level}"] = (added + copied) / shared
+        first_s += added + copied
+        nodes = fabric.nodes(level)
+        below = fabric.nodes(level - 1) + (nodes if level < top else 0)
+        every += below * (costs.add_s + costs.copy_s)
+    parts["all switches"] = every
+    return parts, first_s
+
+
+def _at_server(fabric: Fabric, packets: Packets, costs: Costs) -> tuple[dict[str, float], float]:
+    """All contributions come to one link, and a copy of each result leaves by it for every worker."""
+    workers, host, server = fabric.workers, fabric.rate_bit_s, fabric.server
+    there, back = _wire(packets.up, server), _wire(packets.down, server)
+    parts = {
+        "uplink": _wire(packets.up, host),
+        "downlink": _wire(packets.down, host),
+        "server's link": workers * max(there, back),
+        "server": workers * (costs.add_s + costs.copy_s),
+    }
+    parts["all switches"] = parts["server"]
+    first_s = parts["uplink"] + parts["downlink"] + 4 * fabric.delay_s
+    # The last of many packets that come together waits for all others at the slowest place.
+    waits_there, waits_back = [(workers - 1) * max(there, costs.add_s)], [(workers - 1) * max(back, costs.copy_s)]
+    for level in range(1, len(fabric.levels)):
+        trunk, ways = fabric.trunk, fabric.ways(level)
+        below = min(fabric.unit(level), workers)
+        one_there, one_back = _wire(packets.up, trunk), _wire(packets.down, trunk)
+        parts[f"trunk {level}"] = below * max(one_there, one_back) / ways
+        waits_there.append((below - 1) * one_there / ways)
+        waits_back.append((below - 1) * one_back / ways)
+        first_s += one_there + one_back + 2 * fabric.delay_s
+    first_s += there + costs.add_s + max(waits_there) + back + costs.copy_s + max(waits_back)
+    return parts, first_s
+
+
+def _shared(fabric: Fabric, system: System, packets: Packets, traffic: Sequence[Traffic]) -> float:
+    """Chunks a second, where other traffic has its share of the links."""
+    bits = (float(_BYTE * packets.up), float(_BYTE * packets.partial), float(_BYTE * packets.down))
+    own = job_uses(fabric, np.arange(fabric.workers), bits, summed=system.way != "server")
+    return float(fair_rates(*with_traffic(fabric, own, traffic))[0])
+
+
+def with_traffic(fabric: Fabric, own: Uses, traffic: Sequence[Traffic]) -> tuple[Floats, Uses, Floats]:
+    """Return what `fair_rates` takes for flows and other traffic behind them, whose unit is a bit."""
+    ends = [(one.source, one.target) for one in traffic for _ in range(one.connections)]
+    sources, targets = np.array(ends, np.int64).reshape(-1, 2).T
+    most = [one.bit_s / one.connections for one in traffic for _ in range(one.connections)]
+    uses = Uses.joined([own, flows_between(fabric, sources, targets)])
+    return capacities(fabric), uses, np.array([math.inf] * own.count + most)
+
+
+# -- exchanges and steps --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """One tensor's exchange. ``up_bytes``, ``down_bytes``: on a worker's link, headers included, without what is sent
+    again. ``limit``: what decided its length."""
+
+    seconds: float
+    up_bytes: float
+    down_bytes: float
+    limit: str
+
+
+def exchange(
+    fabric: Fabric,
+    system: System,
+    values: int,
+    costs: Costs,
+    slots: int = DEFAULT_SLOTS,
+    *,
+    traffic: Sequence[Traffic] = (),
+    seed: int = 0,
+) -> Exchanged:
+    """Return the exchange of a tensor of so many values between all workers of the fabric.
+
+    ``slots`` do not matter to an all-reduce among hosts. ``seed``: of losses. Raises OptionError for fewer than one
+    value or fewer than two slots.
+    """
+    at_least(1).check("values", values)
+    at_least(SLOTS_MIN).check("slots", slots)
+    if system.op is None:
+        others = None if not traffic else lambda own: fair_rates(*with_traffic(fabric, own, traffic))[: own.count]
+        return _plainly(plain_reduce(fabric, system, values, costs, others))
+    random = np.random.default_rng((seed, values))
+    seconds = up = down = 0.0
+    limit = ""
+    for packets in exchanges_of(system, fabric, values):
+        pace = pace_of(fabric, system, packets, costs, traffic)
+        if fabric.loss:
+            seconds += pace.seconds_with_losses(packets.count, slots, fabric.loss, random)
+        else:
+            seconds += pace.seconds(packets.count, slots)
+        up, down = up + packets.count * packets.up, down + packets.count * packets.down
+        limit = WINDOW if slots // 2 * pace.gap_s < pace.first_s and packets.count > slots // 2 else pace.limit
+    return Exchanged(seconds, up, down, limit)
+
+
+def _plainly(found: Plain) -> Exchanged:
+    return Exchanged(found.seconds, found.up_bytes, found.down_bytes, found.limit)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of training: passes, and exchanges that begin during the backward pass, one after another.
+
+    ``ready_s``: when each exchange can begin, after the backward pass has begun; ``exchanged``: the exchanges.
+    """
+
+    forward_s: float
+    backward_s: float
+    ready_s: tuple[float, ...]
+    exchanged: tuple[Exchanged, ...]
+
+    @cached_property
+    def seconds(self) -> float:
+        """Seconds of the whole step."""
+        return float(self.slowed(np.ones(1))[0])
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds that the step takes longer than its passes."""
+        return self.seconds - self.forward_s - self.backward_s
+
+    @property
+    def exchange_s(self) -> float:
+        """Seconds of all exchanges together."""
+        return math.fsum(one.seconds for one in self.exchanged)
+
+    @property
+    def up_bytes(self) -> float:
+        """Bytes that a worker sends."""
+        return math.fsum(one.up_bytes for one in self.exchanged)
+
+    @property
+    def down_bytes(self) -> float:
+        """Bytes that a worker gets."""
+        return math.fsum(one.down_bytes for one in self.exchanged)
+
+    @property
+    def limit(self) -> str:
+        """What decides the longest exchange."""
+        return max(self.exchanged, key=lambda one: one.seconds).limit
+
+    def slowed(self, factors: Floats) -> Floats:
+        """Return the seconds of steps whose slowest worker computes by these factors longer than the workload says.
+
+        Every exchange needs all workers. A step ends when its last exchange has ended; each begins when its gradients
+        are there and the one before has ended. So the step is the longest of: wait for exchange k, then make it and all
+        later ones.
+        """
+        seconds = factors * (self.forward_s + self.backward_s)
+        left = self.exchange_s
+        for ready, one in zip(self.ready_s, self.exchanged, strict=True):
+            seconds = np.maximum(seconds, factors * (self.forward_s + ready) + left)
+            left -= one.seconds
+        return seconds
+
+
+def step(
+    fabric: Fabric,
+    system: System,
+    workload: Workload,
+    costs: Costs,
+    slots: int = DEFAULT_SLOTS,
+    *,
+    sent: Sequence[Bucket] | None = None,
+    traffic: Sequence[Traffic] = (),
+    seed: int = 0,
+) -> Step:
+    """Return a step of a job of all workers of the fabric. ``sent``: its buckets, by default DDP's of the workload.
+
+    Raises OptionError for fewer than two slots.
+    """
+    sent = buckets(workload) if sent is None else sent
+    if system.late:
+        sent = (Bucket(sum(one.values for one in sent), workload.backward_s),)
+    known: dict[int, Exchanged] = {}
+    made = []
+    for number, one in enumerate(sent):
+        if one.values not in known or fabric.loss:
+            known[one.values] = exchange(
+                fabric, system, one.values, costs, slots, traffic=traffic, seed=seed * len(sent) + number
+            )
+        made.append(known[one.values])
+    return Step(workload.forward_s, workload.backward_s, tuple(one.ready_s for one in sent), tuple(made))
