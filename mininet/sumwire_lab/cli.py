@@ -22,11 +22,14 @@ from sumwire_protocol.events import Event
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import arguments as options
 from sumwire_lab.options import recorded, run_options
+from sumwire_lab.options.fields import from_arguments
 from sumwire_lab.options.layout import SUFFIXES
 from sumwire_lab.options.run_options import RunOptions, ScriptOptions
+from sumwire_lab.options.simulate_options import SimulateOptions
 
 if TYPE_CHECKING:
     from sumwire_lab.run.own_lab import DetachedLab
+    from sumwire_lab.study.study import Study
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -102,13 +105,32 @@ def _compared(first: Path, second: Path, page: Path | None) -> int:
 
 
 def _study(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.study import check, study
-
     if arguments.file.suffix in SUFFIXES:
         from sumwire_lab.run.grid import load
     else:
         from sumwire_lab.study.study import load
-    chosen = load(arguments.file)
+    return _studied(arguments, load(arguments.file))
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    from sumwire_lab.simulate import measure, studies
+    from sumwire_lab.study import figures
+
+    if arguments.study is not None:
+        if Path(arguments.study).suffix in SUFFIXES:
+            from sumwire_lab.run.grid import load
+
+            return _studied(arguments, load(Path(arguments.study), engine=arguments.engine))
+        return _studied(arguments, studies.named(arguments.study))
+    found = measure.rows(from_arguments(SimulateOptions, arguments))
+    columns = [(one.name, one.head, one.form) for one in measure.COLUMNS if found[0][one.name] is not None]
+    say(figures.table(found, ["system"], columns))
+    return 0
+
+
+def _studied(arguments: argparse.Namespace, chosen: Study) -> int:
+    from sumwire_lab.study import check, study
+
     done = study.run(chosen, arguments.results, say, again=arguments.again)
     say(f"\n{done.table()}")
     checks = done.checks()
@@ -168,6 +190,7 @@ def _clean(arguments: argparse.Namespace) -> int:
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
     "study": _study,
+    "simulate": _simulate,
     "replay": _replay,
     "compare": _compare,
     "down": _down,

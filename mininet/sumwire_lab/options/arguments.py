@@ -31,6 +31,7 @@ from sumwire_lab.options.bench_options import (
 from sumwire_lab.options.fields import add_flags, from_arguments
 from sumwire_lab.options.recipes import settings_class
 from sumwire_lab.options.run_options import RunOptions, ScriptOptions
+from sumwire_lab.options.simulate_options import SimulateOptions
 from sumwire_lab.options.verify_options import TOPICS, VerifyOptions, present
 
 
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     _run_options(commands.add_parser("run", help="train with gloo and through the switch, and compare"))
     _study_options(commands.add_parser("study", help="measure the cases of a study in a file of your own"))
+    _simulate_options(commands.add_parser("simulate", help="the same for large networks, in virtual time; no root"))
     bench = commands.add_parser("bench", help="measure speed, errors and costs").add_subparsers(
         dest="name", required=True, metavar="NAME"
     )
@@ -69,6 +71,14 @@ def _study_options(study: argparse.ArgumentParser) -> None:
     study.add_argument("file", type=Path, help="Python file with a Study named `study`, or a grid of trainings in YAML")
     study.add_argument("--again", action="store_true", help="also the cases that are recorded already")
     _results_option(study)
+
+
+def _simulate_options(simulate: argparse.ArgumentParser) -> None:
+    known = "a study of docs/simulate.md, or a grid in YAML; without it, the simulation that the options describe"
+    simulate.add_argument("study", nargs="?", help=known)
+    simulate.add_argument("--again", action="store_true", help="also the cases of a study that are recorded already")
+    add_flags(simulate, SimulateOptions)
+    _results_option(simulate)
 
 
 def _compare_options(compare: argparse.ArgumentParser) -> None:

@@ -9,6 +9,9 @@
     columns: [comm_s_per_step, accuracy]
     figures: [{x: bw, y: comm_s_per_step, by: systems, panel: loss}]
 
+With `engine: packets` or `engine: flows` the cases are simulated (docs/simulate.md). They may then have the options of
+`sumwire-lab simulate` as well.
+
 The file is not trusted. The controller's reader bounds its size, depth, nodes and aliases.
 """
 
@@ -25,40 +28,69 @@ from sumwire_controller.errors import ConfigError
 from sumwire_controller.parse.yaml_reader import YamlNode, load_tree, read_file
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options import simulate_options
 from sumwire_lab.options.arguments import parser
 from sumwire_lab.options.fields import Flag, flags_of
 from sumwire_lab.options.plain import from_json
 from sumwire_lab.options.recipes import settings_class
 from sumwire_lab.options.run_options import RunOptions, run_options
+from sumwire_lab.options.simulate_options import ENGINES, SimulateOptions
 from sumwire_lab.run.results import COLUMNS
 from sumwire_lab.run.training_run import run
+from sumwire_lab.simulate import measure
 from sumwire_lab.study.figures import Figure
 from sumwire_lab.study.study import Context, Study, grid
 
 _USUAL: Final = ("accuracy", "comm_s_per_step", "step_s", "wire_bytes_per_step")
-_KEYS: Final = ("name", "what", "options", "grid", "seeds", "columns", "figures")
+_KEYS: Final = ("name", "what", "engine", "options", "grid", "seeds", "columns", "figures")
 _CASES_MOST: Final = 10_000
+_ENGINE: Final = "engine"
 T = TypeVar("T")
 
 
-def load(path: Path) -> Study:
-    """Load the study in a file. Raises OptionError with the line of a mistake."""
+def load(path: Path, engine: str | None = None) -> Study:
+    """Load the study in a file. ``engine``: of a simulation, where the file names none. Raises OptionError with the line
+    of a mistake."""
     try:
         tree, problems = load_tree(read_file(path), str(path))
         if problems:
             raise ConfigError(str(path), problems)
     except ConfigError as error:
         raise OptionError(str(error)) from error
-    return _Reader(str(path)).study(tree)
+    return _Reader(str(path), engine).study(tree)
 
 
 def train(case: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
-    """Train as the case says, and return a row for each of its systems."""
+    """Train or simulate as the case says, and return a row for each of its systems. What a simulation does not know is
+    None."""
+    if case.get(_ENGINE) in ENGINES:
+        none = {column.name: None for column in COLUMNS}
+        return [{**none, **row} for row in measure.rows(simulated(case))]
     summary, _folder = run(options_of(case), context.folder, context.say)
     return [
         {"system": name, **{column.name: entry.get(column.name) for column in COLUMNS}}
         for name, entry in summary["systems"].items()
     ]
+
+
+def check(case: Mapping[str, Any]) -> RunOptions | SimulateOptions:
+    """Return the options of the run or the simulation that the case is. Raises OptionError."""
+    return simulated(case) if case.get(_ENGINE) in ENGINES else options_of(case)
+
+
+def simulated(case: Mapping[str, Any]) -> SimulateOptions:
+    """Return the options of the simulation for these flags and values, those of `run` and of `simulate`. Raises
+    OptionError."""
+    own = simulate_options.known()
+    of_run = {name: value for name, value in case.items() if name not in own}
+    for name, value in of_run.items():
+        if not simulate_options.taken(name):
+            raise OptionError(f"{name}={shown(value)}: not simulated; take it out, or the file's `engine`")
+    base = SimulateOptions()
+    if of_run:
+        both = {name: value for name, value in case.items() if simulate_options.taken(name) and name != "systems"}
+        base = simulate_options.of_run(options_of(both))
+    return simulate_options.with_values(base, {name: value for name, value in case.items() if name in own})
 
 
 def options_of(case: Mapping[str, Any]) -> RunOptions:
@@ -92,13 +124,18 @@ class _Reader:
     """Takes values out of a tree, and says where one is wrong."""
 
     source: str
+    engine: str | None = None
 
     def study(self, tree: YamlNode) -> Study:
         top = self._mapping(tree, "file", _KEYS)
         for key in ("name", "grid"):
             if key not in top:
                 self._refuse(tree, key, "must be there")
-        same = {} if "options" not in top else self._options(top["options"])
+        engine = self._text(top["engine"], _ENGINE) if _ENGINE in top else self.engine
+        same: dict[str, Any] = {} if engine is None else {_ENGINE: engine}
+        if engine is not None and engine not in ENGINES:
+            self._refuse(top[_ENGINE], f"engine: {shown(engine)}", f"known are {', '.join(ENGINES)}")
+        same |= {} if "options" not in top else self._options(top["options"], same)
         axes = {name: self._values(one, name) for name, one in self._mapping(top["grid"], "grid").items()}
         if "seeds" in top:
             axes["seed"] = self._values(top["seeds"], "seeds")
@@ -106,7 +143,7 @@ class _Reader:
         if len(cases) > _CASES_MOST:
             self._refuse(top["grid"], "grid", f"has {len(cases)} cases, at most {_CASES_MOST}")
         for case in cases:
-            self._located(top["grid"], lambda case=case: options_of({**same, **case}))  # type: ignore[misc]
+            self._located(top["grid"], lambda case=case: check({**same, **case}))  # type: ignore[misc]
         columns = self._columns(top["columns"]) if "columns" in top else _USUAL
         shown_names = [*same, *axes, "system", *(column.name for column in COLUMNS)]
         return self._located(
@@ -121,8 +158,11 @@ class _Reader:
             ),
         )
 
-    def _options(self, node: YamlNode) -> dict[str, Any]:
+    def _options(self, node: YamlNode, same: Mapping[str, Any]) -> dict[str, Any]:
         found = {name: one.value for name, one in self._mapping(node, "options").items()}
+        if _ENGINE in same:
+            # Whether they fit one another is seen in the cases, which may have more of them.
+            return found
         self._located(node, lambda: options_of(found))
         return found
 

@@ -26,8 +26,8 @@ import numpy as np
 from sumwire.transport.options import SILENCE_S
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.fields import Checked, Rule, at_least, option
-from sumwire_lab.simulate.fabric import Fabric
 from sumwire_lab.simulate.flows import Step
 from sumwire_lab.simulate.stragglers import Slowness, none, slowest
 

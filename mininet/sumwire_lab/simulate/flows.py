@@ -29,9 +29,9 @@ from sumwire.config import SLOTS_MIN
 from sumwire.config.jobfile import DEFAULT_SLOTS
 from sumwire.transport.retransmission import REORDER_TOLERANCE, RttEstimator
 
+from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.fields import at_least
 from sumwire_lab.simulate.costs import Costs
-from sumwire_lab.simulate.fabric import Fabric
 from sumwire_lab.simulate.plain import Plain, plain_reduce
 from sumwire_lab.simulate.shares import Floats, Uses, capacities, fair_rates, flows_between, job_uses
 from sumwire_lab.simulate.systems import Packets, System, exchanges_of

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The packet engine's network: the switches, hosts and links of a :class:`sumwire_lab.simulate.fabric.Fabric`."""
+"""The packet engine's network: the switches, hosts and links of a :class:`sumwire_lab.options.fabric.Fabric`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.simulate.costs import Costs
-from sumwire_lab.simulate.fabric import Fabric
 from sumwire_lab.simulate.native import NONE, engine
 
 PS: Final = 1_000_000_000_000
@@ -21,7 +21,6 @@ Order = Literal["fifo", "levels", "smallest"]
 _ORDERS: Final[dict[Order, int]] = {"fifo": 0, "levels": 1, "smallest": 2}
 _HOST, _SWITCH = 0, 1
 _ALL: Final = 1 << 32
-_ROUTE: Final = np.dtype([("link", np.uint32), ("width", np.uint32)])
 WORK, MESSAGE, EXCHANGE = 0, 1, 2
 """Kinds of tasks: those of native/tasks.h."""
 
@@ -89,7 +88,7 @@ class Network:
         fabric: Fabric,
         costs: Costs,
         host: HostCosts,
-        queues: Queues = Queues(),  # noqa: B008 - frozen
+        queues: Queues = Queues(),
         *,
         seed: int = 1,
         server: bool = False,
@@ -148,7 +147,9 @@ class Network:
     def _inbox_of(self, node: int) -> int:
         return NONE if node == NONE else self._inboxes[node]
 
-    def _through(self, processor: int, seconds: float, byte_s: float = 0.0, *, node: int = NONE, then: int = NONE) -> int:
+    def _through(
+        self, processor: int, seconds: float, byte_s: float = 0.0, *, node: int = NONE, then: int = NONE
+    ) -> int:
         """A link through a processor."""
         rate = round(8 / byte_s) if byte_s else 0
         whole = (1 << 32) - 2
@@ -198,7 +199,7 @@ class Network:
         for level in range(1, top + 1):
             unit, below = fabric.unit(level), fabric.unit(level - 1)
             for index, node in enumerate(self.levels[level]):
-                routes = np.full(nodes, (NONE, 1), _ROUTE)
+                routes = np.tile(np.array([NONE, 1], np.uint32), (nodes, 1))
                 if level < top:
                     routes[:] = (self.up[node], fabric.ways(level))
                     if self.server is not None:
@@ -242,9 +243,7 @@ class Network:
             if at_server:
                 assert self.server is not None
                 above = self.server
-            made.append(
-                self._native.sim_worker(self.sim, job, worker, above, 1, seat, count, spines > 1, limited)
-            )
+            made.append(self._native.sim_worker(self.sim, job, worker, above, 1, seat, count, spines > 1, limited))
         if at_server:
             self._tree(job, above, NONE, 1, 0, list(enumerate(made)))
             return made
@@ -290,7 +289,9 @@ class Network:
         """Return the tasks with their times in picoseconds; NEVER is the largest number."""
         count = len(self.tasks)
         address = self._native.sim_task_array(self.sim)
-        return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(self._native.task)), (count,)).view(np.recarray)
+        return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(self._native.task)), (count,)).view(
+            np.recarray
+        )
 
     def uplink(self, worker: int) -> Any:
         """Return the counters of a worker's link to its switch."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ from sumwire.systems.cost import TCP_FRAME, TCP_PAYLOAD
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import LabError
+from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.simulate.costs import Costs
-from sumwire_lab.simulate.fabric import Fabric
 from sumwire_lab.simulate.native import NONE
 from sumwire_lab.simulate.network import EXCHANGE, MESSAGE, PS, HostCosts, Network, Queues
 from sumwire_lab.simulate.systems import Packets, System, exchanges_of, tcp_frames
@@ -73,8 +73,14 @@ def train(
 ) -> Simulated:
     """Simulate so many steps of all workers of the fabric. ``control``: of flows, see CONTROLS. ``limited``: marks and
     round trips limit windows. Raises LabError if a step never ends."""
-    network = Network(fabric, costs, _host_costs(fabric, system, costs, passes), queues, seed=seed,
-                      server=system.way in ("server", "parameter server"))
+    network = Network(
+        fabric,
+        costs,
+        _host_costs(fabric, system, costs, passes),
+        queues,
+        seed=seed,
+        server=system.way in ("server", "parameter server"),
+    )
     try:
         reduce = _Slots(network, system, slots, passes, limited) if system.op else _Messages(network, system, control)
         made = _Training(network, passes, reduce, steps, late=system.late, cores=bool(costs.cores))
@@ -93,8 +99,14 @@ def _host_costs(fabric: Fabric, system: System, costs: Costs, passes: Passes) ->
         return HostCosts(byte_s=values * costs.plain_s / octets if octets else 0.0)
     packets = exchanges_of(system, fabric, max(one.values for one in passes.sent))[-1]
     return HostCosts(
-        send_s=costs.send_s + packets.values * costs.encode_s, receive_s=costs.receive_s + packets.values * costs.decode_s
+        send_s=costs.send_s + packets.values * costs.encode_s,
+        receive_s=costs.receive_s + packets.values * costs.decode_s,
     )
+
+
+def slowness(sigma: float, steps: int, workers: int, seed: int) -> NDArray[np.float64]:
+    """Return how much longer than usual each worker computes, shape (steps, workers): lognormal, 1 in the median."""
+    return np.exp(sigma * np.random.default_rng((seed, steps)).standard_normal((steps, workers)))
 
 
 # -- how a bucket is reduced -------------------------------------------------------------------------------
@@ -183,7 +195,10 @@ class _Messages:
         for extra in range(power, count):
             got[extra - power].append(self._message(extra, extra - power, octets, after[extra]))
         rounds = [1 << k for k in range(power.bit_length() - 1)]
-        for distance, part in [*((d, octets // (2 * d)) for d in rounds), *((d, octets // (2 * d)) for d in rounds[::-1])]:
+        for distance, part in [
+            *((d, octets // (2 * d)) for d in rounds),
+            *((d, octets // (2 * d)) for d in rounds[::-1]),
+        ]:
             sent = [self._message(w, w ^ distance, part, tuple(got[w])) for w in range(power)]
             for w in range(power):
                 got[w] = [sent[w ^ distance], sent[w]]
@@ -230,9 +245,7 @@ class _Training:
         network, passes = self._network, self._passes
         slow = np.ones(len(before)) if passes.slow is None else passes.slow[step]
         began = [network.tasks.work(0.0, waits) for waits in before]
-        done = [
-            self._work(worker, passes.forward_s * slow[worker], task) for worker, task in enumerate(began)
-        ]
+        done = [self._work(worker, passes.forward_s * slow[worker], task) for worker, task in enumerate(began)]
         ends: list[int] | None = None
         first: list[int] = []
         at = 0.0
@@ -276,14 +289,3 @@ class _Training:
             events=totals.events,
             packets=totals.most_in_flight,
         )
-
-
-def rows_of(found: Simulated, warm_up: int = 0) -> dict[str, Any]:
-    """Return the columns of a study that a simulation knows; others are None."""
-    step_s, comm_s = found.step_s[warm_up:] or found.step_s, found.comm_s[warm_up:] or found.comm_s
-    return {
-        "step_s": float(np.mean(step_s)),
-        "comm_s_per_step": float(np.mean(comm_s)),
-        "wire_bytes_per_step": found.wire_bytes,
-        "retransmissions": found.resent,
-    }

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
+from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.simulate.costs import Costs
-from sumwire_lab.simulate.fabric import Fabric
 from sumwire_lab.simulate.shares import Floats, Uses, Whole, capacities, fair_rates, flows_between
 from sumwire_lab.simulate.systems import System, tcp_frames
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.simulate.fabric import Fabric
+from sumwire_lab.options.fabric import Fabric
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -24,9 +24,9 @@ import numpy as np
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.fields import Checked, Rule, at_least, one_of, option
 from sumwire_lab.simulate.costs import Costs
-from sumwire_lab.simulate.fabric import Fabric
 from sumwire_lab.simulate.flows import Step, pace_of, step
 from sumwire_lab.simulate.systems import exchanges_of, system_of
 from sumwire_lab.simulate.workloads import workload_of

@@ -18,9 +18,9 @@ from sumwire.systems.spec import SWITCH
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import JUMBO, MAX32, ONE_TRIP_CHUNKS, SUM32, THC, Op, Payload
 
+from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.fields import one_of
 from sumwire_lab.options.run_options import JUMBO_MTU
-from sumwire_lab.simulate.fabric import Fabric
 
 Way = Literal["switch", "server", "ring", "halving-doubling", "parameter server"]
 _SHORT_FRAME: Final = TCP_FRAME - TCP_PAYLOAD

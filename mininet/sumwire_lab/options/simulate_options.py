@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options of a simulation, its own ones and those that it takes from the options of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any, Final
+
+from sumwire.config import SLOTS_MIN
+from sumwire.config.jobfile import DEFAULT_SLOTS
+from sumwire_protocol import constants as p4
+
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options.fabric import Fabric
+from sumwire_lab.options.fields import Checked, Flag, at_least, between, flags_of, one_of, option
+from sumwire_lab.options.layout import SHAPES, leaves_of
+from sumwire_lab.options.run_options import AGGREGATOR, BUFFER_MB, RunOptions
+
+PACKETS: Final = "packets"
+FLOWS: Final = "flows"
+ENGINES: Final = (PACKETS, FLOWS)
+ORDERS: Final = ("fifo", "levels", "smallest")
+CONTROLS: Final = ("cubic", "bbr", "dctcp", "pfabric", "ndp")
+LAB_CORES: Final = 2
+"""Cores of the machine that the lab's costs were measured on: all hosts and switches of a lab share them."""
+
+
+@dataclass(frozen=True)
+class SimulateOptions(Checked):
+    """One simulation: the same steps of training with each system."""
+
+    engine: str = option(
+        PACKETS, "packets: every packet; flows: rounds and shares, for 100000 workers", rule=one_of(ENGINES)
+    )
+    systems: tuple[str, ...] = option(
+        ("gloo", "thc"), "which, in this order; NAME@server: its packets are summed by a server", flag="systems"
+    )
+    model: str = option("bert-base", "what to train: a model of docs/simulate.md, or a task of the lab")
+    batch: int | None = option(None, "samples of a worker and step", rule=at_least(1), shown="default: the model's")
+    passes_s: float | None = option(
+        None, "seconds of a step's two passes", rule=at_least(0), shown="default: the model's, from public figures"
+    )
+    buffer_mb: float = option(BUFFER_MB, "size of DDP's buckets, in units of 2^20 bytes", rule=at_least(0))
+    steps: int = option(1, "steps of training", rule=between(1, 10_000))
+    slots: int = option(DEFAULT_SLOTS, "slots of the job", rule=between(SLOTS_MIN, 1 << 20))
+    costs: str = option("none", "seconds of hosts and switches: none, gpu, soft, bmv2 or aggregator")
+    cores: int = option(0, "cores that all hosts and switches share, 0: each has its own", rule=at_least(0))
+    slow: float = option(0.0, "deviation of the logarithm of a worker's computing time", rule=between(0, 2))
+    control: str = option("cubic", "congestion control of flows between hosts", rule=one_of(CONTROLS))
+    order: str = option("fifo", "order of packets in queues", rule=one_of(ORDERS))
+    mark_bytes: int | None = option(None, "a packet behind more bytes is marked", rule=at_least(0), shown="never")
+    trim: bool = option(False, "a packet that finds its queue full loses its payload, not its header")
+    limited: bool = option(False, "marks and round trips limit windows, as in jobs with a delivery option")
+    seed: int = option(1, "of losses and slow workers", rule=at_least(0, "must not be negative"))
+    fabric: Fabric = field(default_factory=Fabric)
+
+
+@cache
+def known() -> Mapping[str, Flag]:
+    """Return the options of a simulation by their names on the command line."""
+    return {flag.name: flag for flag in flags_of(SimulateOptions)}
+
+
+_TAKEN: Final = frozenset({"bw", "trunk-bw", "queue", "delay", "topology", "switch", "task", "workers", "systems", "mtu",
+                           "loss", "buffer-mb", "steps", "seed", "deadline", "epochs", "batch"})  # fmt: skip
+"""Options of `sumwire-lab run` that a simulation understands."""
+
+
+def taken(name: str) -> bool:
+    """Return whether a simulation understands an option of `run`."""
+    return name in _TAKEN
+
+
+def of_run(run: RunOptions) -> SimulateOptions:
+    """Return the simulation of a run. Raises OptionError for a network that cannot be simulated."""
+    if run.topology not in SHAPES:
+        raise OptionError(f"topology={run.topology}: a simulation has {', '.join(SHAPES)}, or --levels of its own")
+    link, switch = run.link, "soft" if run.switch == "auto" else run.switch
+    frame = link.mtu + p4.ETHERNET_BYTES
+    fabric = Fabric(
+        workers=run.workers, levels=_levels(run.topology, run.workers), spines=_spines(run.topology),
+        rate_bit_s=link.mbit * 1e6, trunk_bit_s=None if link.trunk_mbit is None else link.trunk_mbit * 1e6,
+        delay_s=run.conditions.delay_ms / 1000, mtu=link.mtu, queue_bytes=link.queue_packets * frame,
+        loss=run.conditions.loss,
+    )  # fmt: skip
+    systems = tuple(f"{name}@server" if switch == AGGREGATOR and name in _AT_SWITCH else name for name in run.systems)
+    return SimulateOptions(
+        systems=systems, model=run.train.task, fabric=fabric, costs=switch, cores=LAB_CORES, seed=run.train.seed,
+        steps=run.train.max_steps or 1, buffer_mb=BUFFER_MB if run.train.buffer_mb is None else run.train.buffer_mb,
+    )  # fmt: skip
+
+
+_AT_SWITCH: Final = ("thc", "sum32", "marsit", "vote")
+
+
+def _levels(topology: str, workers: int) -> tuple[int, ...]:
+    """The counts below switches, from the hosts up. Workers fill leaves one after another."""
+    leaves = len(leaves_of(topology))
+    per_leaf = -(-workers // leaves)
+    return {1: (workers,), 2: (per_leaf, 2), 4: (per_leaf, 2, 2)}[leaves]
+
+
+def _spines(topology: str) -> int:
+    return sum(name.startswith("spine") for name in SHAPES[topology]) or 1
+
+
+def with_values(options: SimulateOptions, given: Mapping[str, Any]) -> SimulateOptions:
+    """Return the options with these values, by their names on the command line. Raises OptionError."""
+    own: dict[str, Any] = {}
+    of_fabric: dict[str, Any] = {}
+    for name, value in given.items():
+        flag = known()[name]
+        (of_fabric if flag.owner is Fabric else own)[flag.field.name] = _read(flag, value)
+    if of_fabric:
+        # A star of other workers than before has other levels.
+        star = len(options.fabric.levels) == 1 and "levels" not in of_fabric
+        fabric = {**{one.name: getattr(options.fabric, one.name) for one in fields(Fabric)}, **of_fabric}
+        own["fabric"] = Fabric(**{**fabric, "levels": () if star else fabric["levels"]})
+    return replace(options, **own)
+
+
+def _read(flag: Flag, value: Any) -> Any:
+    """A value of a file for the option. Raises OptionError for one of another type."""
+    kinds: dict[Any, tuple[type, ...]] = {float: (int, float), bool: (bool,), int: (int,), str: (str,)}
+    if flag.kind in kinds:
+        if type(value) not in kinds[flag.kind]:
+            wanted = "true or false" if flag.kind is bool else "a text" if flag.kind is str else "a number"
+            raise OptionError(f"{flag.name}={value}: must be {wanted}")
+        return value
+    words = str(value).split(",")
+    try:
+        return tuple(words) if flag.name == "systems" else tuple(int(word) for word in words)
+    except ValueError as error:
+        raise OptionError(f"{flag.name}={value}: must be whole numbers with commas, as 32,32") from error

@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Simulates what options say, with either engine, and returns rows of a study."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from sumwire_lab.options.simulate_options import FLOWS, SimulateOptions
+from sumwire_lab.simulate import flows, packets
+from sumwire_lab.simulate.costs import Costs, costs_of
+from sumwire_lab.simulate.native import NONE
+from sumwire_lab.simulate.network import Queues
+from sumwire_lab.simulate.systems import System, system_of
+from sumwire_lab.simulate.workloads import Workload, buckets, workload_of
+from sumwire_lab.study.study import Column
+
+COLUMNS: Final = (
+    Column("step_s", "a step", "s"),
+    Column("comm_s_per_step", "from a worker's first ready bucket to its last result", "s"),
+    Column("exposed_s", "what a step takes longer than its passes", "s"),
+    Column("wire_bytes_per_step", "on a worker's link, both directions", "bytes"),
+    Column("retransmissions", "packets sent again", kind=int),
+    Column("events", "of the engine of packets", kind=int),
+    Column("limit", "what decides the longest exchange, by the engine of flows", kind=str),
+)
+"""What a simulation measures."""
+_HEADER_BYTES: Final = 64
+
+
+def rows(options: SimulateOptions) -> list[dict[str, Any]]:
+    """Simulate every system, and return a row for each. Raises OptionError and LabError."""
+    systems = [system_of(name) for name in options.systems]
+    work = _workload(options)
+    return [{"system": one.name, **_measured(options, one, work)} for one in systems]
+
+
+def _workload(options: SimulateOptions) -> Workload:
+    work = workload_of(options.model, options.batch)
+    return work if options.passes_s is None else work.taking(options.passes_s)
+
+
+def _costs(options: SimulateOptions) -> Costs:
+    found = costs_of(options.costs)
+    return replace(found, cores=options.cores) if options.cores else found
+
+
+def _measured(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
+    return (_by_flows if options.engine == FLOWS else _by_packets)(options, system, work)
+
+
+def _by_flows(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
+    sent = buckets(work, options.buffer_mb)
+    found = flows.step(options.fabric, system, work, _costs(options), options.slots, sent=sent, seed=options.seed)
+    slow = packets.slowness(options.slow, options.steps, options.fabric.workers, options.seed)
+    steps = found.slowed(slow.max(axis=1))
+    return {
+        "step_s": float(steps.mean()),
+        "comm_s_per_step": found.exchange_s,
+        "exposed_s": float(steps.mean()) - work.forward_s - work.backward_s,
+        "wire_bytes_per_step": found.up_bytes + found.down_bytes,
+        "retransmissions": None,
+        "events": None,
+        "limit": found.limit,
+    }
+
+
+def _by_packets(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
+    passes = packets.Passes(
+        work.forward_s, work.backward_s, buckets(work, options.buffer_mb),
+        packets.slowness(options.slow, options.steps, options.fabric.workers, options.seed),
+    )  # fmt: skip
+    marks = NONE if options.mark_bytes is None else options.mark_bytes
+    found = packets.train(
+        options.fabric, system, passes, _costs(options), steps=options.steps, slots=options.slots, seed=options.seed,
+        queues=Queues(options.order, marks, _HEADER_BYTES if options.trim else 0), control=options.control,
+        limited=options.limited,
+    )  # fmt: skip
+    return {
+        "step_s": float(np.mean(found.step_s)),
+        "comm_s_per_step": float(np.mean(found.comm_s)),
+        "exposed_s": float(np.mean(found.step_s)) - work.forward_s - work.backward_s,
+        "wire_bytes_per_step": found.wire_bytes,
+        "retransmissions": found.resent,
+        "events": found.events,
+        "limit": None,
+    }
