@@ -105,10 +105,10 @@ def _compared(first: Path, second: Path, page: Path | None) -> int:
 
 
 def _study(arguments: argparse.Namespace) -> int:
-    if arguments.file.suffix in SUFFIXES:
-        from sumwire_lab.run.grid import load
-    else:
-        from sumwire_lab.study.study import load
+    from sumwire_lab.run import grid
+    from sumwire_lab.study import study
+
+    load = grid.load if arguments.file.suffix in SUFFIXES else study.load
     return _studied(arguments, load(arguments.file))
 
 

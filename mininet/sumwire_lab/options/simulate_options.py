@@ -64,8 +64,10 @@ def known() -> Mapping[str, Flag]:
     return {flag.name: flag for flag in flags_of(SimulateOptions)}
 
 
-_TAKEN: Final = frozenset({"bw", "trunk-bw", "queue", "delay", "topology", "switch", "task", "workers", "systems", "mtu",
-                           "loss", "buffer-mb", "steps", "seed", "deadline", "epochs", "batch"})  # fmt: skip
+_TAKEN: Final = frozenset({
+    "bw", "trunk-bw", "queue", "delay", "topology", "switch", "task", "workers", "systems", "mtu", "loss", "buffer-mb",
+    "steps", "seed", "deadline", "batch",
+})  # fmt: skip
 """Options of `sumwire-lab run` that a simulation understands."""
 
 

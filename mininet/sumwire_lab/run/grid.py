@@ -49,8 +49,8 @@ T = TypeVar("T")
 
 
 def load(path: Path, engine: str | None = None) -> Study:
-    """Load the study in a file. ``engine``: of a simulation, where the file names none. Raises OptionError with the line
-    of a mistake."""
+    """Load the study in a file. ``engine``: that of a file which names none. Raises OptionError with the line of a
+    mistake."""
     try:
         tree, problems = load_tree(read_file(path), str(path))
         if problems:

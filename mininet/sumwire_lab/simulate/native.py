@@ -8,6 +8,7 @@ Its windows follow the host library's rules with the library's own constants.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ _FOLDER: Final = Path(__file__).parent / "native"
 _FLAGS: Final = ("-O3", "-lm")
 LEVELS_MOST: Final = 8
 """Queues of a link in order of levels."""
-CONSTANTS: Final = {
+CONSTANTS: Final[Mapping[str, int | str]] = {
     "RTT_ALPHA": repr(retransmission.RTT_ALPHA),
     "RTT_BETA": repr(retransmission.RTT_BETA),
     "RTT_K": retransmission.RTT_K,

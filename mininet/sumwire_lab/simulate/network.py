@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +17,20 @@ from sumwire_lab.simulate.native import NONE, engine
 
 PS: Final = 1_000_000_000_000
 """Picoseconds of a second."""
-Order = Literal["fifo", "levels", "smallest"]
-_ORDERS: Final[dict[Order, int]] = {"fifo": 0, "levels": 1, "smallest": 2}
+_ORDERS: Final = {"fifo": 0, "levels": 1, "smallest": 2}
 _HOST, _SWITCH = 0, 1
 _ALL: Final = 1 << 32
+_ROOT: Final = (NONE, 1, 0)
 WORK, MESSAGE, EXCHANGE = 0, 1, 2
 """Kinds of tasks: those of native/tasks.h."""
 
 
 @dataclass(frozen=True)
 class Queues:
-    """What the queues of links do. ``mark_bytes``: a packet that finds more before it is marked; ``trim_bytes``: what is
-    left of a packet for which there is no room, 0 if it is lost."""
+    """What the queues of links do. ``mark_bytes``: a packet behind more bytes is marked; ``trim_bytes``: of a packet
+    for which there is no room, what is left, 0 if it is lost."""
 
-    order: Order = "fifo"
+    order: str = "fifo"
     mark_bytes: int = NONE
     trim_bytes: int = 0
 
@@ -169,7 +169,8 @@ class Network:
         """The links by which packets leave a node for these wires: through its processor where that takes time."""
         if not seconds:
             return wires[0]
-        return [self._through(self.processors[node], seconds, then=wire) for wire in wires][0]
+        made = [self._through(self.processors[node], seconds, then=wire) for wire in wires]
+        return made[0]
 
     def _connect(self, host: HostCosts) -> None:
         fabric, top = self.fabric, len(self.fabric.levels)
@@ -245,7 +246,7 @@ class Network:
                 above = self.server
             made.append(self._native.sim_worker(self.sim, job, worker, above, 1, seat, count, spines > 1, limited))
         if at_server:
-            self._tree(job, above, NONE, 1, 0, list(enumerate(made)))
+            self._tree(job, above, list(enumerate(made)))
             return made
         for level in range(1, top + 1):
             for index, node in enumerate(self.levels[level]):
@@ -253,20 +254,22 @@ class Network:
                 children = self.levels[level - 1] if level == top else self.levels[level - 1][index * size :][:size]
                 known = [(one, made[one] if level == 1 else place) for place, one in enumerate(children)]
                 if level == top:
-                    self._tree(job, node, NONE, 1, 0, known)
+                    self._tree(job, node, known)
                     continue
                 next_is_top = level + 1 == top
                 parent = self.levels[level + 1][0 if next_is_top else index // fabric.levels[level]]
                 seat = index if next_is_top else index % fabric.levels[level]
-                self._tree(job, node, parent, fabric.ways(level), seat, known)
+                self._tree(job, node, known, (parent, fabric.ways(level), seat))
         return made
 
-    def _tree(self, job: int, node: int, above: int, paths: int, seat: int, children: list[tuple[int, int]]) -> None:
+    def _tree(self, job: int, node: int, children: list[tuple[int, int]], above: tuple[int, int, int] = _ROOT) -> None:
+        """``above``: the first of the nodes above it, their number, and its seat there."""
         listed = np.array(children, np.uint32)
-        self._native.sim_tree(self.sim, job, node, above, paths, seat, len(children), listed.ctypes.data)
+        self._native.sim_tree(self.sim, job, node, *above, len(children), listed.ctypes.data)
 
-    def flow(self, source: int, target: int, control: int, segment: int, header: int, level: int = 0) -> int:
-        """Add a flow of bytes between hosts (native/flows.h)."""
+    def flow(self, ends: tuple[int, int], control: int, segment: int, header: int, level: int = 0) -> int:
+        """Add a flow of bytes from one host to another (native/flows.h)."""
+        source, target = ends
         rate = round(self.fabric.rate_bit_s)
         number: int = self._native.sim_flow(self.sim, source, target, control, segment, header, level, rate)
         return number

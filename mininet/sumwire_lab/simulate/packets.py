@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps packet by packet: the tasks of all workers on the C engine's network.
 
-A step of a worker is its forward pass, its backward pass bucket by bucket, and the exchange of each bucket, which begins
-when the bucket is ready and the exchange before it has ended. Systems without a switch send the messages of their
-all-reduce over flows instead.
+A step of a worker is its forward pass, its backward pass bucket by bucket, and the exchange of each bucket. The latter
+begins when the bucket is ready and the exchange before it has ended. Systems without a switch send the messages of
+their all-reduce over flows instead.
 """
 
 from __future__ import annotations
@@ -98,10 +98,8 @@ def _host_costs(fabric: Fabric, system: System, costs: Costs, passes: Passes) ->
         octets = tcp_frames(values * system.value_bytes * share, fabric)
         return HostCosts(byte_s=values * costs.plain_s / octets if octets else 0.0)
     packets = exchanges_of(system, fabric, max(one.values for one in passes.sent))[-1]
-    return HostCosts(
-        send_s=costs.send_s + packets.values * costs.encode_s,
-        receive_s=costs.receive_s + packets.values * costs.decode_s,
-    )
+    values = packets.values
+    return HostCosts(costs.send_s + values * costs.encode_s, costs.receive_s + values * costs.decode_s)
 
 
 def slowness(sigma: float, steps: int, workers: int, seed: int) -> NDArray[np.float64]:
@@ -169,9 +167,7 @@ class _Messages:
         network, key = self._network, (source, target)
         if key not in self._flows:
             segment = network.fabric.mtu + p4.ETHERNET_BYTES - _TCP_HEADERS
-            self._flows[key] = network.flow(
-                source, target, self._control, segment, _TCP_HEADERS + network.fabric.extra_bytes
-            )
+            self._flows[key] = network.flow(key, self._control, segment, _TCP_HEADERS + network.fabric.extra_bytes)
         return network.tasks.add(MESSAGE, self._flows[key], max(octets, 1), after)
 
     def _ring(self, octets: int, after: Sequence[tuple[int, ...]]) -> list[int]:
@@ -195,10 +191,8 @@ class _Messages:
         for extra in range(power, count):
             got[extra - power].append(self._message(extra, extra - power, octets, after[extra]))
         rounds = [1 << k for k in range(power.bit_length() - 1)]
-        for distance, part in [
-            *((d, octets // (2 * d)) for d in rounds),
-            *((d, octets // (2 * d)) for d in rounds[::-1]),
-        ]:
+        for distance in (*rounds, *rounds[::-1]):
+            part = octets // (2 * distance)
             sent = [self._message(w, w ^ distance, part, tuple(got[w])) for w in range(power)]
             for w in range(power):
                 got[w] = [sent[w ^ distance], sent[w]]

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The studies of docs/simulate.md, by name: `sumwire-lab simulate NAME`. Each asks one question and draws one figure."""
+"""The studies of docs/simulate.md by name, for `sumwire-lab simulate NAME`. Each asks one question and draws one
+figure."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def _thc_scale() -> Study:
     ]
     return Study(
         "simulate-thc-scale",
-        "Seconds of BERT-Base's step from 4 to 1024 workers: THC with sums of 8 and of 16 bits against all-reduces of hosts",
+        "BERT-Base's step from 4 to 1024 workers: THC with sums of 8 and of 16 bits against all-reduces of hosts",
         cases,
         simulate,
         measure.COLUMNS,
