@@ -179,7 +179,7 @@ ps flow_way(const struct sim *sim, uint32_t from, uint32_t to, uint32_t bytes, u
       const struct link *link = &sim->links[number];
       time += link->delay + (link->processor != NONE ? link->per_packet : 0);
       if (link->rate) time += bytes * BITS_A_BYTE * SECOND / link->rate;
-      if (link->rate) *rate = link->rate;
+      if (link->rate && link->processor == NONE) *rate = link->rate;
       node = link->node;
       number = link->then;
     }
