@@ -43,6 +43,7 @@ enum link_order { FIFO, LEVELS, SMALLEST };
 struct link {
   uint64_t rate;           // bits a second, 0: no limit
   ps delay, per_packet;    // per_packet: what a processor needs for one, besides its bytes at `rate`
+  ps varies;               // up to so much is added to the delay at random, in FIFO order (sim_vary)
   uint32_t node;           // at its end; NONE if `then` follows
   uint32_t then;           // the link that follows, or NONE
   uint32_t processor;      // that works for per_packet, or NONE

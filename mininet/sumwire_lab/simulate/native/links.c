@@ -85,12 +85,23 @@ uint64_t sim_backlog(struct sim *sim, uint32_t number) {
   return link->queued;
 }
 
+// The next event of a link in FIFO order.
+static void plan_first(struct sim *sim, const struct link *link, uint32_t number) {
+  if (!link->travels.count) return event_set(sim, number, NEVER);
+  ps at = ring_at(&link->travels, 0)->at;
+  if (link->varies) {
+    at += sim_draw(sim) % link->varies;
+    if (at < sim->now) at = sim->now;
+  }
+  event_set(sim, number, at);
+}
+
 static void travel(struct sim *sim, struct link *link, uint32_t number, const struct packet *packet) {
   struct packet sent = *packet;
   link->free_at = sent_at(sim, link, packet);
   sent.at = link->free_at + link->delay;
   ring_push(&link->travels, &sent);
-  if (link->order == FIFO && link->travels.count == 1) event_set(sim, number, sent.at);
+  if (link->order == FIFO && link->travels.count == 1) plan_first(sim, link, number);
 }
 
 // The next event of a link whose packets wait for it.
@@ -106,15 +117,21 @@ static void wait_in(struct link *link, uint32_t level, const struct packet *pack
   link->queued_packets++;
 }
 
+static bool is_of_same(const struct packet *a, const struct packet *b) {
+  return a->owner == b->owner && a->source == b->source;
+}
+
 static void begin_next(struct sim *sim, struct link *link, uint32_t number) {
   uint32_t level = 0;
   while (link->levels[level].count == 0) level++;
   struct ring *ring = &link->levels[level];
   if (link->order == SMALLEST) {
-    // pFabric: the most urgent one, of those the first.
+    // pFabric: the most urgent one, but a flow's own keep their order.
     uint32_t best = 0;
     for (uint32_t k = 1; k < ring->count; k++)
       if (ring_at(ring, k)->rank < ring_at(ring, best)->rank) best = k;
+    for (uint32_t k = 0; k < best; k++)
+      if (is_of_same(ring_at(ring, k), ring_at(ring, best))) best = k;
     const struct packet urgent = *ring_at(ring, best);
     for (; best > 0; best--) *ring_at(ring, best) = *ring_at(ring, best - 1);
     *ring_at(ring, 0) = urgent;
@@ -147,7 +164,8 @@ static bool make_room(struct sim *sim, struct link *link, const struct packet *p
 }
 
 static bool is_full(const struct link *link, uint32_t level, uint32_t bytes) {
-  const uint64_t packets = link->order == LEVELS ? link->levels[level].count : link->queued_packets;
+  uint64_t packets = link->order == LEVELS ? link->levels[level].count : link->queued_packets;
+  if (link->trim_bytes && link->order == LEVELS && level == 0) packets = 0;  // headers, which bytes alone limit
   return packets >= link->queue_packets || link->queued + bytes > link->queue_bytes;
 }
 
@@ -194,7 +212,7 @@ void link_event(struct sim *sim, uint32_t number) {
   sim->in_flight--;
   if (link->order == FIFO) {
     link->gone--;
-    event_set(sim, number, link->travels.count ? ring_at(&link->travels, 0)->at : NEVER);
+    plan_first(sim, link, number);
   } else {
     plan(sim, link, number);
   }
