@@ -22,8 +22,8 @@ SOFT_PACKET_S: Final = 0.59e-6
 CODEC_VALUE_S: Final = 1.47e-9
 """Of THC's codec with error feedback, there and back, on one core (records/speed.json)."""
 _HOST_VALUE_S: Final[Mapping[Op, float]] = {THC: 1.41e-9, SUM32: 6.38e-9, SIGN: 0.444e-9, VOTE: 0.444e-9}
-"""Of a host in all, by what it sends: 100 million values at 10 Gbit/s over the soft switch (docs/where-it-pays.json). Votes
-were not measured; they are taken for signs."""
+"""Of a host in all, by what it sends: 100 million values at 10 Gbit/s over the soft switch (docs/where-it-pays.json).
+Votes were not measured; they are taken for signs."""
 GLOO_VALUE_S: Final = 3.33e-9
 """Of a host in gloo's ring: 100 million values at 10 Gbit/s (docs/where-it-pays.json)."""
 GPU_BYTE_S: Final = 1 / 3.35e12

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -30,7 +30,7 @@ from sumwire.config.jobfile import DEFAULT_SLOTS
 from sumwire.transport.retransmission import REORDER_TOLERANCE, RttEstimator
 
 from sumwire_lab.options.fabric import Fabric
-from sumwire_lab.options.fields import at_least
+from sumwire_lab.options.fields import Rule, at_least
 from sumwire_lab.simulate.costs import Costs
 from sumwire_lab.simulate.plain import Plain, plain_reduce
 from sumwire_lab.simulate.shares import Floats, Uses, capacities, fair_rates, flows_between, job_uses
@@ -118,12 +118,9 @@ def pace_of(fabric: Fabric, system: System, packets: Packets, costs: Costs, traf
     host_s = costs.send_s + costs.receive_s + coded * (costs.encode_s + costs.decode_s)
     parts["host"] = host_s
     first_s += host_s
+    adders_s = parts.pop(_ADDERS)
     if costs.cores:
-        adders = sum(parts.pop(part, 0.0) for part in _ADDERS)
-        parts["cores"] = (fabric.workers * host_s + adders) / costs.cores
-    else:
-        for part in _ADDERS:
-            parts.pop(part, None)
+        parts["cores"] = (fabric.workers * host_s + adders_s) / costs.cores
     if traffic:
         parts["shared link"] = 1 / _shared(fabric, system, packets, traffic)
     limit = max(parts, key=lambda part: parts[part])
@@ -132,7 +129,7 @@ def pace_of(fabric: Fabric, system: System, packets: Packets, costs: Costs, traf
 
 
 # Seconds of all switches together, which count where they share cores.
-_ADDERS: Final = ("all switches",)
+_ADDERS: Final = "all switches"
 
 
 def _wire(octets: float, rate: float) -> float:
@@ -161,7 +158,7 @@ def _at_switches(fabric: Fabric, packets: Packets, costs: Costs) -> tuple[dict[s
         nodes = fabric.nodes(level)
         below = fabric.nodes(level - 1) + (nodes if level < top else 0)
         every += below * (costs.add_s + costs.copy_s)
-    parts["all switches"] = every
+    parts[_ADDERS] = every
     return parts, first_s
 
 
@@ -175,7 +172,7 @@ def _at_server(fabric: Fabric, packets: Packets, costs: Costs) -> tuple[dict[str
         "server's link": workers * max(there, back),
         "server": workers * (costs.add_s + costs.copy_s),
     }
-    parts["all switches"] = parts["server"]
+    parts[_ADDERS] = parts["server"]
     first_s = parts["uplink"] + parts["downlink"] + 4 * fabric.delay_s
     # The last of many packets that come together waits for all others at the slowest place.
     waits_there, waits_back = [(workers - 1) * max(there, costs.add_s)], [(workers - 1) * max(back, costs.copy_s)]
@@ -205,6 +202,29 @@ def with_traffic(fabric: Fabric, own: Uses, traffic: Sequence[Traffic]) -> tuple
     most = [one.bit_s / one.connections for one in traffic for _ in range(one.connections)]
     uses = Uses.joined([own, flows_between(fabric, sources, targets)])
     return capacities(fabric), uses, np.array([math.inf] * own.count + most)
+
+
+def shared_paces(
+    fabric: Fabric, jobs: Sequence[tuple[Sequence[int], System]], traffic: Sequence[Traffic] = ()
+) -> Floats:
+    """Return the share of its pace that each job has on its links while all send at once, shape (jobs,), 0 to 1.
+    ``jobs``: the numbers of its hosts, and a system that switches or a server sum.
+
+    Take a job's step alone, on a fabric of its own size, and give it this share (Step.at_pace).
+    """
+    uses = []
+    for hosts, system in jobs:
+        packets = exchanges_of(system, fabric, _LONG)[-1]
+        bits = (float(_BYTE * packets.up), float(_BYTE * packets.partial), float(_BYTE * packets.down))
+        uses.append(job_uses(fabric, hosts, bits, summed=system.way != "server"))
+    alone = [float(fair_rates(capacities(fabric), one)[0]) for one in uses]
+    together = fair_rates(*with_traffic(fabric, Uses.joined(uses), traffic))[: len(jobs)]
+    shares: Floats = together / np.array(alone)
+    return shares
+
+
+# Values of a tensor that needs more than one round trip.
+_LONG: Final = 1 << 24
 
 
 # -- exchanges and steps --------------------------------------------------------------------------------
@@ -300,6 +320,12 @@ class Step:
     def limit(self) -> str:
         """What decides the longest exchange."""
         return max(self.exchanged, key=lambda one: one.seconds).limit
+
+    def at_pace(self, pace: float) -> Step:
+        """Return it with exchanges at this share of their pace, as where others use the same links or slots. Raises
+        OptionError unless the share is above 0."""
+        Rule(lambda share: share > 0, "must be above 0").check("pace", pace)
+        return replace(self, exchanged=tuple(replace(one, seconds=one.seconds / pace) for one in self.exchanged))
 
     def slowed(self, factors: Floats) -> Floats:
         """Return the seconds of steps whose slowest worker computes by these factors longer than the workload says.

@@ -82,7 +82,7 @@ class Running:
     def step_s(self, pace: float) -> float:
         """Return the seconds of a step whose exchanges have this share of the links' pace; infinity for 0."""
         if pace not in self.times:
-            self.times[pace] = _slowed(self.full, pace) if pace > 0 else math.inf
+            self.times[pace] = self.full.at_pace(pace).seconds if pace > 0 else math.inf
         return self.times[pace]
 
     @property
@@ -92,11 +92,6 @@ class Running:
 
 
 Allocate = Callable[[Sequence[Running], Pool], Sequence[float]]
-
-
-def _slowed(full: Step, pace: float) -> float:
-    slower = tuple(replace(one, seconds=one.seconds / pace) for one in full.exchanged)
-    return replace(full, exchanged=slower).seconds
 
 
 # -- rules ----------------------------------------------------------------------------------------------
