@@ -53,6 +53,10 @@ class SimulateOptions(Checked):
     order: str = option("fifo", "order of packets in queues", rule=one_of(ORDERS))
     mark_bytes: int | None = option(None, "a packet behind more bytes is marked", rule=at_least(0), shown="never")
     trim: bool = option(False, "a packet that finds its queue full loses its payload, not its header")
+    lanes: int = option(
+        1, "lanes of the job: front layers' packets have slots of their own and come first", rule=between(1, 8)
+    )
+    early_forward: bool = option(False, "a layer's next forward pass waits for its own bucket alone")
     limited: bool = option(False, "marks and round trips limit windows, as in jobs with a delivery option")
     seed: int = option(1, "of losses and slow workers", rule=at_least(0, "must not be negative"))
     fabric: Fabric = field(default_factory=Fabric)

@@ -71,7 +71,8 @@ def _by_flows(options: SimulateOptions, system: System, work: Workload) -> dict[
 def _by_packets(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
     passes = packets.Passes(
         work.forward_s, work.backward_s, buckets(work, options.buffer_mb),
-        packets.slowness(options.slow, options.steps, options.fabric.workers, options.seed),
+        packets.slowness(options.slow, options.steps, options.fabric.workers, options.seed), options.lanes,
+        options.early_forward,
     )  # fmt: skip
     marks = NONE if options.mark_bytes is None else options.mark_bytes
     found = packets.train(

@@ -10,7 +10,7 @@ their all-reduce over flows instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -24,7 +24,7 @@ from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.simulate.costs import Costs
 from sumwire_lab.simulate.native import NONE
 from sumwire_lab.simulate.network import EXCHANGE, MESSAGE, PS, HostCosts, Network, Queues
-from sumwire_lab.simulate.systems import Packets, System, exchanges_of, tcp_frames
+from sumwire_lab.simulate.systems import System, exchanges_of, tcp_frames
 from sumwire_lab.simulate.workloads import Bucket
 
 CONTROLS: Final = {"cubic": 0, "bbr": 1, "dctcp": 2, "pfabric": 3, "ndp": 4}
@@ -36,12 +36,23 @@ _SLICE_S: Final = 0.003
 
 @dataclass(frozen=True)
 class Passes:
-    """A worker's passes and buckets. ``slow``: by step and worker, how much longer than these seconds they take."""
+    """A worker's passes and buckets. ``slow``: by step and worker, how much longer than these seconds they take.
+    ``lanes``: of the job; those of front layers come first, and each has slots of its own. ``early``: a layer's next
+    forward pass waits for the results of its own bucket alone."""
 
     forward_s: float
     backward_s: float
     sent: Sequence[Bucket]
     slow: NDArray[np.float64] | None = None
+    lanes: int = 1
+    early: bool = False
+
+    def lane(self, bucket: int) -> int:
+        """Return the lane of a bucket, by the middle of its values in the model. The last bucket has the front
+        layers."""
+        behind = sum(one.values for one in self.sent[bucket + 1 :])
+        middle = behind + self.sent[bucket].values / 2
+        return int(middle * self.lanes / sum(one.values for one in self.sent))
 
 
 @dataclass(frozen=True)
@@ -82,8 +93,15 @@ def train(
         server=system.way in ("server", "parameter server"),
     )
     try:
-        reduce = _Slots(network, system, slots, passes, limited) if system.op else _Messages(network, system, control)
-        made = _Training(network, passes, reduce, steps, late=system.late, cores=bool(costs.cores))
+        if system.late:
+            whole = Bucket(sum(one.values for one in passes.sent), passes.backward_s, passes.forward_s)
+            passes = replace(passes, sent=(whole,))
+        reduce = (
+            _Slots(network, system, slots, passes, limited)
+            if system.op
+            else _Messages(network, system, passes, control)
+        )
+        made = _Training(network, passes, reduce, steps, cores=bool(costs.cores))
         if not network.run():
             raise LabError(f"system={system.name}: the simulated training never ends; its tasks wait for each other")
         return made.measured()
@@ -117,51 +135,54 @@ class _Slots:
         self._network, self._listed = network, list[list[int]]()
         ops: dict[tuple[int, int, int], int] = {}
         exchanges: list[tuple[int, int, int, bool]] = []
-        late = [Bucket(sum(one.values for one in passes.sent), 0.0)] if system.late else passes.sent
-        for bucket in late:
+        self._lanes = [passes.lane(bucket) for bucket in range(len(passes.sent))]
+        for bucket, lane in zip(passes.sent, self._lanes, strict=True):
             numbers = []
             for place, packets in enumerate(exchanges_of(system, network.fabric, bucket.values)):
-                op = ops.setdefault(_bytes_of(packets), len(ops))
+                op = ops.setdefault((packets.up, packets.partial, packets.down), len(ops))
                 numbers.append(len(exchanges))
                 # The first exchange of an operation waits for slow workers, so it tells nothing of the path.
-                exchanges.append((op, packets.count, 0, place > 0))
+                exchanges.append((op, packets.count, lane, place > 0))
             self._listed.append(numbers)
-        job = network.job(slots, list(ops), exchanges)
-        self._workers = network.workers(job, at_server=system.way == "server", limited=limited)
+        jobs = [network.job(slots // passes.lanes, list(ops), exchanges) for _ in range(passes.lanes)]
+        self._workers = [network.workers(job, at_server=system.way == "server", limited=limited) for job in jobs]
+        self._before: list[list[tuple[int, ...]]] = [[()] * network.fabric.workers for _ in jobs]
 
-    def add(self, bucket: int, after: Sequence[tuple[int, ...]], values: int) -> list[int]:
-        """Add the exchange of a bucket. ``after``: by worker, what it waits for. Returns each worker's last task."""
-        ends = []
-        for worker, before in zip(self._workers, after, strict=True):
-            task, waits = NONE, before
+    def add(self, bucket: int, ready: Sequence[int]) -> list[int]:
+        """Add the exchange of a bucket, behind those of its lane. ``ready``: by worker, the task after which the bucket
+        is there. Returns each worker's last task."""
+        lane, ends = self._lanes[bucket], []
+        for worker, own, before in zip(self._workers[lane], ready, self._before[lane], strict=True):
+            task, waits = NONE, (own, *before)
             for number in self._listed[bucket]:
                 task = self._network.tasks.add(EXCHANGE, worker, number, waits)
                 waits = (task,)
             ends.append(task)
+        self._before[lane] = [(end,) for end in ends]
         return ends
 
     def resent(self) -> int:
         """Return how many packets were sent again."""
-        windows = [self._network.window(worker) for worker in self._workers]
+        windows = [self._network.window(worker) for lane in self._workers for worker in lane]
         return sum(one.resent_quick + one.resent_timeout for one in windows)
-
-
-def _bytes_of(packets: Packets) -> tuple[int, int, int]:
-    return packets.up, packets.partial, packets.down
 
 
 class _Messages:
     """By messages between hosts: a ring, halving-doubling or a parameter server."""
 
-    def __init__(self, network: Network, system: System, control: str) -> None:
+    def __init__(self, network: Network, system: System, passes: Passes, control: str) -> None:
         self._network, self._system, self._control = network, system, CONTROLS[control]
+        self._sent = passes.sent
         self._flows: dict[tuple[int, int], int] = {}
+        self._before: list[tuple[int, ...]] = [()] * network.fabric.workers
 
-    def add(self, bucket: int, after: Sequence[tuple[int, ...]], values: int) -> list[int]:
-        """See :meth:`_Slots.add`."""
-        octets = round(values * self._system.value_bytes)
+    def add(self, bucket: int, ready: Sequence[int]) -> list[int]:
+        """See :meth:`_Slots.add`: all-reduces follow one another."""
+        octets = round(self._sent[bucket].values * self._system.value_bytes)
         ways = {"ring": self._ring, "halving-doubling": self._halving, "parameter server": self._server}
-        return ways[self._system.way](octets, after)
+        ends = ways[self._system.way](octets, [(own, *before) for own, before in zip(ready, self._before, strict=True)])
+        self._before = [(end,) for end in ends]
+        return ends
 
     def _message(self, source: int, target: int, octets: int, after: tuple[int, ...]) -> int:
         network, key = self._network, (source, target)
@@ -221,49 +242,70 @@ class _Messages:
 
 class _Training:
     def __init__(
-        self, network: Network, passes: Passes, reduce: _Slots | _Messages, steps: int, *, late: bool, cores: bool
+        self, network: Network, passes: Passes, reduce: _Slots | _Messages, steps: int, *, cores: bool
     ) -> None:
         self._network, self._passes, self._reduce, self._steps = network, passes, reduce, steps
-        self._late, count = late, network.fabric.workers
-        self._sliced = cores
+        self._sliced, count = cores, network.fabric.workers
         # Passes have a thread of their own, which shares its host's cores.
         self._threads = [network.thread() for _ in range(count)] if cores else [NONE] * count
         self._began: list[list[int]] = []
         self._first: list[list[int]] = []
         self._ended: list[list[int]] = []
-        before: list[tuple[int, ...]] = [()] * count
+        done: list[int] = []
+        results: list[list[int]] = []
         for step in range(steps):
-            before = self._add_step(step, before)
+            done, results = self._add_step(step, done, results)
 
-    def _add_step(self, step: int, before: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    def _add_step(
+        self, step: int, done: Sequence[int], results: Sequence[list[int]]
+    ) -> tuple[list[int], list[list[int]]]:
+        """Add a step of all workers. ``done``: by worker, the task before it; ``results``: by bucket and worker, the
+        last tasks of the exchanges before it. Returns the same of this step."""
         network, passes = self._network, self._passes
-        slow = np.ones(len(before)) if passes.slow is None else passes.slow[step]
-        began = [network.tasks.work(0.0, waits) for waits in before]
-        done = [self._work(worker, passes.forward_s * slow[worker], task) for worker, task in enumerate(began)]
-        ends: list[int] | None = None
+        count = network.fabric.workers
+        slow = np.ones(count) if passes.slow is None else passes.slow[step]
+        began, done = self._forward(slow, done, results)
         first: list[int] = []
+        made: list[list[int]] = []
         at = 0.0
-        sent = passes.sent
-        if self._late:
-            sent = [Bucket(sum(one.values for one in sent), passes.backward_s)]
-        for number, bucket in enumerate(sent):
+        for number, bucket in enumerate(passes.sent):
             length, at = bucket.ready_s - at, bucket.ready_s
-            done = [self._work(worker, length * slow[worker], task) for worker, task in enumerate(done)]
+            done = [self._work(worker, length * slow[worker], (task,)) for worker, task in enumerate(done)]
             first = first or done
-            after = [(task,) if ends is None else (task, ends[worker]) for worker, task in enumerate(done)]
-            ends = self._reduce.add(number, after, bucket.values)
-        done = [self._work(worker, (passes.backward_s - at) * slow[worker], task) for worker, task in enumerate(done)]
-        assert ends is not None
+            made.append(self._reduce.add(number, done))
+        rest = passes.backward_s - at
+        done = [self._work(worker, rest * slow[worker], (task,)) for worker, task in enumerate(done)]
         self._began.append(began)
         self._first.append(first)
-        self._ended.append(ends)
-        return [(task, end) for task, end in zip(done, ends, strict=True)]
+        self._ended.append([network.tasks.work(0.0, tuple(of[worker] for of in made)) for worker in range(count)])
+        return done, made
 
-    def _work(self, worker: int, seconds: float, after: int) -> int:
+    def _forward(
+        self, slow: NDArray[np.float64], done: Sequence[int], results: Sequence[list[int]]
+    ) -> tuple[list[int], list[int]]:
+        """Add the forward pass. Returns by worker the task with which it begins, and the one with which it ends."""
+        network, passes = self._network, self._passes
+        began, ended = [], []
+        for worker in range(network.fabric.workers):
+            own = tuple(done[worker : worker + 1])
+            needed = [of[worker] for of in results]
+            begin = network.tasks.work(0.0, own if passes.early else (*own, *needed))
+            task = begin
+            if passes.early:
+                for number in reversed(range(len(passes.sent))):
+                    waits = (task, *needed[number : number + 1])
+                    task = self._work(worker, passes.sent[number].forward_s * slow[worker], waits)
+            else:
+                task = self._work(worker, passes.forward_s * slow[worker], (task,))
+            began.append(begin)
+            ended.append(task)
+        return began, ended
+
+    def _work(self, worker: int, seconds: float, after: tuple[int, ...]) -> int:
         tasks, thread = self._network.tasks, self._threads[worker]
         while self._sliced and seconds > _SLICE_S:
-            after, seconds = tasks.work(_SLICE_S, (after,), thread), seconds - _SLICE_S
-        return tasks.work(max(seconds, 0.0), (after,), thread)
+            after, seconds = (tasks.work(_SLICE_S, after, thread),), seconds - _SLICE_S
+        return tasks.work(max(seconds, 0.0), after, thread)
 
     def measured(self) -> Simulated:
         """Read what was measured. A step ends for a worker when the next one begins."""

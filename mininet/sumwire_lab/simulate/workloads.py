@@ -96,10 +96,11 @@ class Workload:
 @dataclass(frozen=True)
 class Bucket:
     """Gradients that are sent together. ``ready_s``: when the last of them is there, seconds after the backward pass
-    began."""
+    began; ``forward_s``: of its layers' forward pass."""
 
     values: int
     ready_s: float
+    forward_s: float = 0.0
 
 
 def buckets(workload: Workload, buffer_mb: float = BUFFER_MB, first_mb: float | None = None) -> tuple[Bucket, ...]:
@@ -116,13 +117,13 @@ def buckets(workload: Workload, buffer_mb: float = BUFFER_MB, first_mb: float | 
     for name, size in (("buffer_mb", buffer_mb), ("first_mb", first_mb)):
         at_least(0).check(name, size)
     made: list[Bucket] = []
-    values, at = 0, 0.0
+    values, at, forward_s = 0, 0.0, 0.0
     for layer in reversed(workload.layers):
-        values, at = values + layer.values, at + layer.backward_s
+        values, at, forward_s = values + layer.values, at + layer.backward_s, forward_s + layer.forward_s
         if values * VALUE_BYTES >= (buffer_mb if made else first_mb) * MEGABYTE:
-            made.append(Bucket(values, at))
-            values = 0
-    return (*made, Bucket(values, at)) if values else tuple(made)
+            made.append(Bucket(values, at, forward_s))
+            values, forward_s = 0, 0.0
+    return (*made, Bucket(values, at, forward_s)) if values else tuple(made)
 
 
 def low_rank_buckets(workload: Workload, rank: int, phase: Phase) -> tuple[Bucket, ...]:
