@@ -48,7 +48,7 @@ void task_begin(struct sim *sim, uint32_t number) {
   task->began = sim->now;
   if (task->kind == MESSAGE) return flow_send(sim, task->owner, number);
   if (task->kind == EXCHANGE) return job_exchange(sim, task->owner, number);
-  const ps at = task->owner == NONE ? sim->now + task->amount : sim_work(sim, task->owner, task->amount);
+  const ps at = task->owner == NONE || task->amount == 0 ? sim->now + task->amount : sim_work(sim, task->owner, task->amount);
   plan_end(sim, number, at);
 }
 

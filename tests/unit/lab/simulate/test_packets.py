@@ -1,0 +1,180 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The packet engine: times that arithmetic knows to the nanosecond, what losses and queues do, and equal runs."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sumwire_lab.options.fabric import Fabric
+from sumwire_lab.simulate import flows
+from sumwire_lab.simulate.costs import Costs
+from sumwire_lab.simulate.native import engine
+from sumwire_lab.simulate.network import HostCosts, Network, Queues
+from sumwire_lab.simulate.packets import Passes, Simulated, train
+from sumwire_lab.simulate.systems import exchanges_of, system_of
+from sumwire_lab.simulate.workloads import Bucket
+from sumwire_protocol.ops import THC
+
+NANOSECOND = 1e-9
+GIGABIT = Fabric(workers=4, rate_bit_s=1e9, delay_s=1e-6)
+TREES = [
+    GIGABIT,
+    replace(GIGABIT, workers=1, levels=()),
+    Fabric(workers=6, levels=(2, 3), rate_bit_s=1e9, delay_s=1e-6),
+    Fabric(workers=5, levels=(2, 3), rate_bit_s=1e9, delay_s=1e-6, spines=2),
+    Fabric(workers=8, levels=(2, 2, 2), rate_bit_s=1e9, delay_s=1e-6),
+]
+NONE = Costs()
+
+
+def one(values: int, **options: Any) -> Passes:
+    return Passes(0.0, 0.0, [Bucket(values, 0.0)], **options)
+
+
+def thc(fabric: Fabric, values: int, **options: Any) -> Simulated:
+    return train(fabric, system_of("thc"), one(values), options.pop("costs", NONE), **options)
+
+
+def wires(octets: int, fabric: Fabric) -> float:
+    return 8 * octets / fabric.rate_bit_s
+
+
+# -- times -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fabric", TREES, ids=str)
+def test_an_exchange_takes_what_its_links_take(fabric: Fabric) -> None:
+    packets = exchanges_of(system_of("thc"), fabric, THC.values)[-1]
+    hops = len(fabric.levels) - 1
+    one_way = (
+        wires(packets.up, fabric) + hops * wires(packets.partial, fabric) + (hops + 1) * wires(packets.down, fabric)
+    )
+    first = one_way + 2 * (hops + 1) * fabric.delay_s
+    # A chunk of norms and one of values, right behind it on the slowest link.
+    assert packets.count == 2
+    assert thc(fabric, THC.values).comm_s[0] == pytest.approx(first + wires(packets.down, fabric), abs=NANOSECOND)
+
+
+@pytest.mark.parametrize("values", [40_000, 1_000_000])
+def test_a_saturated_link_is_busy_without_a_gap(values: int) -> None:
+    packets = exchanges_of(system_of("marsit"), GIGABIT, values)[0]
+    slowest = max(packets.up, packets.down)
+    first = wires(packets.up + packets.down, GIGABIT) + 2 * GIGABIT.delay_s
+    found = train(GIGABIT, system_of("marsit"), one(values), NONE)
+    assert found.comm_s[0] == pytest.approx(first + (packets.count - 1) * wires(slowest, GIGABIT), abs=NANOSECOND)
+
+
+def test_two_slots_let_one_chunk_pass_in_a_round_trip() -> None:
+    packets = exchanges_of(system_of("marsit"), GIGABIT, 100_000)[0]
+    first = wires(packets.up + packets.down, GIGABIT) + 2 * GIGABIT.delay_s
+    found = train(GIGABIT, system_of("marsit"), one(100_000), NONE, slots=2)
+    assert found.comm_s[0] == pytest.approx(packets.count * first, abs=NANOSECOND)
+
+
+def test_a_server_gets_all_contributions_over_one_link() -> None:
+    fabric = replace(GIGABIT, workers=8, levels=())
+    packets = exchanges_of(system_of("marsit@server"), fabric, 1_000)[0]
+    assert packets.count == 1
+    up, down = wires(packets.up, fabric), wires(packets.down, fabric)
+    incast = train(fabric, system_of("marsit@server"), one(1_000), NONE)
+    # All come to the server's link at once; results leave it one by one, and the mean worker waits for half of them.
+    last = up + 8 * up + down * 8 + down + 4 * fabric.delay_s
+    assert incast.step_s[0] == pytest.approx(last, abs=NANOSECOND)
+    assert incast.comm_s[0] == pytest.approx(last - 3.5 * down, abs=NANOSECOND)
+
+
+def test_processors_that_share_a_core_work_one_after_the_other() -> None:
+    alone, shared = Costs(send_s=1e-3), Costs(send_s=1e-3, cores=1)
+    assert thc(GIGABIT, 1_000, costs=shared).comm_s[0] > 3.5 * thc(GIGABIT, 1_000, costs=alone).comm_s[0]
+
+
+def test_flows_and_packets_agree_where_one_part_is_slow() -> None:
+    for fabric in TREES:
+        for name in ("thc", "sum32", "marsit"):
+            expected = flows.exchange(fabric, system_of(name), 300_000, NONE).seconds
+            found = train(fabric, system_of(name), one(300_000), NONE).comm_s[0]
+            assert found == pytest.approx(expected, rel=0.01), (fabric, name)
+
+
+# -- steps -------------------------------------------------------------------------------------------------
+
+BUCKETS = [Bucket(300_000, 0.002, 0.001), Bucket(300_000, 0.004, 0.003)]
+
+
+def test_a_step_is_its_passes_and_what_they_do_not_hide() -> None:
+    passes = Passes(0.004, 0.004, BUCKETS)
+    lone = [train(GIGABIT, system_of("thc"), one(300_000), NONE).comm_s[0]]
+    found = train(GIGABIT, system_of("thc"), passes, NONE, steps=2)
+    for step_s in found.step_s:
+        # The second bucket is ready before the first exchange has ended.
+        assert step_s == pytest.approx(0.004 + 0.002 + 2 * lone[0], rel=0.01)
+
+
+def test_a_slow_worker_holds_up_all() -> None:
+    slow = np.ones((1, 4))
+    slow[0, 2] = 3.0
+    usual = train(GIGABIT, system_of("thc"), Passes(0.004, 0.004, BUCKETS), NONE)
+    found = train(GIGABIT, system_of("thc"), Passes(0.004, 0.004, BUCKETS, slow), NONE)
+    assert found.step_s[0] >= usual.step_s[0] + 2 * 0.006 - NANOSECOND
+
+
+def test_an_early_forward_pass_waits_for_its_own_bucket() -> None:
+    whole = train(GIGABIT, system_of("thc"), Passes(0.004, 0.004, BUCKETS), NONE, steps=6)
+    queues = Queues("levels")
+    early = Passes(0.004, 0.004, BUCKETS, lanes=2, early=True)
+    found = train(GIGABIT, system_of("thc"), early, NONE, steps=6, queues=queues)
+    assert sum(found.step_s) < 0.96 * sum(whole.step_s)
+
+
+# -- losses ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fabric", [replace(one, loss=0.02) for one in TREES], ids=str)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_is_lost_is_sent_again(fabric: Fabric, seed: int) -> None:
+    whole = thc(replace(fabric, loss=0.0), 200_000)
+    lossy = thc(fabric, 200_000, seed=seed)
+    assert whole.resent == 0
+    assert lossy.resent > 0
+    assert lossy.comm_s[0] >= whole.comm_s[0]
+
+
+def test_marks_shorten_queues_only_where_windows_are_limited() -> None:
+    fabric, queues = replace(GIGABIT, workers=8, levels=()), Queues(mark_bytes=20_000)
+    costs = Costs(add_s=2e-5)
+    free = thc(fabric, 2_000_000, queues=queues, costs=costs)
+    limited = thc(fabric, 2_000_000, queues=queues, costs=costs, limited=True)
+    assert limited.packets < free.packets
+
+
+def test_tasks_that_wait_for_each_other_never_end() -> None:
+    network = Network(GIGABIT, NONE, HostCosts())
+    network.tasks.work(1.0, (1,))
+    network.tasks.work(1.0, (0,))
+    assert not network.run()
+    network.close()
+
+
+# -- runs --------------------------------------------------------------------------------------------------
+
+
+def test_equal_seeds_give_equal_runs() -> None:
+    fabric = replace(GIGABIT, loss=0.05)
+    assert thc(fabric, 100_000, seed=3) == thc(fabric, 100_000, seed=3)
+    assert thc(fabric, 100_000, seed=3) != thc(fabric, 100_000, seed=4)
+
+
+def test_wire_bytes_are_those_of_the_packets() -> None:
+    packets = exchanges_of(system_of("thc"), GIGABIT, 300_000)
+    expected = sum(one.count * (one.up + one.down) for one in packets)
+    assert thc(GIGABIT, 300_000, steps=3).wire_bytes == expected
+
+
+def test_a_packet_under_way_takes_few_bytes() -> None:
+    # A ring doubles, so at worst it has room for twice as many.
+    assert 2 * ctypes.sizeof(engine().packet) <= 200
