@@ -41,6 +41,8 @@ EVIDENCE_FLAGS ?=
 SEE_FLAGS ?=
 # Options of `make verify-ways`, for example: --rows start,start-wheel; QUICK=1 for minutes
 WAYS_FLAGS ?=
+# Options of `make verify-scale`, for example: --rows engine,slots; QUICK=1 for a minute
+SCALE_FLAGS ?=
 # A checkout of p4c, whose samples `make verify-faithful` runs.
 P4C ?=
 # Options of `make verify-faithful`, for example: --rows p4runtime-finsy; QUICK=1 for minutes
@@ -82,7 +84,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE,S
 
 .PHONY: release pages wheels help setup run test lint format docs p4 p4-tna bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-evidence verify-see verify-ways \
-  verify-faithful simulate fuzz fuzz-trains fuzz-c races \
+  verify-faithful verify-scale simulate fuzz fuzz-trains fuzz-c races \
   fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
 .DEFAULT_GOAL := help
 
@@ -114,6 +116,7 @@ help:
 	@echo "make verify-evidence  the strongest alternatives (QUICK=1; EVIDENCE_FLAGS=...)"
 	@echo "make verify-see       what shows packets, and the doctor, with their targets (QUICK=1; SEE_FLAGS=...)"
 	@echo "make verify-ways      the ways in: from a wheel to a training (QUICK=1; WAYS_FLAGS=...)"
+	@echo "make verify-scale     the simulator of large networks: right, and how fast (QUICK=1; SCALE_FLAGS=...)"
 	@echo "make verify-faithful  P4 programs and P4Runtime clients of others (QUICK=1; FAITHFUL_FLAGS=...)"
 	@echo "make simulate         whole jobs in virtual time, a schedule of faults for each seed (SEEDS=$(SEEDS))"
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
@@ -232,6 +235,9 @@ verify-see: $(READY)
 
 verify-ways: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify ways $(if $(filter-out 0,$(QUICK)),--quick) $(WAYS_FLAGS)
+
+verify-scale: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify scale $(if $(filter-out 0,$(QUICK)),--quick) $(SCALE_FLAGS)
 
 verify-faithful: $(READY)
 	$(SUDO) env P4C=$(P4C) $(PYTHON) -m sumwire_lab verify faithful $(if $(filter-out 0,$(QUICK)),--quick) $(FAITHFUL_FLAGS)

@@ -69,6 +69,12 @@ TOPICS: Final[Mapping[str, Topic]] = {
         flags=("rows", "switches", "quick"),
         part=10,
     ),
+    "scale": Topic(
+        "check the simulator of large networks",
+        ("analytic", "host", "connections", "engine", "days", "engines", "slots"),
+        flags=("rows", "quick"),
+        part=20,
+    ),
     "ways": Topic(
         "check the ways in: from a wheel to a training",
         ("start", "scenarios", "backend", "outer", "packages"),

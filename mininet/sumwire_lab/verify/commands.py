@@ -31,6 +31,7 @@ from sumwire_lab.verify import (
     papers_dlcp,
     papers_marsit,
     papers_thc,
+    scale,
     security,
     sign,
     speed,
@@ -50,6 +51,7 @@ BY_ROW: Final[Mapping[str, Mapping[str, Experiment | Experiments]]] = {
     "life": fault_injection.EXPERIMENTS,
     "trust": security.EXPERIMENTS,
     "see": observability.EXPERIMENTS,
+    "scale": scale.EXPERIMENTS,
 }
 """Topics with a choice of rows. A row is an experiment, or has several by label."""
 GROUPED: Final[Mapping[str, Mapping[str, Experiments]]] = {

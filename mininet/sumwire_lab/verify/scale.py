@@ -1,0 +1,155 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of `make verify-scale`: whether the simulator of large networks is right, and how fast it is."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Final
+
+from sumwire_lab.options.fabric import Fabric
+from sumwire_lab.simulate import days, flows, packets, slots, stragglers
+from sumwire_lab.simulate.costs import Costs, costs_of
+from sumwire_lab.simulate.systems import system_of
+from sumwire_lab.simulate.workloads import Bucket, workload_of
+from sumwire_lab.study.check import Check, at_least, at_most, reported
+from sumwire_lab.study.workers import in_child
+from sumwire_lab.verify.plan import Experiments, Verification, shown_by
+
+RACKS: Final = Fabric(workers=1000, levels=(32, 32), rate_bit_s=1e11)
+BERT: Final = "bert-base"
+_GIB: Final = 1 << 30
+_KIB: Final = 1024
+_HOURS: Final = 24.0
+_YEAR_S: Final = 365 * 86_400.0
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A step's values, of a model with this many or of a part of it."""
+
+    values: int
+
+
+def rack_step(amount: Amount) -> dict[str, float]:
+    """Simulate one exchange of 1000 workers, in a process of its own. Returns seconds, events and bytes of memory."""
+    passes = packets.Passes(0.0, 0.0, [Bucket(amount.values, 0.0)])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.process_time()
+    found = packets.train(RACKS, system_of("thc"), passes, Costs())
+    seconds = time.process_time() - began
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "seconds": seconds, "events": found.events, "bytes": after * _KIB,
+        "bytes_a_packet": (after - before) * _KIB / found.packets,
+    }  # fmt: skip
+
+
+def _engine(v: Verification) -> list[Check]:
+    values = workload_of(BERT).values
+    found = in_child(rack_step, Amount(v.options.amount(values)))
+    return [
+        at_least("packets: events a second on one core, 1000 workers", found["events"] / found["seconds"], 3e6),
+        at_most(
+            "packets: bytes of memory a packet under way, slots and windows included", found["bytes_a_packet"], 200
+        ),
+        at_most(f"packets: THC, {BERT}, 1000 workers in 32 x 32, seconds of one core", found["seconds"], 300.0),
+        at_most("packets: the same, GiB of memory", found["bytes"] / _GIB, 4.0),
+        reported("packets: the same, events", found["events"]),
+    ]
+
+
+def _days(v: Verification) -> list[Check]:
+    """A day of 100,000 workers, of which each fails once a year."""
+    fabric = Fabric(workers=100_000, levels=(100, 100, 10), rate_bit_s=1e11)
+    work, costs = workload_of(BERT), costs_of("gpu")
+    began = time.process_time()
+    made = flows.step(fabric, system_of("thc-16"), work, costs)
+    back = flows.step(fabric, system_of("gloo"), work, costs)
+    failures = days.Failures(worker_mean_s=_YEAR_S, switch_mean_s=_YEAR_S)
+    hours = v.options.amount(int(_HOURS))
+    found = days.days(
+        fabric, made, hours, fallback=back, slowness=stragglers.lognormal(0.05), failures=failures, seed=1
+    )
+    seconds = time.process_time() - began
+    return [
+        at_most(f"flows: {hours} hours of 100000 workers with failures, seconds of one core", seconds, 120.0),
+        reported("flows: what stragglers and failures leave of the training", found.share(fabric, made)),
+    ]
+
+
+def cells() -> list[tuple[Fabric, str, int, Costs]]:
+    """Return the cells in which the engines are compared."""
+    stars = [Fabric(workers=workers, rate_bit_s=rate) for workers in (2, 8, 32) for rate in (1e8, 1e9, 1e10)]
+    trees = [
+        Fabric(workers=64, levels=(16, 4), rate_bit_s=rate, spines=spines) for rate in (1e9, 1e10) for spines in (1, 2)
+    ]
+    return [
+        (fabric, system, values, costs_of(costs))
+        for fabric in (*stars, *trees)
+        for system, values, costs in (
+            ("thc", 1_000_000, "none"), ("thc", 1_000_000, "soft"), ("marsit", 3_000_000, "none"),
+            ("sum32", 300_000, "none"),
+        )
+    ]  # fmt: skip
+
+
+def _engines(v: Verification) -> list[Check]:
+    """The same exchange by flows and by packets."""
+    chosen = cells()
+    off = []
+    for fabric, system, values, costs in chosen[:: max(1, len(chosen) // v.options.amount(len(chosen)))]:
+        passes = packets.Passes(0.0, 0.0, [Bucket(values, 0.0)])
+        measured = packets.train(fabric, system_of(system), passes, costs).comm_s[0]
+        off.append(flows.exchange(fabric, system_of(system), values, costs).seconds / measured)
+    return [
+        at_most(f"flows / packets, {len(off)} cells: largest difference", max(abs(one - 1) for one in off), 0.1),
+        reported("flows / packets: mean", fmean(off)),
+    ]
+
+
+def _slots(v: Verification) -> list[Check]:
+    """Twenty jobs that come and go, at one switch."""
+    pool = slots.Pool()
+    gains: dict[str, list[float]] = {rule: [] for rule in slots.RULES}
+    for seed in range(1, 1 + v.options.amount(5)):
+        jobs = slots.drawn_jobs(seed)
+        times = {rule: slots.play(jobs, rule, pool) for rule in slots.RULES}
+        for rule, found in times.items():
+            gains[rule].append(times["static"].mean_s / found.mean_s)
+    best = max(gains, key=lambda rule: fmean(gains[rule]))
+    return [
+        at_least(
+            f"20 jobs on one switch: mean completion time, static shares / {best}, worst seed", min(gains[best]), 1.3
+        ),
+        reported("20 jobs on one switch: static shares / each rule, mean of the seeds", _rounded(gains)),
+    ]
+
+
+def _rounded(gains: Mapping[str, list[float]]) -> dict[str, Any]:
+    return {rule: round(fmean(of), 2) for rule, of in gains.items()}
+
+
+EXPERIMENTS: Final[Experiments] = {
+    "analytic": shown_by(
+        "packets: times that arithmetic knows", "exact to the nanosecond", "tests/unit/lab/simulate/test_packets.py"
+    ),
+    "host": shown_by(
+        "packets: the window of the real transport and the simulated one, 1000 random schedules",
+        "the same packets at the same times",
+        "tests/differential/test_simulated_window.py",
+    ),
+    "connections": shown_by(
+        "packets: CUBIC, BBR, DCTCP, pFabric, NDP",
+        "as their sources say",
+        "tests/unit/lab/simulate/test_connections.py",
+    ),
+    "engine": _engine,
+    "days": _days,
+    "engines": _engines,
+    "slots": _slots,
+}
