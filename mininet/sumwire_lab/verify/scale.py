@@ -19,6 +19,7 @@ from sumwire_lab.simulate.workloads import Bucket, workload_of
 from sumwire_lab.study.check import Check, at_least, at_most, reported
 from sumwire_lab.study.workers import in_child
 from sumwire_lab.verify.plan import Experiments, Verification, shown_by
+from sumwire_lab.verify.validation import validation
 
 RACKS: Final = Fabric(workers=1000, levels=(32, 32), rate_bit_s=1e11)
 BERT: Final = "bert-base"
@@ -152,4 +153,5 @@ EXPERIMENTS: Final[Experiments] = {
     "days": _days,
     "engines": _engines,
     "slots": _slots,
+    "validation": validation,
 }

@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The row `validation` of `make verify-scale`: all-reduces that the lab measures, and the same ones simulated.
+
+A cell is one tensor's all-reduce by one system on one network. The costs of hosts come from records of other
+measurements (:mod:`sumwire_lab.simulate.costs`), so no cell is used to fit what it is compared with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from sumwire_lab.bench.exchange_worker import exchanges
+from sumwire_lab.bench.timing import repeats_of
+from sumwire_lab.network import switches
+from sumwire_lab.options.conditions import Conditions
+from sumwire_lab.options.recipes import BASELINE
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.options.simulate_options import of_run
+from sumwire_lab.run.session import open_session
+from sumwire_lab.simulate import packets
+from sumwire_lab.simulate.costs import costs_of
+from sumwire_lab.simulate.systems import system_of
+from sumwire_lab.simulate.workloads import Bucket
+from sumwire_lab.study.check import Check, at_least, at_most, reported
+from sumwire_lab.verify.plan import Verification
+
+SYSTEMS: Final = (BASELINE, "thc")
+SIZES: Final = (100_000, 1_000_000)
+REPEATS: Final = 3
+NEAR: Final = 0.1
+FAR: Final = 0.2
+CELLS: Final = "validation.json"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A network and a system; each has a cell for every size."""
+
+    system: str
+    workers: int
+    mbit: float
+    topology: str = "star"
+    loss: float = 0.0
+    delay_ms: float = 0.0
+
+    @property
+    def run(self) -> RunOptions:
+        """The lab's options."""
+        conditions = Conditions(loss=self.loss, delay_ms=self.delay_ms)
+        return RunOptions(
+            workers=self.workers, link=LinkOptions(self.mbit), topology=self.topology, switch="soft",
+            systems=(self.system,), conditions=conditions,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured and what was predicted, in seconds of the slowest worker."""
+
+    place: Place
+    values: int
+    measured_s: float
+    predicted_s: float
+
+    @property
+    def off(self) -> float:
+        """The predicted seconds over the measured ones, less 1."""
+        return self.predicted_s / self.measured_s - 1
+
+
+def places() -> list[Place]:
+    """Return all places: stars by workers and rates, trees, losses and long paths."""
+    stars = [
+        Place(system, workers, mbit) for workers, mbit, system in product((2, 4, 8, 16), (10.0, 100.0, 1000.0), SYSTEMS)
+    ]
+    others = [
+        *(Place(system, workers, 100.0, "leaf-spine") for workers in (4, 8) for system in SYSTEMS),
+        *(Place(system, 4, 100.0, loss=0.01) for system in SYSTEMS),
+        *(Place(system, 4, 100.0, delay_ms=5.0) for system in SYSTEMS),
+    ]
+    return [*stars, *others]
+
+
+def measured(place: Place, folder: Path) -> list[float]:
+    """Measure in the lab. Returns seconds by size: of the slowest worker, the median of the repeats. Raises LabError."""
+    run = place.run
+    kind = None if place.system == BASELINE else switches.choose_for(run)
+    told = {"exchange": "all-reduce", "system": place.system, "sizes": SIZES, "repeats": REPEATS}
+    with open_session(run, kind, folder) as session:
+        workers = exchanges(session, told)
+    of_sizes = [[worker["sizes"][k] for worker in workers] for k in range(len(SIZES))]
+    return [median(max(repeat) for repeat in repeats_of(of)) for of in of_sizes]
+
+
+def predicted(place: Place, values: int) -> float:
+    """Simulate the same."""
+    options = of_run(place.run)
+    costs = replace(costs_of(options.costs), cores=options.cores)
+    passes = packets.Passes(0.0, 0.0, [Bucket(values, 0.0)])
+    found = packets.train(options.fabric, system_of(place.system), passes, costs, steps=REPEATS)
+    return median(found.step_s)
+
+
+def checks(cells: Sequence[Cell]) -> list[Check]:
+    """Check how near predictions are, and whether they rank systems as measurements do."""
+    off = sorted(abs(cell.off) for cell in cells)
+    near = sum(one <= NEAR for one in off) / len(off)
+    worst = max(cells, key=lambda cell: abs(cell.off))
+    right, judged = _ranked(cells)
+    return [
+        at_least(f"predicted / measured seconds, {len(cells)} cells: share within 10 %", near, 0.9),
+        at_most("... the largest difference", off[-1], FAR),
+        reported("... in", f"{worst.place}, {worst.values} values"),
+        reported("... the median difference", median(off)),
+        at_least("... the faster system is the same, where they differ by 10 %", right / judged, 1.0),
+    ]
+
+
+def _ranked(cells: Sequence[Cell]) -> tuple[int, int]:
+    """Pairs of systems whose order is right, and all pairs that differ by 10 % and more."""
+    pairs: dict[Any, list[Cell]] = {}
+    for cell in cells:
+        pairs.setdefault((replace(cell.place, system=""), cell.values), []).append(cell)
+    judged = [
+        pair for pair in pairs.values() if len(pair) == 2 and abs(pair[0].measured_s / pair[1].measured_s - 1) >= NEAR
+    ]
+    right = sum((one.measured_s < other.measured_s) == (one.predicted_s < other.predicted_s) for one, other in judged)
+    return right, max(len(judged), 1)
+
+
+def validation(v: Verification) -> list[Check]:
+    """Measure all places one after the other, and simulate each. Writes the cells to validation.json."""
+    cells = []
+    chosen = places()
+    for number, place in enumerate(chosen[:: max(1, len(chosen) // v.options.amount(len(chosen)))]):
+        seconds = measured(place, v.results / f"validation-{number}")
+        for values, measured_s in zip(SIZES, seconds, strict=True):
+            cells.append(Cell(place, values, measured_s, predicted(place, values)))
+            v.say(f"{place}, {values} values: measured {measured_s:.4f} s, predicted {cells[-1].predicted_s:.4f} s")
+    (v.results / CELLS).write_text(json.dumps([as_row(cell) for cell in cells], indent=1) + "\n")
+    return checks(cells)
+
+
+def as_row(cell: Cell) -> Mapping[str, Any]:
+    """Return a cell as JSON has it."""
+    return {**vars(cell.place), "values": cell.values, "measured_s": cell.measured_s, "predicted_s": cell.predicted_s}
