@@ -5,56 +5,158 @@ figure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from sumwire.lowrank.fusion import Phase
+
 from sumwire_lab.options.fields import one_of
-from sumwire_lab.options.simulate_options import FLOWS, SimulateOptions, with_values
-from sumwire_lab.simulate import measure
+from sumwire_lab.options.simulate_options import FLOWS, PACKETS, SimulateOptions, with_values
+from sumwire_lab.simulate import flows, measure
+from sumwire_lab.simulate.costs import costs_of
+from sumwire_lab.simulate.systems import system_of
+from sumwire_lab.simulate.workloads import low_rank_buckets, workload_of
 from sumwire_lab.study.figures import Figure
-from sumwire_lab.study.study import Study, grid
+from sumwire_lab.study.study import Column, Study, grid
+
+Case = Mapping[str, Any]
+SEEDS: Final = (1, 2, 3, 4, 5)
+_LABEL: Final = "what"
+"""Column of a case that is no option: the name of a line in a figure."""
 
 
-def simulate(case: Mapping[str, Any]) -> list[dict[str, Any]]:
+def simulate(case: Case) -> list[dict[str, Any]]:
     """Simulate a case: values of options by their names on the command line."""
-    return measure.rows(with_values(SimulateOptions(), case))
+    return measure.rows(with_values(SimulateOptions(), {name: one for name, one in case.items() if name != _LABEL}))
+
+
+def _study(name: str, what: str, cases: Sequence[Case], *figures: Figure) -> Study:
+    return Study(f"simulate-{name}", what, cases, simulate, measure.COLUMNS, figures=figures)
+
+
+# Sums of 8 bits have room for so many workers, with tables of fewer steps than four workers have.
+_THC_MOST: Final = 255
 
 
 def _thc_scale() -> Study:
     shapes = {4: "4", 16: "16", 32: "32", 128: "32,4", 1024: "32,32"}
     cases = [
+        {"engine": FLOWS, "workers": workers, "levels": levels, "rate-bit-s": rate, "systems": systems, "costs": "gpu"}
+        for workers, levels in shapes.items()
+        for rate in (1e9, 1e10, 1e11)
+        for systems in ("gloo", "halving-doubling", "thc", "thc-16")
+        if systems != "thc" or workers <= _THC_MOST
+    ]
+    figure = Figure("workers", "exposed_s", by="system", panel="rate-bit-s", log_x=True, log_y=True,
+                    y_label="exposed communication (s)")  # fmt: skip
+    what = "BERT-Base on 4 to 1024 workers: THC with sums of 8 and of 16 bits, and all-reduces of hosts"
+    return _study("thc-scale", what, cases, figure)
+
+
+def _slots() -> Study:
+    axes: dict[str, list[Any]] = {
+        "engine": [FLOWS], "systems": ["thc"], "workers": [8], "levels": ["8"], "passes-s": [0.0],
+        "slots": [8, 32, 128, 512, 2048, 8192, 32_768], "rate-bit-s": [1e9, 1e10, 1e11], "delay-s": [1e-6, 1e-5, 1e-4],
+    }  # fmt: skip
+    figure = Figure("slots", "comm_s_per_step", by="rate-bit-s", panel="delay-s", log_x=True, log_y=True,
+                    y_label="BERT-Base's exchange (s)")  # fmt: skip
+    return _study("slots", "How many slots a job needs: rates and delays of links", grid(**axes), figure)
+
+
+def _where() -> Study:
+    axes: dict[str, list[Any]] = {
+        "engine": [FLOWS], "costs": ["gpu"], "workers": [8], "levels": ["8"], "slots": [32_768],
+        "model": ["resnet50", "bert-base", "gpt2", "decoder-7b"], "rate-bit-s": [1e9, 1e10, 2.5e10, 1e11, 4e11],
+        "systems": ["gloo", "fp16", "thc", "thc@server", "marsit"],
+    }  # fmt: skip
+    figure = Figure("rate-bit-s", "step_s", by="system", panel="model", log_x=True, log_y=True, x_label="links (bit/s)",
+                    y_label="step (s)")  # fmt: skip
+    what = "Up to which rate aggregation in the network pays, with codecs as fast as a GPU's memory"
+    return _study("where", what, grid(**axes), figure)
+
+
+_RACKS: Final = {144: "12,12", 1024: "32,32"}
+
+
+def _dlcp() -> Study:
+    """Lines: what a switch or a transport does, one mechanism at a time."""
+    usual = {"model": "resnet50", "rate-bit-s": 1e10, "steps": 3, "slow": 0.05, "engine": PACKETS, "slots": 2048,
+             "buffer-mb": 4.0, "queue-bytes": 500_000}  # fmt: skip
+    lines: dict[str, dict[str, Any]] = {
+        "thc": {"systems": "thc"},
+        "thc, early forward": {"systems": "thc", "early-forward": True},
+        "thc, lanes": {"systems": "thc", "lanes": 4, "early-forward": True},
+        "thc, lanes and priorities": {"systems": "thc", "lanes": 4, "early-forward": True, "order": "levels"},
+        "ring, CUBIC": {"systems": "gloo"},
+        "ring, DCTCP": {"systems": "gloo", "control": "dctcp", "mark-bytes": 97_500},
+        "ring, pFabric": {"systems": "gloo", "control": "pfabric", "order": "smallest", "queue-bytes": 36_000},
+        "ring, NDP": {"systems": "gloo", "control": "ndp", "order": "levels", "trim": True, "queue-bytes": 12_000},
+    }
+    cases = [
+        {_LABEL: label, "workers": workers, "levels": levels, **usual, **line, "seed": seed}
+        for workers, levels in _RACKS.items()
+        for label, line in lines.items()
+        if workers <= 144 or line["systems"] == "thc"
+        for seed in SEEDS
+    ]
+    figure = Figure("workers", "step_s", by=_LABEL, kind="bars", y_label="step (s)")
+    return _study("dlcp", "ResNet-50 on racks: DLCP's mechanisms one by one, and other transports", cases, figure)
+
+
+# -- ACP-SGD: the same buckets over a ring, so no switch ---------------------------------------------------
+
+_RANKS: Final = {"resnet50": 4, "resnet152": 4, "bert-base": 32, "bert-large": 32}
+_METHODS: Final = ("S-SGD", "Power-SGD", "ACP-SGD")
+_GBIT: Final = 1e9
+
+
+def low_rank(case: Case) -> dict[str, float]:
+    """Return seconds of a step of S-SGD, Power-SGD or ACP-SGD by gloo's ring.
+
+    Power-SGD sends P and then Q after the backward pass. ACP-SGD sends one of them in turns, during it.
+    """
+    options = with_values(
+        SimulateOptions(), {name: case[name] for name in ("workers", "levels", "rate-bit-s", "costs")}
+    )
+    work, ring, costs = workload_of(case["model"]), system_of("gloo"), costs_of(options.costs)
+    rank = _RANKS[case["model"]]
+    if case["method"] == "S-SGD":
+        return {"step_s": flows.step(options.fabric, ring, work, costs).seconds}
+    sent = {phase: low_rank_buckets(work, rank, phase) for phase in Phase}
+    made = [flows.step(options.fabric, ring, work, costs, sent=sent[phase]) for phase in Phase]
+    if case["method"] == "ACP-SGD":
+        return {"step_s": sum(one.seconds for one in made) / 2}
+    return {"step_s": work.forward_s + work.backward_s + sum(one.exchange_s for one in made)}
+
+
+def _acp() -> Study:
+    shapes = {8: "8", 16: "16", 32: "32", 64: "32,2"}
+    cases = [
         {
-            "engine": FLOWS,
+            "model": model,
             "workers": workers,
             "levels": levels,
-            "rate-bit-s": rate,
-            "systems": systems,
-            "model": "bert-base",
+            "rate-bit-s": rate * _GBIT,
+            "method": method,
+            "costs": "none",
         }
+        for model in _RANKS
         for workers, levels in shapes.items()
-        for rate in (1e9, 10e9, 100e9)
-        for systems in ("gloo", "halving-doubling", "thc", "thc-16")
+        for rate in (1, 10, 25, 100)
+        for method in _METHODS
     ]
-    return Study(
-        "simulate-thc-scale",
-        "BERT-Base's step from 4 to 1024 workers: THC with sums of 8 and of 16 bits against all-reduces of hosts",
-        cases,
-        simulate,
-        measure.COLUMNS,
-        figures=(
-            Figure("workers", "exposed_s", by="system", panel="rate-bit-s", log_x=True, log_y=True,
-                   x_label="workers", y_label="exposed communication (s)"),
-        ),
-    )  # fmt: skip
+    figure = Figure("rate-bit-s", "step_s", by="method", panel="model", log_x=True, log_y=True, x_label="links (bit/s)",
+                    y_label="step (s)")  # fmt: skip
+    return Study("simulate-acp", "S-SGD, Power-SGD and ACP-SGD by rings of 8 to 64 workers", cases, low_rank,
+                 (Column("step_s", "a step", "s"),), figures=(figure,))  # fmt: skip
 
 
-NAMED: Final[Mapping[str, Callable[[], Study]]] = {"thc-scale": _thc_scale}
+NAMED: Final[Mapping[str, Callable[[], Study]]] = {
+    "acp": _acp, "dlcp": _dlcp, "slots": _slots, "thc-scale": _thc_scale, "where": _where,
+}  # fmt: skip
 
 
 def named(name: str) -> Study:
     """Return a study by its name. Raises OptionError for an unknown one."""
     one_of(tuple(NAMED), ", or a grid, NAME.yaml").check("study", name)
     return NAMED[name]()
-
-
-__all__ = ["NAMED", "grid", "named", "simulate"]

@@ -89,7 +89,7 @@ def places() -> list[Place]:
 
 
 def measured(place: Place, folder: Path) -> list[float]:
-    """Measure in the lab. Returns seconds by size: of the slowest worker, the median of the repeats. Raises LabError."""
+    """Measure in the lab. Returns seconds by size, the slowest worker's, the median of the repeats. Raises LabError."""
     run = place.run
     kind = None if place.system == BASELINE else switches.choose_for(run)
     told = {"exchange": "all-reduce", "system": place.system, "sizes": SIZES, "repeats": REPEATS}
