@@ -59,7 +59,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_lab": (
         "mininet",
         {"commonlib", "sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch"},
-        "errors | options | system | study | network | training | load | run simulate | faults | bench"
+        "errors | options | system | study | network | training | load simulate | run | faults | bench"
         " | experiments models | verify | cli",
     ),
 }

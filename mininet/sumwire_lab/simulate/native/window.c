@@ -110,7 +110,11 @@ static void limit_result(struct window_limit *limit, bool marked, double now) {
 
 // ---- the chunks in flight, oldest first, and those that are due ------------------------------------------
 
-static uint32_t slot_of(const struct window *window, uint64_t chunk) { return (window->base + chunk) % window->slots; }
+static uint32_t slot_of(const struct window *window, uint64_t chunk) {
+  // A division costs as much as all the rest.
+  const uint64_t sequence = window->base + chunk;
+  return window->mask ? (uint32_t)sequence & window->mask : (uint32_t)(sequence % window->slots);
+}
 
 static bool landed(const struct window *window, uint64_t chunk) {
   const struct window_slot *slot = &window->slot[slot_of(window, chunk)];
@@ -136,7 +140,7 @@ static void transmit(struct window *window, uint32_t number, double now) {
 static void send_first(struct window *window, uint64_t chunk, double now) {
   const uint32_t number = slot_of(window, chunk);
   struct window_slot *slot = &window->slot[number];
-  slot->chunk = chunk;
+  slot->chunk = (uint32_t)chunk;
   slot->flying = true;
   transmit(window, number, now);
   slot->first = window->last_first = slot->latest;
@@ -187,6 +191,7 @@ static void sort_ready(struct window *window) {
 struct window *window_new(uint32_t slots, uint32_t workers, bool several_paths, bool limited) {
   struct window *window = calloc(1, sizeof *window);
   window->slots = slots;
+  window->mask = (slots & (slots - 1)) == 0 ? slots - 1 : 0;
   window->workers = workers;
   window->several_paths = window->reordering = several_paths;
   window->slot = calloc(slots, sizeof *window->slot);
@@ -244,8 +249,8 @@ static bool at_end(const struct window *window) {
 }
 
 // Transmissions with a smaller number are overtaken.
-static uint64_t overtaken_before(const struct window *window) {
-  const uint64_t latest = window->answered[REORDER_TOLERANCE - 1];
+static uint32_t overtaken_before(const struct window *window) {
+  const uint32_t latest = window->answered[REORDER_TOLERANCE - 1];
   const bool last = latest == window->last_first && drained(window) && window->in_flight <= REORDER_TOLERANCE;
   return last ? latest : window->answered[0];
 }
@@ -319,7 +324,7 @@ enum window_send window_take(struct window *window, double now, uint64_t *chunk)
   return take_expired(window, now, chunk) ? SEND_AGAIN : NOTHING_TO_SEND;
 }
 
-static void note_answered(struct window *window, uint64_t number) {
+static void note_answered(struct window *window, uint32_t number) {
   if (number <= window->answered[0]) return;
   int place = 1;
   for (; place < REORDER_TOLERANCE && window->answered[place] < number; place++)

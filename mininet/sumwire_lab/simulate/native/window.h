@@ -9,19 +9,20 @@
 
 #include "constants.h"
 
-#define NO_CHUNK UINT64_MAX
+#define NO_CHUNK UINT32_MAX
 
 struct rtt {
   double smoothed, variation, base, timeout, least, most;
   bool known;
 };
 
-// One slot: the newest chunk of the exchange that used it. A chunk's number counts from the exchange's first.
+// One slot: the newest chunk of the exchange that used it. A chunk's number counts from the exchange's first. An
+// exchange has fewer than 2^32 chunks and transmissions.
 struct window_slot {
-  uint64_t chunk;           // NO_CHUNK: none yet
-  uint64_t first, latest;   // numbers of its transmissions
-  double sent_at;           // the latest one, in seconds
-  uint32_t before, after;   // the neighbours in flight, by their latest transmissions
+  double sent_at;          // its latest transmission, in seconds
+  uint32_t chunk;          // NO_CHUNK: none yet
+  uint32_t first, latest;  // numbers of its transmissions
+  uint32_t before, after;  // the neighbours in flight, by their latest transmissions
   bool flying;
 };
 
@@ -33,16 +34,16 @@ struct window_limit {
 };
 
 struct window {
-  uint32_t slots, workers;
+  uint32_t slots, mask, workers;  // mask: of a sequence number, where slots are a power of two
   bool several_paths;
-  uint64_t base, chunks, open, filled, prefix, last_first, next_number;
-  uint32_t in_flight, oldest, newest;
+  uint64_t base, chunks, open, filled, prefix;
+  uint32_t last_first, next_number, in_flight, oldest, newest;
   struct window_slot *slot;
   uint32_t *ready;          // chunks whose turn has come, in order: a ring of `slots` places
   uint32_t ready_head, ready_count;
   uint8_t *twice;           // a bit a chunk: sent more than once
   uint64_t twice_room;
-  uint64_t answered[REORDER_TOLERANCE];
+  uint32_t answered[REORDER_TOLERANCE];
   struct rtt path, hurried;  // the usual timer and the short one
   bool sampled, backed_off, resends;
   uint32_t burst, burst_size;
