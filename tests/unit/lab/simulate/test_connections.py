@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator's flows (simulate/native/flows.c and its neighbours): exact where arithmetic says what must come out, and
-elsewhere as the papers have it."""
+"""Connections of the packet engine (simulate/native/flows.c and its neighbours): exact where arithmetic says what must
+come out, and elsewhere as the papers have it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ US, MS = PS // 1_000_000, PS // 1000
 
 @dataclass(frozen=True)
 class Wire:
-    """One direction of a link. ``delay``, ``varies``: in picoseconds; ``most_bytes``, ``most_packets``: of its queue."""
+    """One direction of a link. ``delay``, ``varies``: picoseconds; ``most_bytes``, ``most_packets``: of its queue."""
 
     rate: int
     delay: int = 0
@@ -51,8 +51,8 @@ class Net:
 
     def link(self, node: int, wire: Wire) -> int:
         number: int = self.native.sim_link(
-            self.sim, wire.rate, wire.delay, 0, node, NONE, NONE, wire.most_bytes, wire.most_packets, wire.mark, wire.trim,
-            wire.order, int(wire.loss * 2**32),
+            self.sim, wire.rate, wire.delay, 0, node, NONE, NONE, wire.most_bytes, wire.most_packets, wire.mark,
+            wire.trim, wire.order, int(wire.loss * 2**32),
         )  # fmt: skip
         self.native.sim_vary(self.sim, number, wire.varies)
         return number
@@ -176,9 +176,7 @@ def test_one_flow_takes_the_time_of_its_bytes(control: int) -> None:
         assert net.run()
         # No handshake; a switch passes on whole packets, so one of them takes its time twice.
         assert net.ended(first) == 11 * wire + 2 * delay
-        assert net.ended(short) - net.ended(first) == 7 * wire + (2 * (1 + HEADER)) * 8 * PS // rate + 2 * delay - (
-            (1 + HEADER) * 8 * PS // rate - wire
-        )
+        assert net.ended(short) - net.ended(first) == 8 * wire + (HEADER + 1) * 8 * PS // rate + 2 * delay
         assert net.ended(long) - net.ended(warm) == 1001 * wire + 2 * delay
         assert net.counts(flow) == Counts(2018, 0, 0, 0, 2017 * SEGMENT + 1)
 
@@ -226,18 +224,18 @@ def test_flows_share_a_bottleneck() -> None:
     least, usual, most = shared[CUBIC].waiting
     assert least > 60 and usual > 80 and most > 95, "CUBIC fills the queue"
     least, usual, most = shared[DCTCP].waiting
-    assert least > 10 and 15 < usual < 35 and most < 45, "DCTCP stays near the mark"
+    assert least > 5 and 15 < usual < 35 and most < 45, "DCTCP stays near the mark"
     assert shared[BBR].waiting[2] < 90, "BBR does not fill it"
 
 
-def throughput(control: int, loss: float, round_trip: int) -> float:
+def throughput(control: int, loss: float, round_trip: int, seconds: int) -> float:
     """Bits a second of one flow with losses on both of its links, of 100 Mbit/s."""
     wire = Wire(100_000_000, round_trip // 4, loss=loss / 2)
     with closing(Star(2, wire, wire)) as net:
         flow = net.flow(1, 0, control)
         net.message(flow, 1 << 40)
-        net.run(60 * PS)
-        return net.counts(flow).received * 8 / 60
+        net.run(seconds * PS)
+        return net.counts(flow).received * 8 / seconds
 
 
 def test_losses_slow_cubic_down_as_its_formula_says() -> None:
@@ -245,16 +243,16 @@ def test_losses_slow_cubic_down_as_its_formula_says() -> None:
         seconds = milliseconds / 1000
         # RFC 9438, sections 4.3 and 5.1: segments in flight as Reno would have them, and as CUBIC has them.
         expected = max(1.22 / loss**0.5, 1.054 * (seconds / loss) ** 0.75) * SEGMENT * 8 / seconds
-        measured = throughput(CUBIC, loss, milliseconds * MS)
+        measured = throughput(CUBIC, loss, milliseconds * MS, 300)
         assert expected / 1.5 < measured < expected * 1.5, (loss, milliseconds)
 
 
 def test_losses_do_not_slow_bbr_down() -> None:
-    assert throughput(BBR, 0.01, 20 * MS) > 0.85 * 100_000_000
+    assert throughput(BBR, 0.01, 20 * MS, 60) > 0.85 * 100_000_000
 
 
 def incast(control: int, size: int) -> tuple[float, int, int]:
-    """32 hosts send at once to one at 10 Gbit/s. Returns the time by the least possible, the time-outs, and the segments
+    """32 hosts send at once to one at 10 Gbit/s. Returns the time by the least possible, the time-outs, and what was
     sent again."""
     rate, senders = 10_000_000_000, 32
     with closing(Star(senders + 1, *wires(control, rate, 5 * US))) as net:
@@ -298,10 +296,11 @@ def test_pulls_come_at_the_receivers_pace() -> None:
 
 
 def short_beside_long(control: int) -> float:
-    """The time of a short message that finds the link taken by a long one, by the least possible."""
+    """The time of a short message that finds the link taken by two long ones, by the least possible."""
     rate, delay = 10_000_000_000, 5 * US
-    with closing(Star(3, *wires(control, rate, delay))) as net:
-        net.message(net.flow(1, 0, control, rate), 20_000 * SEGMENT)
+    with closing(Star(4, *wires(control, rate, delay))) as net:
+        for host in (1, 3):
+            net.message(net.flow(host, 0, control, rate), 10_000 * SEGMENT)
         begin = net.tasks.work(0.005)
         short = net.message(net.flow(2, 0, control, rate), 20 * SEGMENT, begin)
         assert net.run()
