@@ -67,8 +67,7 @@ class Net:
         self.native.sim_routes(self.sim, switch, array.ctypes.data)
 
     def flow(self, source: int, target: int, control: int, rate: int = 0) -> int:
-        level = 1 if control & ~SPRAYS == NDP else 0
-        return int(self.native.sim_flow(self.sim, source, target, control, SEGMENT, HEADER, level, rate))
+        return int(self.native.sim_flow(self.sim, source, target, control, SEGMENT, HEADER, 0, rate))
 
     def message(self, flow: int, octets: int, *after: int) -> int:
         return self.tasks.add(MESSAGE, flow, octets, after)
@@ -120,8 +119,9 @@ class Star(Net):
         super().__init__(seed)
         self.hosts = [self.node(HOST) for _ in range(hosts)]
         switch = self.node(SWITCH)
-        for host in self.hosts:
-            self.native.sim_outbox(self.sim, host, self.link(switch, up))
+        self.ups = [self.link(switch, up) for _ in self.hosts]
+        for host, link in enumerate(self.ups):
+            self.native.sim_outbox(self.sim, host, link)
         self.downs = [self.link(host, down) for host in self.hosts]
         self.routes(switch, hosts + 1, {host: (down, 1) for host, down in enumerate(self.downs)})
 
@@ -251,10 +251,10 @@ def test_losses_do_not_slow_bbr_down() -> None:
     assert throughput(BBR, 0.01, 20 * MS, 60) > 0.85 * 100_000_000
 
 
-def incast(control: int, size: int) -> tuple[float, int, int]:
-    """32 hosts send at once to one at 10 Gbit/s. Returns the time by the least possible, the time-outs, and what was
-    sent again."""
-    rate, senders = 10_000_000_000, 32
+def incast(control: int, size: int, senders: int = 32) -> tuple[float, int, int]:
+    """Hosts send at once to one at 10 Gbit/s. Returns the time by the least possible, the time-outs, and what was sent
+    again."""
+    rate = 10_000_000_000
     with closing(Star(senders + 1, *wires(control, rate, 5 * US))) as net:
         flows = [net.flow(host, 0, control, rate) for host in net.hosts[1:]]
         messages = [net.message(flow, size * SEGMENT) for flow in flows]
@@ -282,6 +282,12 @@ def test_tcp_waits_for_time_outs_in_an_incast() -> None:
     assert time < 1.2 and timeouts > 0, "those of pFabric are short"
 
 
+def test_a_flows_own_packets_keep_their_order_with_pfabric() -> None:
+    """Later segments are more urgent. If they passed earlier ones, these would time out."""
+    time, timeouts, _ = incast(PFABRIC, 40, 8)
+    assert time < 1.2 and timeouts < 26
+
+
 def test_pulls_come_at_the_receivers_pace() -> None:
     """Of two flows to one receiver each gets half of its link, without more trimming than by their first windows."""
     rate = 10_000_000_000
@@ -293,6 +299,44 @@ def test_pulls_come_at_the_receivers_pace() -> None:
         assert last < 1.01 * 2 * 5000 * WHOLE * 8 * PS / rate
         assert last - first < 0.01 * last
         assert sum(net.counts(flow).repeats for flow in flows) < 40
+
+
+def test_a_pull_is_sent_for_each_segment_behind_the_first_window() -> None:
+    rate = 10_000_000_000
+    for size, pulls in ((3, 0), (100, 100 - 6)):
+        with closing(Star(2, *wires(NDP, rate, US))) as net:
+            net.message(net.flow(1, 0, NDP, rate), size * SEGMENT)
+            assert net.run()
+            # A round trip is two wires of a segment, two of an ACK, and four delays: 6.464 us, less than 6 segments.
+            assert net.packets(net.ups[0]) == size + pulls, size
+
+
+def test_headers_and_segments_have_queues_of_their_own() -> None:
+    """Where packets are trimmed: a burst of 10 headers does not need the places of 2 segments."""
+    rate = 1_000_000_000
+    down = Wire(rate, US, 2 * WHOLE, 2, trim=64, order=LEVELS)
+    with closing(Star(3, Wire(10 * rate, US), down)) as net:
+        flow = net.flow(1, 0, CUBIC)
+        for _ in range(10):
+            net.message(flow, 0)
+        full = net.flow(2, 0, NDP, rate)
+        net.message(full, 3 * SEGMENT)
+        assert net.run()
+        assert net.counts(flow).repeats == 0
+        assert net.counts(full).repeats == 0
+
+
+def test_time_outs_back_off() -> None:
+    """A second at first, then twice as long each time, and two minutes at most."""
+    with closing(Star(2, Wire(1_000_000, loss=1 - 2**-31), Wire(1_000_000))) as net:
+        flow = net.flow(1, 0, CUBIC)
+        net.message(flow, SEGMENT)
+        net.run(0)
+        for timeouts, seconds in enumerate((1, 3, 7, 15, 31, 63, 127, 247, 367)):
+            net.go_on(seconds * PS - 1)
+            assert net.counts(flow).timeouts == timeouts
+            net.go_on(seconds * PS)
+            assert net.counts(flow).timeouts == timeouts + 1
 
 
 def short_beside_long(control: int) -> float:
