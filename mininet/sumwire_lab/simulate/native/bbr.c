@@ -59,7 +59,7 @@ void bbr_sent(struct sim *sim, struct flow *flow, struct sent *sent) {
   struct bbr *bbr = &flow->bbr;
   const double share = (double)sent->bytes / (flow->segment_bytes + flow->header_bytes);
   if (bbr->burst) bbr->burst--;
-  bbr->pace_at += (ps)(share / pace(flow) * SECOND);
+  if (flow->segments >= WINDOW_FIRST) bbr->pace_at += (ps)(share / pace(flow) * SECOND);  // the first are not paced
   if (!flow->flying.count) bbr->first_at = bbr->delivered_at = sim->now;
   sent->delivered = bbr->delivered;
   sent->delivered_at = bbr->delivered_at;

@@ -52,7 +52,8 @@ struct link {
   ps free_at;              // when everything in FIFO order has left
   struct ring travels;     // those whose time is known, in the order of their times
   uint32_t gone;           // of `travels`, how many have left the queue
-  uint64_t queued;         // bytes that wait or are being sent, and packets
+  uint64_t queued;         // bytes that wait or are being sent, of these at level 0, and packets
+  uint64_t queued_first;
   uint32_t queued_packets;
   struct ring levels[LEVELS_MOST];
   uint64_t packets, bytes, lost, marked, trimmed, most_queued;

@@ -34,7 +34,10 @@ uint32_t sim_flow(struct sim *sim, uint32_t source, uint32_t target, uint32_t co
   flow->sprays = control & FLOW_SPRAYS || flow->control == PFABRIC || flow->control == NDP;
   flow->timer = sim_timer(sim, timer_fires, number);
   if (flow->control == BBR) flow->pacer = sim_timer(sim, pacer_fires, number);
-  if (flow->control == NDP) ndp_make(sim, flow);
+  if (flow->control == NDP) {
+    if (!level) flow->level = 1;  // behind headers
+    ndp_make(sim, flow);
+  }
   return number;
 }
 

@@ -12,7 +12,8 @@ enum flow_control { CUBIC, BBR, DCTCP, PFABRIC, NDP, CONTROLS };
 #define FLOW_SPRAYS 0x80
 
 // Makes a flow, before sim_start. `segment_bytes`: at most in a packet, besides `header_bytes`. `level`: of its segments
-// where links have several; an NDP flow's ACKs and PULLs have level 0. `rate`: of the source's link, for PFABRIC and NDP.
+// where links have several; NDP's ACKs and PULLs have level 0, and its segments at least 1. `rate`: of the source's link,
+// for PFABRIC and NDP.
 uint32_t sim_flow(struct sim *sim, uint32_t source, uint32_t target, uint32_t control, uint32_t segment_bytes,
                   uint32_t header_bytes, uint32_t level, uint64_t rate);
 // Sends the bytes of a MESSAGE task over its flow, behind earlier messages, and ends the task when they have arrived.

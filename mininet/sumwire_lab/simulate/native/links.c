@@ -114,6 +114,7 @@ static void plan(struct sim *sim, const struct link *link, uint32_t number) {
 static void wait_in(struct link *link, uint32_t level, const struct packet *packet) {
   ring_push(&link->levels[level], packet);
   link->queued += packet->bytes;
+  if (level == 0) link->queued_first += packet->bytes;
   link->queued_packets++;
 }
 
@@ -138,6 +139,7 @@ static void begin_next(struct sim *sim, struct link *link, uint32_t number) {
   }
   const struct packet packet = ring_pop(ring);
   link->queued -= packet.bytes;
+  if (level == 0) link->queued_first -= packet.bytes;
   link->queued_packets--;
   travel(sim, link, number, &packet);
 }
@@ -164,8 +166,12 @@ static bool make_room(struct sim *sim, struct link *link, const struct packet *p
 }
 
 static bool is_full(const struct link *link, uint32_t level, uint32_t bytes) {
-  uint64_t packets = link->order == LEVELS ? link->levels[level].count : link->queued_packets;
-  if (link->trim_bytes && link->order == LEVELS && level == 0) packets = 0;  // headers, which bytes alone limit
+  if (link->order == LEVELS && link->trim_bytes) {
+    // NDP: headers have as many bytes as all the rest, and no packet of either counts for the other.
+    const uint64_t queued = level ? link->queued - link->queued_first : link->queued_first;
+    return queued + bytes > link->queue_bytes || (level && link->levels[level].count >= link->queue_packets);
+  }
+  const uint64_t packets = link->order == LEVELS ? link->levels[level].count : link->queued_packets;
   return packets >= link->queue_packets || link->queued + bytes > link->queue_bytes;
 }
 
