@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What processors need in a simulation: seconds of hosts and switches for packets and values."""
+"""What processors need in a simulation: seconds of hosts and switches for packets, values, tensors and round trips."""
 
 from __future__ import annotations
 
@@ -8,77 +8,124 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sumwire.systems.pays import AGGREGATOR_PACKET_S, PACKET_S
-from sumwire_protocol.ops import SIGN, SUM32, THC, VOTE, Op
+from sumwire.systems import formula
+from sumwire.systems.pays import PACKET_S
+from sumwire_protocol.ops import JUMBO, SIGN, THC, VOTE, Op
 
-from sumwire_lab.options.fields import Checked, at_least, one_of, option
+from sumwire_lab.options.fields import Checked, Rule, at_least, one_of, option
+from sumwire_lab.simulate.fabric import Fabric
+from sumwire_lab.simulate.systems import System, op_of
 
 _SECONDS: Final = at_least(0, "must not be negative")
-
-BMV2_PACKETS_S: Final = 23_064.0
-"""THC contributions that bmv2 takes in a second, each with its share of the results (records/speed.json)."""
-SOFT_PACKET_S: Final = 0.59e-6
-"""Of the soft switch's native engine for one, in trains (records/switch.json)."""
-CODEC_VALUE_S: Final = 1.47e-9
-"""Of THC's codec with error feedback, there and back, on one core (records/speed.json)."""
-_HOST_VALUE_S: Final[Mapping[Op, float]] = {THC: 1.41e-9, SUM32: 6.38e-9, SIGN: 0.444e-9, VOTE: 0.444e-9}
-"""Of a host in all, by what it sends: 100 million values at 10 Gbit/s over the soft switch (docs/where-it-pays.json).
-Votes were not measured; they are taken for signs."""
-GLOO_VALUE_S: Final = 3.33e-9
-"""Of a host in gloo's ring: 100 million values at 10 Gbit/s (docs/where-it-pays.json)."""
-GPU_BYTE_S: Final = 1 / 3.35e12
-"""Of a GPU's memory: 3.35 TB/s of an NVIDIA H100 SXM, by its data sheet."""
-# THC's codec at least reads gradient and residual and writes residual and indices, then reads sums and writes means.
-_ENCODED_BYTES: Final = 4 + 4 + 4 + 0.5
-_DECODED_BYTES: Final = 1 + 4
+_SHARE: Final = Rule(lambda share: 0 <= share <= 1, "must be 0 to 1")
 
 
 @dataclass(frozen=True)
 class Costs(Checked):
     """Seconds of processors. A host and a switch have one thread each. With ``cores`` all of them share so many, as in
-    the lab; 0 gives each its own."""
+    the lab; 0 gives each its own. Without values they cost nothing.
+
+    ``busy`` and ``apart`` are those of docs/where-it-pays.md: the share of a processor's time that is used where it is
+    the limit (above 1 where a switch uses several cores), and the share of the shorter of links' and processors' time
+    that is not hidden behind the longer.
+    """
 
     send_s: float = option(0.0, "seconds of a host for a packet that it sends", rule=_SECONDS)
     receive_s: float = option(0.0, "seconds of a host for a packet that it receives", rule=_SECONDS)
     encode_s: float = option(0.0, "seconds of a host to encode a value", rule=_SECONDS)
     decode_s: float = option(0.0, "seconds of a host to decode a value", rule=_SECONDS)
     add_s: float = option(0.0, "seconds of a switch or server for a packet that it adds", rule=_SECONDS)
+    add_value_s: float = option(0.0, "seconds of it for each value of the packet besides", rule=_SECONDS)
     copy_s: float = option(0.0, "seconds of a switch or server for a copy of a result", rule=_SECONDS)
     plain_s: float = option(0.0, "seconds of a host for a value of an all-reduce among hosts", rule=_SECONDS)
+    operation_s: float = option(0.0, "seconds of a host for a tensor, however small", rule=_SECONDS)
+    trip_s: float = option(0.0, "seconds of a round trip or message that nothing else explains", rule=_SECONDS)
+    busy: float = option(1.0, "share of a processor's time that is used", rule=Rule(lambda x: x > 0, "must be above 0"))
+    apart: float = option(0.0, "share of the shorter of links and processors that is not hidden", rule=_SHARE)
     cores: int = option(0, "cores that all hosts and switches share, 0 for one each", rule=at_least(0))
 
+    def coding_s(self, values: int) -> float:
+        """Return the seconds of a host to encode and decode so many values."""
+        return values * (self.encode_s + self.decode_s)
 
-# The record has the codec's both directions in one number.
-_HOST: Final = Costs(
-    send_s=PACKET_S / 2, receive_s=PACKET_S / 2, encode_s=CODEC_VALUE_S / 2, decode_s=CODEC_VALUE_S / 2,
-    plain_s=GLOO_VALUE_S,
-)  # fmt: skip
+    def adding_s(self, values: int) -> float:
+        """Return the seconds of a switch or server to add a packet of so many values."""
+        return self.add_s + values * self.add_value_s
 
-COSTS: Final[Mapping[str, Costs]] = {
-    "none": Costs(),
-    "bmv2": replace(_HOST, add_s=1 / BMV2_PACKETS_S),
-    "soft": replace(_HOST, add_s=SOFT_PACKET_S),
-    "aggregator": replace(_HOST, add_s=AGGREGATOR_PACKET_S),
-    # Bounds of memory, which no kernel can beat; packets as from a processor, and a switch as fast as its ports.
-    "gpu": Costs(
-        send_s=PACKET_S / 2, receive_s=PACKET_S / 2,
-        encode_s=_ENCODED_BYTES * GPU_BYTE_S, decode_s=_DECODED_BYTES * GPU_BYTE_S,
-    ),
-}  # fmt: skip
-"""Costs by name. `bmv2`, `soft` and `aggregator` were measured on the lab's machine. Where several parts of a packet's
-cost were measured together, they are in one field: a switch's copies in ``add_s``."""
+    def whole_s(self, links: float, processors: float) -> float:
+        """Return the seconds that take so long on links and, besides, on processors."""
+        shorter, longer = sorted((links, processors / self.busy))
+        return longer + self.apart * shorter
 
 
-def costs_of(name: str, op: Op = THC) -> Costs:
-    """Return known costs of what an op's hosts do; named costs are THC's. Raises OptionError for an unknown name.
+_GLOO: Final = "gloo"
+_Fitted = formula.Costs
+MEASURED: Final[Mapping[tuple[str, str], _Fitted]] = {
+    ("gloo", "bridge"): _Fitted(2.96e-9, 0.0, 0.000815, 0.000647, 0.783, 0.001),
+    ("thc", "soft"): _Fitted(1.33e-9, 4.39e-10, 0.00102, 0.000267, 0.833, 0.309),
+    ("sign", "soft"): _Fitted(5.2e-10, 1.48e-10, 0.000719, 1e-6, 0.752, 0.164),
+    ("sum32", "soft"): _Fitted(5.82e-9, 1.82e-9, 0.000663, 0.000265, 0.856, 0.656),
+    ("thc", "aggregator"): _Fitted(1.39e-9, 3.71e-10, 0.000742, 0.000424, 0.726, 0.441),
+    ("sign", "aggregator"): _Fitted(6.16e-10, 7.32e-11, 0.00099, 1e-6, 0.807, 0.368),
+    ("sum32", "aggregator"): _Fitted(5.99e-9, 1.72e-9, 0.000876, 0.000448, 0.845, 0.279),
+    ("thc", "bmv2"): _Fitted(8.46e-9, 5.25e-8, 0.000967, 0.0012, 1.5, 0.001),
+    ("sign", "bmv2"): _Fitted(3.03e-9, 1.5e-8, 0.000578, 0.001, 1.32, 0.001),
+    ("sum32", "bmv2"): _Fitted(3.85e-8, 2.12e-7, 0.000957, 0.00185, 1.64, 0.001),
+}
+"""Constants of docs/where-it-pays.md by system and switch: host's and switch's seconds of a value, and so on."""
+# What was measured, and what is taken for it.
+_LIKE: Final[Mapping[Op, Op]] = {JUMBO: THC, VOTE: SIGN}
+SWITCHES: Final = ("soft", "aggregator", "bmv2")
+JUMBO_VALUE: Final[Mapping[str, float]] = {"soft": 0.66, "aggregator": 1.0, "bmv2": 1 / 3.27}
+"""Seconds of a switch for a value in a packet of 8192, over those in a packet of 1024 (records/speed.json)."""
+WIDE_CODEC: Final = 7.93 / 1.47
+"""Seconds of a codec for a value: thc-wide's over THC's (records/switch.json, records/speed.json)."""
+GPU_BYTE_S: Final = 1 / 3.35e12
+"""Of a GPU's memory: 3.35 TB/s of an NVIDIA H100 SXM, by its data sheet."""
+# THC's codec at least reads gradient and residual and writes residual and indices, then reads sums and writes means.
+_ENCODED_BYTES: Final = 4 + 4 + 4 + 0.5
+_DECODED_BYTES: Final = 1 + 4
+# Bounds of memory, which no kernel can beat; packets as from a processor, and a switch as fast as its ports.
+_GPU: Final = Costs(
+    send_s=PACKET_S / 2,
+    receive_s=PACKET_S / 2,
+    encode_s=_ENCODED_BYTES * GPU_BYTE_S,
+    decode_s=_DECODED_BYTES * GPU_BYTE_S,
+)
+COSTS: Final = ("none", *SWITCHES, "gpu")
 
-    Of an op that the record of the codec lacks, encoding and decoding take THC's time, times the host's seconds for a
-    value of that op over those of THC, each without its packets.
+
+def costs_of(name: str, system: System, fabric: Fabric) -> Costs:
+    """Return known costs of a system: "none"; "soft", "aggregator" and "bmv2", as measured on the lab's machine, whose
+    cores are for the caller to say; "gpu", bounds of THC's codec on a GPU. Raises OptionError for an unknown name.
+
+    What was not measured is taken for what is nearest: votes for signs, thc-wide's packets for those of SUM32.
     """
-    one_of(tuple(COSTS)).check("costs", name)
-    factor = _coding_s(op) / _coding_s(THC)
-    return replace(COSTS[name], encode_s=COSTS[name].encode_s * factor, decode_s=COSTS[name].decode_s * factor)
+    one_of(COSTS).check("costs", name)
+    if name not in SWITCHES:
+        return _GPU if name == "gpu" else Costs()
+    op = op_of(system, fabric)
+    if op is None:
+        found = MEASURED[_GLOO, "bridge"]
+        return replace(_common(found), plain_s=found.host_s)
+    base = _LIKE.get(op, op)
+    found, thc = MEASURED[base.name, name], MEASURED[THC.name, name]
+    coded = max(0.0, found.host_s - PACKET_S / base.values)
+    if system.fields > 1:
+        coded = WIDE_CODEC * max(0.0, thc.host_s - PACKET_S / THC.values)
+    add_s = found.switch_s * base.values
+    # A longer packet costs as much as a short one, and the rest by its values.
+    more_s = max(0.0, found.switch_s * JUMBO_VALUE[name] * op.values - add_s) if op == JUMBO else 0.0
+    return replace(
+        _common(found),
+        send_s=PACKET_S / 2,
+        receive_s=PACKET_S / 2,
+        encode_s=coded / 2,
+        decode_s=coded / 2,
+        add_s=add_s,
+        add_value_s=more_s / op.values,
+    )
 
 
-def _coding_s(op: Op) -> float:
-    return max(0.0, _HOST_VALUE_S.get(op, _HOST_VALUE_S[THC]) - PACKET_S / op.values)
+def _common(found: _Fitted) -> Costs:
+    return Costs(operation_s=found.operation_s, trip_s=found.step_s, busy=found.busy, apart=found.apart)

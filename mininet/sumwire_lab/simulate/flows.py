@@ -19,7 +19,7 @@ Example: a star of 1 Gbit/s with links of 1 us, THC. A contribution of 586 bytes
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -56,12 +56,15 @@ class Traffic:
 class Pace:
     """How fast chunks of an exchange pass. ``first_s``: seconds from a chunk's turn to its result where nothing is
     under way. ``gap_s``: seconds between chunks. ``limit``: the part that decides ``gap_s``. ``crossings``: links that
-    a chunk's packets cross, each of which can lose it."""
+    a chunk's packets cross, each of which can lose it. ``links_s``, ``processors_s``: seconds between chunks for links
+    and for processors alone."""
 
     first_s: float
     gap_s: float
     limit: str
     crossings: int
+    links_s: float = 0.0
+    processors_s: float = 0.0
 
     def seconds(self, chunks: int, slots: int) -> float:
         """Return the seconds of an exchange without losses, from the first chunk's turn to the last one's result."""
@@ -113,79 +116,88 @@ _SAMPLES: Final = 32
 
 def pace_of(fabric: Fabric, system: System, packets: Packets, costs: Costs, traffic: Sequence[Traffic] = ()) -> Pace:
     """Return the pace of an exchange that all workers of the fabric make over switches or a server."""
-    parts, first_s = (_at_server if system.way == "server" else _at_switches)(fabric, packets, costs)
-    coded = packets.values if packets.coded else 0
-    host_s = costs.send_s + costs.receive_s + coded * (costs.encode_s + costs.decode_s)
-    parts["host"] = host_s
-    first_s += host_s
-    adders_s = parts.pop(_ADDERS)
+    way = (_at_server if system.way == "server" else _at_switches)(fabric, packets, costs)
+    host_s = costs.send_s + costs.receive_s + (costs.coding_s(packets.values) if packets.coded else 0.0)
+    processors = {"host": host_s, **way.adders}
     if costs.cores:
-        parts["cores"] = (fabric.workers * host_s + adders_s) / costs.cores
+        processors["cores"] = (fabric.workers * host_s + way.all_adders_s) / costs.cores
+    links = dict(way.links)
     if traffic:
-        parts["shared link"] = 1 / _shared(fabric, system, packets, traffic)
-    limit = max(parts, key=lambda part: parts[part])
-    links = fabric.workers + sum(fabric.nodes(level) for level in range(1, len(fabric.levels)))
-    return Pace(first_s, parts[limit], limit, 2 * links)
+        links["shared link"] = 1 / _shared(fabric, system, packets, traffic)
+    link, processor = max(links, key=lambda part: links[part]), max(processors, key=lambda part: processors[part])
+    crossings = 2 * (fabric.workers + sum(fabric.nodes(level) for level in range(1, len(fabric.levels))))
+    return Pace(
+        way.first_s + host_s,
+        costs.whole_s(links[link], processors[processor]),
+        link if links[link] >= processors[processor] / costs.busy else processor,
+        crossings,
+        links[link],
+        processors[processor],
+    )
 
 
-# Seconds of all switches together, which count where they share cores.
-_ADDERS: Final = "all switches"
+@dataclass(frozen=True)
+class _Passed:
+    """Seconds of a chunk by part, on links and in what adds, of all that add together, and from end to end without
+    hosts."""
+
+    links: Mapping[str, float]
+    adders: Mapping[str, float]
+    all_adders_s: float
+    first_s: float
 
 
 def _wire(octets: float, rate: float) -> float:
     return _BYTE * octets / rate
 
 
-def _at_switches(fabric: Fabric, packets: Packets, costs: Costs) -> tuple[dict[str, float], float]:
-    """Seconds between chunks by part, and those of a single chunk without its hosts'."""
-    host = fabric.rate_bit_s
-    parts = {"uplink": _wire(packets.up, host), "downlink": _wire(packets.down, host)}
-    first_s = parts["uplink"] + parts["downlink"] + 2 * fabric.delay_s
+def _adding_s(packets: Packets, costs: Costs) -> float:
+    return costs.adding_s(packets.values if packets.coded else 0)
+
+
+def _at_switches(fabric: Fabric, packets: Packets, costs: Costs) -> _Passed:
+    host, add_s = fabric.rate_bit_s, _adding_s(packets, costs)
+    links = {"uplink": _wire(packets.up, host), "downlink": _wire(packets.down, host)}
+    first_s = links["uplink"] + links["downlink"] + 2 * fabric.delay_s
     top = len(fabric.levels)
-    every = 0.0
+    adders, every = {}, 0.0
     for level in range(1, top + 1):
-        children, shared = fabric.children(level), fabric.spines if level == top else 1
-        added, copied = children * costs.add_s, children * costs.copy_s
+        # Below the top the partial result is one more copy, and the result from above one more packet.
+        more, shared = (0, fabric.spines) if level == top else (1, 1)
         if level < top:
-            trunk, ways = fabric.trunk, fabric.ways(level)
-            there, back = _wire(packets.partial, trunk), _wire(packets.down, trunk)
-            parts[f"trunk {level}"] = max(there, back) / ways
-            # The partial result is one more copy, and the result from above one more packet.
-            added, copied = added + costs.add_s, copied + costs.copy_s
+            there, back = _wire(packets.partial, fabric.trunk), _wire(packets.down, fabric.trunk)
+            links[f"trunk {level}"] = max(there, back) / fabric.ways(level)
             first_s += there + back + 2 * fabric.delay_s
-        parts[f"switch {level}"] = (added + copied) / shared
-        first_s += added + copied
-        nodes = fabric.nodes(level)
-        below = fabric.nodes(level - 1) + (nodes if level < top else 0)
-        every += below * (costs.add_s + costs.copy_s)
-    parts[_ADDERS] = every
-    return parts, first_s
+        worked = (fabric.children(level) + more) * (add_s + costs.copy_s)
+        adders[f"switch {level}"] = worked / shared
+        first_s += worked
+        every += (fabric.nodes(level - 1) + more * fabric.nodes(level)) * (add_s + costs.copy_s)
+    return _Passed(links, adders, every, first_s)
 
 
-def _at_server(fabric: Fabric, packets: Packets, costs: Costs) -> tuple[dict[str, float], float]:
+def _at_server(fabric: Fabric, packets: Packets, costs: Costs) -> _Passed:
     """All contributions come to one link, and a copy of each result leaves by it for every worker."""
-    workers, host, server = fabric.workers, fabric.rate_bit_s, fabric.server
+    workers, host, server, add_s = fabric.workers, fabric.rate_bit_s, fabric.server, _adding_s(packets, costs)
     there, back = _wire(packets.up, server), _wire(packets.down, server)
-    parts = {
+    links = {
         "uplink": _wire(packets.up, host),
         "downlink": _wire(packets.down, host),
         "server's link": workers * max(there, back),
-        "server": workers * (costs.add_s + costs.copy_s),
     }
-    parts[_ADDERS] = parts["server"]
-    first_s = parts["uplink"] + parts["downlink"] + 4 * fabric.delay_s
+    first_s = links["uplink"] + links["downlink"] + 4 * fabric.delay_s
     # The last of many packets that come together waits for all others at the slowest place.
-    waits_there, waits_back = [(workers - 1) * max(there, costs.add_s)], [(workers - 1) * max(back, costs.copy_s)]
+    waits_there, waits_back = [(workers - 1) * max(there, add_s)], [(workers - 1) * max(back, costs.copy_s)]
     for level in range(1, len(fabric.levels)):
         trunk, ways = fabric.trunk, fabric.ways(level)
         below = min(fabric.unit(level), workers)
         one_there, one_back = _wire(packets.up, trunk), _wire(packets.down, trunk)
-        parts[f"trunk {level}"] = below * max(one_there, one_back) / ways
+        links[f"trunk {level}"] = below * max(one_there, one_back) / ways
         waits_there.append((below - 1) * one_there / ways)
         waits_back.append((below - 1) * one_back / ways)
         first_s += one_there + one_back + 2 * fabric.delay_s
-    first_s += there + costs.add_s + max(waits_there) + back + costs.copy_s + max(waits_back)
-    return parts, first_s
+    first_s += there + add_s + max(waits_there) + back + costs.copy_s + max(waits_back)
+    worked = workers * (add_s + costs.copy_s)
+    return _Passed(links, {"server": worked}, worked, first_s)
 
 
 def _shared(fabric: Fabric, system: System, packets: Packets, traffic: Sequence[Traffic]) -> float:
@@ -263,6 +275,7 @@ def exchange(
         return _plainly(plain_reduce(fabric, system, values, costs, others))
     random = np.random.default_rng((seed, values))
     seconds = up = down = 0.0
+    linked = worked = 0.0
     limit = ""
     for packets in exchanges_of(system, fabric, values):
         pace = pace_of(fabric, system, packets, costs, traffic)
@@ -271,7 +284,11 @@ def exchange(
         else:
             seconds += pace.seconds(packets.count, slots)
         up, down = up + packets.count * packets.up, down + packets.count * packets.down
+        seconds += costs.trip_s
+        linked, worked = linked + packets.count * pace.links_s, worked + packets.count * pace.processors_s
         limit = WINDOW if slots // 2 * pace.gap_s < pace.first_s and packets.count > slots // 2 else pace.limit
+    once = costs.operation_s * (fabric.workers / costs.cores if costs.cores else 1.0)
+    seconds += costs.whole_s(linked, worked + once) - costs.whole_s(linked, worked)
     return Exchanged(seconds, up, down, limit)
 
 

@@ -41,13 +41,29 @@ def plain_reduce(fabric: Fabric, system: System, values: int, costs: Costs, rate
         return Plain(0.0, 0.0, 0.0, "one worker")
     whole = tcp_frames(values * system.value_bytes, fabric)
     if system.way == "parameter server":
-        seconds, octets, limit = _by_server(fabric, whole)
+        found = _by_server(fabric, whole)
     else:
         rounds = _rounds(fabric, system.way) if rates is None else _WAYS[system.way](fabric, rates)
-        seconds, octets, limit = _by_rounds(rounds, whole, fabric)
+        found = _by_rounds(rounds, whole, fabric)
     # Every host adds, sends and receives its values while others' messages travel.
-    host_s = values * costs.plain_s * (fabric.workers / costs.cores if costs.cores else 1.0)
-    return Plain(max(seconds, host_s), octets, octets, limit if seconds >= host_s else "host")
+    worked = values * costs.plain_s + costs.operation_s
+    if costs.cores:
+        worked *= max(1.0, fabric.workers / costs.cores)
+    seconds = costs.whole_s(found.transfer_s, worked) + found.waits_s + found.messages * costs.trip_s
+    return Plain(
+        seconds, found.octets, found.octets, found.limit if found.transfer_s >= worked / costs.busy else "host"
+    )
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Seconds of links and of waiting, messages that follow one another, bytes of a worker, and what takes longest."""
+
+    transfer_s: float
+    waits_s: float
+    messages: int
+    octets: float
+    limit: str
 
 
 def _latency(fabric: Fabric, sources: Whole, targets: Whole) -> Floats:
@@ -63,21 +79,24 @@ def _latency(fabric: Fabric, sources: Whole, targets: Whole) -> Floats:
 @dataclass(frozen=True)
 class _Round:
     """Messages that all hosts send one after the other. ``part``: of the tensor, that each of them sends in all;
-    ``rate``: bits a second of the slowest; ``waits_s``: what the way adds."""
+    ``rate``: bits a second of the slowest; ``waits_s``: what the way adds; ``messages``: how many one after the
+    other."""
 
     part: float
     rate: float
     waits_s: float
+    messages: int
 
 
-def _by_rounds(rounds: Sequence[_Round], whole: float, fabric: Fabric) -> tuple[float, float, str]:
-    seconds, octets, longest = 0.0, 0.0, (0.0, "")
+def _by_rounds(rounds: Sequence[_Round], whole: float, fabric: Fabric) -> _Sent:
+    transfer, longest = 0.0, (0.0, "")
     for one in rounds:
-        transfer = _BITS * one.part * whole / one.rate
-        seconds, octets = seconds + transfer + one.waits_s, octets + one.part * whole
+        took = _BITS * one.part * whole / one.rate
+        transfer += took
         named = "uplink" if one.rate >= fabric.rate_bit_s * (1 - _NEAR) else "shared link"
-        longest = max(longest, (transfer, named), (one.waits_s, "steps"))
-    return seconds, octets, longest[1]
+        longest = max(longest, (took, named), (one.waits_s, "steps"))
+    waits, messages = sum(one.waits_s for one in rounds), sum(one.messages for one in rounds)
+    return _Sent(transfer, waits, messages, whole * sum(one.part for one in rounds), longest[1])
 
 
 def _ring(fabric: Fabric, rates: Rates) -> tuple[_Round, ...]:
@@ -88,7 +107,7 @@ def _ring(fabric: Fabric, rates: Rates) -> tuple[_Round, ...]:
     after = (hosts + 1) % workers
     slowest = float(rates(flows_between(fabric, hosts, after)).min())
     waits = 2 * (workers - 1) * float(_latency(fabric, hosts, after).mean())
-    return (_Round(2 * (workers - 1) / workers, slowest, waits),)
+    return (_Round(2 * (workers - 1) / workers, slowest, waits, 2 * (workers - 1)),)
 
 
 def _halving(fabric: Fabric, rates: Rates) -> tuple[_Round, ...]:
@@ -100,14 +119,12 @@ def _halving(fabric: Fabric, rates: Rates) -> tuple[_Round, ...]:
     if more := fabric.workers - power:
         extra = np.arange(power, fabric.workers, dtype=np.int64)
         pairs += [(1.0, extra, hosts[:more]), (1.0, hosts[:more], extra)]
-    return tuple(
-        _Round(
-            part,
-            float(rates(flows_between(fabric, here, there)).min()),
-            float(_latency(fabric, here, there).max()) * (2 if len(here) == power else 1),
-        )
-        for part, here, there in pairs
-    )
+    made = []
+    for part, here, there in pairs:
+        slowest, wait = rates(flows_between(fabric, here, there)).min(), _latency(fabric, here, there).max()
+        messages = 2 if len(here) == power else 1
+        made.append(_Round(part, float(slowest), messages * float(wait), messages))
+    return tuple(made)
 
 
 _WAYS: Final = {"ring": _ring, "halving-doubling": _halving}
@@ -120,7 +137,7 @@ def _rounds(fabric: Fabric, way: str) -> tuple[_Round, ...]:
     return _WAYS[way](fabric, lambda uses: fair_rates(capacities(fabric), uses))
 
 
-def _by_server(fabric: Fabric, whole: float) -> tuple[float, float, str]:
+def _by_server(fabric: Fabric, whole: float) -> _Sent:
     """All send their values to a server at the top switch, and get the sums when it has all of them."""
     seconds = [_BITS * fabric.workers * whole / fabric.server]
     frame = _BITS * tcp_frames(fabric.mtu + 0.0, fabric)
@@ -132,4 +149,4 @@ def _by_server(fabric: Fabric, whole: float) -> tuple[float, float, str]:
     seconds.append(_BITS * whole / fabric.rate_bit_s)
     slowest = max(seconds)
     limit = ("server's link", *["trunk"] * (len(seconds) - 2), "uplink")[seconds.index(slowest)]
-    return 2 * slowest + waits, whole, limit
+    return _Sent(2 * slowest, waits, 2, whole, limit)

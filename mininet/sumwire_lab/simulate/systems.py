@@ -4,6 +4,8 @@
 
 Packets of those that switches sum are the library's: op, fields and headers come from `sumwire.systems.TABLE`. A name
 with `@server` has the same packets summed by a process at a host, to which all workers send theirs.
+
+How many workers an op has room for is not checked: simulations ask what would be with more.
 """
 
 from __future__ import annotations
@@ -60,13 +62,19 @@ class Packets:
     coded: bool
 
 
+def op_of(system: System, fabric: Fabric) -> Op | None:
+    """Return the op of a long tensor's packets: THC's are longer where switches sum and links take them."""
+    jumbo = system.op == THC and not system.wide and system.way == "switch" and fabric.mtu >= JUMBO_MTU
+    return JUMBO if jumbo else system.op
+
+
 def exchanges_of(system: System, fabric: Fabric, values: int) -> tuple[Packets, ...]:
     """Return the exchanges of one tensor over switches or a server, which follow one another: its norms or exponents
     where it is too long for one round trip, then its values."""
-    op = system.op
+    op = op_of(system, fabric)
     assert op is not None, system
-    if op == THC and fabric.mtu >= JUMBO_MTU and system.way == "switch" and values > THC.values * _LEAST_JUMBO:
-        op = JUMBO
+    if op == JUMBO and values <= THC.values * _LEAST_JUMBO:
+        op = THC
     packets = _packets(op, fabric)
     if system.wide:
         # Half the values: half the bytes up, and sums of twice the bits fill as many words as before.

@@ -71,6 +71,9 @@ def test_without_elastic_all_go_back_to_the_checkpoint() -> None:
     found = days(FABRIC, STEP, 200, failures=failures, seed=5)
     assert adds_up(found)
     assert found.worker_failures > 50
+    # What is taken back is not counted in any sum.
+    assert found.steps * STEP.seconds == pytest.approx(found.stepped_s, rel=1e-3)
+    assert found.worker_steps == 8 * found.steps
     # Half a period is lost in the mean, and all wait until the worker is back.
     assert found.lost_s / found.worker_failures == pytest.approx(300, rel=0.25)
     assert found.stalled_s / found.worker_failures == pytest.approx(500, rel=0.03)
@@ -97,7 +100,7 @@ def test_more_switches_fail_more_often() -> None:
     assert 8 < many / few < 17
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_equal_seeds_play_the_same_and_others_do_not(seed: int) -> None:
     def played(number: int) -> Days:
         failures = replace(FAILING, switch_mean_s=50_000.0)

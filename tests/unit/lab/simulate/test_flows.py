@@ -105,6 +105,37 @@ def test_shared_cores_do_all_work_one_after_the_other() -> None:
     assert seconds(fabric, 101, costs=one) - seconds(fabric, 1, costs=one) == pytest.approx(100 * 12e-6, rel=1e-9)
 
 
+def test_what_a_tensor_and_a_round_trip_cost_is_added_once() -> None:
+    fabric = Fabric(workers=4, rate_bit_s=1e12, delay_s=0.0)
+    slow = Costs(send_s=1e-6)
+
+    def of(costs: Costs, values: int = 10**6) -> float:
+        return exchange(fabric, THC_SYSTEM, values, costs, 4096).seconds
+
+    assert of(replace(slow, operation_s=1e-3)) - of(slow) == pytest.approx(1e-3)
+    # Of four workers on two cores, at half of their time: four times.
+    shared = replace(slow, cores=2, busy=0.5)
+    assert of(replace(shared, operation_s=1e-3)) - of(shared) == pytest.approx(4e-3)
+    # Norms first are one more round trip.
+    assert of(replace(slow, trip_s=1e-3)) - of(slow) == pytest.approx(2e-3)
+    assert of(replace(slow, trip_s=1e-3), 1000) - of(slow, 1000) == pytest.approx(1e-3)
+    # Where links take longer, it is hidden but for its share.
+    narrow = Fabric(workers=4, rate_bit_s=1e7)
+    bare, more, apart = (
+        exchange(narrow, THC_SYSTEM, 10**6, costs, 4096).seconds
+        for costs in (Costs(), Costs(operation_s=1e-3), Costs(operation_s=1e-3, apart=0.3))
+    )
+    assert (more - bare, apart - bare) == pytest.approx((0, 0.3e-3), abs=1e-9)
+
+
+def test_values_of_a_packet_cost_besides_the_packet() -> None:
+    fabric, costs = Fabric(workers=4, rate_bit_s=1e11, delay_s=0.0), Costs(add_s=1e-6, add_value_s=1e-9)
+    gap = seconds(fabric, 101, costs=costs) - seconds(fabric, 1, costs=costs)
+    assert gap == pytest.approx(100 * 4 * (1e-6 + THC.values * 1e-9), rel=1e-9)
+    asked = pace_of(fabric, THC_SYSTEM, exchanges_of(THC_SYSTEM, fabric, 1 << 24)[0], costs)
+    assert asked.gap_s == pytest.approx(4e-6)
+
+
 def test_a_tree_adds_two_links_and_its_trunk_can_be_the_limit() -> None:
     fabric = Fabric(workers=16, levels=(4, 4), rate_bit_s=1e9, trunk_bit_s=0.5e9, delay_s=0.0)
     partial = (p4.BARE_BYTES + THC.partial.words * p4.WORD_BYTES) * 8
@@ -113,6 +144,16 @@ def test_a_tree_adds_two_links_and_its_trunk_can_be_the_limit() -> None:
     # Four spines carry a quarter each, so hosts' links are the limit again.
     wide = replace(fabric, spines=4)
     assert seconds(wide, 101) - seconds(wide, 1) == pytest.approx(100 * THC_DOWN / 1e9, rel=1e-9)
+
+
+def test_spines_share_the_adding() -> None:
+    """Each of four spines has every fourth slot. A leaf gets a result from above besides its hosts' packets."""
+    one = Fabric(workers=64, levels=(2, 32), rate_bit_s=1e12, delay_s=0.0)
+    costs = Costs(add_s=1e-6)
+    for fabric, gap in ((one, 32e-6), (replace(one, spines=4), 8e-6)):
+        assert seconds(fabric, 101, costs=costs) - seconds(fabric, 1, costs=costs) == pytest.approx(100 * gap)
+    leaf = Fabric(workers=64, levels=(32, 2), rate_bit_s=1e12, delay_s=0.0)
+    assert seconds(leaf, 101, costs=costs) - seconds(leaf, 1, costs=costs) == pytest.approx(100 * 33e-6)
 
 
 def test_seconds_hardly_depend_on_the_number_of_workers() -> None:
@@ -259,6 +300,7 @@ def test_sums_of_16_bits_take_twice_the_results_for_a_value() -> None:
     wide, own = (exchanges_of(SYSTEMS[name], Fabric(), 1 << 24)[-1] for name in ("thc-16", "thc"))
     assert (wide.values, wide.down, wide.count) == (own.values // 2, own.down, own.count * 2)
     assert wide.up - p4.BARE_BYTES == (own.up - p4.BARE_BYTES) / 2
+    assert exchanges_of(SYSTEMS["thc-16"], Fabric(mtu=9000), 1 << 24)[-1] == wide
 
 
 def test_extra_bytes_are_on_every_frame() -> None:
