@@ -12,8 +12,8 @@ from sumwire.systems import formula
 from sumwire.systems.pays import PACKET_S
 from sumwire_protocol.ops import JUMBO, SIGN, THC, VOTE, Op
 
+from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.fields import Checked, Rule, at_least, one_of, option
-from sumwire_lab.simulate.fabric import Fabric
 from sumwire_lab.simulate.systems import System, op_of
 
 _SECONDS: Final = at_least(0, "must not be negative")

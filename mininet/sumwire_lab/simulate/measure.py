@@ -43,8 +43,8 @@ def _workload(options: SimulateOptions) -> Workload:
     return work if options.passes_s is None else work.taking(options.passes_s)
 
 
-def _costs(options: SimulateOptions) -> Costs:
-    found = costs_of(options.costs)
+def _costs(options: SimulateOptions, system: System) -> Costs:
+    found = costs_of(options.costs, system, options.fabric)
     return replace(found, cores=options.cores) if options.cores else found
 
 
@@ -54,7 +54,9 @@ def _measured(options: SimulateOptions, system: System, work: Workload) -> dict[
 
 def _by_flows(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
     sent = buckets(work, options.buffer_mb)
-    found = flows.step(options.fabric, system, work, _costs(options), options.slots, sent=sent, seed=options.seed)
+    found = flows.step(
+        options.fabric, system, work, _costs(options, system), options.slots, sent=sent, seed=options.seed
+    )
     slow = packets.slowness(options.slow, options.steps, options.fabric.workers, options.seed)
     steps = found.slowed(slow.max(axis=1))
     return {
@@ -75,10 +77,10 @@ def _by_packets(options: SimulateOptions, system: System, work: Workload) -> dic
         options.early_forward,
     )  # fmt: skip
     marks = NONE if options.mark_bytes is None else options.mark_bytes
+    queues = Queues(options.order, marks, _HEADER_BYTES if options.trim else 0)
     found = packets.train(
-        options.fabric, system, passes, _costs(options), steps=options.steps, slots=options.slots, seed=options.seed,
-        queues=Queues(options.order, marks, _HEADER_BYTES if options.trim else 0), control=options.control,
-        limited=options.limited,
+        options.fabric, system, passes, _costs(options, system), steps=options.steps, slots=options.slots,
+        seed=options.seed, queues=queues, control=options.control, limited=options.limited,
     )  # fmt: skip
     return {
         "step_s": float(np.mean(found.step_s)),

@@ -84,24 +84,18 @@ def train(
 ) -> Simulated:
     """Simulate so many steps of all workers of the fabric. ``control``: of flows, see CONTROLS. ``limited``: marks and
     round trips limit windows. Raises LabError if a step never ends."""
-    network = Network(
-        fabric,
-        costs,
-        _host_costs(fabric, system, costs, passes),
-        queues,
-        seed=seed,
-        server=system.way in ("server", "parameter server"),
-    )
+    if system.late:
+        whole = Bucket(sum(one.values for one in passes.sent), passes.backward_s, passes.forward_s)
+        passes = replace(passes, sent=(whole,))
+    host, add_s = _costs_a_packet(fabric, system, costs, passes)
+    server = system.way in ("server", "parameter server")
+    network = Network(fabric, replace(costs, add_s=add_s), host, queues, seed=seed, server=server)
     try:
-        if system.late:
-            whole = Bucket(sum(one.values for one in passes.sent), passes.backward_s, passes.forward_s)
-            passes = replace(passes, sent=(whole,))
+        hosts = _Hosts(network, costs)
         reduce = (
-            _Slots(network, system, slots, passes, limited)
-            if system.op
-            else _Messages(network, system, passes, control)
+            _Slots(hosts, system, slots, passes, limited) if system.op else _Messages(hosts, system, passes, control)
         )
-        made = _Training(network, passes, reduce, steps, cores=bool(costs.cores))
+        made = _Training(hosts, passes, reduce, steps)
         if not network.run():
             raise LabError(f"system={system.name}: the simulated training never ends; its tasks wait for each other")
         return made.measured()
@@ -109,15 +103,41 @@ def train(
         network.close()
 
 
-def _host_costs(fabric: Fabric, system: System, costs: Costs, passes: Passes) -> HostCosts:
+def _costs_a_packet(fabric: Fabric, system: System, costs: Costs, passes: Passes) -> tuple[HostCosts, float]:
+    """Seconds of hosts, and of what adds packets."""
     if system.op is None:
         values = max(sum(one.values for one in passes.sent), 1)
         share = 2 * (fabric.workers - 1) / fabric.workers if system.way != "parameter server" else 1
         octets = tcp_frames(values * system.value_bytes * share, fabric)
-        return HostCosts(byte_s=values * costs.plain_s / octets if octets else 0.0)
+        return HostCosts(byte_s=values * costs.plain_s / octets if octets else 0.0), 0.0
     packets = exchanges_of(system, fabric, max(one.values for one in passes.sent))[-1]
     values = packets.values
-    return HostCosts(costs.send_s + values * costs.encode_s, costs.receive_s + values * costs.decode_s)
+    host = HostCosts(costs.send_s + values * costs.encode_s, costs.receive_s + values * costs.decode_s)
+    return host, costs.adding_s(values)
+
+
+class _Hosts:
+    """What all hosts do besides packets. With shared cores, each has a thread for its passes and operations."""
+
+    def __init__(self, network: Network, costs: Costs) -> None:
+        self.network, self._costs = network, costs
+        count = network.fabric.workers
+        self._threads = [network.thread() for _ in range(count)] if costs.cores else [NONE] * count
+
+    def work(self, worker: int, seconds: float, after: tuple[int, ...]) -> int:
+        """Add work of a host. Long work gives way to other threads, where they share cores."""
+        tasks, thread = self.network.tasks, self._threads[worker]
+        while thread != NONE and seconds > _SLICE_S:
+            after, seconds = (tasks.work(_SLICE_S, after, thread),), seconds - _SLICE_S
+        return tasks.work(max(seconds, 0.0), after, thread)
+
+    def begin(self, worker: int, after: tuple[int, ...]) -> tuple[int, ...]:
+        """Add what a host does before an operation."""
+        return (self.work(worker, self._costs.operation_s, after),) if self._costs.operation_s else after
+
+    def trip(self, after: tuple[int, ...]) -> tuple[int, ...]:
+        """Add what a round trip or message takes besides."""
+        return (self.network.tasks.work(self._costs.trip_s, after),) if self._costs.trip_s else after
 
 
 def slowness(sigma: float, steps: int, workers: int, seed: int) -> NDArray[np.float64]:
@@ -131,8 +151,9 @@ def slowness(sigma: float, steps: int, workers: int, seed: int) -> NDArray[np.fl
 class _Slots:
     """By the slots of switches or a server."""
 
-    def __init__(self, network: Network, system: System, slots: int, passes: Passes, limited: bool) -> None:
-        self._network, self._listed = network, list[list[int]]()
+    def __init__(self, hosts: _Hosts, system: System, slots: int, passes: Passes, limited: bool) -> None:
+        self._hosts, self._listed = hosts, list[list[int]]()
+        network = self._network = hosts.network
         ops: dict[tuple[int, int, int], int] = {}
         exchanges: list[tuple[int, int, int, bool]] = []
         self._lanes = [passes.lane(bucket) for bucket in range(len(passes.sent))]
@@ -152,12 +173,11 @@ class _Slots:
         """Add the exchange of a bucket, behind those of its lane. ``ready``: by worker, the task after which the bucket
         is there. Returns each worker's last task."""
         lane, ends = self._lanes[bucket], []
-        for worker, own, before in zip(self._workers[lane], ready, self._before[lane], strict=True):
-            task, waits = NONE, (own, *before)
+        for place, (worker, own, before) in enumerate(zip(self._workers[lane], ready, self._before[lane], strict=True)):
+            waits = self._hosts.begin(place, (own, *before))
             for number in self._listed[bucket]:
-                task = self._network.tasks.add(EXCHANGE, worker, number, waits)
-                waits = (task,)
-            ends.append(task)
+                waits = self._hosts.trip((self._network.tasks.add(EXCHANGE, worker, number, waits),))
+            ends.append(waits[0])
         self._before[lane] = [(end,) for end in ends]
         return ends
 
@@ -170,8 +190,9 @@ class _Slots:
 class _Messages:
     """By messages between hosts: a ring, halving-doubling or a parameter server."""
 
-    def __init__(self, network: Network, system: System, passes: Passes, control: str) -> None:
-        self._network, self._system, self._control = network, system, CONTROLS[control]
+    def __init__(self, hosts: _Hosts, system: System, passes: Passes, control: str) -> None:
+        self._hosts, self._system, self._control = hosts, system, CONTROLS[control]
+        network = self._network = hosts.network
         self._sent = passes.sent
         self._flows: dict[tuple[int, int], int] = {}
         self._before: list[tuple[int, ...]] = [()] * network.fabric.workers
@@ -180,7 +201,8 @@ class _Messages:
         """See :meth:`_Slots.add`: all-reduces follow one another."""
         octets = round(self._sent[bucket].values * self._system.value_bytes)
         ways = {"ring": self._ring, "halving-doubling": self._halving, "parameter server": self._server}
-        ends = ways[self._system.way](octets, [(own, *before) for own, before in zip(ready, self._before, strict=True)])
+        waits = [(own, *before) for own, before in zip(ready, self._before, strict=True)]
+        ends = ways[self._system.way](octets, [self._hosts.begin(worker, of) for worker, of in enumerate(waits)])
         self._before = [(end,) for end in ends]
         return ends
 
@@ -189,7 +211,7 @@ class _Messages:
         if key not in self._flows:
             segment = network.fabric.mtu + p4.ETHERNET_BYTES - _TCP_HEADERS
             self._flows[key] = network.flow(key, self._control, segment, _TCP_HEADERS + network.fabric.extra_bytes)
-        return network.tasks.add(MESSAGE, self._flows[key], max(octets, 1), after)
+        return network.tasks.add(MESSAGE, self._flows[key], max(octets, 1), self._hosts.trip(after))
 
     def _ring(self, octets: int, after: Sequence[tuple[int, ...]]) -> list[int]:
         """2 (n - 1) steps; in each, a worker sends the part that it got in the step before to the next worker."""
@@ -241,13 +263,9 @@ class _Messages:
 
 
 class _Training:
-    def __init__(
-        self, network: Network, passes: Passes, reduce: _Slots | _Messages, steps: int, *, cores: bool
-    ) -> None:
-        self._network, self._passes, self._reduce, self._steps = network, passes, reduce, steps
-        self._sliced, count = cores, network.fabric.workers
-        # Passes have a thread of their own, which shares its host's cores.
-        self._threads = [network.thread() for _ in range(count)] if cores else [NONE] * count
+    def __init__(self, hosts: _Hosts, passes: Passes, reduce: _Slots | _Messages, steps: int) -> None:
+        self._work, self._passes, self._reduce, self._steps = hosts.work, passes, reduce, steps
+        self._network = hosts.network
         self._began: list[list[int]] = []
         self._first: list[list[int]] = []
         self._ended: list[list[int]] = []
@@ -300,12 +318,6 @@ class _Training:
             began.append(begin)
             ended.append(task)
         return began, ended
-
-    def _work(self, worker: int, seconds: float, after: tuple[int, ...]) -> int:
-        tasks, thread = self._network.tasks, self._threads[worker]
-        while self._sliced and seconds > _SLICE_S:
-            after, seconds = (tasks.work(_SLICE_S, after, thread),), seconds - _SLICE_S
-        return tasks.work(max(seconds, 0.0), after, thread)
 
     def measured(self) -> Simulated:
         """Read what was measured. A step ends for a worker when the next one begins."""

@@ -13,7 +13,7 @@ from sumwire.lowrank.fusion import Phase
 from sumwire_lab.options.fields import one_of
 from sumwire_lab.options.simulate_options import FLOWS, PACKETS, SimulateOptions, with_values
 from sumwire_lab.simulate import flows, measure
-from sumwire_lab.simulate.costs import costs_of
+from sumwire_lab.simulate.costs import Costs
 from sumwire_lab.simulate.systems import system_of
 from sumwire_lab.simulate.workloads import low_rank_buckets, workload_of
 from sumwire_lab.study.figures import Figure
@@ -115,10 +115,8 @@ def low_rank(case: Case) -> dict[str, float]:
 
     Power-SGD sends P and then Q after the backward pass. ACP-SGD sends one of them in turns, during it.
     """
-    options = with_values(
-        SimulateOptions(), {name: case[name] for name in ("workers", "levels", "rate-bit-s", "costs")}
-    )
-    work, ring, costs = workload_of(case["model"]), system_of("gloo"), costs_of(options.costs)
+    options = with_values(SimulateOptions(), {name: case[name] for name in ("workers", "levels", "rate-bit-s")})
+    work, ring, costs = workload_of(case["model"]), system_of("gloo"), Costs()
     rank = _RANKS[case["model"]]
     if case["method"] == "S-SGD":
         return {"step_s": flows.step(options.fabric, ring, work, costs).seconds}
@@ -138,7 +136,6 @@ def _acp() -> Study:
             "levels": levels,
             "rate-bit-s": rate * _GBIT,
             "method": method,
-            "costs": "none",
         }
         for model in _RANKS
         for workers, levels in shapes.items()

@@ -102,9 +102,10 @@ def measured(place: Place, folder: Path) -> list[float]:
 def predicted(place: Place, values: int) -> float:
     """Simulate the same."""
     options = of_run(place.run)
-    costs = replace(costs_of(options.costs), cores=options.cores)
+    system = system_of(place.system)
+    costs = replace(costs_of(options.costs, system, options.fabric), cores=options.cores)
     passes = packets.Passes(0.0, 0.0, [Bucket(values, 0.0)])
-    found = packets.train(options.fabric, system_of(place.system), passes, costs, steps=REPEATS)
+    found = packets.train(options.fabric, system, passes, costs, steps=REPEATS)
     return median(found.step_s)
 
 

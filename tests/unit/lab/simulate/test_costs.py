@@ -14,9 +14,9 @@ from helpers.paths import ROOT
 from sumwire.systems.pays import PACKET_S
 from sumwire_lab.bench.where.grid import GridRecord
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.simulate import costs
 from sumwire_lab.simulate.costs import COSTS, MEASURED, SWITCHES, Costs, costs_of
-from sumwire_lab.simulate.fabric import Fabric
 from sumwire_lab.simulate.flows import exchange
 from sumwire_lab.simulate.systems import SYSTEMS
 from sumwire_protocol.ops import JUMBO, THC
