@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), as Linux has it: the highest rate of delivery of ten
 // round trips and the shortest round trip of ten seconds say how fast to send and how much may be in flight. Left out:
-// the search for policers, the allowance for ACKs that come in heaps, and the careful restart after a pause.
+// the search for policers, the allowance for ACKs that come in heaps, and the careful restart after a pause. Queues of
+// fewer than some 30 segments for each flow lose much: bursts are up to 64 KiB, and losses hardly slow it down.
 #include "connection.h"
 
 #define HIGH_GAIN 2.885  // 2 / ln 2: doubles the rate each round trip

@@ -48,8 +48,8 @@ uint32_t sim_link(struct sim *sim, uint64_t rate, ps delay, ps per_packet, uint3
                            .mark_bytes = mark_bytes, .trim_bytes = trim_bytes, .order = order, .lose = lose});
 }
 
-// Lets a link's delay vary, as a host's does, if its order is FIFO. Where nothing varies, flows fall into step: one finds
-// room in a full queue each time, and others never (Floyd and Jacobson, "On traffic phase effects", 1992).
+// Lets a link's delay vary, as a host's does, if its order is FIFO. Where nothing varies, flows fall into step: one
+// finds room in a full queue each time, and others never (Floyd and Jacobson, "On traffic phase effects", 1992).
 void sim_vary(struct sim *sim, uint32_t link, ps varies) { sim->links[link].varies = varies; }
 
 // Sets the link by which a host's packets leave it.

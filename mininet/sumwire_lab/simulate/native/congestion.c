@@ -11,7 +11,9 @@ static bool is_limited(const struct flow *flow, const struct acked *acked) {
   return flow->window < flow->threshold ? 2 * acked->flying > flow->window : acked->flying + 1 > flow->window;
 }
 
-static void enlarge(struct flow *flow, double segments) { flow->window = smaller(flow->window + segments, WINDOW_MOST); }
+static void enlarge(struct flow *flow, double segments) {
+  flow->window = smaller(flow->window + segments, WINDOW_MOST);
+}
 
 // Slow start (RFC 5681). Returns the acknowledged segments that it has not used.
 static double slow_start(struct flow *flow, uint32_t segments) {
@@ -37,7 +39,7 @@ static void start(struct sim *sim, struct flow *flow) {
   flow->threshold = WINDOW_MOST;
 }
 
-// After a pause of a time-out the window is halved for each, down to the first one (RFC 2861, as Linux does by default).
+// After a pause of a time-out the window is halved for each, down to the first one (RFC 2861, as Linux by default).
 static void decay(struct sim *sim, struct flow *flow, ps idle) {
   (void)sim;
   const ps timeout = flow_timeout(flow);

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connections: their messages, acknowledgements and timers. A model of TCP as Linux has it, of which it leaves out:
 // handshakes and their ends; delayed ACKs (each segment is acknowledged at once); the receiver's window; proportional
-// rate reduction (the window of a recovery is there at once); RACK's clock and growing tolerance of reordering (a segment
-// is lost when three that were sent later have arrived); the undoing of needless recoveries and F-RTO.
+// rate reduction (the window of a recovery is there at once); RACK's clock and growing tolerance of reordering (a
+// segment is lost when three that were sent later have arrived, and with fewer in flight a probe finds out); the
+// undoing of needless recoveries and F-RTO.
 #include "connection.h"
 
 #include <stdlib.h>

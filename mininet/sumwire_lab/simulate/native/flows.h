@@ -5,15 +5,15 @@
 
 #include "core.h"
 
-// CUBIC: RFC 9438. BBR: version 1, draft-cardwell-iccrg-bbr-congestion-control-00. DCTCP: RFC 8257. PFABRIC: Alizadeh et
-// al., SIGCOMM 2013. NDP: Handley et al., SIGCOMM 2017.
+// CUBIC: RFC 9438. BBR: version 1, draft-cardwell-iccrg-bbr-congestion-control-00. DCTCP: RFC 8257. PFABRIC: Alizadeh
+// et al., SIGCOMM 2013. NDP: Handley et al., SIGCOMM 2017.
 enum flow_control { CUBIC, BBR, DCTCP, PFABRIC, NDP, CONTROLS };
 // Added to the control: every packet takes its own way, as those of PFABRIC and NDP always do.
 #define FLOW_SPRAYS 0x80
 
-// Makes a flow, before sim_start. `segment_bytes`: at most in a packet, besides `header_bytes`. `level`: of its segments
-// where links have several; NDP's ACKs and PULLs have level 0, and its segments at least 1. `rate`: of the source's link,
-// for PFABRIC and NDP.
+// Makes a flow, before sim_start. `segment_bytes`: at most in a packet, besides `header_bytes`. `level`: of its
+// segments where links have several; NDP's ACKs and PULLs have level 0, and its segments at least 1. `rate`: of the
+// source's link, for PFABRIC and NDP. What has not arrived yet may be 2^31 segments.
 uint32_t sim_flow(struct sim *sim, uint32_t source, uint32_t target, uint32_t control, uint32_t segment_bytes,
                   uint32_t header_bytes, uint32_t level, uint64_t rate);
 // Sends the bytes of a MESSAGE task over its flow, behind earlier messages, and ends the task when they have arrived.

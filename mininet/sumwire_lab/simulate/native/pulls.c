@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// NDP (Handley et al., SIGCOMM 2017). A message's first window goes out at the link's rate, unasked. For each segment that
-// arrives, and for each that was trimmed to its header, the receiver asks its sender for one more: its PULLs leave at the
-// pace at which whole segments fit its link, one flow after the other. A trimmed segment is also refused at once, and its
-// turn comes with a PULL, before new ones.
+// NDP (Handley et al., SIGCOMM 2017). A message's first window goes out at the link's rate, unasked. For each segment
+// that arrives, and for each that was trimmed to its header, the receiver asks its sender for one more: its PULLs leave
+// at the pace at which whole segments fit its link, one flow after the other. A trimmed segment is also refused at
+// once, and its turn comes with a PULL, before new ones.
 //
 // A PULL that its sender has no use for is not sent, and the sender may send a segment more unasked instead: its window
 // is whole again when the next message comes. The receiver knows as much from the mark of the last packet in the paper;

@@ -175,6 +175,7 @@ ps flow_way(const struct sim *sim, uint32_t from, uint32_t to, uint32_t bytes, u
   for (uint32_t node = from; node != to;) {
     const uint32_t routes = sim->nodes[node].routes;
     uint32_t number = routes == NONE ? sim->nodes[node].outbox : sim->routes[routes + to].link;
+    if (number == NONE) break;
     while (number != NONE) {
       const struct link *link = &sim->links[number];
       time += link->delay + (link->processor != NONE ? link->per_packet : 0);
@@ -183,7 +184,6 @@ ps flow_way(const struct sim *sim, uint32_t from, uint32_t to, uint32_t bytes, u
       node = link->node;
       number = link->then;
     }
-    if (node == NONE) break;
   }
   return time;
 }

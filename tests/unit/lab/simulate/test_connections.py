@@ -159,7 +159,7 @@ def fairness(shares: list[int]) -> float:
     return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
 
 
-@pytest.fixture(params=CONTROLS.values(), ids=CONTROLS.keys())
+@pytest.fixture(params=list(CONTROLS.values()), ids=list(CONTROLS))
 def control(request: pytest.FixtureRequest) -> Iterator[int]:
     yield request.param
 
