@@ -81,7 +81,7 @@ class Tasks:
 
 class Network:
     """A simulated network. Nodes: hosts have the numbers of their workers, then the switches level by level, then a
-    server if there is one. To be closed."""
+    server if there is one. ``vary_s``: by how much the delay of a host's sending varies. To be closed."""
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class Network:
         *,
         seed: int = 1,
         server: bool = False,
+        vary_s: float = 0.0,
     ) -> None:
         self.fabric, self._costs, self._queues = fabric, costs, queues
         self._native = engine()
@@ -110,7 +111,7 @@ class Network:
         self._down: dict[tuple[int, int], int] = {}
         # By worker: its link's two directions.
         self._wires: list[tuple[int, int]] = []
-        self._connect(host)
+        self._connect(host, vary_s)
         self._set_routes(nodes)
 
     # -- making it ---------------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ class Network:
         made = [self._through(self.processors[node], seconds, then=wire) for wire in wires]
         return made[0]
 
-    def _connect(self, host: HostCosts) -> None:
+    def _connect(self, host: HostCosts, vary_s: float) -> None:
         fabric, top = self.fabric, len(self.fabric.levels)
         for level in range(top):
             rate, ways = fabric.rate(level), fabric.ways(level)
@@ -189,6 +190,8 @@ class Network:
                     self._down[one, node] = self._leaving(one, range(wire, wire + 1), self._costs.copy_s)
                 if level == 0:
                     self._wires.append((wires[0], wire))
+                    if vary_s:
+                        self._native.sim_vary(self.sim, wires[0], round(vary_s * PS))
         if self.server is not None:
             wire = self._link(fabric.server, node=self.levels[-1][0])
             self.up[self.server] = self._leaving(self.server, range(wire, wire + 1), self._costs.copy_s)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire.config.jobfile import DEFAULT_SLOTS
 from sumwire.systems.cost import TCP_FRAME, TCP_PAYLOAD
+from sumwire.systems.formula import wire_s
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import LabError
@@ -32,6 +33,7 @@ CONTROLS: Final = {"cubic": 0, "bbr": 1, "dctcp": 2, "pfabric": 3, "ndp": 4}
 _TCP_HEADERS: Final = TCP_FRAME - TCP_PAYLOAD
 # Long work gives way to a host's packets so often, where they share its cores.
 _SLICE_S: Final = 0.003
+_VARIES_FRAMES: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ def train(
         passes = replace(passes, sent=(whole,))
     host, add_s = _costs_a_packet(fabric, system, costs, passes)
     server = system.way in ("server", "parameter server")
-    network = Network(fabric, replace(costs, add_s=add_s), host, queues, seed=seed, server=server)
+    # Where nothing varies, flows fall into step (Floyd and Jacobson, "On traffic phase effects", 1992).
+    vary_s = 0.0 if system.op else _VARIES_FRAMES * wire_s(fabric.mtu, fabric.rate_bit_s / 1e6)
+    network = Network(fabric, replace(costs, add_s=add_s), host, queues, seed=seed, server=server, vary_s=vary_s)
     try:
         hosts = _Hosts(network, costs)
         reduce = (

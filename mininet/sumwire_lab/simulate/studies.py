@@ -101,7 +101,12 @@ def _dlcp() -> Study:
         for seed in SEEDS
     ]
     figure = Figure("workers", "step_s", by=_LABEL, kind="bars", y_label="step (s)")
-    return _study("dlcp", "A transformer of 1.5 million values on racks: DLCP's mechanisms one by one, and other transports", cases, figure)
+    return _study(
+        "dlcp",
+        "A transformer of 1.5 million values on racks: DLCP's mechanisms one by one, and other transports",
+        cases,
+        figure,
+    )
 
 
 # -- ACP-SGD: the same buckets over a ring, so no switch ---------------------------------------------------

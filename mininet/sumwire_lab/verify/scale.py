@@ -93,6 +93,11 @@ def _days(v: Verification) -> list[Check]:
     ]
 
 
+def _common(costs: Costs) -> Costs:
+    """Without what the engines take differently: fixed costs, and shares that were fitted to the lab."""
+    return replace(costs, operation_s=0.0, busy=1.0, apart=0.0)
+
+
 def cells() -> list[tuple[Fabric, System, int, Costs]]:
     """Return the cells in which the engines are compared."""
     stars = [Fabric(workers=workers, rate_bit_s=rate) for workers in (2, 8, 32) for rate in (1e8, 1e9, 1e10)]
@@ -100,8 +105,7 @@ def cells() -> list[tuple[Fabric, System, int, Costs]]:
         Fabric(workers=64, levels=(16, 4), rate_bit_s=rate, spines=spines) for rate in (1e9, 1e10) for spines in (1, 2)
     ]
     return [
-        # Left out: what the two take differently, fixed costs and shares that were fitted to the lab.
-        (fabric, system_of(system), values, replace(costs_of(costs, system_of(system), fabric), operation_s=0.0, busy=1.0, apart=0.0))
+        (fabric, system_of(system), values, _common(costs_of(costs, system_of(system), fabric)))
         for fabric in (*stars, *trees)
         for system, values, costs in (
             ("thc", 1_000_000, "none"), ("thc", 1_000_000, "soft"), ("marsit", 3_000_000, "none"),

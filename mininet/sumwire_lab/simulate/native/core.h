@@ -56,7 +56,7 @@ struct link {
   uint64_t queued_first;
   uint32_t queued_packets;
   struct ring levels[LEVELS_MOST];
-  uint64_t packets, bytes, lost, marked, trimmed, most_queued;
+  uint64_t packets, bytes, lost, marked, trimmed;
 };
 
 // Something that does one thing after another, on one of its group's cores.

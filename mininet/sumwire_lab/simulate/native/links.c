@@ -180,7 +180,9 @@ void sim_send(struct sim *sim, uint32_t number, const struct packet *given) {
   struct packet packet = *given;
   sim->in_flight++;
   if (sim_happens(sim, link->lose)) return lose(sim, link);
-  if (link->order == FIFO) leave(sim, link);
+  // What has left a FIFO queue since is only looked at where it decides.
+  const bool near = is_full(link, 0, packet.bytes) || link->queued > link->mark_bytes;
+  if (link->order == FIFO && near) leave(sim, link);
   uint32_t level = link->order == LEVELS ? packet.level : 0;
   if (is_full(link, level, packet.bytes) && !make_room(sim, link, &packet)) {
     if (!link->trim_bytes || packet.bytes <= link->trim_bytes || packet.marks & TRIMMED) return lose(sim, link);
@@ -195,7 +197,6 @@ void sim_send(struct sim *sim, uint32_t number, const struct packet *given) {
   }
   link->packets++;
   link->bytes += packet.bytes;
-  if (link->queued + packet.bytes > link->most_queued) link->most_queued = link->queued + packet.bytes;
   if (sim->in_flight > sim->most_in_flight) sim->most_in_flight = sim->in_flight;
   if (link->order == FIFO) {
     link->queued += packet.bytes;
@@ -213,11 +214,11 @@ void link_event(struct sim *sim, uint32_t number) {
     begin_next(sim, link, number);
     return plan(sim, link, number);
   }
-  if (link->order == FIFO) leave(sim, link);
   struct packet packet = ring_pop(&link->travels);
   sim->in_flight--;
   if (link->order == FIFO) {
-    link->gone--;
+    if (link->gone) link->gone--;
+    else link->queued -= packet.bytes, link->queued_packets--;
     plan_first(sim, link, number);
   } else {
     plan(sim, link, number);
