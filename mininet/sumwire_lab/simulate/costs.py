@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from sumwire.systems import formula
@@ -94,14 +94,13 @@ _GPU: Final = Costs(
 COSTS: Final = ("none", *SWITCHES, "gpu")
 
 
-def costs_of(name: str, system: System | None = None, fabric: Fabric | None = None, *, fitted: bool = False) -> Costs:
+def costs_of(name: str, system: System | None = None, fabric: Fabric | None = None) -> Costs:
     """Return known costs: "none"; "soft", "aggregator" and "bmv2", as measured on the lab's machine, whose cores are
     for the caller to say; "gpu", bounds of THC's codec on a GPU. Raises OptionError for an unknown name.
 
     ``system``: whose packets and codec, by default THC's, and on a fabric with long packets those of long packets. What
-    was not measured is taken for what is nearest: votes for signs, thc-wide's packets for those of SUM32. ``fitted``:
-    also what was only fitted to measurements, and what simulations by packets do not know: seconds of a tensor and of a
-    round trip, ``busy`` and ``apart``.
+    was not measured is taken for what is nearest: votes for signs, thc-wide's packets for those of SUM32. ``busy`` and
+    ``apart`` are fitted to measurements; simulations by packets do without them.
     """
     one_of(COSTS).check("costs", name)
     if name not in SWITCHES:
@@ -117,7 +116,8 @@ def costs_of(name: str, system: System | None = None, fabric: Fabric | None = No
     # A longer packet costs as much as a short one, and the rest by its values.
     long = op == JUMBO
     more_s = max(0.0, found.switch_s * JUMBO_VALUE[name] * JUMBO.values - add_s) if long else 0.0
-    costs = Costs(
+    of = gloo if op is None else found
+    return Costs(
         send_s=PACKET_S / 2,
         receive_s=PACKET_S / 2,
         encode_s=coded / 2,
@@ -125,8 +125,8 @@ def costs_of(name: str, system: System | None = None, fabric: Fabric | None = No
         add_s=add_s,
         add_value_s=more_s / JUMBO.values,
         plain_s=gloo.host_s,
+        operation_s=of.operation_s,
+        trip_s=of.step_s,
+        busy=of.busy,
+        apart=of.apart,
     )
-    if not fitted:
-        return costs
-    of = gloo if op is None else found
-    return replace(costs, operation_s=of.operation_s, trip_s=of.step_s, busy=of.busy, apart=of.apart)
