@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from sumwire.systems import formula
@@ -58,7 +58,6 @@ class Costs(Checked):
         return longer + self.apart * shorter
 
 
-_GLOO: Final = "gloo"
 _Fitted = formula.Costs
 MEASURED: Final[Mapping[tuple[str, str], _Fitted]] = {
     ("gloo", "bridge"): _Fitted(2.96e-9, 0.0, 0.000815, 0.000647, 0.783, 0.001),
@@ -95,37 +94,39 @@ _GPU: Final = Costs(
 COSTS: Final = ("none", *SWITCHES, "gpu")
 
 
-def costs_of(name: str, system: System, fabric: Fabric) -> Costs:
-    """Return known costs of a system: "none"; "soft", "aggregator" and "bmv2", as measured on the lab's machine, whose
-    cores are for the caller to say; "gpu", bounds of THC's codec on a GPU. Raises OptionError for an unknown name.
+def costs_of(name: str, system: System | None = None, fabric: Fabric | None = None) -> Costs:
+    """Return known costs: "none"; "soft", "aggregator" and "bmv2", as measured on the lab's machine, whose cores are
+    for the caller to say; "gpu", bounds of THC's codec on a GPU. Raises OptionError for an unknown name.
 
-    What was not measured is taken for what is nearest: votes for signs, thc-wide's packets for those of SUM32.
+    ``system``: whose packets and codec, by default THC's, and on a fabric with long packets those of long packets. What
+    was not measured is taken for what is nearest: votes for signs, thc-wide's packets for those of SUM32. ``busy`` and
+    ``apart`` are fitted to measurements; simulations by packets do without them.
     """
     one_of(COSTS).check("costs", name)
     if name not in SWITCHES:
         return _GPU if name == "gpu" else Costs()
-    op = op_of(system, fabric)
-    if op is None:
-        found = MEASURED[_GLOO, "bridge"]
-        return replace(_common(found), plain_s=found.host_s)
-    base = _LIKE.get(op, op)
-    found, thc = MEASURED[base.name, name], MEASURED[THC.name, name]
-    coded = max(0.0, found.host_s - PACKET_S / base.values)
-    if system.fields > 1:
-        coded = WIDE_CODEC * max(0.0, thc.host_s - PACKET_S / THC.values)
+    gloo, thc = MEASURED["gloo", "bridge"], MEASURED[THC.name, name]
+    op = THC if system is None else op_of(system, fabric or Fabric())
+    base = THC if op is None else _LIKE.get(op, op)
+    found = MEASURED[base.name, name]
+    coded = found.host_s - PACKET_S / base.values
+    if system is not None and system.fields > 1:
+        coded = WIDE_CODEC * (thc.host_s - PACKET_S / THC.values)
     add_s = found.switch_s * base.values
     # A longer packet costs as much as a short one, and the rest by its values.
-    more_s = max(0.0, found.switch_s * JUMBO_VALUE[name] * op.values - add_s) if op == JUMBO else 0.0
-    return replace(
-        _common(found),
+    long = op == JUMBO
+    more_s = max(0.0, found.switch_s * JUMBO_VALUE[name] * JUMBO.values - add_s) if long else 0.0
+    of = gloo if op is None else found
+    return Costs(
         send_s=PACKET_S / 2,
         receive_s=PACKET_S / 2,
         encode_s=coded / 2,
         decode_s=coded / 2,
         add_s=add_s,
-        add_value_s=more_s / op.values,
+        add_value_s=more_s / JUMBO.values,
+        plain_s=gloo.host_s,
+        operation_s=of.operation_s,
+        trip_s=of.step_s,
+        busy=of.busy,
+        apart=of.apart,
     )
-
-
-def _common(found: _Fitted) -> Costs:
-    return Costs(operation_s=found.operation_s, trip_s=found.step_s, busy=found.busy, apart=found.apart)

@@ -5,8 +5,8 @@
 Chunks of an exchange pass links and processors one after another, like work on a conveyor. The slowest part decides how
 far apart they are (``gap_s``), the sum of all parts when the first one has its result (``first_s``). Chunk K is sent
 when the result of chunk K - S/2 is there (docs/protocol.md), so with S slots no more than S/2 chunks pass in
-``first_s``. With one part that is slow this is exact; where several processors share packets it is an approximation,
-which the packets' engine checks.
+``first_s``. This is exact where a chunk passes each part once. Where it passes a processor twice, the first chunks are
+played one by one (:mod:`sumwire_lab.simulate.conveyor`). Where all share cores it is an approximation.
 
 Not modelled: queues of other traffic, which has its max-min fair share of links instead; congestion control; what is
 slow only at the beginning.
@@ -19,7 +19,7 @@ Example: a star of 1 Gbit/s with links of 1 us, THC. A contribution of 586 bytes
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -31,7 +31,9 @@ from sumwire.transport.retransmission import REORDER_TOLERANCE, RttEstimator
 
 from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.fields import Rule, at_least
+from sumwire_lab.simulate.conveyor import Visit, passed_twice, seconds_of
 from sumwire_lab.simulate.costs import Costs
+from sumwire_lab.simulate.parts import at_server, at_switches
 from sumwire_lab.simulate.plain import Plain, plain_reduce
 from sumwire_lab.simulate.shares import Floats, Uses, capacities, fair_rates, flows_between, job_uses
 from sumwire_lab.simulate.systems import Packets, System, exchanges_of
@@ -57,7 +59,7 @@ class Pace:
     """How fast chunks of an exchange pass. ``first_s``: seconds from a chunk's turn to its result where nothing is
     under way. ``gap_s``: seconds between chunks. ``limit``: the part that decides ``gap_s``. ``crossings``: links that
     a chunk's packets cross, each of which can lose it. ``links_s``, ``processors_s``: seconds between chunks for links
-    and for processors alone."""
+    and for processors alone. ``visits``: the parts in order, where they are known."""
 
     first_s: float
     gap_s: float
@@ -65,10 +67,13 @@ class Pace:
     crossings: int
     links_s: float = 0.0
     processors_s: float = 0.0
+    visits: tuple[Visit, ...] = ()
 
     def seconds(self, chunks: int, slots: int) -> float:
         """Return the seconds of an exchange without losses, from the first chunk's turn to the last one's result."""
         window = slots // 2
+        if passed_twice(self.visits):
+            return seconds_of(self.visits, chunks, window)
         full, rest = divmod(chunks - 1, window)
         if window * self.gap_s >= self.first_s:
             return self.first_s + (chunks - 1) * self.gap_s
@@ -116,7 +121,7 @@ _SAMPLES: Final = 32
 
 def pace_of(fabric: Fabric, system: System, packets: Packets, costs: Costs, traffic: Sequence[Traffic] = ()) -> Pace:
     """Return the pace of an exchange that all workers of the fabric make over switches or a server."""
-    way = (_at_server if system.way == "server" else _at_switches)(fabric, packets, costs)
+    way = (at_server if system.way == "server" else at_switches)(fabric, packets, costs)
     host_s = costs.send_s + costs.receive_s + (costs.coding_s(packets.values) if packets.coded else 0.0)
     processors = {"host": host_s, **way.adders}
     if costs.cores:
@@ -133,71 +138,8 @@ def pace_of(fabric: Fabric, system: System, packets: Packets, costs: Costs, traf
         crossings,
         links[link],
         processors[processor],
+        () if traffic or costs.cores or (costs.busy, costs.apart) != (1.0, 0.0) else way.visits(packets, costs),
     )
-
-
-@dataclass(frozen=True)
-class _Passed:
-    """Seconds of a chunk by part, on links and in what adds, of all that add together, and from end to end without
-    hosts."""
-
-    links: Mapping[str, float]
-    adders: Mapping[str, float]
-    all_adders_s: float
-    first_s: float
-
-
-def _wire(octets: float, rate: float) -> float:
-    return _BYTE * octets / rate
-
-
-def _adding_s(packets: Packets, costs: Costs) -> float:
-    return costs.adding_s(packets.values if packets.coded else 0)
-
-
-def _at_switches(fabric: Fabric, packets: Packets, costs: Costs) -> _Passed:
-    host, add_s = fabric.rate_bit_s, _adding_s(packets, costs)
-    links = {"uplink": _wire(packets.up, host), "downlink": _wire(packets.down, host)}
-    first_s = links["uplink"] + links["downlink"] + 2 * fabric.delay_s
-    top = len(fabric.levels)
-    adders, every = {}, 0.0
-    for level in range(1, top + 1):
-        # Below the top the partial result is one more copy, and the result from above one more packet.
-        more, shared = (0, fabric.spines) if level == top else (1, 1)
-        if level < top:
-            there, back = _wire(packets.partial, fabric.trunk), _wire(packets.down, fabric.trunk)
-            links[f"trunk {level}"] = max(there, back) / fabric.ways(level)
-            first_s += there + back + 2 * fabric.delay_s
-        worked = (fabric.children(level) + more) * (add_s + costs.copy_s)
-        adders[f"switch {level}"] = worked / shared
-        first_s += worked
-        every += (fabric.nodes(level - 1) + more * fabric.nodes(level)) * (add_s + costs.copy_s)
-    return _Passed(links, adders, every, first_s)
-
-
-def _at_server(fabric: Fabric, packets: Packets, costs: Costs) -> _Passed:
-    """All contributions come to one link, and a copy of each result leaves by it for every worker."""
-    workers, host, server, add_s = fabric.workers, fabric.rate_bit_s, fabric.server, _adding_s(packets, costs)
-    there, back = _wire(packets.up, server), _wire(packets.down, server)
-    links = {
-        "uplink": _wire(packets.up, host),
-        "downlink": _wire(packets.down, host),
-        "server's link": workers * max(there, back),
-    }
-    first_s = links["uplink"] + links["downlink"] + 4 * fabric.delay_s
-    # The last of many packets that come together waits for all others at the slowest place.
-    waits_there, waits_back = [(workers - 1) * max(there, add_s)], [(workers - 1) * max(back, costs.copy_s)]
-    for level in range(1, len(fabric.levels)):
-        trunk, ways = fabric.trunk, fabric.ways(level)
-        below = min(fabric.unit(level), workers)
-        one_there, one_back = _wire(packets.up, trunk), _wire(packets.down, trunk)
-        links[f"trunk {level}"] = below * max(one_there, one_back) / ways
-        waits_there.append((below - 1) * one_there / ways)
-        waits_back.append((below - 1) * one_back / ways)
-        first_s += one_there + one_back + 2 * fabric.delay_s
-    first_s += there + add_s + max(waits_there) + back + costs.copy_s + max(waits_back)
-    worked = workers * (add_s + costs.copy_s)
-    return _Passed(links, {"server": worked}, worked, first_s)
 
 
 def _shared(fabric: Fabric, system: System, packets: Packets, traffic: Sequence[Traffic]) -> float:
