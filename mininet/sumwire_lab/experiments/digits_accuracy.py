@@ -26,7 +26,6 @@ from sumwire.lowrank import AcpSgd
 from sumwire.training.optim import GradientSync, Marsit
 from sumwire.training.reductions import Threads, ThreadsEnd
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -51,10 +50,10 @@ Optimizing = Callable[[torch.nn.Module, ThreadsEnd], Optimizer]
 
 
 @dataclass(frozen=True)
-class Digits:
-    """One training. ``optimizing`` returns a worker's optimizer. Learning rates are constant, or follow the lab's
-    schedule if ``scheduled``. Workers draw from all images, or each from its own shard by ``concentration``
-    (:func:`digits_data.shards`)."""
+class Training:
+    """One training, of the digits unless ``samples`` loads another task. ``optimizing`` returns a worker's optimizer.
+    Learning rates are constant, or follow the lab's schedule if ``scheduled``. Workers draw from all samples, or each
+    from its own shard by ``concentration`` (:func:`digits_data.shards`). ``steps`` takes the place of ``epochs``."""
 
     optimizing: Optimizing
     seed: int
@@ -63,12 +62,19 @@ class Digits:
     scheduled: bool = False
     network: Callable[[], torch.nn.Module] = mlp
     concentration: float | None = None
+    samples: Callable[[], digits_data.Samples] = digits_data.load
+    batch: int = BATCH
+    steps: int | None = None
 
     def accuracy(self) -> float:
         """Return the share of test images that the trained network classifies correctly. Raises LabError if replicas
         differ."""
-        threads, scores = Threads(self.workers, self.seed), [(0.0, "")] * self.workers
-        samples = digits_data.load()
+        return self.score().accuracy
+
+    def score(self) -> workload.Score:
+        """Return the trained network's score on the test samples. Raises LabError if replicas differ."""
+        threads, scores = Threads(self.workers, self.seed), [(workload.Score(0.0, 0.0), "")] * self.workers
+        samples = self.samples()
 
         def work(rank: int) -> None:
             try:
@@ -94,10 +100,10 @@ class Digits:
 
     def _train(
         self, rank: int, samples: digits_data.Samples, network: torch.nn.Module, end: ThreadsEnd
-    ) -> tuple[float, str]:
+    ) -> tuple[workload.Score, str]:
         optimizer = self.optimizing(network, end)
         known = len(samples.train_y)
-        steps = self.epochs * digits_data.steps_per_epoch(known, self.workers, BATCH)
+        steps = self.steps or self.epochs * digits_data.steps_per_epoch(known, self.workers, self.batch)
         schedule = LambdaLR(
             optimizer, lambda step: workload.learning_rate_factor(step, steps) if self.scheduled else 1.0
         )
@@ -105,22 +111,22 @@ class Digits:
         for step in range(steps):
             chosen = draw(step)
             optimizer.zero_grad()
-            loss = cross_entropy(network(samples.train_x[chosen]), samples.train_y[chosen])
+            loss = workload.loss(network, samples.train_x[chosen], samples.train_y[chosen])
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
-        with torch.no_grad():
-            right = (network(samples.test_x).argmax(dim=1) == samples.test_y).float().mean()
-        return float(right), workload.fingerprint(network)
+        return workload.score(network, samples), workload.fingerprint(network)
 
     def _drawer(self, samples: digits_data.Samples, rank: int) -> Callable[[int], Tensor]:
         """From a step to the indices of this worker's batch."""
         known = len(samples.train_y)
         if self.concentration is None:
-            return partial(digits_data.batch_indices, known, self.seed, rank=rank, workers=self.workers, batch=BATCH)
+            return partial(
+                digits_data.batch_indices, known, self.seed, rank=rank, workers=self.workers, batch=self.batch
+            )
         shard = digits_data.shards(samples.train_y, self.workers, self.concentration, self.seed)[rank]
         generator = np.random.default_rng((self.seed, rank))
-        return lambda step: torch.from_numpy(generator.choice(shard, BATCH))
+        return lambda step: torch.from_numpy(generator.choice(shard, self.batch))
 
 
 Parameters = Iterable[torch.nn.Parameter]
@@ -155,18 +161,21 @@ def marsit(inner: str, every: int | None, **settings: Any) -> Optimizing:
 def ssgd(inner: str) -> Optimizing:
     """Return an optimizer of INNER on the mean gradient."""
 
-    def made(network: torch.nn.Module, end: ThreadsEnd) -> Optimizer:
-        def mean(x: Tensor, number: int) -> tuple[Tensor, Callable[[], Tensor]]:
-            return end.mean(x), lambda: torch.zeros_like(x)
+    return lambda network, end: averaged(INNER[inner](network.parameters()), end)
 
-        return GradientSync(INNER[inner](network.parameters()), mean, error_feedback=False)
 
-    return made
+def averaged(optimizer: Optimizer, end: ThreadsEnd) -> Optimizer:
+    """Return the optimizer on the workers' mean gradient."""
+
+    def mean(x: Tensor, number: int) -> tuple[Tensor, Callable[[], Tensor]]:
+        return end.mean(x), lambda: torch.zeros_like(x)
+
+    return GradientSync(optimizer, mean, error_feedback=False)
 
 
 def accuracies(optimizing: Optimizing, seeds: Sequence[int], epochs: int = EPOCHS) -> list[float]:
     """Return the test accuracy, seed by seed."""
-    return [Digits(optimizing, seed, epochs=epochs).accuracy() for seed in seeds]
+    return [Training(optimizing, seed, epochs=epochs).accuracy() for seed in seeds]
 
 
 def by_period(inner: str, seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, float]:
@@ -210,7 +219,7 @@ def by_variant(seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, list[flo
     """Return test accuracies by variant, one for each seed; S-SGD is the first variant."""
     found = {SSGD: accuracies(ssgd(_ACP_LOCAL), seeds, epochs)}
     found |= {name: accuracies(acp(given), seeds, epochs) for name, given in VARIANTS.items()}
-    found[WARM_UP] = [Digits(acp({"rank": 1}), seed, epochs=epochs, scheduled=True).accuracy() for seed in seeds]
+    found[WARM_UP] = [Training(acp({"rank": 1}), seed, epochs=epochs, scheduled=True).accuracy() for seed in seeds]
     return found
 
 
@@ -240,9 +249,11 @@ def ssdm(*, momentum: float, rate: float = SSDM_RATE) -> Optimizing:
     return made
 
 
-def ef_sign_error(scales: tuple[float, ...] = SCALES, *, rounds: int = ROUNDS, values: int = VALUES) -> float:
+def ef_sign_error(
+    scales: tuple[float, ...] = SCALES, *, rounds: int = ROUNDS, values: int = VALUES, feedback: bool = True
+) -> float:
     """Return the squared error of EF-signSGD's mean over the rounds, divided by the mean's square. Every worker keeps
-    one gradient, and their scales differ."""
+    one gradient, and their scales differ. ``feedback``: with error feedback, as published."""
     generator = np.random.default_rng(1)
     gradients = [torch.from_numpy((scale * generator.standard_normal(values)).astype(np.float32)) for scale in scales]
     codec = EfSignCodec(workers=len(scales))
@@ -254,6 +265,7 @@ def ef_sign_error(scales: tuple[float, ...] = SCALES, *, rounds: int = ROUNDS, v
         elements = [round_.encode(agreed).view(">u4").astype(np.int64) for round_ in begun]
         sums = np.sum(elements, axis=0).astype(">u4").view(np.uint8)
         total += begun[0].decode(sums, np.full(begun[0].chunks, len(scales)))
-        residuals = [round_.residual() for round_ in begun]
+        if feedback:
+            residuals = [round_.residual() for round_ in begun]
     mean = torch.stack(gradients).to(torch.float64).mean(0)
     return float((total / rounds - mean).square().sum() / mean.square().sum())

@@ -15,7 +15,7 @@ from typing import Final
 
 from torch import nn
 
-from sumwire_lab.experiments.digits_accuracy import EPOCHS, WORKERS, Digits, Optimizing, marsit, mlp, ssgd
+from sumwire_lab.experiments.digits_accuracy import EPOCHS, WORKERS, Optimizing, Training, marsit, mlp, ssgd
 from sumwire_lab.training import digits_data
 
 INNER: Final = "momentum"
@@ -51,7 +51,7 @@ class Task:
         """Test accuracies, seed by seed. With more workers an epoch has fewer steps, so there are more epochs."""
         more = self.workers // WORKERS
         return [
-            Digits(
+            Training(
                 optimizing, seed, self.workers, epochs * more, network=self.network, concentration=self.concentration
             ).accuracy()
             for seed in seeds

@@ -59,7 +59,7 @@ TOPICS: Final[Mapping[str, Topic]] = {
     ),
     "evidence": Topic(
         "compare with the strongest alternatives, and say what holds",
-        ("headline", "thc"),
+        ("headline", "thc", "marsit"),
         grouped=True,
         flags=("rows", "quick"),
     ),

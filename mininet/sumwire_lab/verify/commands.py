@@ -23,6 +23,7 @@ from sumwire_lab.verify import (
     conformance,
     dlcp,
     entry_points,
+    evidence_marsit,
     evidence_thc,
     fault_injection,
     headline,
@@ -61,7 +62,11 @@ GROUPED: Final[Mapping[str, Mapping[str, Experiments]]] = {
         "dlcp": papers_dlcp.EXPERIMENTS,
         "acp": papers_acp.EXPERIMENTS,
     },
-    "evidence": {"headline": headline.EXPERIMENTS, "thc": evidence_thc.EXPERIMENTS},
+    "evidence": {
+        "headline": headline.EXPERIMENTS,
+        "thc": evidence_thc.EXPERIMENTS,
+        "marsit": evidence_marsit.EXPERIMENTS,
+    },
     "ways": entry_points.WAYS_IN,
     "faithful": conformance.GROUPS,
 }

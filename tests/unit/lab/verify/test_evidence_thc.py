@@ -24,8 +24,13 @@ def test_verdicts_on_text(bits: list[float], two: list[float], naive: list[float
 
 
 def test_verdicts_on_errors() -> None:
-    errors = {"normal": (0.01, 0.01), HEAVY[0]: (0.0095, 0.01)}
-    assert [check.holds for check in evidence_thc.nmse_checks(errors)] == [True, False, True]
+    errors = {
+        "normal": {BITS: 0.01, NAIVE: 0.01, TWO_BITS: 0.02},
+        HEAVY[0]: {BITS: 0.0095, NAIVE: 0.01, TWO_BITS: 0.02},
+    }
+    assert [check.holds for check in evidence_thc.nmse_checks(errors)] == [True, False, True, True]
+    errors["normal"][TWO_BITS] = 0.0099
+    assert [check.holds for check in evidence_thc.nmse_checks(errors)] == [True, False, False, True]
 
 
 def test_a_transformer_trains_by_every_codec() -> None:
