@@ -12,7 +12,7 @@ from sumwire.lowrank.fusion import Phase
 
 from sumwire_lab.options.fields import one_of
 from sumwire_lab.options.simulate_options import FLOWS, PACKETS, SimulateOptions, with_values
-from sumwire_lab.simulate import flows, measure
+from sumwire_lab.simulate import flows, measure, slots
 from sumwire_lab.simulate.costs import Costs
 from sumwire_lab.simulate.systems import system_of
 from sumwire_lab.simulate.workloads import low_rank_buckets, workload_of
@@ -111,6 +111,40 @@ def _dlcp() -> Study:
     )
 
 
+def _tofino() -> Study:
+    axes: dict[str, list[Any]] = {
+        "engine": [FLOWS], "workers": [16], "levels": ["16"], "passes-s": [0.0], "slots": [4096], "extra-bytes": [24],
+        "costs": ["none", "gpu"], "systems": ["gloo", "fp16", "thc", "thc-tofino"],
+        "rate-bit-s": [1e10, 2.5e10, 1e11],
+    }  # fmt: skip
+    figure = Figure("rate-bit-s", "comm_s_per_step", by="system", panel="costs", log_x=True, log_y=True,
+                    y_label="BERT-Base's exchange (s)")  # fmt: skip
+    what = "What a Tofino's packets of 64 values would give, with hosts that cost nothing and with hosts that do"
+    return _study("tofino", what, grid(**axes), figure)
+
+
+# -- many jobs on one switch -------------------------------------------------------------------------------
+
+
+def many_jobs(case: Case) -> dict[str, float]:
+    """Play twenty jobs that come and go under a rule."""
+    pool = slots.Pool(rate_bit_s=case["rate_bit_s"], delay_s=case["delay_s"])
+    found = slots.play(slots.drawn_jobs(case["seed"], gap_s=case["gap_s"]), case["rule"], pool)
+    return {"completion_s": found.mean_s, "slowdown": found.mean_slowdown, "fairness": found.fairness}
+
+
+def _jobs() -> Study:
+    cases = grid(rule=list(slots.RULES), rate_bit_s=[1e11], delay_s=[1e-6, 2e-5], gap_s=[0.0, 240.0], seed=list(SEEDS))
+    columns = (
+        Column("completion_s", "mean, from a job's arrival to its end", "s"),
+        Column("slowdown", "mean, against a job alone on the switch"),
+        Column("fairness", "Jain's index of the jobs' speeds"),
+    )
+    figure = Figure("rule", "completion_s", by="gap_s", panel="delay_s", kind="bars", y_label="mean completion (s)")
+    what = "Twenty jobs on one switch, by the rule that divides its slots"
+    return Study("simulate-jobs", what, cases, many_jobs, columns, figures=(figure,))
+
+
 # -- ACP-SGD: the same buckets over a ring, so no switch ---------------------------------------------------
 
 _RANKS: Final = {"resnet50": 4, "resnet152": 4, "bert-base": 32, "bert-large": 32}
@@ -157,7 +191,8 @@ def _acp() -> Study:
 
 
 NAMED: Final[Mapping[str, Callable[[], Study]]] = {
-    "acp": _acp, "dlcp": _dlcp, "slots": _slots, "thc-scale": _thc_scale, "where": _where,
+    "acp": _acp, "dlcp": _dlcp, "jobs": _jobs, "slots": _slots, "thc-scale": _thc_scale, "tofino": _tofino,
+    "where": _where,
 }  # fmt: skip
 
 

@@ -31,14 +31,16 @@ _SHORT_FRAME: Final = TCP_FRAME - TCP_PAYLOAD
 @dataclass(frozen=True)
 class System:
     """One system. ``way``: who sums. ``fields``: values in an element of SUM32. ``wide``: THC whose sums have 16 bits,
-    with half the values a packet, so that a slot keeps its 8 words; there is no such op yet. ``late``: sends nothing
-    before the backward pass has ended, as one exchange. ``value_bytes``: of a value in an all-reduce among hosts."""
+    with half the values a packet, so that a slot keeps its 8 words; there is no such op yet. ``parts``: a packet has so
+    small a part of the op's values. ``late``: sends nothing before the backward pass has ended, as one exchange.
+    ``value_bytes``: of a value in an all-reduce among hosts."""
 
     name: str
     way: Way
     op: Op | None = None
     fields: int = 1
     wide: bool = False
+    parts: int = 1
     late: bool = False
     value_bytes: float = 4.0
 
@@ -64,7 +66,13 @@ class Packets:
 
 def op_of(system: System, fabric: Fabric) -> Op | None:
     """Return the op of a long tensor's packets: THC's are longer where switches sum and links take them."""
-    jumbo = system.op == THC and not system.wide and system.way == "switch" and fabric.mtu >= JUMBO_MTU
+    jumbo = (
+        system.op == THC
+        and not system.wide
+        and system.parts == 1
+        and system.way == "switch"
+        and fabric.mtu >= JUMBO_MTU
+    )
     return JUMBO if jumbo else system.op
 
 
@@ -80,6 +88,9 @@ def exchanges_of(system: System, fabric: Fabric, values: int) -> tuple[Packets, 
         # Half the values: half the bytes up, and sums of twice the bits fill as many words as before.
         half = Payload((op.up.words - op.up.padding) // 2)
         packets = replace(packets, values=packets.values // 2, up=_frame(half, fabric))
+    if system.parts > 1:
+        sizes = (_part(octets, system.parts, fabric) for octets in (packets.up, packets.partial, packets.down))
+        packets = replace(packets, values=packets.values // system.parts, **dict(zip(_SIZES, sizes, strict=True)))
     packets = replace(packets, values=packets.values * system.fields)
     packets = replace(packets, count=-(-values // packets.values))
     if not system.asks:
@@ -101,6 +112,14 @@ def _packets(op: Op, fabric: Fabric) -> Packets:
 
 # A shorter tensor would be mostly padding: it has fewer chunks than a packet of JUMBO.
 _LEAST_JUMBO: Final = JUMBO.values // THC.values - 1
+
+
+_SIZES: Final = ("up", "partial", "down")
+
+
+def _part(octets: int, parts: int, fabric: Fabric) -> int:
+    bare = p4.BARE_BYTES + fabric.extra_bytes
+    return bare + (octets - bare) // parts
 
 
 def _frame(payload: Payload, fabric: Fabric) -> int:
@@ -126,9 +145,13 @@ def _switched(name: str) -> System:
     )
 
 
+# A word has 64 bits there instead of 1024 (docs/tofino.md).
+_TOFINO: Final = 16
+
+
 def _all() -> dict[str, System]:
     switched = [_switched(name) for name in ("thc", "thc-wide", "sum32", "marsit", "vote")]
-    switched.append(replace(switched[0], name="thc-16", wide=True))
+    switched += [replace(switched[0], name="thc-16", wide=True), replace(switched[0], name="thc-tofino", parts=_TOFINO)]
     among_hosts = [
         System("gloo", "ring"),
         System("fp16", "ring", value_bytes=2.0),
