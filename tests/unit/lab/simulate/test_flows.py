@@ -87,6 +87,12 @@ def test_a_switch_that_adds_slowly_is_the_limit() -> None:
     assert pace_of(fabric, THC_SYSTEM, packets, costs).limit == "switch 1"
 
 
+def test_a_server_that_adds_slowly_is_the_limit() -> None:
+    fabric, costs = Fabric(workers=4, rate_bit_s=1e10, server_bit_s=1e12), Costs(add_s=2e-6, copy_s=1e-6)
+    more = seconds(fabric, 1001, costs=costs, name="thc@server") - seconds(fabric, 1, costs=costs, name="thc@server")
+    assert more == pytest.approx(1000 * 4 * 3e-6, rel=1e-9)
+
+
 def test_a_slow_host_is_the_limit_with_its_packets_and_its_codec() -> None:
     costs = Costs(send_s=1e-6, receive_s=2e-6, encode_s=3e-9, decode_s=4e-9)
     fabric = Fabric(workers=4, rate_bit_s=1e11, delay_s=0.0)
