@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from sumwire_lab.options.recipes import TASKS
 from sumwire_lab.options.simulate_options import FLOWS, SimulateOptions
 from sumwire_lab.simulate import flows, packets
 from sumwire_lab.simulate.costs import Costs, costs_of
 from sumwire_lab.simulate.native import NONE
 from sumwire_lab.simulate.network import Queues
 from sumwire_lab.simulate.systems import System, system_of
-from sumwire_lab.simulate.workloads import Workload, buckets, workload_of
+from sumwire_lab.simulate.workloads import Bucket, Workload, buckets, workload_of
 from sumwire_lab.study.study import Column
 
 COLUMNS: Final = (
@@ -48,12 +49,17 @@ def _costs(options: SimulateOptions, system: System) -> Costs:
     return replace(found, cores=options.cores) if options.cores else found
 
 
+def _buckets(options: SimulateOptions, work: Workload) -> tuple[Bucket, ...]:
+    """DDP's own first bucket is small. The lab tells DDP that all are alike."""
+    return buckets(work, options.buffer_mb, options.buffer_mb if options.model in TASKS else None)
+
+
 def _measured(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
     return (_by_flows if options.engine == FLOWS else _by_packets)(options, system, work)
 
 
 def _by_flows(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
-    sent = buckets(work, options.buffer_mb)
+    sent = _buckets(options, work)
     found = flows.step(
         options.fabric, system, work, _costs(options, system), options.slots, sent=sent, seed=options.seed
     )
@@ -72,7 +78,7 @@ def _by_flows(options: SimulateOptions, system: System, work: Workload) -> dict[
 
 def _by_packets(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
     passes = packets.Passes(
-        work.forward_s, work.backward_s, buckets(work, options.buffer_mb),
+        work.forward_s, work.backward_s, _buckets(options, work),
         packets.slowness(options.slow, options.steps, options.fabric.workers, options.seed), options.lanes,
         options.early_forward,
     )  # fmt: skip

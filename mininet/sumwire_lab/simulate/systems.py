@@ -89,8 +89,10 @@ def exchanges_of(system: System, fabric: Fabric, values: int) -> tuple[Packets, 
         half = Payload((op.up.words - op.up.padding) // 2)
         packets = replace(packets, values=packets.values // 2, up=_frame(half, fabric))
     if system.parts > 1:
-        sizes = (_part(octets, system.parts, fabric) for octets in (packets.up, packets.partial, packets.down))
-        packets = replace(packets, values=packets.values // system.parts, **dict(zip(_SIZES, sizes, strict=True)))
+        up, partial, down = (
+            _part(octets, system.parts, fabric) for octets in (packets.up, packets.partial, packets.down)
+        )
+        packets = replace(packets, values=packets.values // system.parts, up=up, partial=partial, down=down)
     packets = replace(packets, values=packets.values * system.fields)
     packets = replace(packets, count=-(-values // packets.values))
     if not system.asks:
@@ -112,9 +114,6 @@ def _packets(op: Op, fabric: Fabric) -> Packets:
 
 # A shorter tensor would be mostly padding: it has fewer chunks than a packet of JUMBO.
 _LEAST_JUMBO: Final = JUMBO.values // THC.values - 1
-
-
-_SIZES: Final = ("up", "partial", "down")
 
 
 def _part(octets: int, parts: int, fabric: Fabric) -> int:

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What options mean to a simulation: its own ones, those of a run, and cases of studies in YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sumwire_lab.cli import main
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options.fabric import Fabric
+from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.simulate_options import FLOWS, LAB_CORES, PACKETS, SimulateOptions, of_run, with_values
+from sumwire_lab.run.grid import check, load, simulated, train
+from sumwire_lab.simulate import measure
+from sumwire_lab.simulate.systems import SYSTEMS
+
+SMALL: dict[str, Any] = {"model": "digits", "workers": 4, "rate-bit-s": 1e8}
+
+
+def options(**more: Any) -> SimulateOptions:
+    return with_values(SimulateOptions(), {**SMALL, **{name.replace("_", "-"): one for name, one in more.items()}})
+
+
+@pytest.mark.parametrize("engine", [PACKETS, FLOWS])
+def test_both_engines_measure_every_system(engine: str) -> None:
+    rows = measure.rows(options(engine=engine, systems=",".join(SYSTEMS), costs="soft"))
+    assert [row["system"] for row in rows] == list(SYSTEMS)
+    for row in rows:
+        assert 0 < row["comm_s_per_step"] <= row["step_s"] * 1.001, row
+        assert row["wire_bytes_per_step"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "grows"),
+    [
+        ("rate-bit-s", 2e8, False), ("delay-s", 0.01, True), ("loss", 0.05, True), ("slots", 4, True),
+        ("costs", "bmv2", True), ("passes-s", 0.5, True), ("buffer-mb", 0.01, False), ("model", "text", True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("engine", [PACKETS, FLOWS])
+def test_an_option_changes_a_step(engine: str, name: str, value: Any, grows: bool) -> None:
+    usual = measure.rows(options(engine=engine, systems="thc"))[0]["step_s"]
+    if name == "slots":
+        usual = measure.rows(options(engine=engine, systems="thc", delay_s=0.001))[0]["step_s"]
+    more = {"delay-s": 0.001} if name == "slots" else {}
+    found = measure.rows(with_values(options(engine=engine, systems="thc"), {**more, name: value}))[0]["step_s"]
+    assert found > usual if grows else found < usual
+
+
+def test_workers_that_vary_are_waited_for() -> None:
+    for engine in (PACKETS, FLOWS):
+        calm = measure.rows(options(engine=engine, systems="thc", passes_s=0.1))[0]["step_s"]
+        slow = measure.rows(options(engine=engine, systems="thc", passes_s=0.1, slow=0.3, steps=5))[0]["step_s"]
+        assert slow > calm
+
+
+# -- options of a run --------------------------------------------------------------------------------------
+
+
+def test_a_run_s_network_is_simulated() -> None:
+    found = of_run(RunOptions(workers=8, topology="leaf-spine2", systems=("thc", "gloo")))
+    assert found.fabric == Fabric(
+        workers=8, levels=(4, 2), spines=2, rate_bit_s=1e8, delay_s=0.0, queue_bytes=256 * 1514
+    )
+    assert (found.costs, found.cores, found.model, found.systems) == ("soft", LAB_CORES, "digits", ("thc", "gloo"))
+
+
+def test_a_server_sums_where_a_run_has_one() -> None:
+    assert of_run(RunOptions(systems=("thc", "gloo"), switch="aggregator")).systems == ("thc@server", "gloo")
+
+
+@pytest.mark.parametrize(("topology", "workers"), [("star", 3), ("leaf-spine", 5), ("three-level", 9)])
+def test_every_topology_has_room_for_all_workers(topology: str, workers: int) -> None:
+    assert of_run(RunOptions(workers=workers, topology=topology)).fabric.workers == workers
+
+
+# -- studies -----------------------------------------------------------------------------------------------
+
+GRID = """
+name: rates
+engine: ENGINE
+options: {task: digits, steps: 2}
+grid: {systems: [thc, gloo], bw: [10, 100], workers: [4, 8], topology: [star, leaf-spine]}
+columns: [step_s, comm_s_per_step]
+figures: [{x: bw, y: step_s, by: systems}]
+"""
+
+
+@pytest.mark.parametrize("engine", [PACKETS, FLOWS])
+def test_a_study_of_the_lab_is_simulated(tmp_path: Path, engine: str) -> None:
+    path = tmp_path / "grid.yaml"
+    path.write_text(GRID.replace("ENGINE", engine))
+    study = load(path)
+    assert len(study.cases) == 16
+    rows = train(study.cases[0], None)  # type: ignore[arg-type]
+    assert rows[0]["system"] == "thc"
+    assert rows[0]["accuracy"] is None
+    assert rows[0]["step_s"] > rows[0]["comm_s_per_step"] > 0
+
+
+def test_lab_and_simulator_may_be_in_one_grid(tmp_path: Path) -> None:
+    path = tmp_path / "grid.yaml"
+    path.write_text(
+        "name: both\noptions: {task: digits, bw: 100, systems: thc}\ngrid: {engine: [native, packets, flows]}\n"
+    )
+    found = [check(case) for case in load(path).cases]
+    assert [type(one) for one in found] == [RunOptions, SimulateOptions, SimulateOptions]
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ({"engine": PACKETS, "bw": 10, "gray": "1:0.1"}, "gray='1:0.1': not simulated; take it out"),
+        ({"engine": PACKETS, "malformed": 3}, "malformed=3: not simulated"),
+        ({"engine": FLOWS, "systems": "topk"}, "systems=topk: known are thc,"),
+        ({"engine": FLOWS, "model": "alexnet"}, "=alexnet: known are"),
+        ({"engine": FLOWS, "workers": "four"}, "workers=four: must be a number"),
+        ({"engine": FLOWS, "levels": "32x32"}, "levels=32x32: must be whole numbers with commas"),
+        ({"engine": FLOWS, "workers": 64, "levels": "16"}, "workers=64: must be at most 16"),
+        ({"engine": FLOWS, "costs": "asic"}, "costs=asic: known are none"),
+        ({"engine": FLOWS, "trim": 1}, "trim=1: must be true or false"),
+    ],
+)
+def test_what_a_simulation_cannot_do_is_refused(case: dict[str, Any], why: str) -> None:
+    with pytest.raises(OptionError, match=why.replace("(", r"\(")):
+        measure.rows(simulated(case))
+
+
+def test_a_wrong_engine_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "grid.yaml"
+    path.write_text(GRID.replace("ENGINE", "quantum"))
+    with pytest.raises(OptionError, match=r"grid\.yaml:3: engine: .*quantum.*: known are packets, flows"):
+        load(path)
+
+
+def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--model=digits", "--systems=thc,gloo", "--rate-bit-s=1e8", "--engine=flows"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["system", "step_s"]
+    assert [line.split()[0] for line in lines[1:3]] == ["thc", "gloo"]
+
+
+def test_a_wrong_study_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "nothing"]) == 2
+    assert "study=nothing: known are acp, dlcp" in capsys.readouterr().err
