@@ -148,6 +148,15 @@ def series(figure: Figure, rows: Iterable[Row]) -> dict[str, list[Point]]:
 def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
     """Write the figure, in the format of the path's suffix: .svg, .pdf or .png. Equal rows give equal files."""
     import matplotlib
+
+    canvas = drawn(figure, rows)
+    with matplotlib.rc_context({"svg.hashsalt": f"{figure.title} {figure.columns}", "font.size": 9}):
+        metadata = {"Date": None} if path.suffix == ".svg" else {}
+        canvas.savefig(path, metadata=metadata)
+
+
+def drawn(figure: Figure, rows: Sequence[Row]) -> Any:
+    """Return the figure as matplotlib has it."""
     from matplotlib.figure import Figure as Canvas
 
     panels = grouped(rows, [figure.panel]) if figure.panel else {(None,): list(rows)}
@@ -158,13 +167,14 @@ def draw(figure: Figure, rows: Sequence[Row], path: Path) -> None:
         named = f"{figure.panel} {_cell(value)}" if figure.panel else figure.title
         one.set(title=named, xlabel=figure.x_label or figure.x)
     axes[0].set_ylabel(figure.y_label or figure.y)
+    if not figure.log_y:
+        # Of all panels: they share it.
+        axes[0].set_ylim(bottom=min(0.0, axes[0].get_ylim()[0]))
     if figure.panel and figure.title:
         canvas.suptitle(figure.title, fontsize="medium")
     if figure.by:
         axes[-1].legend(frameon=False, fontsize="small")
-    with matplotlib.rc_context({"svg.hashsalt": f"{figure.title} {figure.columns}", "font.size": 9}):
-        metadata = {"Date": None} if path.suffix == ".svg" else {}
-        canvas.savefig(path, metadata=metadata)
+    return canvas
 
 
 def _draw_panel(axes: Any, figure: Figure, lines: Mapping[str, Sequence[Point]]) -> None:
@@ -186,8 +196,6 @@ def _draw_panel(axes: Any, figure: Figure, lines: Mapping[str, Sequence[Point]])
         axes.set_xscale("log")
     if figure.log_y:
         axes.set_yscale("log")
-    else:
-        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     axes.grid(alpha=0.25)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

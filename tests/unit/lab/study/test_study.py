@@ -300,3 +300,10 @@ def test_a_mistake_in_a_file_is_told_with_its_line(tmp_path: Path, text: str, wh
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="there is no such file"):
         load(tmp_path / "none.py")
+
+
+def test_panels_have_room_for_the_largest_value_of_all() -> None:
+    rows = [{"x": 1, "y": y, "panel": panel} for panel, y in (("small", 1.0), ("large", 50.0))]
+    for kind in ("bars", "line"):
+        axes = figures.drawn(Figure("x", "y", panel="panel", kind=kind), rows).axes  # type: ignore[arg-type]
+        assert all(one.get_ylim()[0] <= 0 and one.get_ylim()[1] >= 50 for one in axes)
