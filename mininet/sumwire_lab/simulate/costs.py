@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from sumwire.systems import formula
@@ -94,21 +95,28 @@ _GPU: Final = Costs(
 COSTS: Final = ("none", *SWITCHES, "gpu")
 
 
-def costs_of(name: str, system: System | None = None, fabric: Fabric | None = None) -> Costs:
+Measured = Mapping[tuple[str, str], formula.Costs]
+
+
+def costs_of(
+    name: str, system: System | None = None, fabric: Fabric | None = None, more: Measured = MappingProxyType({})
+) -> Costs:
     """Return known costs: "none"; "soft", "aggregator" and "bmv2", as measured on the lab's machine, whose cores are
     for the caller to say; "gpu", bounds of THC's codec on a GPU. Raises OptionError for an unknown name.
 
     ``system``: whose packets and codec, by default THC's, and on a fabric with long packets those of long packets. What
     was not measured is taken for what is nearest: votes for signs, thc-wide's packets for those of SUM32. ``busy`` and
-    ``apart`` are fitted to measurements; simulations by packets do without them.
+    ``apart`` are fitted to measurements; simulations by packets do without them. ``more``: measurements that replace
+    known ones.
     """
     one_of(COSTS).check("costs", name)
     if name not in SWITCHES:
         return _GPU if name == "gpu" else Costs()
-    gloo, thc = MEASURED["gloo", "bridge"], MEASURED[THC.name, name]
+    measured = {**MEASURED, **more}
+    gloo, thc = measured["gloo", "bridge"], measured[THC.name, name]
     op = THC if system is None else op_of(system, fabric or Fabric())
     base = THC if op is None else _LIKE.get(op, op)
-    found = MEASURED[base.name, name]
+    found = measured[base.name, name]
     coded = found.host_s - PACKET_S / base.values
     if system is not None and system.fields > 1:
         coded = WIDE_CODEC * (thc.host_s - PACKET_S / THC.values)

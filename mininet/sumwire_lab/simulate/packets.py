@@ -34,6 +34,7 @@ _TCP_HEADERS: Final = TCP_FRAME - TCP_PAYLOAD
 # Long work gives way to a host's packets so often, where they share its cores.
 _SLICE_S: Final = 0.003
 _VARIES_FRAMES: Final = 2.0
+_HALVES: Final = 2
 
 
 @dataclass(frozen=True)
@@ -218,16 +219,20 @@ class _Messages:
         return network.tasks.add(MESSAGE, self._flows[key], max(octets, 1), self._hosts.trip(after))
 
     def _ring(self, octets: int, after: Sequence[tuple[int, ...]]) -> list[int]:
-        """2 (n - 1) steps; in each, a worker sends the part that it got in the step before to the next worker."""
+        """2 (n - 1) steps; in each, a worker sends the part that it got in the step before to the next worker. As gloo
+        does, in two halves, of which one travels while the other is added."""
         count = len(after)
-        got = [after[worker] for worker in range(count)]
-        for _ in range(2 * (count - 1)):
-            # A worker begins when it is ready itself; a part is sent on when it is there.
-            sent = [
-                self._message(worker, (worker + 1) % count, octets // count, (*got[worker],)) for worker in range(count)
-            ]
-            got = [(sent[worker - 1],) for worker in range(count)]
-        return [self._joined(got[worker], after[worker]) for worker in range(count)]
+        ends: list[tuple[int, ...]] = list(after)
+        for _ in range(_HALVES):
+            got = list(after)
+            for _ in range(2 * (count - 1)):
+                sent = [
+                    self._message(worker, (worker + 1) % count, octets // count // _HALVES, got[worker])
+                    for worker in range(count)
+                ]
+                got = [(sent[worker - 1],) for worker in range(count)]
+            ends = [(*ends[worker], *got[worker]) for worker in range(count)]
+        return [self._network.tasks.work(0.0, end) for end in ends]
 
     def _halving(self, octets: int, after: Sequence[tuple[int, ...]]) -> list[int]:
         """Pairs at distance 1, 2, 4, ... exchange a half, a quarter, ..., and then all of it backward. Workers beyond a
@@ -245,7 +250,7 @@ class _Messages:
                 got[w] = [sent[w ^ distance], sent[w]]
         for extra in range(power, count):
             got[extra] = [self._message(extra - power, extra, octets, tuple(got[extra - power]))]
-        return [self._joined(tuple(got[w]), after[w]) for w in range(count)]
+        return [self._network.tasks.work(0.0, (*got[w], *after[w])) for w in range(count)]
 
     def _server(self, octets: int, after: Sequence[tuple[int, ...]]) -> list[int]:
         """All send their values to a server, which sends the sums back when it has all of them."""
@@ -254,9 +259,6 @@ class _Messages:
         there = tuple(self._message(worker, server, octets, before) for worker, before in enumerate(after))
         summed = self._network.tasks.work(0.0, there)
         return [self._message(server, worker, octets, (summed,)) for worker in range(len(after))]
-
-    def _joined(self, ends: tuple[int, ...], ready: tuple[int, ...]) -> int:
-        return self._network.tasks.work(0.0, (*ends, *ready))
 
     def resent(self) -> int:
         """Return how many segments were sent again."""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The row `validation` of `make verify-scale`: all-reduces that the lab measures, and the same ones simulated.
 
-A cell is one tensor's all-reduce by one system on one network. The costs of hosts come from records of other
-measurements (:mod:`sumwire_lab.simulate.costs`), so no cell is used to fit what it is compared with.
+A cell is one tensor's all-reduce by one system on one network. What hosts and switches cost is measured first, on this
+machine, with tensors of other sizes on links without a limit. No cell is used to fit what it is compared with.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Final
+
+from sumwire.systems import formula
+from sumwire.systems.formula import ring_steps
 
 from sumwire_lab.bench.exchange_worker import exchanges
 from sumwire_lab.bench.timing import repeats_of
 from sumwire_lab.network import switches
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.recipes import BASELINE
-from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.options.simulate_options import of_run
+from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions
+from sumwire_lab.options.simulate_options import LAB_CORES, of_run
 from sumwire_lab.run.session import open_session
 from sumwire_lab.simulate import packets
-from sumwire_lab.simulate.costs import costs_of
+from sumwire_lab.simulate.costs import Measured, costs_of
 from sumwire_lab.simulate.systems import system_of
 from sumwire_lab.simulate.workloads import Bucket
 from sumwire_lab.study.check import Check, at_least, at_most, reported
@@ -99,11 +102,41 @@ def measured(place: Place, folder: Path) -> list[float]:
     return [median(max(repeat) for repeat in repeats_of(of)) for of in of_sizes]
 
 
-def predicted(place: Place, values: int) -> float:
-    """Simulate the same."""
+def calibrated(system: str, folder: Path) -> Measured:
+    """Measure what processors cost with a system on this machine. Raises LabError.
+
+    A long tensor tells the seconds of a value, a short one those of an operation and of a round trip or message.
+    """
+    kind = None if system == BASELINE else "soft"
+    workers = 4
+    told = {"exchange": "all-reduce", "system": system, "sizes": _CALIBRATED, "repeats": REPEATS}
+    with open_session(RunOptions(workers=workers, link=LinkOptions(UNLIMITED), switch="soft"), kind, folder) as session:
+        found = exchanges(session, told)
+    small, large = ([worker["sizes"][k] for worker in found] for k in range(len(_CALIBRATED)))
+    host_s = _each(large, "cpu_each_s") / _CALIBRATED[1]
+    operation_s = max(0.0, _each(small, "cpu_each_s") - host_s * _CALIBRATED[0])
+    switch_s = 0.0 if kind is None else _each(large[:1], "switch_cpu_each_s") / _CALIBRATED[1] / workers
+    seconds = median(max(repeat) for repeat in repeats_of(small))
+    worked = workers * (operation_s + (host_s + switch_s) * _CALIBRATED[0]) / min(LAB_CORES, workers)
+    messages = ring_steps(workers) if kind is None else 1
+    costs = formula.Costs(host_s, switch_s, operation_s, max(0.0, seconds - worked) / messages, 1.0, 0.0)
+    return {(system, kind or "bridge"): costs}
+
+
+_CALIBRATED: Final = (3_000, 3_000_000)
+
+
+def _each(workers: Sequence[Mapping[str, Any]], what: str) -> float:
+    """The mean of the workers of an exchange's median."""
+    return fmean(median(worker[what]) for worker in workers)
+
+
+def predicted(place: Place, values: int, measured_costs: Measured) -> float:
+    """Simulate the same, with these costs."""
     options = of_run(place.run)
     system = system_of(place.system)
-    costs = replace(costs_of(options.costs, system, options.fabric), cores=options.cores)
+    known = costs_of(options.costs, system, options.fabric, measured_costs)
+    costs = replace(known, cores=options.cores, busy=1.0, apart=0.0)
     passes = packets.Passes(0.0, 0.0, [Bucket(values, 0.0)])
     found = packets.train(options.fabric, system, passes, costs, steps=REPEATS)
     return median(found.step_s)
@@ -139,11 +172,13 @@ def _ranked(cells: Sequence[Cell]) -> tuple[int, int]:
 def validation(v: Verification) -> list[Check]:
     """Measure all places one after the other, and simulate each. Writes the cells to validation.json."""
     cells = []
+    costs: dict[str, Measured] = {name: calibrated(name, v.results / f"calibration-{name}") for name in SYSTEMS}
+    v.say(f"costs on this machine: {costs}")
     chosen = places()
     for number, place in enumerate(chosen[:: max(1, len(chosen) // v.options.amount(len(chosen)))]):
         seconds = measured(place, v.results / f"validation-{number}")
         for values, measured_s in zip(SIZES, seconds, strict=True):
-            cells.append(Cell(place, values, measured_s, predicted(place, values)))
+            cells.append(Cell(place, values, measured_s, predicted(place, values, costs[place.system])))
             v.say(f"{place}, {values} values: measured {measured_s:.4f} s, predicted {cells[-1].predicted_s:.4f} s")
     (v.results / CELLS).write_text(json.dumps([as_row(cell) for cell in cells], indent=1) + "\n")
     return checks(cells)
