@@ -327,6 +327,12 @@ class Network:
         self._native.sim_totals(self.sim, totals)
         return totals
 
+    def worked_s(self) -> float:
+        """Return the seconds that all processors have worked."""
+        address, size = self._native.sim_processor_array(self.sim), ctypes.sizeof(self._native.processor)
+        count = self._native.sim_processor_count(self.sim)
+        return sum(self._native.processor.from_address(address + k * size).worked for k in range(count)) / PS
+
     def close(self) -> None:
         """Free its memory."""
         self._native.sim_free(self.sim)

@@ -62,7 +62,8 @@ class Passes:
 class Simulated:
     """What a simulation measures. ``step_s``: seconds of each step. ``comm_s``: from a worker's first ready bucket to
     its last result, by step, the mean of the workers. ``wire_bytes``: on a worker's link, both directions, a step.
-    ``resent``: packets sent again. ``events``, ``packets``: of the engine, and the most under way at once."""
+    ``resent``: packets sent again. ``events``, ``packets``: of the engine, and the most under way at once. ``busy``:
+    seconds of all processors over those of the whole."""
 
     step_s: tuple[float, ...]
     comm_s: tuple[float, ...]
@@ -70,6 +71,7 @@ class Simulated:
     resent: int
     events: int
     packets: int
+    busy: float
 
 
 def train(
@@ -342,4 +344,5 @@ class _Training:
             resent=self._reduce.resent(),
             events=totals.events,
             packets=totals.most_in_flight,
+            busy=network.worked_s() * PS / max(totals.now, 1),
         )

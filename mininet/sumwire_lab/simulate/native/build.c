@@ -89,6 +89,7 @@ const void *sim_task_array(struct sim *sim) { return sim->tasks; }
 const void *sim_link_array(struct sim *sim) { return sim->links; }
 const void *sim_tree_array(struct sim *sim) { return sim->trees; }
 const void *sim_processor_array(struct sim *sim) { return sim->processors; }
+uint32_t sim_processor_count(struct sim *sim) { return sim->processor_count; }
 const void *sim_window_of(struct sim *sim, uint32_t worker) { return sim->workers[worker].window; }
 
 void sim_free(struct sim *sim) {
