@@ -55,8 +55,8 @@ struct link {
   uint64_t queued;         // bytes that wait or are being sent, of these at level 0, and packets
   uint64_t queued_first;
   uint32_t queued_packets;
-  struct ring levels[LEVELS_MOST];
   uint64_t packets, bytes, lost, marked, trimmed;
+  struct ring levels[LEVELS_MOST];
 };
 
 // Something that does one thing after another, on one of its group's cores.

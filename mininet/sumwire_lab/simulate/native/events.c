@@ -71,6 +71,11 @@ bool sim_run(struct sim *sim, ps until, uint64_t events) {
     if (next.at == NEVER || next.at > until) break;
     sim->now = next.at;
     sim->events++;
+    // One of these is next. Their links are far apart in memory.
+    for (uint32_t child = 1; child <= CHILDREN && child < sim->sources; child++) {
+      const uint32_t source = sim->heap[child].source;
+      if (source < sim->link_count) __builtin_prefetch(&sim->links[source]);
+    }
     if (next.source < sim->link_count) {
       link_event(sim, next.source);
     } else {
