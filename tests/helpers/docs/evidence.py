@@ -34,6 +34,7 @@ _BLOCKS: Final = "tests/integration/docs/test_python_blocks.py"
 _PAYS: Final = "tests/integration/host/test_pays.py"
 _WHERE: Final = "tests/unit/lab/bench/where/test_page.py"
 
+_SIMULATED: Final = "tests/unit/lab/simulate/test_measure.py"
 _TRACES: Final = "tests/unit/docs/test_traces.py"
 
 _DIAGRAM: Final = Shown("a drawing in letters, nothing to run")
@@ -163,6 +164,11 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("see.md: A chunk's life", ""): f"{_SEE}::test_decodes_commands",
     ("see.md: A chunk's life", "text"): Shown("a run's output; tests/integration/host/see holds its form"),
     ("see.md: Wireshark and tshark", ""): f"{_SEE}::test_tsharks_commands",
+    ("simulate.md: Your first figure in ten minutes", "console"): f"{_SIMULATED}::test_the_first_table_of_the_page",
+    (
+        "simulate.md: Your first figure in ten minutes (2)",
+        "console",
+    ): f"{_SIMULATED}::test_the_first_figure_of_the_page",
     ("simulator.md: Simulator", "console"): _HOURS,
     ("simulator.md: Simulator (2)", "console"): Shown(
         "thousands of lines; test_command_shows_one_seed of tests/integration/simulate runs the command for a seed"

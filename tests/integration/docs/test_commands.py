@@ -200,7 +200,7 @@ def _completed(fragment: dict[str, list[dict[str, Any]]], whole: dict[str, Any],
 
 
 def test_yaml_on_pages_is_valid() -> None:
-    blind, star, long, network, own, study = pages.blocks("yaml")
+    blind, star, long, network, own, _rates, study = pages.blocks("yaml")
     whole = yaml.safe_load((EXAMPLES / "star4.yaml").read_text())
     _completed(yaml.safe_load(star.text), whole, {"queues": "port"})
     assert len(sumwire_controller.parse_config(yaml.safe_dump(whole)).queues) == 1

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.docs import pages
 from sumwire_lab.cli import main
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.fabric import Fabric
@@ -141,6 +143,29 @@ def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["system", "step_s"]
     assert [line.split()[0] for line in lines[1:3]] == ["thc", "gloo"]
+
+
+BLOCKS = [block for block in pages.blocks("console") if block.path.name == "simulate.md"]
+(RATES,) = (block for block in pages.blocks("yaml") if block.path.name == "simulate.md")
+
+
+def words_of(text: str) -> list[str]:
+    return shlex.split(text.splitlines()[0].removeprefix("$ sumwire-lab "))
+
+
+def test_the_first_table_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words_of(BLOCKS[0].text)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(BLOCKS[0].text.splitlines()[1].removesuffix("  ..."))
+    assert [(line.split()[0], line.split()[-1]) for line in lines[1:3]] == [("thc", "downlink"), ("marsit", "uplink")]
+
+
+def test_the_first_figure_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rates.yaml").write_text(RATES.text)
+    assert main(words_of(BLOCKS[1].text)) == 0
+    assert Path("results/rates/rates.svg").is_file()
+    assert len(Path("results/rates/records.jsonl").read_text().splitlines()) == 9
 
 
 def test_a_wrong_study_is_told(capsys: pytest.CaptureFixture[str]) -> None:
