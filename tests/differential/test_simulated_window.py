@@ -131,6 +131,7 @@ def played(seed: int) -> int:
     return sent
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(10))
 def test_both_send_the_same_packets(part: int) -> None:
     assert sum(played(seed) for seed in range(part * SCHEDULES // 10, (part + 1) * SCHEDULES // 10)) > SCHEDULES

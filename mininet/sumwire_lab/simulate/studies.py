@@ -65,7 +65,7 @@ def _slots() -> Study:
 
 def _where() -> Study:
     axes: dict[str, list[Any]] = {
-        "engine": [FLOWS], "costs": ["gpu"], "workers": [8], "levels": ["8"], "slots": [32_768],
+        "engine": [FLOWS], "costs": ["gpu"], "workers": [8], "levels": ["8"], "slots": [4096],
         "model": ["resnet50", "bert-base", "gpt2", "decoder-7b"], "rate-bit-s": [1e9, 1e10, 2.5e10, 1e11, 4e11],
         "systems": ["gloo", "fp16", "thc", "thc@server", "marsit"],
     }  # fmt: skip
