@@ -123,6 +123,16 @@ def test_a_slow_worker_holds_up_all() -> None:
     assert found.step_s[0] >= usual.step_s[0] + 2 * 0.006 - NANOSECOND
 
 
+def test_passes_share_cores_and_give_way_to_packets() -> None:
+    passes = Passes(0.02, 0.02, [Bucket(300_000, 0.02)])
+    shared = train(GIGABIT, system_of("thc"), passes, Costs(send_s=1e-6, cores=2), steps=2)
+    assert shared.step_s[0] >= 4 * 0.04 / 2
+    assert 0.5 < shared.busy / 2 <= 1
+    # Without slices the packets of a worker that is ready would wait for the whole passes of another.
+    lone = train(GIGABIT, system_of("thc"), passes, Costs(send_s=1e-6), steps=2)
+    assert shared.step_s[0] <= 2 * lone.step_s[0] + 4 * 0.003
+
+
 def test_an_early_forward_pass_waits_for_its_own_bucket() -> None:
     whole = train(GIGABIT, system_of("thc"), Passes(0.004, 0.004, BUCKETS), NONE, steps=6)
     queues = Queues("levels")
