@@ -331,7 +331,7 @@ class Network:
         """Return the seconds that all processors have worked."""
         address, size = self._native.sim_processor_array(self.sim), ctypes.sizeof(self._native.processor)
         count = self._native.sim_processor_count(self.sim)
-        return sum(self._native.processor.from_address(address + k * size).worked for k in range(count)) / PS
+        return sum(int(self._native.processor.from_address(address + k * size).worked) for k in range(count)) / PS
 
     def close(self) -> None:
         """Free its memory."""
